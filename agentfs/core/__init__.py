@@ -1,0 +1,1 @@
+"""The pure core: no files, no clock, no randomness, no environment."""

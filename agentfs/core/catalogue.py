@@ -1,0 +1,44 @@
+"""What the core knows of tools: their names, inputs and effects, never their code. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Effects = Literal["read", "write", "execute", "network", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a plan sees it."""
+
+    name: str
+    summary: str
+    input_schema: Mapping[str, Any]  # a closed JSON Schema object
+    effects: Effects
+    repeatable: bool  # by default; a step may say otherwise
+    text_field: str | None = None  # the one required field, filled by a string input or a fence's body
+    needs_model: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The tools that exist, and those that this run may use."""
+
+    tools: Mapping[str, ToolSpec]
+    allowed: frozenset[str]
+    network: bool = False
+    model: bool = False  # an executor's model is configured
+
+    def usable(self) -> frozenset[str]:
+        return frozenset(name for name in self.allowed if name in self.tools and self.refusal(name) is None)
+
+    def refusal(self, name: str) -> tuple[str, str] | None:
+        """Return why this run may not use a tool that exists, and how to change that; None if it may."""
+        spec = self.tools[name]
+        if name not in self.allowed:
+            return f"the tool {name!r} is not allowed in this run", f"add it to [tools] allow: {name}"
+        if spec.effects == "network" and not self.network:
+            return f"the tool {name!r} needs the network", "set network = true under [tools] in agentfs.toml"
+        if spec.needs_model and not self.model:
+            return f"the tool {name!r} needs a model", "set OPENAI_API_KEY, or base_url under [executor]"
+        return None

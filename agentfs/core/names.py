@@ -1,0 +1,130 @@
+"""Names of files <-> ids: the only place that builds or parses them. Pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+FORMAT_DIGITS = r"[1-9][0-9]{0,8}"
+STEP_ID = r"[a-z0-9][a-z0-9-]{0,62}"
+DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+NAME_LENGTH = 48
+
+RUN = "run.json"
+PLAN = "plan.json"
+PLAN_ERROR = "plan.error.md"
+GOAL_ERROR = "goal.error.md"
+OUTCOME = "outcome.json"
+STATUS = "STATUS.md"
+REPLAN = "replan.md"
+STEPS, PLANNING, REVISIONS, FILES = "steps", "planning", "revisions", "files"
+GOAL_SUFFIXES = (".md", ".txt", ".yaml", ".yml", ".json")
+
+StepFileKind = Literal["order", "log", "result", "question", "reply", "again", "output"]
+CallFileKind = Literal["call", "log", "answer", "plan", "question", "reply", "asked", "checks"]
+
+_STEP_SUFFIXES: dict[str, StepFileKind] = {
+    "json": "order",
+    "log.jsonl": "log",
+    "result.json": "result",
+    "again.md": "again",
+    "output.txt": "output",
+}
+_CALL_SUFFIXES: dict[str, CallFileKind] = {
+    "json": "call",
+    "log.jsonl": "log",
+    "result.json": "answer",
+    "question.md": "question",
+    "reply.md": "reply",
+    "asked.md": "asked",
+    "checks.json": "checks",
+}
+_STEP_FILE = re.compile(rf"({STEP_ID})\.({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
+_CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.]+)\Z")
+_TALK = re.compile(rf"(question|reply)(?:-({FORMAT_DIGITS}))?\.md\Z")
+_PLAN_TRY = re.compile(rf"plan\.({FORMAT_DIGITS})\.json\Z")
+_REVISION_FILE = re.compile(rf"({FORMAT_DIGITS})\.(plan\.)?json\Z")
+_RUN_ID = re.compile(rf"{DAY}/[a-z0-9][a-z0-9-]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class StepFile:
+    """A name under `steps/`, taken apart."""
+
+    step: str
+    attempt: int
+    kind: StepFileKind
+    count: int = 1  # the second question of an attempt is question-2
+
+
+@dataclass(frozen=True, slots=True)
+class CallFile:
+    """A name under `planning/`, taken apart."""
+
+    call: int
+    kind: CallFileKind
+    count: int = 1  # the second try at installing a plan is plan.2
+
+
+def step_file(step: str, attempt: int, kind: StepFileKind, count: int = 1) -> str:
+    """Return the name of a file under `steps/`."""
+    if kind in ("question", "reply"):
+        return f"{step}.{attempt}.{kind}{f'-{count}' if count > 1 else ''}.md"
+    suffix = next(s for s, k in _STEP_SUFFIXES.items() if k == kind)
+    return f"{step}.{attempt}.{suffix}"
+
+
+def call_file(call: int, kind: CallFileKind, count: int = 1) -> str:
+    """Return the name of a file under `planning/`."""
+    if kind == "plan":
+        return f"{call}.plan.{count}.json"
+    suffix = next(s for s, k in _CALL_SUFFIXES.items() if k == kind)
+    return f"{call}.{suffix}"
+
+
+def revision_file(revision: int) -> str:
+    return f"{revision}.json"
+
+
+def revision_plan_file(revision: int) -> str:
+    return f"{revision}.plan.json"
+
+
+def parse_step_file(name: str) -> StepFile | None:
+    """Return what a name under `steps/` means; None if it is none of ours."""
+    if not (match := _STEP_FILE.match(name)):
+        return None
+    step, attempt, suffix = match[1], int(match[2]), match[3]
+    if kind := _STEP_SUFFIXES.get(suffix):
+        return StepFile(step, attempt, kind)
+    if talk := _TALK.match(suffix):
+        return StepFile(step, attempt, "question" if talk[1] == "question" else "reply", int(talk[2] or 1))
+    return None
+
+
+def parse_call_file(name: str) -> CallFile | None:
+    """Return what a name under `planning/` means; None if it is none of ours."""
+    if not (match := _CALL_FILE.match(name)):
+        return None
+    call, suffix = int(match[1]), match[2]
+    if kind := _CALL_SUFFIXES.get(suffix):
+        return CallFile(call, kind)
+    if again := _PLAN_TRY.match(suffix):
+        return CallFile(call, "plan", int(again[1]))
+    return None
+
+
+def parse_revision_file(name: str) -> tuple[int, Literal["record", "plan"]] | None:
+    """Return the revision a name under `revisions/` belongs to, and which of its two files it is."""
+    if not (match := _REVISION_FILE.match(name)):
+        return None
+    return int(match[1]), "plan" if match[2] else "record"
+
+
+def is_run_id(text: str) -> bool:
+    return bool(_RUN_ID.match(text))
+
+
+def run_name(text: str) -> str:
+    """Return the name a run gets from a file's stem or a goal's first line."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:NAME_LENGTH].strip("-")
+    return name or "goal"

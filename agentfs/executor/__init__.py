@@ -1,0 +1,1 @@
+"""One order in, one result out."""

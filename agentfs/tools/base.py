@@ -1,0 +1,81 @@
+"""What a tool is, and what it is given to work with."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentfs.core.catalogue import ToolSpec
+from agentfs.core.records import Failure, JsonObject, Sandbox
+
+
+class StopSign(Protocol):
+    """Anything with `is_set()`: a threading.Event will do."""
+
+    def is_set(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMark:
+    """Enough to find a process group again, and to know that it is the same one."""
+
+    pid: int
+    pgid: int
+    start_time: int  # field 22 of /proc/PID/stat: clock ticks since boot
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What programs and file tools may touch."""
+
+    workdir: Path  # writable
+    workspace: Path  # its agentfs.toml goals/ runs/ schemas/ tools/ prompts/ stay read-only
+    run_files: Path  # the run's own files/, writable although it lies under runs/
+    readable: tuple[Path, ...] = ()  # [tools] read, and outputs that a step refers to by .file
+    network: bool = False
+    sandbox: Sandbox = "bubblewrap"  # "none": programs run unconfined
+    env: Mapping[str, str] = field(default_factory=dict)  # the variables named in [tools] env
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What one call of a tool works with: where, until when, and whom to tell."""
+
+    confinement: Confinement
+    deadline: float  # time.monotonic()
+    stop: StopSign
+    output_bytes: int
+    output_file: Path  # the whole output goes here when it does not fit into the result
+    claim: Callable[[ProcessMark | None], None]  # called once, before the first effect; raises if already claimed
+    log: Callable[[str, Mapping[str, Any]], None]  # one line of the attempt's log
+    mask: "Mask"
+
+
+class Mask(Protocol):
+    """Hides the values of secrets."""
+
+    def text(self, text: str) -> str: ...
+
+    def data(self, data: bytes) -> bytes: ...
+
+    @property
+    def longest(self) -> int: ...  # bytes to hold back when masking a stream
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gives back: an output, or why there is none."""
+
+    output: Any = None
+    cut: bool = False
+    failure: Failure | None = None
+
+
+class Tool(Protocol):
+    """A named thing that a step calls."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    def call(self, given: JsonObject, bench: Bench) -> ToolResult: ...
