@@ -55,15 +55,17 @@ class ExecutorSettings(ModelSettings):
 class LimitSettings(Record):
     """[limits]"""
 
-    replans: Annotated[int, Field(ge=0)] = 3
-    attempts: Counter = 2
-    parallel: Counter = 4
-    steps: Counter = 200
-    requests: Annotated[int, Field(ge=0)] = 300
-    tokens: Annotated[int, Field(ge=0)] = 2_000_000
-    cost_usd: Amount = 5.0
-    minutes: Amount = 120
-    output_bytes: Annotated[int, Field(ge=256)] = 65536
+    replans: Annotated[int, Field(ge=0)] = Field(3, description="Calls after a failure or surprise")
+    attempts: Counter = Field(2, description="Tries at one step before the planner is asked")
+    parallel: Counter = Field(4, description="Attempts at once, over all runs one process drives")
+    steps: Counter = Field(200, description="Steps a stepwise run may have")
+    requests: Annotated[int, Field(ge=0)] = Field(300, description="Requests to models")
+    tokens: Annotated[int, Field(ge=0)] = Field(2_000_000, description="Tokens, in and out, over all models")
+    cost_usd: Amount = Field(5.0, description="Money spent on models")
+    minutes: Amount = Field(120, description="Time in which something ran; waiting is free")
+    output_bytes: Annotated[int, Field(ge=256)] = Field(
+        65536, description="Output kept in a result; more goes to a file beside it"
+    )
 
 
 class WebSearchSettings(Record):
@@ -77,10 +79,12 @@ class ToolSettings(Record):
 
     allow: tuple[str, ...] = Field(DEFAULT_TOOLS, description="The tools runs may use")
     network: bool = Field(default=False, description="true: tools may use the network")
-    sandbox: Literal["auto", "require", "off"] = "auto"
+    sandbox: Literal["auto", "require", "off"] = Field(
+        "auto", description="auto: bubblewrap where there is one; require: nothing runs without it; off"
+    )
     read: tuple[str, ...] = Field((), description="More folders the tools may read")
     env: tuple[str, ...] = Field((), description="Variables the tools may see, named in full")
-    web_search: WebSearchSettings = WebSearchSettings()
+    web_search: WebSearchSettings = Field(WebSearchSettings(), description="Where web_search asks")
 
 
 class LedgerSettings(Record):
@@ -92,13 +96,15 @@ class LedgerSettings(Record):
 class Settings(Record):
     """agentfs.toml"""
 
-    mode: Mode = "auto"
+    mode: Mode = Field("auto", description="How runs are driven")
     approve: Approve | None = Field(None, description="Default: plan under watch, never under run")
-    replan: Literal["on_trigger", "every_step"] = "on_trigger"
-    split_over: Counter = 5
-    goals: GoalSettings = GoalSettings()
-    planner: PlannerSettings = PlannerSettings()
-    executor: ExecutorSettings = ExecutorSettings()
-    limits: LimitSettings = LimitSettings()
-    tools: ToolSettings = ToolSettings()
-    ledger: LedgerSettings = LedgerSettings()
+    replan: Literal["on_trigger", "every_step"] = Field(
+        "on_trigger", description="on_trigger: when something calls for it; every_step: after each step"
+    )
+    split_over: Counter = Field(5, description="In auto mode: more steps than this go to the planner")
+    goals: GoalSettings = Field(GoalSettings(), description="What dropped goals may do")
+    planner: PlannerSettings = Field(PlannerSettings(), description="The model that plans")
+    executor: ExecutorSettings = Field(ExecutorSettings(), description="The model that does steps without a tool")
+    limits: LimitSettings = Field(LimitSettings(), description="Bounds on every run")
+    tools: ToolSettings = Field(ToolSettings(), description="What tools may do")
+    ledger: LedgerSettings = Field(LedgerSettings(), description="What is committed")

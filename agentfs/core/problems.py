@@ -24,7 +24,7 @@ class Problem:
         return f"{file}:{self.line}:{self.column}: {self.message}{mend}"
 
 
-class Rejected(Exception):  # noqa: N818 - it reads as what happened: `raise Rejected([...])`
+class Rejected(Exception):
     """A document that cannot be taken, with every problem found in it."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:

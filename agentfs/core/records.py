@@ -65,14 +65,14 @@ class Record(BaseModel):
 class CommandCheck(Record):
     """A command that must exit with 0, run in the working folder."""
 
-    kind: Literal["command"]
+    kind: Literal["command"] = Field(description="A command that must exit with 0")
     run: str = Field(min_length=1, description="Shell text; exit code 0 means the check holds")
 
 
 class FileCheck(Record):
     """A file that must be there, and perhaps hold something."""
 
-    kind: Literal["file"]
+    kind: Literal["file"] = Field(description="A file that must be there")
     path: str = Field(min_length=1, description="Relative to the working folder")
     contains: str | None = Field(None, description="Text that must stand in the file")
     matches: str | None = Field(None, description="A regular expression that must match somewhere in the file")
@@ -82,23 +82,23 @@ class FileCheck(Record):
 class OutputCheck(Record):
     """A JSON Schema that the step's output must satisfy."""
 
-    kind: Literal["output"]
+    kind: Literal["output"] = Field(description="A JSON Schema for the step's output")
     schema_: JsonObject | bool = Field(alias="schema", description="A JSON Schema (draft 2020-12)")
 
 
 class HttpCheck(Record):
     """An address that must answer."""
 
-    kind: Literal["http"]
-    url: str = Field(min_length=1)
+    kind: Literal["http"] = Field(description="An address that must answer")
+    url: str = Field(min_length=1, description="http:// or https://; needs network = true under [tools]")
     status: Annotated[int, Field(ge=100, le=599)] | None = Field(None, description="The status to expect; 200")
 
 
 class JudgeCheck(Record):
     """A condition in words that a model judges against the evidence."""
 
-    kind: Literal["judge"]
-    condition: str = Field(min_length=1)
+    kind: Literal["judge"] = Field(description="A condition that a model judges")
+    condition: str = Field(min_length=1, description="What must be true, in words")
 
 
 Check = Annotated[CommandCheck | FileCheck | OutputCheck | HttpCheck | JudgeCheck, Field(discriminator="kind")]
@@ -174,7 +174,9 @@ class Plan(Record):
         description="The person's switch: draft or paused (nothing new starts), approved, cancelled"
     )
     limits: Limits | None = Field(None, description="Overrides for this run; a top-up is an edit here")
-    steps: tuple[Step, ...] = Field(min_length=1)
+    steps: tuple[Step, ...] = Field(
+        min_length=1, description="What is to be done; the order matters only where depends_on is absent"
+    )
 
 
 # ── goal ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -183,8 +185,8 @@ class Plan(Record):
 class ModelChoice(Record):
     """What a goal may say of a model: which, and how warm."""
 
-    model: str | None = Field(None, min_length=1)
-    temperature: Amount | None = None
+    model: str | None = Field(None, min_length=1, description="Any name the endpoint knows")
+    temperature: Amount | None = Field(None, description="Sent only if set")
 
 
 class Goal(Record):
@@ -198,8 +200,8 @@ class Goal(Record):
     checks: tuple[Check, ...] | None = Field(None, description="Run before the run may end done")
     tools: tuple[str, ...] | None = Field(None, description="The tools allowed; may only tighten")
     limits: Limits | None = Field(None, description="May only tighten")
-    planner: ModelChoice | None = None
-    executor: ModelChoice | None = None
+    planner: ModelChoice | None = Field(None, description="Another model to plan with")
+    executor: ModelChoice | None = Field(None, description="Another model to do the steps with")
     goal: str | None = Field(None, description="What is asked, in the person's words (YAML and JSON goals)")
     status: PlanStatus | None = Field(None, description="With steps: the status the plan begins with")
     steps: tuple[Step, ...] | None = Field(None, min_length=1, description="A plan of the person's own")
@@ -211,29 +213,31 @@ class Goal(Record):
 class Models(Record):
     """The models a run began with; addresses and keys are never stored."""
 
-    planner: str | None = None
-    executor: str | None = None
-    planner_temperature: Amount | None = None
-    executor_temperature: Amount | None = None
+    planner: str | None = Field(None, description="The model that plans")
+    executor: str | None = Field(None, description="The model that does steps without a tool")
+    planner_temperature: Amount | None = Field(None, description="Sent only if set")
+    executor_temperature: Amount | None = Field(None, description="Sent only if set")
 
 
 class Run(Record):
     """The settings of one run, resolved when it began."""
 
-    format: Literal["agentfs/run-1"] = "agentfs/run-1"
+    format: Literal["agentfs/run-1"] = Field("agentfs/run-1", description="What kind of record this is")
     run: str = Field(description="day/name")
-    mode: Mode
-    approve: Approve
-    replan: Literal["on_trigger", "every_step"]
-    split_over: Counter
+    mode: Mode = Field(description="How the run is driven")
+    approve: Approve = Field(description="When a person must approve plans")
+    replan: Literal["on_trigger", "every_step"] = Field(description="When the planner is called again")
+    split_over: Counter = Field(description="In auto mode: more steps than this go to the planner")
     workdir: str = Field(description="The folder the tools work in: absolute, or relative to the run's folder")
-    limits: Limits
-    tools: tuple[str, ...]
-    network: bool
-    sandbox: Literal["auto", "require", "off"]
+    limits: Limits = Field(description="Bounds on this run")
+    tools: tuple[str, ...] = Field(description="The tools this run may use")
+    network: bool = Field(description="true: tools may use the network")
+    sandbox: Literal["auto", "require", "off"] = Field(
+        description="auto: bubblewrap where there is one; require; off"
+    )
     read: tuple[str, ...] = Field(description="Folders the tools may also read")
     env: tuple[str, ...] = Field(description="Variables the tools may see, by name")
-    models: Models
+    models: Models = Field(description="The models the run began with")
     source: str = Field(description="Where the goal came from: a path, text or stdin")
     started_at: Timestamp
 
@@ -241,80 +245,82 @@ class Run(Record):
 class Usage(Record):
     """What a model was asked and what it cost; a cost of null is unknown, never nothing."""
 
-    role: Literal["planner", "executor", "judge"]
-    model: str | None
-    requests: Annotated[int, Field(ge=0)]
-    input_tokens: Annotated[int, Field(ge=0)]
-    cached_tokens: Annotated[int, Field(ge=0)]
-    output_tokens: Annotated[int, Field(ge=0)]
-    cost_usd: Amount | None
+    role: Literal["planner", "executor", "judge"] = Field(description="Who asked the model")
+    model: str | None = Field(description="The model's name; null: unknown")
+    requests: Annotated[int, Field(ge=0)] = Field(description="Requests made")
+    input_tokens: Annotated[int, Field(ge=0)] = Field(description="Tokens sent")
+    cached_tokens: Annotated[int, Field(ge=0)] = Field(description="Tokens sent that the server had already")
+    output_tokens: Annotated[int, Field(ge=0)] = Field(description="Tokens received")
+    cost_usd: Amount | None = Field(description="What it cost; null: unknown, never nothing")
 
 
 class Failure(Record):
     """Why something did not succeed, and what to do."""
 
     kind: str = Field(description="exit, timeout, check, input, outside, sandbox, drift, model, superseded, …")
-    message: str
-    hint: str | None = None
+    message: str = Field(description="What happened")
+    hint: str | None = Field(None, description="What to do about it")
 
 
 class Call(Record):
     """One consultation of the planner."""
 
-    format: Literal["agentfs/call-1"] = "agentfs/call-1"
-    call: Counter
+    format: Literal["agentfs/call-1"] = Field("agentfs/call-1", description="What kind of record this is")
+    call: Counter = Field(description="Calls of one run are numbered from 1")
     revision: Annotated[int, Field(ge=0)] = Field(description="The revision it was called on; 0: none yet")
-    trigger: Trigger
-    step: StepId | None
-    detail: str
+    trigger: Trigger = Field(description="Why the planner is called")
+    step: StepId | None = Field(description="The step that caused it; null: none in particular")
+    detail: str = Field(description="The same in words")
     evidence: tuple[str, ...] = Field(description="Paths in the run's folder; a call spends what it lists")
-    goal_sha256: Sha256
+    goal_sha256: Sha256 = Field(description="The goal it was called on")
     base_sha256: Sha256 | None = Field(description="The plan it was called on")
 
 
 class Answer(Record):
     """How a call settled."""
 
-    format: Literal["agentfs/answer-1"] = "agentfs/answer-1"
-    call: Counter
-    verdict: Verdict
-    plan: JsonObject | None = None
-    answer: JsonValue = None
-    error: Failure | None = None
-    prompt_sha256: Sha256 | None = None
-    usage: Usage | None = None
-    duration_s: Amount
+    format: Literal["agentfs/answer-1"] = Field("agentfs/answer-1", description="What kind of record this is")
+    call: Counter = Field(description="The call that is answered")
+    verdict: Verdict = Field(
+        description="plan, keep, finished or impossible; failed or interrupted: there is no answer"
+    )
+    plan: JsonObject | None = Field(None, description="The plan as it was answered")
+    answer: JsonValue = Field(None, description="The answer to the goal, when the verdict is finished")
+    error: Failure | None = Field(None, description="Why there is no answer")
+    prompt_sha256: Sha256 | None = Field(None, description="The prompt, hashed")
+    usage: Usage | None = Field(None, description="What the call cost")
+    duration_s: Amount = Field(description="Seconds it took")
 
 
 class Author(Record):
     """Who made a revision."""
 
-    role: Role
-    name: str
-    model: str | None = None
+    role: Role = Field(description="planner, person, runbook, or agentfs itself")
+    name: str = Field(description="The person's name, or the role's")
+    model: str | None = Field(None, description="The model that planned")
 
 
 class Change(Record):
     """One difference between two revisions, by meaning."""
 
     step: StepId | None = Field(description="null: the plan itself")
-    what: str
+    what: str = Field(description="What changed, in words")
 
 
 class Revision(Record):
     """A numbered version of one plan: who made it, why, and what changed."""
 
-    format: Literal["agentfs/revision-1"] = "agentfs/revision-1"
-    revision: Counter
-    call: Counter | None
-    by: Author
-    trigger: Trigger
-    step: StepId | None
-    detail: str
-    evidence: tuple[str, ...]
-    base_sha256: Sha256 | None
-    plan_sha256: Sha256
-    changes: tuple[Change, ...]
+    format: Literal["agentfs/revision-1"] = Field("agentfs/revision-1", description="What kind of record this is")
+    revision: Counter = Field(description="Revisions of one plan are numbered from 1")
+    call: Counter | None = Field(description="The call it came from; null: a person's edit")
+    by: Author = Field(description="Who made it")
+    trigger: Trigger = Field(description="Why it was made")
+    step: StepId | None = Field(description="The step that caused it; null: none in particular")
+    detail: str = Field(description="The same in words")
+    evidence: tuple[str, ...] = Field(description="Paths in the run's folder that it rests on")
+    base_sha256: Sha256 | None = Field(description="The plan before it; null: there was none")
+    plan_sha256: Sha256 = Field(description="This revision's plan")
+    changes: tuple[Change, ...] = Field(description="What differs from the plan before")
     at: Timestamp
 
 
@@ -324,87 +330,96 @@ class Revision(Record):
 class Order(Record):
     """A step handed to the executor: inputs resolved, permission given."""
 
-    format: Literal["agentfs/order-1"] = "agentfs/order-1"
-    run: str
-    step: StepId
-    attempt: Counter
-    revision: Counter
+    format: Literal["agentfs/order-1"] = Field("agentfs/order-1", description="What kind of record this is")
+    run: str = Field(description="day/name")
+    step: StepId = Field(description="The step's id")
+    attempt: Counter = Field(description="Tries at one step are numbered from 1")
+    revision: Counter = Field(description="The revision the step was read from")
     key: Sha256 = Field(description="What the step does, hashed: a result counts while its key matches")
     after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of each dependency")
-    description: str | None
-    tool: str | None
-    input: JsonObject
-    tools: tuple[str, ...] | None
-    model: str | None
-    success_condition: str | None
-    checks: tuple[ResolvedCheck, ...]
-    expects: JsonObject | bool | None
-    timeout_s: Seconds
-    repeatable: bool
+    description: str | None = Field(description="What the step does")
+    tool: str | None = Field(description="The tool to call; null: a model does the step")
+    input: JsonObject = Field(description="What the tool gets, references resolved")
+    tools: tuple[str, ...] | None = Field(description="The tools a model may use; null: the step has a tool")
+    model: str | None = Field(description="The model that does the step; null: the executor's")
+    success_condition: str | None = Field(description="When the step counts as done, in words")
+    checks: tuple[ResolvedCheck, ...] = Field(description="Run after the step; one fails: the step failed")
+    expects: JsonObject | bool | None = Field(description="JSON Schema of an unsurprising output")
+    timeout_s: Seconds = Field(description="Seconds before the attempt is killed")
+    repeatable: bool = Field(description="false: never run twice without a person's permission")
     issued_at: Timestamp
 
 
 class CheckResult(Record):
     """What a check found."""
 
-    kind: Literal["command", "file", "output", "http", "judge"]
-    ok: bool
-    detail: str
+    kind: Literal["command", "file", "output", "http", "judge"] = Field(description="The kind of check")
+    ok: bool = Field(description="true: it holds")
+    detail: str = Field(description="What was found")
 
 
 class Result(Record):
     """How an attempt settled."""
 
-    format: Literal["agentfs/result-1"] = "agentfs/result-1"
-    run: str
-    step: StepId
-    attempt: Counter
-    revision: Counter
-    key: Sha256
-    after: dict[StepId, Annotated[int, Field(ge=0)]]
-    status: ResultStatus
-    output: JsonValue = None
+    format: Literal["agentfs/result-1"] = Field("agentfs/result-1", description="What kind of record this is")
+    run: str = Field(description="day/name")
+    step: StepId = Field(description="The step's id")
+    attempt: Counter = Field(description="Tries at one step are numbered from 1")
+    revision: Counter = Field(description="The revision the step was read from")
+    key: Sha256 = Field(description="What the step did, hashed: it counts while the step's key matches")
+    after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of each dependency")
+    status: ResultStatus = Field(description="How the attempt ended")
+    output: JsonValue = Field(None, description="What the step gave back")
     cut: bool = Field(default=False, description="The output is head and tail; the whole is in ID.N.output.txt")
-    surprising: bool = False
-    surprise: str | None = None
-    error: Failure | None = None
-    checks: tuple[CheckResult, ...] = ()
-    evidence: tuple[str, ...] = ()
-    sandbox: Sandbox
-    usage: Usage | None = None
+    surprising: bool = Field(default=False, description="true: it succeeded, but not as expected")
+    surprise: str | None = Field(None, description="Why it is surprising")
+    error: Failure | None = Field(None, description="Why it did not succeed")
+    checks: tuple[CheckResult, ...] = Field((), description="What each check found")
+    evidence: tuple[str, ...] = Field((), description="What the result rests on")
+    sandbox: Sandbox = Field(description="What confined the step")
+    usage: Usage | None = Field(None, description="What the step's model cost")
     started_at: Timestamp | None = Field(description="null: it never started")
     ended_at: Timestamp
-    duration_s: Amount
+    duration_s: Amount = Field(description="Seconds it took")
 
 
 class StepsByEnd(Record):
     """Ids of steps, by how they ended."""
 
-    done: tuple[StepId, ...]
-    failed: tuple[StepId, ...]
-    skipped: tuple[StepId, ...]
-    not_reached: tuple[StepId, ...]
+    done: tuple[StepId, ...] = Field(description="They succeeded")
+    failed: tuple[StepId, ...] = Field(description="They failed, those that left the plan included")
+    skipped: tuple[StepId, ...] = Field(description="They were left out")
+    not_reached: tuple[StepId, ...] = Field(description="They never began")
 
 
 class UsageByRole(Record):
     """What the models cost, by role."""
 
-    planner: Usage | None
-    executor: Usage | None
+    planner: Usage | None = Field(description="What planning cost")
+    executor: Usage | None = Field(description="What doing the steps cost")
 
 
 class Outcome(Record):
     """How a run ended."""
 
-    format: Literal["agentfs/outcome-1"] = "agentfs/outcome-1"
-    run: str
-    status: Literal["done", "failed", "cancelled"]
-    reason: Reason
-    summary: str
-    answer: JsonValue
-    steps: StepsByEnd
-    revisions: Annotated[int, Field(ge=0)]
-    calls: Annotated[int, Field(ge=0)]
-    usage: UsageByRole
+    format: Literal["agentfs/outcome-1"] = Field("agentfs/outcome-1", description="What kind of record this is")
+    run: str = Field(description="day/name")
+    status: Literal["done", "failed", "cancelled"] = Field(description="How the run ended")
+    reason: Reason = Field(description="Why it ended")
+    summary: str = Field(description="The same in a line")
+    answer: JsonValue = Field(description="What the run found; null where it failed")
+    steps: StepsByEnd = Field(description="Ids of steps, by how they ended")
+    revisions: Annotated[int, Field(ge=0)] = Field(description="Revisions of the plan")
+    calls: Annotated[int, Field(ge=0)] = Field(description="Calls of the planner")
+    usage: UsageByRole = Field(description="What the models cost, by role")
     started_at: Timestamp
     ended_at: Timestamp
+
+
+class GoalChecks(Record):
+    """What the goal's own checks found once every step was done."""
+
+    format: Literal["agentfs/checks-1"] = "agentfs/checks-1"
+    revision: Counter
+    after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of every step they followed")
+    checks: tuple[CheckResult, ...]

@@ -1,0 +1,7 @@
+"""`python -m agentfs`."""
+
+import sys
+
+from agentfs.cli import main
+
+sys.exit(main())

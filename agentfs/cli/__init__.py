@@ -1,0 +1,37 @@
+"""The command line: parse, dispatch, turn errors into words and exit codes. Commands are imported when called."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    from agentfs.cli.parser import parse
+
+    arguments = parse(list(sys.argv[1:] if argv is None else argv))
+    try:
+        code: int = arguments.command(arguments)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `agentfs log | head`: the reader has left, which is no mistake
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except Exception as error:
+        from agentfs.errors import AgentfsError
+
+        if not isinstance(error, AgentfsError):
+            return _unexpected(error)
+        print(f"agentfs: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)
+        return error.code
+
+
+def _unexpected(error: Exception) -> int:
+    """A fault of the machine gets a line; a fault of ours gets its traceback, for whoever mends it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        where = f" ({error.filename})" if error.filename else ""
+        print(f"agentfs: {error.strerror}{where}", file=sys.stderr)
+        return 2
+    raise error

@@ -1,0 +1,41 @@
+"""What several commands need: the workspace, its settings, and words on the right stream."""
+
+import json
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from agentfs.errors import UserError
+from agentfs.workspace import Workspace, find_workspace
+
+
+def say(words: str) -> None:
+    """Tell a person something: on stderr, where progress goes."""
+    print(words, file=sys.stderr, flush=True)
+
+
+def start_folder(arguments: Namespace) -> Path:
+    """Return the folder the command speaks of."""
+    folder = Path(arguments.folder)
+    if not folder.is_dir():
+        raise UserError(f"-C {arguments.folder}: there is no such folder")
+    return folder.resolve()
+
+
+def here(arguments: Namespace) -> Workspace:
+    """Return the workspace the command speaks of; it must exist."""
+    start = start_folder(arguments)
+    found = find_workspace(start)
+    if found is None:
+        raise UserError(f"no workspace at or above {start} (`agentfs init` makes one here)")
+    return found
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,119 @@
+"""Commands that drive a run: run, plan."""
+
+import signal
+import sys
+from argparse import Namespace
+from contextlib import ExitStack
+from pathlib import Path
+
+from agentfs.cli.common import environment, say, start_folder
+from agentfs.core.config import Settings
+from agentfs.core.decide import Wait
+from agentfs.core.records import Outcome
+from agentfs.disk import locked
+from agentfs.driving import Stop, drive
+from agentfs.engine import Driver
+from agentfs.errors import UserError
+from agentfs.intake import Flags, GoalSource, goal_from, read_goal, take
+from agentfs.settings import load_settings
+from agentfs.views.answer import answer_text
+from agentfs.views.progress import progress_for
+from agentfs.workspace import Workspace, find_workspace, init, is_trusted
+from agentfs.world import catalogue_of, has_model, open_driver, open_world
+
+
+def run(arguments: Namespace) -> int:
+    """`agentfs run GOAL` and `agentfs run --resume RUN`"""
+    if (arguments.goal is None) == (arguments.resume is None):
+        raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
+    workspace, settings = _workspace(arguments)
+    if arguments.resume is not None:
+        return _drive(workspace.find_run(arguments.resume), workspace, settings)
+    return _drive(_begin(arguments, workspace, settings), workspace, settings)
+
+
+def plan(arguments: Namespace) -> int:
+    """`agentfs plan GOAL`"""
+    workspace, settings = _workspace(arguments)
+    arguments.approve = arguments.approve or "plan"
+    folder = _begin(arguments, workspace, settings)
+    code = _drive(folder, workspace, settings)
+    return 0 if code == 3 else code
+
+
+def _workspace(arguments: Namespace) -> tuple[Workspace, Settings]:
+    """Return the workspace around, made in the current folder if there is none, and its settings."""
+    start = start_folder(arguments)
+    workspace = find_workspace(start)
+    if workspace is None:
+        workspace, _ = init(start, environment())
+        say(f"no workspace here yet: made one in {start}")
+    if not is_trusted(workspace.root, environment()):
+        raise UserError(
+            f"{workspace.root} was not made by you: its settings and tools could do anything you can. "
+            f"Look at them, then: agentfs trust {workspace.root}"
+        )
+    return workspace, load_settings(workspace.settings, environment())
+
+
+def _begin(arguments: Namespace, workspace: Workspace, settings: Settings) -> Path:
+    source = _source(arguments)
+    flags = Flags(
+        mode=arguments.mode,
+        approve=arguments.approve,
+        workdir=start_folder(arguments) / arguments.workdir if arguments.workdir else None,
+        planner=arguments.planner,
+        executor=arguments.executor,
+    )
+    catalogue = catalogue_of(settings, environment())
+    model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
+    parsed = read_goal(source, settings, catalogue, model=model)
+    return take(source, parsed, workspace, settings, flags)
+
+
+def _source(arguments: Namespace) -> GoalSource:
+    return goal_from(arguments.goal, start_folder(arguments), sys.stdin.buffer.read)
+
+
+def _drive(folder: Path, workspace: Workspace, settings: Settings) -> int:
+    """Drive a run until it rests; print its answer; return the exit code."""
+    stop = Stop()
+    with ExitStack() as stack:
+        if not stack.enter_context(locked(folder)):
+            raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {folder.name}`)")
+        for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2)):
+            _on_signal(stack, number, stop, times)
+        world = stack.enter_context(open_world(workspace, settings, environment(), say, stop.wake.set))
+        driver = open_driver(folder, settings, world)
+        progress = stack.enter_context(progress_for(driver, sys.stderr))
+        rest = drive(driver, stop, progress.turn)
+        progress.end(rest)
+    return _tell(driver, rest)
+
+
+def _on_signal(stack: ExitStack, number: signal.Signals, stop: Stop, times: int) -> None:
+    before = signal.signal(number, lambda *_: stop.ask(times))
+    stack.callback(signal.signal, number, before)
+
+
+def _id(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def _tell(driver: Driver, rest: Wait | None) -> int:
+    """Print the answer, and nothing else, on stdout; return the exit code."""
+    outcome = driver.facts.outcome
+    if outcome is not None:
+        return _ended(outcome)
+    if rest is None:
+        say(f"stopped; go on with: agentfs run --resume {driver.folder.name}")
+        return 130
+    return 3
+
+
+def _ended(outcome: Outcome) -> int:
+    if outcome.status != "done":
+        return 1
+    if outcome.answer is not None:
+        print(answer_text(outcome.answer))
+    return 0

@@ -1,0 +1,71 @@
+"""Values as bytes: one canonical form to hash, and the form in which a plan is written for people. Pure."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agentfs.core.records import (
+    CommandCheck,
+    FileCheck,
+    HttpCheck,
+    JudgeCheck,
+    Limits,
+    OutputCheck,
+    Plan,
+    Record,
+    Step,
+)
+
+PLAN_SCHEMA = "../../../schemas/plan.schema.json"  # from runs/DAY/NAME/plan.json
+
+_CHECKS: dict[str, type[Record]] = {
+    "command": CommandCheck,
+    "file": FileCheck,
+    "output": OutputCheck,
+    "http": HttpCheck,
+    "judge": JudgeCheck,
+}
+
+
+def canonical(value: Any) -> bytes:
+    """Return the one spelling of a JSON value; ValueError if it has none (NaN, a lone surrogate)."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
+
+
+def sha256_bytes(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def sha256_of(value: Any) -> str:
+    """Return the hash of a JSON value, the same however it was spelt."""
+    return sha256_bytes(canonical(value))
+
+
+def render_plan(plan_value: Mapping[str, Any]) -> bytes:
+    """Return a plan as it is written to plan.json: fields in the order of the records, absent ones left out."""
+    plan = _in_order(plan_value, Plan)
+    if isinstance(plan.get("limits"), Mapping):
+        plan["limits"] = _in_order(plan["limits"], Limits)
+    plan["steps"] = [_step(step) for step in plan.get("steps", ())]
+    text = json.dumps(plan, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8")
+
+
+def _step(given: Mapping[str, Any]) -> dict[str, Any]:
+    step = _in_order(given, Step)
+    for field in ("needs", "checks"):
+        if field in step:
+            step[field] = [_in_order(check, _CHECKS[check["kind"]]) for check in step[field]]
+    return step
+
+
+def _in_order(given: Mapping[str, Any], record: type[Record]) -> dict[str, Any]:
+    """Sort the fields of one record. Only its own nulls are absent: one inside an `input` is the tool's value."""
+    return {name: given[name] for name in field_names(record) if given.get(name) is not None}
+
+
+def field_names(record: type[Record]) -> Iterable[str]:
+    """Return the names that a record's fields have on disk."""
+    return (field.alias or name for name, field in record.model_fields.items())

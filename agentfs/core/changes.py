@@ -1,0 +1,40 @@
+"""What differs between two plans, by meaning. Pure."""
+
+from agentfs.core.records import Change, Plan, Step
+from agentfs.core.scheme import dependencies
+
+
+def changes(old: Plan | None, new: Plan) -> tuple[Change, ...]:
+    """Return every difference: steps added, removed, changed field by field, rewired; then the plan's own fields."""
+    before = {step.id: step for step in old.steps} if old else {}
+    after = {step.id: step for step in new.steps}
+    found = [Change(step=step, what="removed") for step in before if step not in after]
+    found += [Change(step=step, what="added") for step in after if step not in before]
+    rewired = _rewired(old, new) if old else {}
+    for step in [step for step in after if step in before]:
+        found += [Change(step=step, what=what) for what in _step_changes(before[step], after[step], rewired)]
+    return (*found, *(Change(step=None, what=what) for what in _plan_changes(old, new)))
+
+
+def _step_changes(old: Step, new: Step, rewired: dict[str, str]) -> list[str]:
+    fields = [name for name in Step.model_fields if name not in ("id", "depends_on")]
+    changed = [f"{name} changed" for name in fields if getattr(old, name) != getattr(new, name)]
+    return [*changed, *([rewired[new.id]] if new.id in rewired else [])]
+
+
+def _rewired(old: Plan, new: Plan) -> dict[str, str]:
+    """Return the steps that now follow others; a depends_on that was only spelt out is no change."""
+    before, after = dependencies(old), dependencies(new)
+    return {
+        step: f"now after {', '.join(after[step]) or 'nothing'}"
+        for step in after
+        if step in before and set(before[step]) != set(after[step])
+    }
+
+
+def _plan_changes(old: Plan | None, new: Plan) -> list[str]:
+    if old is None:
+        return []
+    found = [f"status {old.status} -> {new.status}"] if old.status != new.status else []
+    found += ["limits changed"] if old.limits != new.limits else []
+    return [*found, *(["goal changed"] if old.goal != new.goal else [])]

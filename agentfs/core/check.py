@@ -1,0 +1,113 @@
+"""A document -> a record, or every problem at once with line:column and how to mend it. Pure.
+
+Two readers must agree: jsonschema goes first, for its messages; the strict record goes last, as the gate. Then, for
+plans, what no schema can say (`check_steps`). What `Rejected` carries is sorted as it stands in the file.
+"""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from agentfs.core.canonical import canonical
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.check_schema import Finding, structural
+from agentfs.core.check_steps import Numbered, check_problems, cycles, step_problems
+from agentfs.core.config import Settings
+from agentfs.core.documents import Document
+from agentfs.core.json_text import pointer_to
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.records import Goal, Plan, Record, Step
+
+R = TypeVar("R", bound=Record)
+
+
+def check_plan(document: Document, catalogue: Catalogue) -> Plan:
+    """Return the plan, fit to run with these tools; or raise `Rejected` with all that is wrong."""
+    plan, findings = _read(document, Plan, "plan")
+    steps = list(enumerate(plan.steps)) if plan else _good_steps(document.value)
+    findings += step_problems(steps, _ids(document.value), catalogue)
+    if plan:
+        findings += map(Finding, cycles(plan))
+    _raise(document, findings)
+    return _present(plan)
+
+
+def check_goal(document: Document) -> Goal:
+    """Return the fields of a goal; or raise `Rejected`. Steps it holds are checked as a plan, by `check_plan`."""
+    goal, findings = _read(document, Goal, "goal")
+    if goal:
+        checks = enumerate(goal.checks or ())
+        findings += [Finding(one) for n, check in checks for one in check_problems(check, f"/checks/{n}")]
+        if goal.status is not None and goal.steps is None:
+            problem = Problem("'status' means nothing without 'steps'", "remove it, or write the steps", "/status")
+            findings.append(Finding(problem, in_name=True))
+    _raise(document, findings)
+    return _present(goal)
+
+
+def check_settings(document: Document) -> Settings:
+    """Return the settings of a workspace; or raise `Rejected`."""
+    return check_record(document, Settings, "settings")
+
+
+def check_record(document: Document, record_type: type[R], schema: str) -> R:
+    """Return a record of one of the schemas; or raise `Rejected`."""
+    record, findings = _read(document, record_type, schema)
+    _raise(document, findings)
+    return _present(record)
+
+
+def strict(value: Any, record_type: type[R]) -> tuple[R | None, list[Problem]]:
+    """Return the record that a value is, or what the strict reader has against it."""
+    try:
+        return record_type.model_validate_json(canonical(value)), []
+    except ValidationError as error:
+        return None, [_strict_problem(value, one["loc"], one["msg"]) for one in error.errors(include_url=False)]
+    except (TypeError, ValueError):
+        return None, [Problem("holds a value that JSON does not know, such as a date", "put it in quotes")]
+
+
+def _read(document: Document, record_type: type[R], schema: str) -> tuple[R | None, list[Finding]]:
+    findings = structural(document.value, schema)
+    if findings:
+        return None, findings
+    record, problems = strict(document.value, record_type)
+    return record, [Finding(problem) for problem in problems]
+
+
+def _strict_problem(value: Any, loc: Iterable[int | str], message: str) -> Problem:
+    """Return pydantic's error at the pointer it means; its path also names branches, which no file has."""
+    pointer = ""
+    for part in loc:
+        known = range(len(value)) if isinstance(value, list) else value
+        if isinstance(known, dict | range) and part in known:
+            value, pointer = value[part], pointer + pointer_to(part)
+    return Problem(message[:200], "look at the schema of this field", pointer)
+
+
+def _good_steps(value: Any) -> Numbered:
+    """Return the steps that are well formed in a plan that is not, so that their own problems are told too."""
+    steps = value.get("steps") if isinstance(value, dict) else None
+    if not isinstance(steps, list):
+        return []
+    read = ((place, strict(step, Step)[0]) for place, step in enumerate(steps))
+    return [(place, step) for place, step in read if step]
+
+
+def _ids(value: Any) -> frozenset[str]:
+    steps = value.get("steps") if isinstance(value, dict) else None
+    found = (step.get("id") for step in steps if isinstance(step, dict)) if isinstance(steps, list) else ()
+    return frozenset(one for one in found if isinstance(one, str))
+
+
+def _raise(document: Document, findings: Iterable[Finding]) -> None:
+    """Raise `Rejected` with each problem at its place, in the order of the file; do nothing if there is none."""
+    placed = [problem.at(*document.locate(problem.pointer, key=in_name)) for problem, in_name in findings]
+    if placed:
+        raise Rejected(sorted(dict.fromkeys(placed), key=lambda problem: (problem.line, problem.column)))
+
+
+def _present(record: R | None) -> R:
+    assert record is not None, "a document without problems is a record"  # noqa: S101
+    return record

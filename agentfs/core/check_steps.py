@@ -1,0 +1,205 @@
+"""What makes steps a plan: ids, dependencies, tools and their inputs, checks, references. Pure.
+
+Each function takes steps that are well formed one by one and returns every problem of its kind, with pointers from
+the root of the plan.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentfs.core import references
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.check_patterns import regex_problem, schema_problems
+from agentfs.core.check_schema import Finding, told, validator_for
+from agentfs.core.json_text import pointer_to
+from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.records import Check, FileCheck, HttpCheck, JudgeCheck, OutputCheck, Plan, Step
+from agentfs.core.scheme import dependencies, topological
+
+Numbered = Sequence[tuple[int, Step]]  # a step and its place in the plan
+
+_MOST_HINTS = 20  # looking for a similar id among a thousand takes a while
+_BOTH_WAYS = "name a tool, or set OPENAI_API_KEY (or base_url under [executor] in agentfs.toml)"
+
+
+def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue) -> list[Finding]:
+    """Return all that is wrong with steps, given the ids of the plan and the tools of the run."""
+    inputs = _Inputs(catalogue)
+    found = [Finding(problem) for problem in (*duplicate_ids(steps), *unknown_dependencies(steps, known))]
+    for place, step in steps:
+        own = [*_null_characters(step), *references.problems_in_step(step, known), *_checks(step, catalogue)]
+        if step.expects is not None:
+            own += schema_problems(step.expects, "/expects")
+        findings = [Finding(problem) for problem in own]
+        if step.skip is None:  # what a person left out needs no tool, and no model
+            findings += [*map(Finding, _tools(step, catalogue)), *inputs.findings(step)]
+        found += [_below(f"/steps/{place}", finding) for finding in findings]
+    return found
+
+
+def _below(prefix: str, finding: Finding) -> Finding:
+    problem, in_name = finding
+    return Finding(replace(problem, pointer=prefix + problem.pointer), in_name)
+
+
+# ── ids and dependencies ──────────────────────────────────────────────────────────────────────────────────
+
+
+def duplicate_ids(steps: Numbered) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for place, step in steps:
+        if step.id in first:
+            message = f"the id {step.id!r} is taken by step {first[step.id] + 1} of the list"
+            yield Problem(message, "give it another id", f"/steps/{place}/id")
+        first.setdefault(step.id, place)
+
+
+def unknown_dependencies(steps: Numbered, known: Collection[str]) -> Iterator[Problem]:
+    hints = 0
+    for place, step in steps:
+        for n, dependency in enumerate(step.depends_on or ()):
+            pointer = f"/steps/{place}/depends_on/{n}"
+            if dependency == step.id:
+                yield Problem(f"the step {step.id!r} depends on itself", "remove it from depends_on", pointer)
+            elif dependency not in known:
+                hints += 1
+                mend = "write the id of a step, or remove it"
+                if hints <= _MOST_HINTS:
+                    mend = did_you_mean(dependency, known, mend)
+                yield Problem(f"there is no step {dependency!r}", mend, pointer)
+
+
+def cycles(plan: Plan) -> Iterator[Problem]:
+    """Yield one problem per circle of steps that wait for each other; references count as dependencies."""
+    places = {step.id: place for place, step in enumerate(plan.steps)}
+    needs = {
+        step: tuple(one for one in before if one in places and one != step)
+        for step, before in dependencies(plan).items()
+    }
+    while left := _blocked(needs):
+        circle = _circle(left)
+        message = f"these steps wait for each other: {' -> '.join([*circle, circle[0]])}"
+        mend = "take one out of depends_on, or refer to earlier steps only"
+        field = "/depends_on" if plan.steps[places[circle[0]]].depends_on is not None else ""
+        yield Problem(message, mend, f"/steps/{places[circle[0]]}{field}")
+        broken = frozenset(circle)
+        needs = {step: () if step in broken else before for step, before in left.items()}
+
+
+def _blocked(needs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the steps that can never begin, each with what it waits for among them."""
+    free = frozenset(topological(needs))
+    return {
+        step: tuple(one for one in before if one not in free) for step, before in needs.items() if step not in free
+    }
+
+
+def _circle(left: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return one circle, the step that stands first in the plan first; any blocked step leads into one."""
+    walked: dict[str, int] = {}
+    step = next(iter(left))
+    while step not in walked:
+        walked[step] = len(walked)
+        step = left[step][0]
+    circle = [one for one, place in walked.items() if place >= walked[step]]
+    order = {one: place for place, one in enumerate(left)}
+    start = circle.index(min(circle, key=order.__getitem__))
+    return circle[start:] + circle[:start]
+
+
+# ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _tools(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
+    if step.tool is None:
+        if not catalogue.model:
+            yield Problem(f"the step {step.id!r} names no tool, and there is no model to do it", _BOTH_WAYS)
+        for n, name in enumerate(step.tools or ()):
+            yield from _tool(name, f"/tools/{n}", catalogue)
+        return
+    yield from _tool(step.tool, "/tool", catalogue)
+    for field in ("model", "tools"):
+        if getattr(step, field) is not None:
+            message = f"{field!r} means nothing beside 'tool'"
+            yield Problem(message, f"remove {field!r}, or remove 'tool' so that a model does the step", f"/{field}")
+
+
+def _tool(name: str, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
+    if name not in catalogue.tools:
+        mend = did_you_mean(name, catalogue.tools, f"the tools are {', '.join(sorted(catalogue.tools))}")
+        yield Problem(f"there is no tool {name!r}", mend, pointer)
+    elif refusal := catalogue.refusal(name):
+        yield Problem(*refusal, pointer)
+
+
+class _Inputs:
+    """Checks inputs against the tools' own schemas; each validator is made once."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._validators: dict[str, Any] = {}
+
+    def findings(self, step: Step) -> list[Finding]:
+        if step.tool is None or step.tool not in self._catalogue.tools:
+            return []
+        if step.tool not in self._validators:
+            self._validators[step.tool] = validator_for(self._catalogue.tools[step.tool].input_schema)
+        errors = self._validators[step.tool].iter_errors(step.input or {})
+        return [_below("/input", finding) for finding in told(one for one in errors if not _is_open(one))]
+
+
+def _is_open(error: Any) -> bool:
+    """Tell whether the value is not known yet: it is a reference, or a text that holds one."""
+    text = error.instance
+    if not isinstance(text, str) or not references.find(text):
+        return False
+    return references.is_whole(text) or error.validator != "type"
+
+
+# ── checks ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _checks(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
+    for field in ("needs", "checks"):
+        checks: tuple[Check, ...] = getattr(step, field) or ()
+        for n, check in enumerate(checks):
+            yield from check_problems(check, f"/{field}/{n}")
+            if step.skip is None:
+                yield from _refused_check(check, f"/{field}/{n}", catalogue)
+
+
+def check_problems(check: Check, pointer: str) -> Iterable[Problem]:
+    """Return what is wrong with a check whatever the run may do."""
+    match check:
+        case FileCheck(matches=str() as pattern):
+            problem = regex_problem(pattern, pointer + "/matches")
+            return [problem] if problem else []
+        case OutputCheck():
+            return schema_problems(check.schema_, pointer + "/schema")
+        case _:
+            return []
+
+
+def _refused_check(check: Check, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
+    if isinstance(check, HttpCheck) and not catalogue.network:
+        mend = "set network = true under [tools] in agentfs.toml, or use another check"
+        yield Problem("an http check needs the network", mend, pointer)
+    if isinstance(check, JudgeCheck) and not catalogue.model:
+        mend = "use a check that a program can run, or set OPENAI_API_KEY (or base_url under [executor])"
+        yield Problem("a judge check needs a model", mend, pointer)
+
+
+def _null_characters(step: Step) -> Iterator[Problem]:
+    """Yield texts that no program, file name or environment can take."""
+    pending: list[tuple[str, Any]] = [("/input", step.input)]
+    for field in ("needs", "checks"):
+        pending += [(f"/{field}/{n}", check.model_dump()) for n, check in enumerate(getattr(step, field) or ())]
+    while pending:
+        pointer, value = pending.pop()
+        if isinstance(value, dict):
+            pending += [(pointer + pointer_to(name.removesuffix("_")), inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            pending += [(f"{pointer}/{n}", inner) for n, inner in enumerate(value)]
+        elif isinstance(value, str) and "\0" in value:
+            yield Problem("the character U+0000 cannot be handed to a tool", "remove \\u0000", pointer)

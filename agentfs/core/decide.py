@@ -1,0 +1,341 @@
+"""Decide what a run does next. Pure: no files, no clock. Every decision says why; standing still is one too."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from agentfs.core import names
+from agentfs.core.facts import PlannerCall
+from agentfs.core.records import Reason
+from agentfs.core.state import (
+    COUNTED,
+    Pending,
+    RunState,
+    Stray,
+    goal_checks,
+    needs_yes,
+    next_call,
+)
+from agentfs.core.steps import StepView
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRevision:
+    """plan.json holds something new: give it a number. `call` is the one that wrote it; None: a person."""
+
+    call: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainPlan:
+    """plan.json is invalid: say what, where and how to mend it."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearExplanation:
+    """plan.json is valid again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlanner:
+    """Ask the planner; one call takes every pending trigger."""
+
+    call: int
+    pending: tuple[Pending, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstallPlan:
+    """Put the plan of an answer into plan.json."""
+
+    call: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskAnswer:
+    """An answer needs a person's yes: ask for it."""
+
+    call: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssueOrder:
+    """Hand a step to the executor."""
+
+    view: StepView
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartAttempt:
+    """An order stands that nobody has taken."""
+
+    view: StepView
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopAttempt:
+    """End an attempt that no longer counts, or is no longer wanted."""
+
+    step: str
+    attempt: int
+    kind: Literal["superseded", "cancelled"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskPerson:
+    """Write the question of a gate, or of an attempt that was cut off."""
+
+    view: StepView
+    about: Literal["gate", "cut"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettleReply:
+    """Turn a person's decision into a result."""
+
+    view: StepView
+    about: Literal["gate", "cut"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunGoalChecks:
+    """Every step is done: see whether the goal's own checks hold."""
+
+    call: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndRun:
+    """The run has ended."""
+
+    status: Literal["done", "failed", "cancelled"]
+    reason: Reason
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do now; what for, and why."""
+
+    on: Literal["attempt", "planner", "person", "nothing"]
+    why: str
+
+
+Action = (
+    RecordRevision
+    | ExplainPlan
+    | ClearExplanation
+    | CallPlanner
+    | InstallPlan
+    | AskAnswer
+    | IssueOrder
+    | StartAttempt
+    | StopAttempt
+    | AskPerson
+    | SettleReply
+    | RunGoalChecks
+    | EndRun
+    | Wait
+)
+
+
+def decide(state: RunState, slots: int) -> list[Action]:
+    """Return what to do next, never nothing. `slots` is how many more attempts this process can run now."""
+    if state.facts.outcome is not None:
+        return [Wait("nothing", f"the run has ended: {state.facts.outcome.summary}")]
+    if state.facts.broken:
+        return [Wait("person", state.facts.broken[0])]
+    if edit := _take_edit(state):
+        return edit
+    return _cancel(state) or [*_put_right(state), *_go_on(state, slots)]
+
+
+def _take_edit(state: RunState) -> list[Action] | None:
+    """plan.json comes first: whatever stands there new and valid is a revision, whoever wrote it."""
+    file, revisions = state.facts.plan_file, state.facts.revisions
+    if file.plan is None or (revisions and revisions[-1].plan_sha256 == file.sha256):
+        return None
+    for one in reversed(state.facts.calls):
+        if file.sha256 in one.tries and not any(revision.call == one.number for revision in revisions):
+            return [RecordRevision(one.number, f"the plan of call {one.number} is in place")]
+    return [RecordRevision(None, "plan.json was edited")]
+
+
+def _cancel(state: RunState) -> list[Action] | None:
+    if state.facts.plan is None or state.facts.plan.status != "cancelled":
+        return None
+    running = [*((v.id, v.attempt) for v in state.running), *((s.step, s.attempt.number) for s in state.strays)]
+    if not running:
+        return [EndRun("cancelled", "cancelled", "the plan's status is cancelled")]
+    return [
+        *(StopAttempt(step, attempt, "cancelled", "the plan's status is cancelled") for step, attempt in running),
+        Wait("attempt", "what runs is being ended"),
+    ]
+
+
+def _put_right(state: RunState) -> Iterator[Action]:
+    """What may be done whatever else holds the run up."""
+    file = state.facts.plan_file
+    if file.problems and not state.facts.explained:
+        yield ExplainPlan("plan.json is not valid")
+    if state.facts.explained and not file.problems:
+        yield ClearExplanation("plan.json is valid again")
+    for one in state.moving("stop"):
+        yield StopAttempt(one.id, one.attempt, "superseded", one.why)
+    for stray in state.strays:
+        if _may_stop(stray):
+            yield StopAttempt(stray.step, stray.attempt.number, "superseded", f"{stray.step} has left the plan")
+
+
+def _may_stop(stray: Stray) -> bool:
+    order = stray.attempt.order
+    return order is None or order.repeatable or not stray.attempt.claimed
+
+
+def _go_on(state: RunState, slots: int) -> list[Action]:
+    """The main line: an answer to install, a hold-up, a call to make, an end, or steps to start."""
+    if state.unapplied:
+        return _apply(state, state.unapplied)
+    if state.open_call:
+        return [Wait("planner", "the planner is thinking")]
+    if state.failed_call and state.failed_call.answer:
+        error = state.failed_call.answer.error
+        return [Wait("person", f"the planner could not answer: {error.message if error else 'it was cut off'}")]
+    if held := _held(state):
+        return [*_asking(state), held]
+    if ending := _ending(state):
+        return [ending] if not _busy(state) else [Wait("attempt", f"{ending.why}; what runs finishes first")]
+    if state.pending:
+        return [CallPlanner(next_call(state.facts), state.pending, state.pending[0].detail)]
+    return _start(state, slots) or [_rest(state)]
+
+
+def _apply(state: RunState, one: PlannerCall) -> list[Action]:
+    if not needs_yes(one, state.facts):
+        return [InstallPlan(one.number, f"call {one.number} answered with a plan")]
+    if not one.asked:
+        return [AskAnswer(one.number, f"the answer of call {one.number} needs a person's yes")]
+    return [Wait("person", f"planning/{one.number}.question.md waits for a reply")]
+
+
+def _held(state: RunState) -> Wait | None:
+    """Return what keeps anything new from starting while the plan itself may be fine."""
+    if state.facts.plan_file.problems:
+        return Wait("person", "plan.json is not valid: see plan.error.md")
+    plan = state.facts.plan
+    if plan is not None and plan.status in ("draft", "paused"):
+        words = "is a draft: approve it" if plan.status == "draft" else "is paused: resume it"
+        return Wait("attempt" if _busy(state) else "person", f"the plan {words}")
+    return None
+
+
+def _busy(state: RunState) -> bool:
+    return bool(state.running or state.strays)
+
+
+def _ending(state: RunState) -> EndRun | None:
+    """Return the end that is already certain, if there is one."""
+    if state.refused:
+        step = state.refused.call.step if state.refused.call else None
+        return EndRun("failed", "step_failed", f"a person rejected the result of {step}")
+    if halted := state.moving("halt"):
+        return EndRun("failed", "step_failed", f"{halted[0].id} {_ended_words(halted[0])}: {halted[0].why}")
+    if state.pending and state.pending[0].trigger in COUNTED and state.replans >= state.bounds.replans:
+        return EndRun(
+            "failed",
+            "replan_budget_exhausted",
+            f"{state.replans} of {state.bounds.replans} replans are used up, and {state.pending[0].detail}",
+        )
+    return None
+
+
+def _ended_words(halted: StepView) -> str:
+    return {"blocked": "cannot start", "rejected": "was rejected"}.get(halted.status, "failed")
+
+
+def _asking(state: RunState) -> Iterator[Action]:
+    """Questions cost nothing and change nothing: they are put even while the run is held up."""
+    for one in state.moving("ask_cut"):
+        yield AskPerson(one, "cut", one.why)
+    for one in state.moving("settle_cut"):
+        yield SettleReply(one, "cut", one.why)
+
+
+def _start(state: RunState, slots: int) -> list[Action]:
+    """Return the steps to ask about, to settle and to start, as many as there is room for."""
+    found: list[Action] = list(_asking(state))
+    found += [SettleReply(one, "gate", one.why) for one in state.moving("reject")]
+    if state.limit_reached:
+        return found
+    found += [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
+    room = min(slots, state.bounds.parallel - sum(1 for v in state.running if v.status == "running"))
+    starts: list[Action] = [StartAttempt(one, one.why) for one in state.moving("start")]
+    starts += [IssueOrder(one, one.why) for one in state.moving("order")]
+    return [*found, *starts[: max(0, room)]]
+
+
+def _rest(state: RunState) -> Action:
+    """Return why nothing starts: something runs, a person is asked, a limit is reached, or it is over."""
+    if _busy(state):
+        return Wait("attempt", _busy_words(state))
+    if state.limit_reached:
+        return Wait("person", f"{state.limit_reached}: raise it in plan.json")
+    if asked := state.moving("person"):
+        return Wait("person", f"{asked[0].id} {asked[0].why}")
+    if state.moving("order", "start"):
+        return Wait("attempt", "every place for an attempt is taken")
+    return _finish(state)
+
+
+def _busy_words(state: RunState) -> str:
+    running = [*(v.id for v in state.running), *(s.step for s in state.strays)]
+    shown = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
+    return f"{shown} {'is' if len(running) == 1 else 'are'} running"
+
+
+def _finish(state: RunState) -> Action:
+    """Every step has ended: say how the run ends."""
+    if state.doomed:
+        return EndRun("failed", _doom(state), "the clean-up is done")
+    scheme = state.scheme
+    if scheme is None or not any(state.steps[leaf].status == "done" for leaf in scheme.leaves):
+        return EndRun("failed", "step_failed", "no step that the plan ends with was done")
+    if not state.facts.goal.checks:
+        return EndRun("done", "steps_done", "every step is done")
+    checked = goal_checks(state)
+    if checked is None or checked.checks is None:
+        return RunGoalChecks(next_call(state.facts), "every step is done")
+    if all(check.ok for check in checked.checks.checks):
+        return EndRun("done", "steps_done", "every step is done, and the goal's own checks hold")
+    return _unmet(state, checked, "; ".join(c.detail for c in checked.checks.checks if not c.ok))
+
+
+def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
+    """The goal's checks do not hold: the planner may know what is missing, within its budget."""
+    why = f"every step is done, but the goal's own checks do not hold: {detail}"
+    evidence = f"{names.PLANNING}/{names.call_file(checked.number, 'checks')}"
+    spent = state.around is not None and evidence in state.around.spent
+    if spent or state.facts.goal.has_steps or not state.means.planner:
+        return EndRun("failed", "goal_checks_failed", why)
+    if state.replans >= state.bounds.replans:
+        return EndRun("failed", "replan_budget_exhausted", why)
+    return CallPlanner(checked.number, (Pending("goal_checks_failed", None, why, (evidence,)),), why)
+
+
+def _doom(state: RunState) -> Reason:
+    last = next(r for r in reversed(state.facts.revisions) if any(c.step is not None for c in r.changes))
+    return "step_failed" if last.by.role == "runbook" else "impossible"

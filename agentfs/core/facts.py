@@ -1,0 +1,109 @@
+"""What the files of one run say, as values. Pure: `disk` reads them, `state` derives from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agentfs.core.problems import Problem
+from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run
+from agentfs.core.replies import GateWord, gate_word
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A question put to a person, and the reply beside it."""
+
+    count: int = 1
+    key: str | None = None  # a gate's question is bound to the key of the order it shows
+    reply: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Everything under `steps/` that carries one step's id and one number."""
+
+    number: int
+    order: Order | None = None
+    torn: bool = False  # the order is there, but empty or cut short
+    claimed: bool = False
+    result: Result | None = None
+    talks: tuple[Talk, ...] = ()
+    again: bool = False  # a person set this attempt aside
+
+    @property
+    def unsettled(self) -> bool:
+        return self.result is None and (self.order is not None or self.torn or self.claimed)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerCall:
+    """Everything under `planning/` that carries one number."""
+
+    number: int
+    call: Call | None = None
+    answer: Answer | None = None
+    tries: tuple[str, ...] = ()  # sha256 of each N.plan.K.json
+    asked: bool = False  # a question stands
+    reply: str | None = None
+    checks: GoalChecks | None = None
+
+    @property
+    def decision(self) -> GateWord | None:
+        """What a person said to the answer; None: nothing that counts."""
+        return gate_word(self.reply)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """plan.json as it is now, which a person may have changed since the last revision."""
+
+    sha256: str | None = None  # None: there is none
+    plan: Plan | None = None  # None: missing or invalid
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GoalFile:
+    """The goal as it is now: the last good one, if a person's edit of it does not parse."""
+
+    sha256: str
+    text: str
+    title: str
+    checks: tuple[Check, ...] = ()  # the goal's own
+    has_steps: bool = False  # a runbook, or a plan of the person's own: it answers for itself
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The files of one run at one moment."""
+
+    run: Run
+    goal: GoalFile
+    plan_file: PlanFile = PlanFile()
+    plan: Plan | None = None  # of the last revision
+    revisions: tuple[Revision, ...] = ()
+    calls: tuple[PlannerCall, ...] = ()
+    attempts: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    explained: bool = False  # plan.error.md is there
+    broken: tuple[str, ...] = ()  # files of ours that do not read, in words
+    answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
+
+    def with_attempt(self, step: str, attempt: Attempt) -> "Facts":
+        """Return these facts with one attempt added or replaced."""
+        others = tuple(a for a in self.attempts.get(step, ()) if a.number != attempt.number)
+        mine = tuple(sorted((*others, attempt), key=lambda a: a.number))
+        return replace(self, attempts={**self.attempts, step: mine})
+
+    def attempt(self, step: str, number: int) -> Attempt:
+        """Return an attempt; an empty one if nothing of it is on disk."""
+        return next((a for a in self.attempts.get(step, ()) if a.number == number), Attempt(number))
+
+    def with_call(self, call: PlannerCall) -> "Facts":
+        """Return these facts with one call added or replaced."""
+        others = tuple(c for c in self.calls if c.number != call.number)
+        return replace(self, calls=tuple(sorted((*others, call), key=lambda c: c.number)))
+
+    def planner_call(self, number: int) -> PlannerCall:
+        """Return a call; an empty one if nothing of it is on disk."""
+        return next((c for c in self.calls if c.number == number), PlannerCall(number))

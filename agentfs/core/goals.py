@@ -1,0 +1,247 @@
+"""Goal bytes -> what was asked: fields, words, and the steps if the goal holds its own. Pure.
+
+Markdown may hold front matter and a runbook (`## Steps`), text only front matter; YAML and JSON are fields, with
+`steps` in plan form if they hold a plan, or they are a bare list of steps. Every problem is told at once, with
+its place in the goal file.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.check import check_goal, check_plan
+from agentfs.core.documents import Document, read_json, read_yaml
+from agentfs.core.fallbacks import Fallback, PlacedStep, chain, originals
+from agentfs.core.lenient import in_order, lenient
+from agentfs.core.markdown import Block, Heading, blocks, lines_of
+from agentfs.core.places import Place, under
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.records import Goal
+from agentfs.core.runbook import read_runbook
+
+MAX_BYTES = 1024 * 1024
+TITLE_LENGTH = 120
+PLAN_SCHEMA = "../../../schemas/plan.schema.json"
+
+Kind = Literal["words", "runbook", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedGoal:
+    """A goal file, read: what it sets, what it says, and the steps it brings."""
+
+    fields: Goal
+    text: str  # the goal's words, without front matter
+    title: str
+    kind: Kind
+    placed: tuple[PlacedStep, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+
+    @property
+    def steps(self) -> Document | None:
+        """The plan as the goal has it, its places those of the goal file; None for a goal in words."""
+        return self._plan(self.placed) if self.placed else None
+
+    def full_document(self) -> Document | None:
+        """Return the plan with every fallback in it, so that all of them can be checked before anything runs."""
+        if not self.fallbacks:
+            return self.steps
+        waits = {step.id: step.value.get("depends_on") for step in self.placed}
+        instead = originals(self.fallbacks)
+        later = [_joined(one, waits.get(chain(one.of, instead)[-1])) for one in self.fallbacks]
+        return self._plan((*self.placed, *later))
+
+    def _plan(self, steps: Sequence[PlacedStep]) -> Document:
+        value: dict[str, Any] = {"$schema": PLAN_SCHEMA, "goal": self.title}
+        value["status"] = self.fields.status or "approved"
+        value["steps"] = [step.value for step in steps]
+        return Document(value, _places(steps))
+
+
+def parse_goal(source: bytes, filename: str, catalogue: Catalogue) -> ParsedGoal:
+    """Return what a goal file asks, its steps checked against the tools; raise `Rejected` with all that is wrong."""
+    text = _decoded(source)
+    suffix = filename[filename.rfind(".") :].lower() if "." in filename else ""
+    if suffix in (".yaml", ".yml", ".json"):
+        goal, problems = _from_fields(text, filename, suffix == ".json", catalogue)
+    else:
+        goal, problems = _from_words(text, suffix != ".txt", catalogue)
+    problems = [*problems, *_plan_problems(goal, catalogue, {problem.line for problem in problems})]
+    if problems:
+        raise Rejected(sorted(problems, key=lambda problem: (problem.line, problem.column)))
+    return goal
+
+
+def _decoded(source: bytes) -> str:
+    if len(source) > MAX_BYTES:
+        raise Rejected([Problem("the goal is larger than 1 MiB", "keep large texts in files and name their paths")])
+    try:
+        text = source.decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = _place_of(source[: error.start].decode("utf-8"))
+        wrong = Problem(f"byte 0x{source[error.start]:02x} is not UTF-8", "save the file as UTF-8 text")
+        raise Rejected([wrong.at(*where)]) from None
+    if (at := text.find("\0")) >= 0:
+        wrong = Problem("a NUL byte: this is not text", "save the file as UTF-8 text")
+        raise Rejected([wrong.at(*_place_of(text[:at]))])
+    return text.removeprefix("\ufeff")
+
+
+def _place_of(before: str) -> Place:
+    """Return the place of the character behind this text."""
+    last = lines_of(before.removeprefix("\ufeff"))
+    return len(last), len(last[-1]) + 1
+
+
+def _joined(one: Fallback, waits: Any) -> PlacedStep:
+    """Return a fallback as a step of the plan: an alternative waits for what its original waits for."""
+    depends_on = waits if one.kind == "instead" and isinstance(waits, list) else []
+    return PlacedStep(in_order(one.value | {"depends_on": depends_on}), one.places)
+
+
+def _places(steps: Sequence[PlacedStep]) -> Callable[[str, bool], Place]:
+    """Return a locator for `/steps/N/…` that asks step N."""
+
+    def places(pointer: str, key: bool) -> Place:
+        _, _, rest = pointer.partition("/steps/")
+        number, slash, inner = rest.partition("/")
+        if number.isdecimal() and int(number) < len(steps):
+            return steps[int(number)].places(slash + inner, key)
+        return 1, 1
+
+    return places
+
+
+def _plan_problems(goal: ParsedGoal, catalogue: Catalogue, known: set[int]) -> list[Problem]:
+    """Return what the plan check finds on lines that have no problem yet: one slip is told once."""
+    if not (document := goal.full_document()):
+        return []
+    if goal.fields.tools is not None:
+        catalogue = replace(catalogue, allowed=catalogue.allowed & frozenset(goal.fields.tools))
+    try:
+        check_plan(document, catalogue)
+    except Rejected as rejected:
+        return [problem for problem in rejected.problems if problem.line not in known]
+    return []
+
+
+def _fields(document: Document, has_steps: bool, problems: list[Problem]) -> Goal:
+    """Return the fields beside the steps; those are checked as a plan, and one stands for them here."""
+    steps = {"steps": [{"id": "a"}]} if has_steps else {}
+    try:
+        return check_goal(document.with_value(document.value | steps)).model_copy(update={"steps": None})
+    except Rejected as rejected:
+        problems.extend(rejected.problems)
+        return Goal()
+
+
+# ── Markdown and text ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _from_words(text: str, markdown: bool, catalogue: Catalogue) -> tuple[ParsedGoal, list[Problem]]:
+    problems: list[Problem] = []
+    lines = lines_of(text)
+    end = _front_matter_end(lines)
+    found = list(blocks(lines[end:], end + 1)) if markdown else []
+    runbook = read_runbook(found, catalogue)
+    fields = _front_matter(lines[1 : end - 1], runbook is not None, catalogue, problems) if end else Goal()
+    words = "\n".join(lines[end:]).strip()
+    if not words:
+        problems.append(Problem("the goal is empty", "say in words what is to be done").at(end + 1, 1))
+    goal = ParsedGoal(fields, words, _title(found, words), "words")
+    if not runbook:
+        return goal, problems
+    goal = replace(goal, kind="runbook", placed=runbook.steps, fallbacks=runbook.fallbacks)
+    return goal, [*problems, *runbook.problems]
+
+
+def _front_matter_end(lines: Sequence[str]) -> int:
+    """Return the number of lines the front matter takes; 0 if there is none."""
+    if lines[0].rstrip() != "---":
+        return 0
+    for at, line in enumerate(lines[1:], start=1):
+        if line.rstrip() == "---":
+            return at + 1
+    raise Rejected([Problem("the front matter never ends", "end it with a line ---")])
+
+
+def _front_matter(lines: Sequence[str], has_steps: bool, catalogue: Catalogue, problems: list[Problem]) -> Goal:
+    if not any(line.strip() for line in lines):
+        return Goal()
+    try:
+        document = read_yaml("\n".join(lines), first_line=2)
+    except Rejected as rejected:
+        problems.extend(rejected.problems)
+        return Goal()
+    if document.value is None:
+        return Goal()
+    if not isinstance(document.value, dict):
+        problems.append(Problem("front matter is fields", "write each as name: value").at(2, 1))
+        return Goal()
+    for name, mend in (("steps", "write them under '## Steps'"), ("goal", "write it below the front matter")):
+        if name in document.value:
+            wrong = Problem(f"front matter has no field {name!r}", mend, f"/{name}")
+            problems.append(wrong.at(*document.locate(f"/{name}", key=True)))
+    value = {key: one for key, one in document.value.items() if key not in ("steps", "goal")}
+    return _fields(document.with_value(lenient(value, catalogue)), has_steps, problems)
+
+
+def _title(found: Sequence[Block], words: str) -> str:
+    headings = (block.text for block in found if isinstance(block, Heading) and block.text)
+    return _line(next(headings, words.partition("\n")[0]))
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
+
+
+# ── YAML and JSON ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _from_fields(text: str, filename: str, as_json: bool, catalogue: Catalogue) -> tuple[ParsedGoal, list[Problem]]:
+    document = _read(text, as_json)
+    if isinstance(document.value, list):
+        document = document.wrapped("steps")
+    if not isinstance(document.value, dict):
+        mend = "write goal: and what is to be done"
+        raise Rejected([Problem("the goal is neither fields nor a list of steps", mend)])
+    value = lenient(document.value, catalogue)
+    problems: list[Problem] = []
+    steps = value.pop("steps", None)
+    value.pop("$schema", None)  # a plan.json that is run again still says where its schema is
+    fields = _fields(document.with_value(value), steps is not None, problems)
+    words = _words(value, steps, problems)
+    title = _line(words.lstrip("# \n").partition("\n")[0]) or _stem(filename)
+    goal = ParsedGoal(fields, words or title, title, "words")
+    if steps is None:
+        return goal, problems
+    return replace(goal, kind="plan", placed=_placed(steps, document, problems)), problems
+
+
+def _read(text: str, as_json: bool) -> Document:
+    if not text.strip():
+        raise Rejected([Problem("the goal is empty", "say in words what is to be done")])
+    return read_json(text.encode()) if as_json else read_yaml(text)
+
+
+def _words(value: dict[str, Any], steps: Any, problems: list[Problem]) -> str:
+    words = value.get("goal")
+    if steps is None and not (isinstance(words, str) and words.strip()):
+        mend = "write goal: and what is to be done, or steps: and the plan"
+        problems.append(Problem("the goal says neither what is asked nor its steps", mend))
+    return words.strip() if isinstance(words, str) else ""
+
+
+def _stem(filename: str) -> str:
+    return filename.rpartition("/")[2].partition(".")[0]
+
+
+def _placed(steps: Any, document: Document, problems: list[Problem]) -> tuple[PlacedStep, ...]:
+    """Return the steps with their places, or tell that they are none."""
+    where = document.locate("/steps")
+    if not isinstance(steps, list) or not steps:
+        problems.append(Problem("'steps' must be a list of steps", "list at least one", "/steps").at(*where))
+        return ()
+    return tuple(PlacedStep(step, under(f"/steps/{at}", document.places)) for at, step in enumerate(steps))

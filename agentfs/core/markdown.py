@@ -1,0 +1,146 @@
+"""The little of Markdown that a goal needs: headings, fences, comments and lines of prose. Pure.
+
+One pass over the lines, by CommonMark's rules for fences (length, tildes, indentation), `#` headings and
+comments that begin a line. It knows nothing of steps, and takes any text.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """`## Steps`: level 2, and where its text begins."""
+
+    level: int
+    text: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A fenced block; its body begins on the line below, `indent` columns in."""
+
+    words: str  # the info string: what stands behind the opening fence
+    body: str
+    line: int
+    column: int  # of the words
+    indent: int
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """A line that is neither, without the spaces at its ends; never empty."""
+
+    text: str
+    line: int
+    column: int
+    indented: bool  # by four or more: quoted text, never a line with a meaning
+
+
+@dataclass(frozen=True, slots=True)
+class OpenComment:
+    """A comment that nothing ends."""
+
+    line: int
+    column: int
+
+
+Block = Heading | Fence | Prose | OpenComment
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text, whichever way they end; only line feeds and carriage returns end one."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def blocks(lines: Sequence[str], first_line: int = 1) -> Iterator[Block]:
+    """Return what the lines hold, in order; blank lines and comments are left out."""
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if match := _opening(line):
+            end, fence = _fence(lines, at, match, first_line)
+            yield fence
+            at = end
+        elif _starts_comment(line):
+            column = line.index("<") + 1
+            end = _comment_end(lines, at)
+            if end > len(lines):
+                yield OpenComment(first_line + at, column)
+            at = end
+        else:
+            if block := _heading(line, first_line + at) or _prose(line, first_line + at):
+                yield block
+            at += 1
+
+
+def _opening(line: str) -> re.Match[str] | None:
+    match = _FENCE.match(line)
+    if match and match[2][0] == "`" and "`" in match[3]:
+        return None  # a code span that happens to begin a line
+    return match
+
+
+def _fence(lines: Sequence[str], at: int, match: re.Match[str], first_line: int) -> tuple[int, Fence]:
+    indent, mark = len(match[1]), match[2]
+    body: list[str] = []
+    end = at + 1
+    while end < len(lines) and not _closes(lines[end], mark):
+        body.append(_outdented(lines[end], indent))
+        end += 1
+    closed = end < len(lines)
+    fence = Fence(match[3].strip(), "\n".join(body), first_line + at, match.start(3) + 1, indent, closed)
+    return end + 1, fence
+
+
+def _closes(line: str, mark: str) -> bool:
+    inner = line.lstrip(" ")
+    rest = inner.rstrip(" \t")
+    return len(line) - len(inner) <= 3 and len(rest) >= len(mark) and not rest.strip(mark[0])
+
+
+def _outdented(line: str, indent: int) -> str:
+    spaces = len(line) - len(line.lstrip(" "))
+    return line[min(indent, spaces) :]
+
+
+def _starts_comment(line: str) -> bool:
+    inner = line.lstrip(" ")
+    return len(line) - len(inner) <= 3 and inner.startswith("<!--")
+
+
+def _comment_end(lines: Sequence[str], at: int) -> int:
+    """Return the line after the comment; past the end of the lines if nothing ends it."""
+    for end in range(at, len(lines)):
+        start = lines[end].index("<!--") + 4 if end == at else 0
+        if "-->" in lines[end][start:]:
+            return end + 1
+    return len(lines) + 1
+
+
+def _heading(line: str, number: int) -> Heading | None:
+    inner = line.lstrip(" ")
+    rest = inner.lstrip("#")
+    indent, level = len(line) - len(inner), len(inner) - len(rest)
+    if indent > 3 or not 1 <= level <= 6 or (rest and rest[0] not in " \t"):
+        return None
+    text = rest.strip()
+    open_end = text.rstrip("#")
+    if not open_end or open_end[-1] in " \t":  # `## Steps ##` is `## Steps`
+        text = open_end.rstrip()
+    column = indent + level + len(rest) - len(rest.lstrip()) + 1
+    return Heading(level, text, number, column)
+
+
+def _prose(line: str, number: int) -> Prose | None:
+    text = line.strip()
+    if not text:
+        return None
+    indent = len(line) - len(line.lstrip())
+    return Prose(text, number, indent + 1, indented=line.startswith(("    ", "\t")))

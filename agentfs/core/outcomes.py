@@ -1,0 +1,93 @@
+"""How a run ended, told from its state: what was done, what was not, and why. Pure."""
+
+from collections.abc import Iterable
+
+from pydantic import JsonValue
+
+from agentfs.core.decide import EndRun
+from agentfs.core.records import Outcome, StepsByEnd, Usage, UsageByRole
+from agentfs.core.state import RunState
+
+
+def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
+    """Return the record of a run's end."""
+    by_end = steps_by_end(state)
+    return Outcome(
+        run=state.facts.run.run,
+        status=end.status,
+        reason=end.reason,
+        summary=_summary(state, end, by_end),
+        answer=_answer(state) if end.status == "done" else None,
+        steps=by_end,
+        revisions=len(state.facts.revisions),
+        calls=sum(1 for one in state.facts.calls if one.call),
+        usage=UsageByRole(planner=_total(_planner_usage(state)), executor=_total(_executor_usage(state))),
+        started_at=state.facts.run.started_at,
+        ended_at=ended_at,
+    )
+
+
+def steps_by_end(state: RunState) -> StepsByEnd:
+    """Sort the steps by how they ended; failed ones that have left the plan are not forgotten."""
+    ends: dict[str, list[str]] = {"done": [], "failed": [], "skipped": [], "not_reached": []}
+    for view in state.steps.values():
+        match view.status:
+            case "done" | "failed" | "skipped":
+                ends[view.status].append(view.id)
+            case "blocked" | "rejected" | "interrupted" if view.result is not None and view.result.started_at:
+                ends["failed"].append(view.id)
+            case _:
+                ends["not_reached"].append(view.id)
+    for step, attempts in state.facts.attempts.items():
+        if step not in state.steps and any(a.result and a.result.status == "failed" for a in attempts):
+            ends["failed"].append(step)
+    return StepsByEnd(**{end: tuple(ids) for end, ids in ends.items()})
+
+
+def _summary(state: RunState, end: EndRun, by_end: StepsByEnd) -> str:
+    done = f"{len(by_end.done)} of {len(state.steps)} steps done"
+    match end.status:
+        case "done":
+            return done if not by_end.failed else f"{done}; failed on the way: {', '.join(by_end.failed)}"
+        case "cancelled":
+            return f"cancelled; {done}"
+        case _:
+            return f"{end.why}; {done}"
+
+
+def _answer(state: RunState) -> JsonValue:
+    """Return the planner's answer, else the output of the last done step nobody depends on."""
+    for one in reversed(state.facts.calls):
+        if one.answer and one.answer.verdict == "finished" and one.answer.answer is not None:
+            return one.answer.answer
+    done = [leaf for leaf in (state.scheme.leaves if state.scheme else ()) if state.steps[leaf].status == "done"]
+    result = state.steps[done[-1]].result if done else None
+    return result.output if result else None
+
+
+def _planner_usage(state: RunState) -> list[Usage]:
+    return [one.answer.usage for one in state.facts.calls if one.answer and one.answer.usage]
+
+
+def _executor_usage(state: RunState) -> list[Usage]:
+    results = (a.result for attempts in state.facts.attempts.values() for a in attempts if a.result)
+    return [result.usage for result in results if result.usage]
+
+
+def _total(usages: Iterable[Usage]) -> Usage | None:
+    """Return the sum; a cost that is unknown anywhere is unknown in the sum."""
+    listed = list(usages)
+    if not listed:
+        return None
+    costs = [usage.cost_usd for usage in listed]
+    known = [cost for cost in costs if cost is not None]
+    models = {usage.model for usage in listed}
+    return Usage(
+        role=listed[0].role,
+        model=models.pop() if len(models) == 1 else None,
+        requests=sum(usage.requests for usage in listed),
+        input_tokens=sum(usage.input_tokens for usage in listed),
+        cached_tokens=sum(usage.cached_tokens for usage in listed),
+        output_tokens=sum(usage.output_tokens for usage in listed),
+        cost_usd=sum(known) if len(known) == len(costs) else None,
+    )

@@ -1,0 +1,98 @@
+"""References, {{steps.ID.output}} and their like, as the rest of agentfs meets them: find, check, rename, resolve.
+
+Pure. What they look like is in `reftext`, how they become values in `resolve`; here is what may be wrong with those
+of a step.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from agentfs.core import pythontext
+from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.records import Step
+from agentfs.core.reftext import Reference, find, is_whole, malformed_in, rename, texts_of
+from agentfs.core.resolve import (
+    Output,
+    Resolved,
+    Unresolved,
+    is_shell_text,
+    reads_shell_text,
+    resolve_step,
+)
+from agentfs.core.shellplaces import Refusal
+from agentfs.core.shelltext import standing
+
+__all__ = [
+    "Output",
+    "Reference",
+    "Resolved",
+    "Unresolved",
+    "find",
+    "in_step",
+    "is_whole",
+    "problems_in_step",
+    "rename",
+    "resolve_step",
+]
+
+
+def in_step(step: Step) -> Iterator[tuple[str, Reference]]:
+    """Yield every reference of a step with the JSON pointer, within the step, of the text it stands in."""
+    for pointer, text in texts_of(step):
+        for reference in find(text):
+            yield pointer, reference
+
+
+def problems_in_step(step: Step, known: Collection[str]) -> list[Problem]:
+    """Return everything wrong with the references of a step, with pointers within the step."""
+    problems: list[Problem] = []
+    for pointer, text in texts_of(step):
+        references = find(text)
+        problems += malformed_in(pointer, text)
+        problems += _unknown(step.id, known, pointer, text, references)
+        problems += _misplaced(step, pointer, text, references)
+    return problems
+
+
+def _unknown(
+    own: str, known: Collection[str], pointer: str, text: str, references: Sequence[Reference]
+) -> Iterator[Problem]:
+    others = sorted(set(known) - {own})
+    for reference in references:
+        written, step = text[reference.start : reference.end], reference.step
+        if step == own:
+            yield Problem(f"{written} refers to the step it stands in", "refer to an earlier step", pointer)
+        elif step is not None and step not in others:
+            there = f"the other steps are {', '.join(others)}" if others else "there is no other step"
+            yield Problem(
+                f"{written} refers to a step that is not in the plan", did_you_mean(step, others, there), pointer
+            )
+
+
+def _misplaced(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
+    """Yield a problem for each reference that stands where its value could become code, or would not arrive."""
+    if not references:
+        return
+    spans = [(reference.start, reference.end) for reference in references]
+    if is_shell_text(step, pointer):
+        yield from _misplaced_in_shell(step, pointer, text, spans)
+    elif step.tool == "python" and pointer == "/input/code":
+        for (start, end), fine in zip(spans, pythontext.stands_as_value(text, spans), strict=True):
+            if not fine:
+                written = text[start:end]
+                mend = f"write name = {written}"
+                yield Problem(f"{written}: {pythontext.NOT_AN_EXPRESSION}", mend, pointer)
+    elif step.tool == "shell" and pointer == "/input/interpreter":
+        yield Problem("the interpreter cannot come from a reference", "write its name: sh or bash", pointer)
+
+
+def _misplaced_in_shell(step: Step, pointer: str, text: str, spans: Sequence[tuple[int, int]]) -> Iterator[Problem]:
+    if not reads_shell_text(step, pointer):
+        yield Problem("references can stand in the text of sh, bash and dash only", "use one of these", pointer)
+        return
+    for (start, end), place in zip(spans, standing(text, spans), strict=True):
+        if isinstance(place, Refusal):
+            yield _problem(pointer, text[start:end], place)
+
+
+def _problem(pointer: str, written: str, refusal: Refusal) -> Problem:
+    return Problem(f"{written} {refusal.why}", refusal.mend.replace("{ref}", written), pointer)

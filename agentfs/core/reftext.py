@@ -1,0 +1,152 @@
+"""References in text and JSON values: what they look like, where they are, and how to rename them. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from pydantic import JsonValue
+
+from agentfs.core.names import STEP_ID
+from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.records import Check, Step
+
+Kind = Literal["output", "file", "goal"]
+T = TypeVar("T")
+
+_CANDIDATE = re.compile(r"\{\{([^{}\n]*)\}\}|\{step_([^{}\s]+)_result\}")
+_SHORT_IN_DOUBLE = re.compile(r"step_(.+)_result\Z")
+_ID = re.compile(rf"{STEP_ID}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A place in a text where a value belongs."""
+
+    step: str | None  # None: the goal
+    kind: Kind
+    path: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Something that was meant to be a reference."""
+
+    message: str
+    mend: str
+
+
+def scan(text: str) -> Iterator[Reference | Malformed]:
+    """Yield everything in the text that is, or was meant to be, a reference."""
+    for match in _CANDIDATE.finditer(text):
+        found = _short(match) if match[1] is None else _long(match)
+        if found:
+            yield found
+
+
+def find(text: str) -> tuple[Reference, ...]:
+    """Return the well-formed references in a text, in order."""
+    return tuple(found for found in scan(text) if isinstance(found, Reference))
+
+
+def is_whole(text: str) -> bool:
+    """Return whether the text is one reference and nothing else."""
+    return [(found.start, found.end) for found in find(text)] == [(0, len(text))]
+
+
+def walk(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
+    """Yield every string in a JSON value with its pointer; keys are no values."""
+    if isinstance(value, str):
+        yield pointer, value
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from walk(item, f"{pointer}/{index}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from walk(item, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+
+
+def texts_of(step: Step) -> Iterator[tuple[str, str]]:
+    """Yield every text of a step in which a reference may stand, with its pointer within the step."""
+    yield from walk(step.input, "/input")
+    for name, checks in (("needs", step.needs), ("checks", step.checks)):
+        for index, check in enumerate(checks or ()):
+            yield from walk(fields_of(check), f"/{name}/{index}")
+
+
+def fields_of(check: Check) -> dict[str, JsonValue]:
+    """Return a check as it is written in the plan."""
+    fields: dict[str, JsonValue] = check.model_dump(by_alias=True, exclude_unset=True)
+    return fields
+
+
+def rename(value: T, old: str, new: str) -> T:
+    """Return a JSON value in which every reference to the step `old` names `new`."""
+    renamed: object = value
+    if isinstance(value, str):
+        renamed = _rename_in(value, old, new)
+    elif isinstance(value, list):
+        renamed = [rename(item, old, new) for item in value]
+    elif isinstance(value, dict):
+        renamed = {key: rename(item, old, new) for key, item in value.items()}
+    return renamed  # type: ignore[return-value]  # a JSON value keeps its type
+
+
+def malformed_in(pointer: str, text: str) -> list[Problem]:
+    """Return a problem for everything in a text that was meant to be a reference and is none."""
+    return [
+        Problem(found.message, found.mend, pointer=pointer) for found in scan(text) if isinstance(found, Malformed)
+    ]
+
+
+def _rename_in(text: str, old: str, new: str) -> str:
+    parts, at = [], 0
+    for reference in find(text):
+        written = text[reference.start : reference.end]
+        if reference.step == old:
+            short = written.startswith("{step_")
+            written = f"{{step_{new}_result}}" if short else written.replace(f"steps.{old}.", f"steps.{new}.", 1)
+        parts += [text[at : reference.start], written]
+        at = reference.end
+    return "".join([*parts, text[at:]])
+
+
+def _short(match: re.Match[str]) -> Reference | Malformed:
+    """Read {step_ID_result}; ids hold no underscores, so one in place of a hyphen names the same step."""
+    step = match[2].replace("_", "-")
+    if _ID.match(step):
+        return Reference(step, "output", (), match.start(), match.end())
+    return Malformed(f"{match[0]} names no step: {match[2]!r} is no id", "write {{steps.ID.output}}")
+
+
+def _long(match: re.Match[str]) -> Reference | Malformed | None:
+    written, body = match[0], match[1].strip(" \t")
+    if body == "goal":
+        return Reference(None, "goal", (), match.start(), match.end())
+    if short := _SHORT_IN_DOUBLE.match(body):
+        return Malformed(f"{written} mixes two forms", f"write {{{{steps.{short[1]}.output}}}} or {{{body}}}")
+    if not body.startswith("steps."):
+        return None
+    _, step, *rest = body.split(".")
+    if problem := _fault(written, step, rest):
+        return problem
+    return Reference(step, "file" if rest[0] == "file" else "output", tuple(rest[1:]), match.start(), match.end())
+
+
+def _fault(written: str, step: str, rest: list[str]) -> Malformed | None:
+    """Return what is wrong with the parts after `steps.`, if anything."""
+    whole = f"{{{{steps.{step}.output}}}}"
+    if not step or not _ID.match(step):
+        return Malformed(f"{written} names no step: {step!r} is no id", "an id is lower case letters, digits and -")
+    if not rest:
+        return Malformed(f"{written} does not say what of the step is meant", f"did you mean {whole!r}?")
+    if rest[0] not in ("output", "file"):
+        mend = did_you_mean(rest[0], ("output", "file"), f"write {whole}, or .file for its path")
+        return Malformed(f"{written} asks for {rest[0]!r}, which steps do not have", mend)
+    if rest[0] == "file" and rest[1:]:
+        return Malformed(f"{written}: .file is a path, with nothing inside", f"write {{{{steps.{step}.file}}}}")
+    if "" in rest:
+        return Malformed(f"{written} has an empty part between its dots", f"write {whole[:-2]}.KEY}}}}")
+    return None

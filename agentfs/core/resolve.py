@@ -1,0 +1,264 @@
+"""References become values: once, and never as code. Pure: the caller brings the outputs.
+
+A value that is put in is never scanned again. In shell text it travels as an environment variable, in Python as a
+literal; everywhere else it is the value itself, or its text.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from agentfs.core import pythontext
+from agentfs.core.records import (
+    Check,
+    CommandCheck,
+    JsonObject,
+    ResolvedCheck,
+    ResolvedCommandCheck,
+    Step,
+)
+from agentfs.core.reftext import Reference, fields_of, find, is_whole
+from agentfs.core.shellplaces import Refusal
+from agentfs.core.shelltext import standing
+
+LARGEST_VARIABLE = 120 * 1024  # bytes; the kernel takes 128 KiB with the name
+SHOWN_KEYS = 12
+
+_INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
+_VARIABLE = re.compile(r"REF_[0-9]+")
+_COMMAND_CHECK = re.compile(r"/(needs|checks)/[0-9]+/run\Z")  # no other check has a `run`
+_SHELLS = ("sh", "bash", "dash")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a step has put out."""
+
+    value: JsonValue
+    cut: bool  # the value is not the whole
+    file: str  # absolute path of the full output
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A step's input and checks with values in place of references."""
+
+    input: JsonObject
+    needs: tuple[ResolvedCheck, ...]
+    checks: tuple[ResolvedCheck, ...]
+    files: tuple[str, ...]  # steps whose output file must be readable
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A reference that has no value: the step it refers to, and why."""
+
+    step: str
+    why: str
+
+
+def resolve_step(step: Step, outputs: Mapping[str, Output], goal: str) -> Resolved | Unresolved:
+    """Return the step's input and checks with every reference replaced by its value, or the first that has none."""
+    resolver = _Resolver(step, outputs, goal)
+    try:
+        given = resolver.input()
+        needs = tuple(resolver.check(check) for check in step.needs or ())
+        checks = tuple(resolver.check(check) for check in step.checks or ())
+    except _NoValueError as failed:
+        return failed.unresolved
+    return Resolved(given, needs, checks, tuple(resolver.files))
+
+
+def is_shell_text(step: Step, pointer: str) -> bool:
+    """Return whether the text at a pointer within a step is run by a shell."""
+    return bool(_COMMAND_CHECK.match(pointer)) or (step.tool == "shell" and pointer == "/input/command")
+
+
+def reads_shell_text(step: Step, pointer: str) -> bool:
+    """Return whether the shell of the text at a pointer is one whose quoting is known here."""
+    interpreter = (step.input or {}).get("interpreter") if pointer == "/input/command" else None
+    return interpreter is None or str(interpreter).rsplit("/", 1)[-1] in _SHELLS
+
+
+class _NoValueError(Exception):
+    def __init__(self, unresolved: Unresolved) -> None:
+        super().__init__(unresolved.why)
+        self.unresolved = unresolved
+
+
+@dataclass(slots=True)
+class _Resolver:
+    step: Step
+    outputs: Mapping[str, Output]
+    goal: str
+    files: dict[str, None] = field(default_factory=dict)  # an ordered set
+
+    # ── the places a reference may stand in ───────────────────────────────────────────────────────────────
+
+    def input(self) -> JsonObject:
+        given = dict(self.step.input or {})
+        field_of_code = {"shell": "command", "python": "code"}.get(self.step.tool or "", "")
+        code = given.get(field_of_code)
+        if not isinstance(code, str) or not find(code):
+            return {key: self.value(item) for key, item in given.items()}
+        rest = {key: self.value(item) for key, item in given.items() if key != field_of_code}
+        if self.step.tool == "python":
+            return {**rest, "code": self.python(code)}
+        return self._shell_input(rest, code)
+
+    def _shell_input(self, rest: JsonObject, code: str) -> JsonObject:
+        if not reads_shell_text(self.step, "/input/command"):
+            raise self._none(find(code)[0], "it stands in the text of a shell other than sh, bash and dash")
+        given = rest.get("env")
+        own = given if isinstance(given, dict) else {}
+        command, env = self.shell(code, own)
+        return {**rest, "command": command, "env": {**own, **env}}
+
+    def check(self, check: Check) -> ResolvedCheck:
+        if isinstance(check, CommandCheck):
+            run, env = self.shell(check.run)
+            return ResolvedCommandCheck(kind="command", run=run, **({"env": env} if env else {}))
+        fields = {key: self._check_field(key, item) for key, item in fields_of(check).items()}
+        return type(check).model_validate(fields)
+
+    def _check_field(self, key: str, item: JsonValue) -> JsonValue:
+        """Resolve one field of a check: text stays text, and in a pattern a value stands for itself."""
+        if not isinstance(item, str) or not (references := find(item)):
+            return self.value(item)
+        texts = [self.text(reference) for reference in references]
+        text = self._interpolate(item, [re.escape(value) for value in texts] if key == "matches" else texts)
+        if not text:
+            raise self._none(references[0], f"it is empty, and a check needs a {key}")
+        return text
+
+    def value(self, item: JsonValue) -> JsonValue:
+        """Resolve a JSON value; a string that is only a reference takes the value's type."""
+        if isinstance(item, list):
+            return [self.value(part) for part in item]
+        if isinstance(item, dict):
+            return {key: self.value(part) for key, part in item.items()}
+        if not isinstance(item, str):
+            return item
+        if is_whole(item):
+            return self.value_of(find(item)[0])
+        return self._interpolate(item, [self.text(reference) for reference in find(item)])
+
+    def shell(self, text: str, own: Collection[str] = ()) -> tuple[str, dict[str, str]]:
+        """Return shell text with variables in place of references, and their values."""
+        references = find(text)
+        names, env = _variables({*own, *_VARIABLE.findall(text)}, references), {}
+        written = []
+        for reference, place in zip(references, standing(text, _spans(references)), strict=True):
+            if isinstance(place, Refusal):
+                raise self._none(reference, f"its place is not safe: it {place.why}")
+            name = names[_key(reference)]
+            env[name] = self.variable(reference)
+            written.append(f'"${{{name}}}"' if place == "bare" else f"${{{name}}}")
+        return self._interpolate(text, written), env
+
+    def python(self, code: str) -> str:
+        """Return Python code with literals in place of references."""
+        references = find(code)
+        for reference, fine in zip(references, pythontext.stands_as_value(code, _spans(references)), strict=True):
+            if not fine:
+                raise self._none(reference, pythontext.NOT_AN_EXPRESSION)
+        literals = [pythontext.literal(self.value_of(r), code[r.end : r.end + 1]) for r in references]
+        return self._interpolate(code, literals)
+
+    # ── the values ────────────────────────────────────────────────────────────────────────────────────────
+
+    def value_of(self, reference: Reference) -> JsonValue:
+        if reference.step is None:
+            return self.goal
+        output = self.outputs.get(reference.step)
+        if output is None:
+            raise self._none(reference, "it has no output")
+        if reference.kind == "file":
+            self.files[reference.step] = None
+            return output.file
+        if output.cut:
+            raise self._none(reference, f"its output was cut; {_by_file(reference)}")
+        return self._inside(reference, output.value)
+
+    def text(self, reference: Reference) -> str:
+        value = self.value_of(reference)
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    def variable(self, reference: Reference) -> str:
+        """Return a value as an environment variable can carry it."""
+        text = self.text(reference)
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > LARGEST_VARIABLE:
+            raise self._none(reference, f"its value has {size} bytes, too many for a shell; {_by_file(reference)}")
+        if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+            raise self._none(reference, f"its value holds a character no shell can take; {_by_file(reference)}")
+        return text
+
+    def _inside(self, reference: Reference, value: JsonValue) -> JsonValue:
+        walked = "its output"
+        for part in reference.path:
+            if isinstance(value, dict) and part in value:
+                value = value[part]
+            elif isinstance(value, list) and _INDEX.match(part) and int(part) < len(value):
+                value = value[int(part)]
+            else:
+                raise self._none(reference, f"{walked} has no {part!r}: it is {_described(value)}")
+            walked += f".{part}"
+        return value
+
+    def _none(self, reference: Reference, why: str) -> _NoValueError:
+        subject = "the goal" if reference.step is None else f"step {reference.step!r}"
+        return _NoValueError(Unresolved(reference.step or self.step.id, f"{subject} cannot be referred to: {why}"))
+
+    @staticmethod
+    def _interpolate(text: str, values: Sequence[str]) -> str:
+        parts, at = [], 0
+        for reference, value in zip(find(text), values, strict=True):
+            parts += [text[at : reference.start], value]
+            at = reference.end
+        return "".join([*parts, text[at:]])
+
+
+def _spans(references: Sequence[Reference]) -> list[tuple[int, int]]:
+    return [(reference.start, reference.end) for reference in references]
+
+
+def _key(reference: Reference) -> tuple[str | None, str, tuple[str, ...]]:
+    return reference.step, reference.kind, reference.path
+
+
+def _variables(
+    taken: Collection[str], references: Sequence[Reference]
+) -> dict[tuple[str | None, str, tuple[str, ...]], str]:
+    """Return a variable's name for each different reference, none of them taken already."""
+    names: dict[tuple[str | None, str, tuple[str, ...]], str] = {}
+    number = 0
+    for reference in references:
+        if _key(reference) in names:
+            continue
+        while f"REF_{number}" in taken:
+            number += 1
+        names[_key(reference)] = f"REF_{number}"
+        number += 1
+    return names
+
+
+def _by_file(reference: Reference) -> str:
+    if reference.step is None:
+        return "read goal.md instead"
+    return f"read it from its file: {{{{steps.{reference.step}.file}}}}"
+
+
+def _described(value: JsonValue) -> str:
+    """Return in words what a value is, so that the right path can be found."""
+    if isinstance(value, dict):
+        keys = ", ".join(list(value)[:SHOWN_KEYS]) + (", …" if len(value) > SHOWN_KEYS else "")
+        return f"an object with the keys {keys}" if value else "an empty object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}, counted from 0" if value else "an empty list"
+    if isinstance(value, str):
+        return "text"
+    return json.dumps(value)

@@ -1,0 +1,377 @@
+"""One step's state from its own files and the states of what it depends on. Pure.
+
+Theory of operation. A step has attempts, numbered; only the latest can be unsettled. A result *counts* while the
+step still does what it did then (same key) and still follows what it followed then (`after`). So:
+
+    unsettled attempt   -> ordered / running        (and to be stopped, if it no longer counts)
+    dependencies open   -> waiting                  (stale, if there is a result that may have to be made again)
+    no result counts    -> ready                    (stale, if there was one; gated, if a person must say yes first)
+    a result counts     -> done, failed, blocked, rejected or interrupted
+
+Every view names the `move` it calls for and why; whether the run may make that move now is `decide`'s business.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agentfs.core import names
+from agentfs.core.canonical import sha256_of
+from agentfs.core.facts import Attempt, Talk
+from agentfs.core.records import Result, Step, Trigger, Verdict
+from agentfs.core.references import Output, Resolved, Unresolved, resolve_step
+from agentfs.core.replies import cut_word, gate_word
+
+Status = Literal[
+    "waiting",
+    "ready",
+    "gated",
+    "ordered",
+    "running",
+    "done",
+    "failed",
+    "blocked",
+    "interrupted",
+    "rejected",
+    "skipped",
+    "stale",
+]
+Move = Literal[
+    "order",  # an order may be written
+    "start",  # an order stands: the executor may take it
+    "stop",  # an attempt runs that no longer counts
+    "ask",  # a person must be asked before the order exists
+    "ask_cut",  # a person must be asked what became of an attempt that was cut off
+    "reject",  # a person said no: settle it
+    "settle_cut",  # a person said what became of it: settle it
+    "person",  # a question stands
+    "call",  # the planner has to look at it
+    "halt",  # nobody has an answer: the run ends
+]
+MAX_INTERRUPTIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a step's state depends on beside its files and its dependencies."""
+
+    goal: str
+    revision: int
+    attempts: int  # limits.attempts
+    spent: Mapping[str, Verdict]  # evidence -> the verdict of the call that spent it
+    can_answer: Callable[[str], bool]  # is there anyone to ask when this step fails?
+    repeatable: Callable[[Step], bool]
+    planner_made_stale: Callable[[str, int], bool]  # did a planner's revision since then change what it does?
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step's state, why, and the move it calls for."""
+
+    step: Step
+    status: Status
+    why: str
+    attempt: int = 0  # the latest one, 0 if there is none
+    next: int = 1  # the number a new attempt gets
+    key: str | None = None
+    after: Mapping[str, int] = field(default_factory=dict)
+    resolved: Resolved | None = None
+    result: Result | None = None
+    satisfied: bool = False  # those that depend on it may go on
+    move: Move | None = None
+    trigger: Trigger | None = None
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.step.id
+
+
+def result_path(step: str, attempt: int) -> str:
+    return f"{names.STEPS}/{names.step_file(step, attempt, 'result')}"
+
+
+def is_repeatable(step: Step, tools: Mapping[str, bool]) -> bool:
+    """Return whether a step may simply run again: what it says, else what its tools are."""
+    if step.repeatable is not None:
+        return step.repeatable
+    if step.tool is not None:
+        return tools.get(step.tool, False)
+    return all(tools.get(tool, False) for tool in step.tools or ())
+
+
+def key_of(step: Step, resolved: Resolved) -> str:
+    """Return the hash of what a step does; a result counts only while it stays the same."""
+    does: dict[str, object] = {
+        "tool": step.tool,
+        "input": resolved.input,
+        "checks": [check.model_dump(mode="json", by_alias=True, exclude_none=True) for check in resolved.checks],
+        "success_condition": step.success_condition,
+    }
+    if step.tool is None:
+        does |= {"description": step.description, "model": step.model, "tools": step.tools}
+    return sha256_of(does)
+
+
+def view(step: Step, before: Mapping[str, StepView], attempts: tuple[Attempt, ...], around: Around) -> StepView:
+    """Return the state these files mean for one step."""
+    traces = [a for a in attempts if a.result or a.unsettled]
+    latest = traces[-1] if traces else Attempt(0)
+    base = _Base(step, latest, attempts, before, around)
+    if latest.unsettled:
+        return _unsettled(base)
+    if step.skip:
+        return base.view("skipped", f"left out: {step.skip}", satisfied=True)
+    if open_ones := [name for name, dependency in before.items() if not dependency.satisfied]:
+        stale = latest.result is not None and latest.result.status == "done" and not latest.again
+        return base.view("stale" if stale else "waiting", f"waits for {_listed(open_ones)}")
+    if lost := base.lost_outputs():
+        return base.view("skipped", f"uses the output of {_listed(lost)}, which has none", satisfied=True)
+    resolved = base.resolve()
+    if isinstance(resolved, Unresolved):
+        return _unresolved(base, resolved)
+    return _settled(base, resolved)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """The inputs of one view, and the few questions asked of them more than once."""
+
+    step: Step
+    latest: Attempt
+    attempts: tuple[Attempt, ...]
+    before: Mapping[str, StepView]
+    around: Around
+
+    @property
+    def after(self) -> dict[str, int]:
+        return {name: dependency.attempt for name, dependency in self.before.items()}
+
+    @property
+    def last_number(self) -> int:
+        return self.attempts[-1].number if self.attempts else 0
+
+    def view(self, status: Status, why: str, **more: object) -> StepView:
+        values: dict[str, object] = {
+            "attempt": self.latest.number,
+            "next": self.last_number + 1,
+            "after": self.after,
+            "result": self.latest.result,
+            **more,
+        }
+        return StepView(self.step, status, why, **values)  # type: ignore[arg-type]
+
+    def lost_outputs(self) -> list[str]:
+        """Return the dependencies it refers to that ended without an output, where that is allowed."""
+        referred = _referred(self.step)
+        return [
+            name
+            for name, dependency in self.before.items()
+            if name in referred and dependency.satisfied and dependency.status in ("failed", "skipped")
+            if not dependency.step.skip
+        ]
+
+    def resolve(self) -> Resolved | Unresolved:
+        outputs = {
+            name: Output(d.result.output, d.result.cut, output_path(name, d.attempt))
+            for name, d in self.before.items()
+            if d.status == "done" and d.result is not None
+        }
+        return resolve_step(self.step, outputs, self.around.goal)
+
+    def unspent(self, attempt: Attempt) -> bool:
+        return not attempt.again and result_path(self.step.id, attempt.number) not in self.around.spent
+
+
+def output_path(step: str, attempt: int) -> str:
+    """Return where the whole output of an attempt lies, in the run's folder."""
+    return f"{names.STEPS}/{names.step_file(step, attempt, 'output')}"
+
+
+def _referred(step: Step) -> frozenset[str]:
+    from agentfs.core.references import in_step
+
+    return frozenset(reference.step for _, reference in in_step(step) if reference.step)
+
+
+def _listed(ids: list[str]) -> str:
+    shown = ", ".join(ids[:3])
+    return shown if len(ids) <= 3 else f"{shown} and {len(ids) - 3} more"
+
+
+def _unsettled(base: _Base) -> StepView:
+    """Return the state of a step whose latest attempt has no result yet."""
+    order, latest = base.latest.order, base.latest
+    waits = any(not dependency.satisfied for dependency in base.before.values())
+    resolved = None if base.step.skip or waits or base.lost_outputs() else base.resolve()
+    current = resolved if isinstance(resolved, Resolved) else None
+    key = key_of(base.step, current) if current else None
+    counts = order is not None and order.key == key and all(order.after.get(d) == n for d, n in base.after.items())
+    if counts and latest.claimed:
+        return base.view("running", f"attempt {latest.number} is running", key=key, resolved=current)
+    if counts:
+        return base.view("ordered", f"attempt {latest.number} may start", key=key, resolved=current, move="start")
+    may_stop = order is None or order.repeatable or not latest.claimed
+    why = f"attempt {latest.number} no longer counts: the plan has changed"
+    return base.view("running", why, move="stop" if may_stop else None)
+
+
+def _unresolved(base: _Base, unresolved: Unresolved) -> StepView:
+    referred = base.before.get(unresolved.step)
+    if referred and referred.attempt:
+        evidence = result_path(unresolved.step, referred.attempt)
+    else:  # it never ran: the plan itself is what cannot be
+        evidence = f"{names.REVISIONS}/{names.revision_file(base.around.revision)}"
+    spent = evidence in base.around.spent
+    move: Move = "halt" if spent or not base.around.can_answer(base.step.id) else "call"
+    return base.view("blocked", unresolved.why, move=move, trigger="step_unreachable", evidence=(evidence,))
+
+
+def _settled(base: _Base, resolved: Resolved) -> StepView:
+    """Return the state of a step that could run now, or need not."""
+    key, result = key_of(base.step, resolved), base.latest.result
+    if result is None or base.latest.again:
+        return _startable(base, key, resolved, "ready", "nothing stands in its way")
+    fits = result.key == key and all(result.after.get(d) == n for d, n in base.after.items())
+    match result.status:
+        case "done" if fits:
+            return _done(base, key, resolved, result)
+        case "done":
+            return _startable(base, key, resolved, "stale", "what it did, or what it followed, has changed")
+        case "failed":
+            return _failed(base, key, resolved)
+        case "interrupted":
+            return _interrupted(base, key, resolved, result)
+        case "blocked" | "rejected" if result.key == key:
+            return _refused(base, key, resolved, result)
+        case _:
+            return _startable(base, key, resolved, "ready", "it has changed since it was turned away")
+
+
+def _done(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
+    surprise = result.surprising and base.unspent(base.latest)
+    return base.view(
+        "done",
+        f"surprising: {result.surprise}" if surprise else f"attempt {result.attempt} succeeded",
+        key=key,
+        resolved=resolved,
+        satisfied=True,
+        move="call" if surprise else None,
+        trigger="unexpected_state" if surprise else None,
+        evidence=(result_path(base.step.id, result.attempt),) if surprise else (),
+    )
+
+
+def _failed(base: _Base, key: str, resolved: Resolved) -> StepView:
+    """A failed step is tried again until its attempts are used up; then it is somebody's business."""
+    mine = [a for a in base.attempts if a.result and a.result.key == key and base.unspent(a)]
+    failed = [a for a in mine if a.result and a.result.status == "failed"]
+    cut = [a for a in mine if a.result and a.result.status == "interrupted"]
+    used = len(failed) + max(0, len(cut) - MAX_INTERRUPTIONS + 1)
+    allowed = base.step.max_attempts or base.around.attempts
+    said_so = bool(failed) and failed[-1].result is not None and _kind(failed[-1].result) == "person"
+    if used < allowed and not said_so:
+        why = "the last try failed" if used else "it is tried anew"
+        return _startable(base, key, resolved, "ready", f"{why}; attempt {used + 1} of {allowed}")
+    evidence = tuple(result_path(base.step.id, a.number) for a in (*failed, *cut))
+    return base.view(
+        "failed",
+        _failure_words(base.latest.result, used),
+        key=key,
+        resolved=resolved,
+        satisfied=base.step.on_failure == "continue",
+        move=_move_on_failure(base),
+        trigger="repeated_failure" if used >= 2 else "step_failed",
+        evidence=tuple(sorted(evidence)),
+    )
+
+
+def _kind(result: Result) -> str | None:
+    return result.error.kind if result.error else None
+
+
+def _failure_words(result: Result | None, used: int) -> str:
+    message = (
+        result.error.message.splitlines()[0]
+        if result and result.error and result.error.message
+        else "no reason given"
+    )
+    return message if used < 2 else f"failed {used} times, last: {message}"
+
+
+def _move_on_failure(base: _Base) -> Move | None:
+    match base.step.on_failure:
+        case "continue":
+            return None
+        case "stop":
+            return "halt"
+        case _:
+            return "call" if base.around.can_answer(base.step.id) else "halt"
+
+
+def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
+    if result.started_at is None or base.around.repeatable(base.step):
+        return _failed(base, key, resolved)
+    if result.key != key:
+        return _startable(base, key, resolved, "stale", "it was cut off, and has changed since")
+    talk = _talk(base.latest)
+    more: dict[str, object] = {"key": key, "resolved": resolved}
+    match cut_word(talk.reply if talk else None):
+        case "again":
+            return _startable(base, key, resolved, "ready", "a person said again")
+        case "done" | "failed":
+            return base.view("interrupted", "a person said what became of it", move="settle_cut", **more)
+        case _:
+            why = "it was cut off and is not repeatable: a person must say what became of it"
+            return base.view("interrupted", why, move="person" if talk else "ask_cut", **more)
+
+
+def _refused(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
+    """A blocked or rejected step waits for a new plan; one that was kept as it is ends the run."""
+    path = result_path(base.step.id, result.attempt)
+    spent = base.around.spent.get(path)
+    if spent in ("plan", "finished", "impossible"):
+        return _startable(base, key, resolved, "ready", "the plan has been revised since it was turned away")
+    answered = spent is None and base.around.can_answer(base.step.id)
+    status: Status = "blocked" if result.status == "blocked" else "rejected"
+    return base.view(
+        status,
+        result.error.message if result.error else "turned away",
+        key=key,
+        resolved=resolved,
+        move="call" if answered else "halt",
+        trigger="step_unreachable",
+        evidence=(path,),
+    )
+
+
+def _startable(base: _Base, key: str, resolved: Resolved, status: Status, why: str) -> StepView:
+    """Return the state of a step that may get an order, or must first ask a person."""
+    more: dict[str, object] = {"key": key, "resolved": resolved}
+    if not _needs_permission(base, status):
+        return base.view(status, why, move="order", **more)
+    last = base.attempts[-1] if base.attempts else Attempt(0)
+    talk = _talk(last) if not (last.result or last.unsettled) else None
+    if talk is None or talk.key != key:
+        return base.view("gated", "a person must approve it", move="ask", **more)
+    more["next"] = last.number
+    match gate_word(talk.reply):
+        case "approve":
+            return base.view("gated", "a person approved it", move="order", **more)
+        case "reject":
+            return base.view("gated", "a person rejected it", move="reject", **more)
+        case None:
+            return base.view("gated", "waits for a person's approval", move="person", **more)
+
+
+def _needs_permission(base: _Base, status: Status) -> bool:
+    if base.step.gate:
+        return True
+    result = base.latest.result
+    if result is None or status != "stale" or base.around.repeatable(base.step):
+        return False
+    return base.around.planner_made_stale(base.step.id, result.revision)
+
+
+def _talk(attempt: Attempt) -> Talk | None:
+    return attempt.talks[-1] if attempt.talks else None

@@ -1,0 +1,244 @@
+"""What each action does to the world: the only place where a driver writes. One function per action."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from agentfs import questions
+from agentfs.core import decide as acts
+from agentfs.core import names
+from agentfs.core.canonical import sha256_bytes
+from agentfs.core.changes import changes
+from agentfs.core.facts import Facts, PlanFile, Talk
+from agentfs.core.outcomes import outcome_of
+from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
+from agentfs.core.replies import cut_word, words_below
+from agentfs.core.steps import StepView
+from agentfs.disk import install, publish
+from agentfs.disk import replace as replace_view
+from agentfs.engine import Driver
+from agentfs.executor.attempt import publish_result, render, unstarted
+from agentfs.orders import check_goal, issue, order_for, start
+
+
+def perform(action: acts.Action, driver: Driver) -> None:
+    """Carry out one action."""
+    match action:
+        case acts.RecordRevision():
+            _record_revision(action, driver)
+        case acts.ExplainPlan():
+            replace_view(driver.folder / names.PLAN_ERROR, questions.plan_error(driver.facts.plan_file).encode())
+            driver.learn(explained=True)
+        case acts.ClearExplanation():
+            (driver.folder / names.PLAN_ERROR).unlink(missing_ok=True)
+            driver.learn(explained=False)
+        case acts.CallPlanner():
+            _call_planner(action, driver)
+        case acts.InstallPlan():
+            _install(action, driver)
+        case acts.AskAnswer():
+            _ask_answer(action, driver)
+        case acts.IssueOrder():
+            issue(action.view, driver)
+        case acts.StartAttempt():
+            start(action.view, driver)
+        case acts.StopAttempt():
+            _stop(action, driver)
+        case acts.AskPerson():
+            _ask(action, driver)
+        case acts.SettleReply():
+            _settle(action, driver)
+        case acts.RunGoalChecks():
+            check_goal(action, driver)
+        case acts.EndRun():
+            end(action, driver)
+        case acts.Wait():
+            pass
+        case _:
+            assert_never(action)
+
+
+# ── the plan ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
+    """Give what stands in plan.json a number, and keep its exact bytes."""
+    facts, number = driver.facts, len(driver.facts.revisions) + 1
+    source, plan = (driver.folder / names.PLAN).read_bytes(), facts.plan_file.plan
+    if plan is None or sha256_bytes(source) != facts.plan_file.sha256:
+        driver.look_again()  # it has changed under our hands: look, then decide again
+        return
+    folder = driver.folder / names.REVISIONS
+    copy = folder / names.revision_plan_file(number)
+    if copy.exists() and copy.read_bytes() != source:
+        copy.unlink()  # left by a driver that died before the number was given
+    if not copy.exists():
+        publish(copy, source, durable=True)
+    revision = _revision(action, driver, number, sha256_bytes(source))
+    publish(folder / names.revision_file(number), render(revision), durable=True)
+    driver.learn(revisions=(*facts.revisions, revision), plan=plan)
+    driver.learn(answerable=driver.reader.judge.answerable(driver.facts))
+    driver.world.keeper.note(driver.folder)
+
+
+def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: str) -> Revision:
+    facts = driver.facts
+    call = facts.planner_call(action.call).call if action.call else None
+    if call is None:
+        by = Author(role="person", name=driver.world.person[0])
+        trigger: Trigger = "edited"
+    else:
+        by, trigger = driver.planner.author(facts), call.trigger
+    if facts.plan_file.plan is None:
+        raise RuntimeError("a revision is recorded of a valid plan only")
+    return Revision(
+        revision=number,
+        call=action.call,
+        by=by,
+        trigger=trigger,
+        step=call.step if call else None,
+        detail=call.detail if call else action.why,
+        evidence=call.evidence if call else (),
+        base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,
+        plan_sha256=digest,
+        changes=changes(facts.plan, facts.plan_file.plan),
+        at=driver.world.clock.stamp(),
+    )
+
+
+def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
+    """Write the call, let the planner answer, write the answer."""
+    facts, first = driver.facts, action.pending[0]
+    call = Call(
+        call=action.call,
+        revision=len(facts.revisions),
+        trigger=first.trigger,
+        step=first.step,
+        detail="; ".join(dict.fromkeys(pending.detail for pending in action.pending)),
+        evidence=tuple(dict.fromkeys(path for pending in action.pending for path in pending.evidence)),
+        goal_sha256=facts.goal.sha256,
+        base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,
+    )
+    folder = driver.folder / names.PLANNING
+    publish(folder / names.call_file(action.call, "call"), render(call), durable=False)
+    driver.facts = facts.with_call(replace(facts.planner_call(action.call), call=call))
+    answer = driver.planner.answer(call, driver.state, driver.folder)
+    publish(folder / names.call_file(action.call, "answer"), render(answer), durable=True)
+    driver.facts = driver.facts.with_call(replace(driver.facts.planner_call(action.call), answer=answer))
+
+
+def _install(action: acts.InstallPlan, driver: Driver) -> None:
+    """Exchange plan.json for the answer's plan, unless a person was faster."""
+    facts, one = driver.facts, driver.facts.planner_call(action.call)
+    if one.answer is None:
+        raise RuntimeError("an answer is installed once there is one")
+    source = driver.planner.plan_bytes(one.answer, facts)
+    digest, folder = sha256_bytes(source), driver.folder / names.PLANNING
+    if digest not in one.tries:
+        publish(folder / names.call_file(action.call, "plan", len(one.tries) + 1), source, durable=True)
+        driver.facts = facts = facts.with_call(replace(one, tries=(*one.tries, digest)))
+    unseen = install(driver.folder / names.PLAN, source, _last_plan(driver))
+    if unseen is None:
+        plan = driver.reader.judge.plan(source)
+        driver.learn(plan_file=PlanFile(digest, plan))
+    else:
+        driver.look_again()
+
+
+def _last_plan(driver: Driver) -> bytes | None:
+    """Return what plan.json is expected to hold: the last revision's bytes."""
+    if not driver.facts.revisions:
+        return None
+    number = driver.facts.revisions[-1].revision
+    return (driver.folder / names.REVISIONS / names.revision_plan_file(number)).read_bytes()
+
+
+def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
+    one = driver.facts.planner_call(action.call)
+    if one.call is None or one.answer is None:
+        raise RuntimeError("a question is asked about an answer")
+    reply = names.call_file(action.call, "reply")
+    text = questions.answer(one.call, str(one.answer.answer or one.call.detail), reply)
+    publish(driver.folder / names.PLANNING / names.call_file(action.call, "question"), text.encode(), durable=False)
+    driver.facts = driver.facts.with_call(replace(one, asked=True))
+
+
+# ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _stop(action: acts.StopAttempt, driver: Driver) -> None:
+    """End an attempt: ask its job to stop, or settle at once what was never started."""
+    if job := driver.jobs.get(("attempt", action.step, action.attempt)):
+        job.stop.set()
+        return
+    attempt = driver.facts.attempt(action.step, action.attempt)
+    if attempt.order is None:
+        return
+    error = Failure(kind=action.kind, message=action.why)
+    sandbox = driver.world.sandbox
+    settle(unstarted(attempt.order, "interrupted", error, driver.world.clock, sandbox), driver)
+
+
+def settle(result: Result, driver: Driver) -> None:
+    """Publish a result that no tool had a part in."""
+    result = publish_result(result, driver.folder / names.STEPS, driver.world.mask)
+    attempt = driver.facts.attempt(result.step, result.attempt)
+    driver.facts = driver.facts.with_attempt(result.step, replace(attempt, result=result))
+
+
+def _ask(action: acts.AskPerson, driver: Driver) -> None:
+    view = action.view
+    number = view.next if action.about == "gate" else view.attempt
+    reply = names.step_file(view.id, number, "reply")
+    if action.about == "gate":
+        order = order_for(view, number, driver)
+        text, key = questions.gate(order, reply), view.key
+    else:
+        text, key = questions.cut_off(driver.facts.attempt(view.id, number).order, view.id, reply), None
+    path = driver.folder / names.STEPS / names.step_file(view.id, number, "question")
+    publish(path, text.encode(), durable=False)
+    attempt = driver.facts.attempt(view.id, number)
+    driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, Talk(key=key))))
+
+
+def _settle(action: acts.SettleReply, driver: Driver) -> None:
+    """Turn a person's words into a result."""
+    view = action.view
+    if action.about == "gate":
+        reply = _reply(driver.facts, view.id, view.next)
+        order = order_for(view, view.next, driver)
+        error = Failure(kind="rejected", message=words_below(reply) or "a person rejected it")
+        settle(unstarted(order, "rejected", error, driver.world.clock, driver.world.sandbox), driver)
+        return
+    settle(_said(view, _reply(driver.facts, view.id, view.attempt), driver), driver)
+
+
+def _said(view: StepView, reply: str, driver: Driver) -> Result:
+    """Return the result that a person gave an attempt which was cut off: it stands as the next attempt's."""
+    order = order_for(view, view.next, driver)
+    words = words_below(reply)
+    evidence = (f"{names.STEPS}/{names.step_file(view.id, view.attempt, 'reply')}",)
+    if cut_word(reply) == "done":
+        error, status = None, "done"
+    else:
+        error, status = Failure(kind="person", message=words or "a person said it failed"), "failed"
+    blank = unstarted(
+        order, "failed", error or Failure(kind="person", message=""), driver.world.clock, driver.world.sandbox
+    )
+    output = words if status == "done" else None
+    return blank.model_copy(update={"status": status, "error": error, "output": output, "evidence": evidence})
+
+
+def _reply(facts: Facts, step: str, number: int) -> str:
+    talks = facts.attempt(step, number).talks
+    return (talks[-1].reply if talks else None) or ""
+
+
+# ── the end ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def end(action: acts.EndRun, driver: Driver) -> None:
+    """Write the outcome."""
+    outcome = outcome_of(driver.state, action, driver.world.clock.stamp())
+    publish(driver.folder / names.OUTCOME, driver.world.mask.data(render(outcome)), durable=True)
+    driver.learn(outcome=outcome)
+    driver.world.keeper.note(driver.folder)

@@ -1,0 +1,177 @@
+"""Put files on disk whole and once, and exchange plan.json without losing a person's edit. Touches files only."""
+
+import ctypes
+import errno
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_RENAME_NOREPLACE, _RENAME_EXCHANGE, _AT_FDCWD = 1, 2, -100
+_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+_libc = ctypes.CDLL(None, use_errno=True)
+_counter = itertools.count()
+
+
+def temp_name(purpose: str) -> str:
+    """Return a name in nobody's way: hidden, and unique over processes and threads."""
+    return f".{purpose}.{os.getpid()}.{threading.get_ident()}.{next(_counter)}.tmp"
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_new(path: Path, content: bytes, *, durable: bool) -> None:
+    """Write a file that must not exist yet, in one go."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        _write_all(descriptor, content, durable=durable)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes, *, durable: bool) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    if durable:
+        os.fsync(descriptor)
+
+
+def publish(path: Path, content: bytes, *, durable: bool) -> None:
+    """Make a file appear whole, once. Raises FileExistsError if it is there: a fact is never rewritten."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not _publish_unnamed(folder, path.name, content, durable=durable):
+            _publish_by_name(path, content, durable=durable)
+        if durable:
+            os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _publish_unnamed(folder: int, name: str, content: bytes, *, durable: bool) -> bool:
+    """Write a file that has no name until it is whole; False where a file system has no such files."""
+    try:
+        descriptor = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in _NO_UNNAMED_FILES:
+            raise
+        return False
+    try:
+        _write_all(descriptor, content, durable=durable)
+        # The commit point: fails if the name is taken. With a dir_fd the link of /proc is followed, without it is not.
+        os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _publish_by_name(path: Path, content: bytes, *, durable: bool) -> None:
+    """The same where a file cannot begin its life without a name."""
+    temp = path.parent / temp_name("new")
+    try:
+        write_new(temp, content, durable=durable)
+        os.link(temp, path)
+    finally:
+        _remove_quietly(temp)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Replace a file that is only a view (STATUS.md, plan.error.md): whole, but never read back."""
+    temp = path.parent / temp_name("view")
+    try:
+        write_new(temp, content, durable=False)
+        os.replace(temp, path)
+    finally:
+        _remove_quietly(temp)
+
+
+def _remove_quietly(path: Path) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _renameat2(old: Path, new: Path, flags: int) -> None:
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), flags) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(new))
+
+
+def install(path: Path, content: bytes, expected: bytes | None) -> bytes | None:
+    """Exchange `path` for new content, unless it holds something nobody has seen.
+
+    Returns None when the new content is in place; else the unseen content, which is back in its place. The
+    file is never absent and never torn, and what a person wrote is never overwritten.
+    """
+    temp = path.parent / temp_name("plan")
+    write_new(temp, content, durable=True)
+    try:
+        if not _swap_in(temp, path, expected):
+            return path.read_bytes()
+        if expected is None:
+            return None
+        came_out = temp.read_bytes()
+        if came_out in (expected, content):
+            return None
+        _renameat2(temp, path, _RENAME_EXCHANGE)  # a person was faster: theirs goes back
+        return came_out
+    finally:
+        _remove_quietly(temp)
+        sync_folder(path.parent)
+
+
+def _swap_in(temp: Path, path: Path, expected: bytes | None) -> bool:
+    """Move the new file to its place: by exchange if there is an old one, else only if there still is none."""
+    try:
+        if expected is None:
+            os.link(temp, path)
+        else:
+            _renameat2(temp, path, _RENAME_EXCHANGE)  # the commit point; then look at what came out
+    except FileExistsError:
+        return False
+    except FileNotFoundError:
+        os.link(temp, path)  # it was deleted meanwhile: a deleted plan holds nothing to lose
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+            raise
+        return _swap_by_replacing(temp, path, expected)
+    return True
+
+
+def _swap_by_replacing(temp: Path, path: Path, expected: bytes | None) -> bool:
+    """Where a file system cannot exchange: look, then replace at once. The window is small, not none."""
+    if path.read_bytes() != expected:
+        return False
+    kept = path.parent / temp_name("plan")
+    os.link(path, kept)
+    os.replace(temp, path)
+    os.rename(kept, temp)
+    return True
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[bool]:
+    """Hold a folder's lock for as long as the block runs; yields False if another process holds it."""
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)

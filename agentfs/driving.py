@@ -1,0 +1,102 @@
+"""Drive one run in the foreground: turn, wait for something to happen, turn again, until it rests."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentfs.core import names
+from agentfs.core.decide import Action, Wait
+from agentfs.core.facts import Facts
+from agentfs.core.state import RunState
+from agentfs.engine import Driver, at_rest
+from agentfs.watch import FolderWatch
+
+RESCAN_SECONDS = 10.0
+RESTLESS_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class Stop:
+    """How hard a person has asked to stop: once, and what runs finishes; twice, and it is ended."""
+
+    asked: int = 0
+    wake: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self, times: int = 1) -> None:
+        self.asked += times
+        self.wake.set()
+
+
+OnTurn = Callable[[RunState, list[Action]], None]
+
+
+def drive(driver: Driver, stop: Stop, on_turn: OnTurn) -> Wait | None:
+    """Drive until the run rests; return why it does, or None if a person asked to stop."""
+    folders = [driver.folder, driver.folder / names.STEPS, driver.folder / names.PLANNING]
+    rescan = time.monotonic() + RESCAN_SECONDS
+    with FolderWatch(folders, stop.wake.set) as watch:
+        while True:
+            actions = driver.turn(draining=stop.asked > 0)
+            on_turn(driver.state, actions)
+            if driver.trouble is not None:
+                raise driver.trouble
+            if stop.asked > 1:
+                driver.stop_all()
+            if stop.asked and not driver.jobs:
+                return None
+            if rest := _resting(actions, driver):
+                return rest
+            if _nothing_moved(actions, driver):
+                stop.wake.wait(_patience(driver, rescan))
+                stop.wake.clear()
+            if (
+                any(is_news(path, driver) for path in watch.seen())
+                or time.monotonic() >= rescan
+                or driver.reader.restless
+            ):
+                rescan = time.monotonic() + RESCAN_SECONDS
+                driver.look_again()
+
+
+def _resting(actions: list[Action], driver: Driver) -> Wait | None:
+    """Nothing more happens by itself, and nothing is half written that might still change that."""
+    return None if driver.reader.restless else at_rest(actions, driver)
+
+
+def _nothing_moved(actions: list[Action], driver: Driver) -> bool:
+    return driver.mail.empty() and all(isinstance(action, Wait) for action in actions)
+
+
+def _patience(driver: Driver, rescan: float) -> float:
+    if driver.reader.restless:
+        return RESTLESS_SECONDS
+    return max(0.0, min(rescan - time.monotonic(), RESCAN_SECONDS))
+
+
+def is_news(path: str, driver: Driver) -> bool:
+    """Whether an event may speak of something this driver has not done itself."""
+    where = Path(path)
+    if where.parent.name == names.STEPS and (file := names.parse_step_file(where.name)):
+        if ("attempt", file.step, file.attempt) in driver.jobs:
+            return False  # its news comes by mail
+        return not _knows(driver.facts, file)
+    return where.name not in (names.STATUS, names.PLAN_ERROR, names.STEPS, names.PLANNING)
+
+
+def _knows(facts: Facts, file: names.StepFile) -> bool:
+    attempt = facts.attempt(file.step, file.attempt)
+    match file.kind:
+        case "order":
+            return attempt.order is not None
+        case "log":
+            return attempt.claimed
+        case "result":
+            return attempt.result is not None
+        case "question":
+            return len(attempt.talks) >= file.count
+        case "output":
+            return True
+        case _:
+            return False

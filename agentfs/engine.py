@@ -1,0 +1,148 @@
+"""Drive one run: read facts, derive, decide, perform. What an action does to the world is in `deeds`.
+
+    files ──read──► facts ──derive──► state ──decide──► actions ──perform──► files
+                      ▲                                                        │
+                      └──────────── own writes are learned at once ────────────┘
+
+Events wake the driver and never inform it: it looks at the folder again. Work that takes time (attempts, checks)
+runs on a pool; when a job ends it leaves its news in `mail` and wakes the driver.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from agentfs.clock import Clock
+from agentfs.core.decide import (
+    Action,
+    IssueOrder,
+    RunGoalChecks,
+    StartAttempt,
+    StopAttempt,
+    Wait,
+    decide,
+)
+from agentfs.core.facts import Facts
+from agentfs.core.records import Sandbox
+from agentfs.core.state import Means, derive
+from agentfs.keeper import Keeper
+from agentfs.planner import Planner
+from agentfs.reader import RunReader
+from agentfs.tools.base import Mask, Tool
+
+JobKey = tuple[str, str, int]  # what, which step, which number
+News = Callable[[Facts], Facts]  # what a finished job has learned, to be laid over the facts
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything a driver touches beside its run's folder. Nothing is global."""
+
+    workspace: Path
+    clock: Clock
+    pool: Executor
+    tools: dict[str, Tool]
+    means: Means
+    keeper: Keeper
+    mask: Mask
+    sandbox: Sandbox
+    environment: dict[str, str]
+    person: tuple[str, str]
+    wake: Callable[[], None]  # somebody should call turn() soon
+
+
+@dataclass(slots=True)
+class Job:
+    """Something under way on the pool, and how to end it early."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+class Driver:
+    """One run, driven. Hold the lock of its folder for as long as you use one."""
+
+    def __init__(self, folder: Path, reader: RunReader, world: World, planner: Planner, *, places: int) -> None:
+        self.folder, self.reader, self.world, self.planner = folder, reader, world, planner
+        self.places = places  # attempts this process may run at once
+        self.mail: queue.SimpleQueue[tuple[JobKey, News | BaseException]] = queue.SimpleQueue()
+        self.jobs: dict[JobKey, Job] = {}
+        self.facts = reader.read()
+        self.state = derive(self.facts, world.means)
+        self.trouble: BaseException | None = None
+        self._look = threading.Event()
+
+    def look_again(self) -> None:
+        """Say that something in the folder may have changed. Any thread may."""
+        self._look.set()
+        self.world.wake()
+
+    def turn(self, *, draining: bool = False) -> list[Action]:
+        """Read, derive, decide, perform; return what was decided. Draining starts nothing new."""
+        from agentfs.deeds import perform
+
+        self._take_mail()
+        if self._look.is_set():
+            self._look.clear()
+            self.facts = self.reader.read(self.facts)
+        self.state = derive(self.facts, self.world.means, self.state)
+        actions = [
+            a for a in decide(self.state, 0 if draining else self.places - len(self.jobs)) if not self._under_way(a)
+        ]
+        if draining:
+            actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
+        for action in actions:
+            perform(action, self)
+        return actions or [Wait("attempt", "work is under way")]
+
+    def _take_mail(self) -> None:
+        while not self.mail.empty():
+            key, news = self.mail.get()
+            self.jobs.pop(key, None)
+            if isinstance(news, BaseException):
+                self.trouble = self.trouble or news
+            else:
+                self.facts = news(self.facts)
+
+    def _under_way(self, action: Action) -> bool:
+        match action:
+            case IssueOrder(view=view):
+                return ("attempt", view.id, view.next) in self.jobs
+            case StartAttempt(view=view):
+                return ("attempt", view.id, view.attempt) in self.jobs
+            case RunGoalChecks():
+                return any(key[0] == "checks" for key in self.jobs)
+            case _:
+                return False
+
+    def submit(self, key: JobKey, work: Callable[[Job], News]) -> None:
+        """Run something on the pool; its news arrives by mail."""
+        job = self.jobs[key] = Job()
+
+        def run() -> None:
+            try:
+                news: News | BaseException = work(job)
+            except BaseException as error:  # noqa: BLE001 - a worker's surprise belongs to the driver, not to a thread
+                news = error
+            self.mail.put((key, news))
+            self.world.wake()
+
+        self.world.pool.submit(run)
+
+    def learn(self, **changed: object) -> None:
+        """Lay one of our own writes over the facts, so that nobody has to read it back."""
+        self.facts = replace(self.facts, **changed)  # type: ignore[arg-type]
+
+    def stop_all(self) -> None:
+        """Ask everything under way to end."""
+        for job in self.jobs.values():
+            job.stop.set()
+
+
+def at_rest(actions: list[Action], driver: Driver) -> Wait | None:
+    """Return why nothing more will happen by itself; None while something may."""
+    if driver.jobs or len(actions) != 1 or not isinstance(actions[0], Wait):
+        return None
+    return actions[0] if actions[0].on in ("person", "nothing") else None

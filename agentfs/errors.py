@@ -1,0 +1,35 @@
+"""What can go wrong, as people meet it. Each carries its exit code; none of them shows a traceback.
+
+AgentfsError
+├── UserError        2  the command or a file is wrong
+│   └── BadFile      2  a file is wrong: every problem with its place
+└── NoModel          4  no model is configured, and the goal needs one
+"""
+
+from collections.abc import Sequence
+
+from agentfs.core.problems import Problem
+
+
+class AgentfsError(Exception):
+    """Something a person can do something about."""
+
+    code = 2
+
+
+class UserError(AgentfsError):
+    """The command or a file is wrong."""
+
+
+class BadFile(UserError):
+    """A file is wrong; the message lists every problem as file:line:column."""
+
+    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(problem.shown(file) for problem in problems))
+        self.file, self.problems = file, tuple(problems)
+
+
+class NoModel(AgentfsError):
+    """The goal needs a model, and none is configured."""
+
+    code = 4

@@ -1,0 +1,138 @@
+"""One order in, one result out: claim it, call its tool, run its checks, publish how it settled."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentfs.clock import Clock
+from agentfs.core import names
+from agentfs.core.records import CheckResult, Failure, Order, Record, Result, ResultStatus
+from agentfs.disk import publish
+from agentfs.executor.checks import run_checks, surprise
+from agentfs.executor.log import AttemptLog
+from agentfs.tools.base import Bench, Confinement, Mask, StopSign, Tool, ToolResult
+from agentfs.tools.registry import input_problems
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What every attempt of a run works with."""
+
+    steps: Path  # the run's steps/
+    confinement: Confinement
+    tools: dict[str, Tool]
+    mask: Mask
+    clock: Clock
+    output_bytes: int
+
+
+def render(record: Record) -> bytes:
+    """Return a record as it is written: JSON that people can read too."""
+    return record.model_dump_json(by_alias=True, indent=2).encode("utf-8") + b"\n"
+
+
+def attempt(order: Order, shop: Workshop, stop: StopSign) -> Result:
+    """Carry out one order and return its published result. Raises AlreadyClaimed if another executor has it."""
+    log = AttemptLog(shop.steps, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
+    started, began = shop.clock.stamp(), shop.clock.monotonic()
+    bench = _bench(order, shop, stop, log, began)
+    try:
+        given = _call(order, shop, bench, log)
+        checks = _checked(order, given, bench, log)
+        verdict = _verdict(order, given, checks, bench)
+        result = Result(
+            run=order.run,
+            step=order.step,
+            attempt=order.attempt,
+            revision=order.revision,
+            key=order.key,
+            after=order.after,
+            output=given.output,
+            cut=given.cut,
+            checks=checks,
+            sandbox=shop.confinement.sandbox,
+            started_at=started,
+            ended_at=shop.clock.stamp(),
+            duration_s=round(shop.clock.monotonic() - began, 6),
+            **verdict,
+        )
+        result = publish_result(result, shop.steps, shop.mask)
+        log.write("end", {"status": result.status, "duration_s": result.duration_s})
+    finally:
+        log.close()
+    return result
+
+
+def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began: float) -> Bench:
+    return Bench(
+        confinement=shop.confinement,
+        deadline=began + order.timeout_s,
+        stop=stop,
+        output_bytes=shop.output_bytes,
+        output_file=shop.steps / names.step_file(order.step, order.attempt, "output"),
+        claim=log.claim,
+        log=log.write,
+        mask=shop.mask,
+    )
+
+
+def _call(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> ToolResult:
+    """Call the tool. What goes wrong in it is a failure of the step, never of the driver."""
+    tool = shop.tools.get(order.tool or "")
+    if tool is None:
+        log.claim(None)
+        return ToolResult(failure=Failure(kind="input", message=f"there is no tool {order.tool!r} here"))
+    if problems := input_problems(tool.spec, order.input):
+        log.claim(None)
+        return ToolResult(failure=Failure(kind="input", message="; ".join(problems)))
+    given = tool.call(order.input, bench)
+    if not log.claimed:
+        log.claim(None)
+    return given
+
+
+def _checked(order: Order, given: ToolResult, bench: Bench, log: AttemptLog) -> tuple[CheckResult, ...]:
+    if given.failure is not None or not order.checks:
+        return ()
+    checks = run_checks(order.checks, bench, given.output)
+    for check in checks:
+        log.write("check", check.model_dump())
+    return checks
+
+
+def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], bench: Bench) -> dict[str, Any]:
+    """Return status, error and surprise: the checks decide, not the tool's word."""
+    if given.failure is not None:
+        status: ResultStatus = "interrupted" if given.failure.kind == "interrupted" else "failed"
+        return {"status": status, "error": given.failure}
+    if wrong := [check for check in checks if not check.ok]:
+        message = "; ".join(f"the {check.kind} check does not hold: {check.detail}" for check in wrong)
+        return {"status": "failed", "error": Failure(kind="check", message=message)}
+    unexpected = surprise(order.expects, given.output, deadline=bench.deadline, stop=bench.stop)
+    return {"status": "done", "surprising": unexpected is not None, "surprise": unexpected}
+
+
+def publish_result(result: Result, steps: Path, mask: Mask) -> Result:
+    """Write a result, once and for good, and return it as it was written: with secrets hidden."""
+    path, source = steps / names.step_file(result.step, result.attempt, "result"), render(result)
+    hidden = mask.data(source)
+    publish(path, hidden, durable=True)
+    return result if hidden == source else Result.model_validate_json(hidden)
+
+
+def unstarted(order: Order, status: ResultStatus, error: Failure, clock: Clock, sandbox: str) -> Result:
+    """Return the result of an order that was never carried out."""
+    return Result(
+        run=order.run,
+        step=order.step,
+        attempt=order.attempt,
+        revision=order.revision,
+        key=order.key,
+        after=order.after,
+        status=status,
+        error=error,
+        sandbox="bubblewrap" if sandbox == "bubblewrap" else "none",
+        started_at=None,
+        ended_at=clock.stamp(),
+        duration_s=0.0,
+    )

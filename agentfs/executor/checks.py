@@ -1,0 +1,118 @@
+"""Runs checks: success is checked, not claimed. Each gives a verdict and what it found; none is skipped."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, assert_never
+
+from agentfs.core.records import (
+    CheckResult,
+    Failure,
+    FileCheck,
+    HttpCheck,
+    JsonObject,
+    JudgeCheck,
+    OutputCheck,
+    ResolvedCheck,
+    ResolvedCommandCheck,
+)
+from agentfs.executor.conform import mismatch
+from agentfs.tools.base import Bench, StopSign, ToolResult
+from agentfs.tools.bounded import SEARCH, TookTooLong, ask, pattern_problem
+from agentfs.tools.places import read_beneath
+from agentfs.tools.programs import failure_of, run_shell
+
+CHECK_S = 120.0  # the most that one check may take
+LARGEST_FILE = 64 * 1024 * 1024
+SURPRISE_S = 10.0
+
+
+class _Never:
+    """A stop sign that is never set."""
+
+    def is_set(self) -> bool:
+        return False
+
+
+def run_checks(checks: Sequence[ResolvedCheck], bench: Bench, output: Any) -> tuple[CheckResult, ...]:
+    """Return what each check found, in their order."""
+    return tuple(_run_check(check, _timed(bench), output) for check in checks)
+
+
+def _timed(bench: Bench) -> Bench:
+    return replace(bench, deadline=min(bench.deadline, time.monotonic() + CHECK_S))
+
+
+def _run_check(check: ResolvedCheck, bench: Bench, output: Any) -> CheckResult:
+    match check:
+        case ResolvedCommandCheck():
+            problem, fine = _command(check, bench), "exit code 0"
+        case FileCheck():
+            problem, fine = _file(check, bench), f"{check.path} is as it should be"
+        case OutputCheck():
+            problem, fine = _output(check, bench, output), "the output satisfies the schema"
+        case HttpCheck() | JudgeCheck():
+            problem, fine = f"checks of kind {check.kind} are not available in this installation", ""
+        case _:
+            assert_never(check)
+    return CheckResult(kind=check.kind, ok=problem is None, detail=bench.mask.text(problem or fine))
+
+
+def _command(check: ResolvedCommandCheck, bench: Bench) -> str | None:
+    finished = run_shell(check.run, "sh", check.env or {}, bench, spill=False)
+    failure = finished.failure if isinstance(finished, ToolResult) else failure_of(finished, bench)
+    return _words(failure) if failure else None
+
+
+def _words(failure: Failure) -> str:
+    return f"{failure.message} ({failure.hint})" if failure.hint else failure.message
+
+
+def _file(check: FileCheck, bench: Bench) -> str | None:
+    found = read_beneath(check.path, bench, LARGEST_FILE)
+    if isinstance(found, Failure):
+        return _words(found)
+    size, content = found
+    if check.min_bytes is not None and size < check.min_bytes:
+        return f"{check.path} has {size} bytes, fewer than {check.min_bytes}"
+    if check.contains is None and check.matches is None:
+        return None
+    if size > LARGEST_FILE:
+        return f"{check.path} is larger than {LARGEST_FILE // 2**20} MiB: its content cannot be checked"
+    text = content.decode("utf-8", "replace")
+    if check.contains is not None and check.contains not in text:
+        return f"{check.path} does not contain {_quoted(check.contains)}"
+    return None if check.matches is None else _unmatched(check.path, check.matches, text, bench)
+
+
+def _unmatched(path: str, pattern: str, text: str, bench: Bench) -> str | None:
+    if problem := pattern_problem(pattern):
+        return problem
+    try:
+        found = ask(SEARCH, {"pattern": pattern, "text": text}, deadline=bench.deadline, stop=bench.stop)
+    except TookTooLong:
+        return f"matching {_quoted(pattern)} took too long; simplify the pattern"
+    return None if found else f"nothing in {path} matches {_quoted(pattern)}"
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 200 else f"{text[:200]}…")
+
+
+def _output(check: OutputCheck, bench: Bench, output: Any) -> str | None:
+    return mismatch(check.schema_, output, deadline=bench.deadline, stop=bench.stop)
+
+
+def surprise(
+    expects: JsonObject | bool | None,
+    output: Any,
+    *,
+    deadline: float = math.inf,
+    stop: StopSign | None = None,
+) -> str | None:
+    """Return why an output is surprising; None if it is what the step expects, or if it expects nothing."""
+    if expects is None:
+        return None
+    until = min(deadline, time.monotonic() + SURPRISE_S)
+    return mismatch(expects, output, deadline=until, stop=stop or _Never())

@@ -1,0 +1,76 @@
+"""An attempt's log: JSON lines, written as it goes. Creating it is the claim, so it is created only once."""
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentfs.clock import Clock
+from agentfs.core import names
+from agentfs.disk import sync_folder
+from agentfs.tools.base import Mask, ProcessMark
+
+
+class AlreadyClaimed(Exception):
+    """Another executor has taken this order."""
+
+
+class AttemptLog:
+    """Appends one line per event; the first is the claim."""
+
+    def __init__(self, steps: Path, step: str, attempt: int, mask: Mask, clock: Clock, *, durable: bool) -> None:
+        self.path = steps / names.step_file(step, attempt, "log")
+        self._mask, self._clock, self._durable = mask, clock, durable
+        self._descriptor: int | None = None
+
+    @property
+    def claimed(self) -> bool:
+        return self._descriptor is not None
+
+    def claim(self, mark: ProcessMark | None) -> None:
+        """Take the order, naming who does: before anything starts. A later call only notes one more program."""
+        if self._descriptor is not None:
+            self.write("program", _who(mark))
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(self.path, flags, 0o644)
+        except FileExistsError:
+            raise AlreadyClaimed(self.path.name) from None
+        self.write("claim", {"driver": os.getpid(), "host": socket.gethostname(), **_who(mark)})
+        if self._durable:
+            os.fsync(self._descriptor)
+            sync_folder(self.path.parent)
+
+    def write(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Append one line."""
+        if self._descriptor is None:
+            raise RuntimeError("the log is written after the claim")
+        line = json.dumps({"event": event, "at": self._clock.stamp(), **fields}, ensure_ascii=False)
+        os.write(self._descriptor, self._mask.text(line).encode("utf-8", "replace") + b"\n")
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+
+def _who(mark: ProcessMark | None) -> dict[str, Any]:
+    """Return what finds a process group again; null where the driver itself does the work."""
+    if mark is None:
+        return {"pid": None, "pgid": None, "start_time": None, "boot_id": None}
+    return {"pid": mark.pid, "pgid": mark.pgid, "start_time": mark.start_time, "boot_id": mark.boot_id}
+
+
+def marks_in(path: Path) -> list[ProcessMark]:
+    """Return every program an attempt's log says it started; what is torn is passed over."""
+    marks = []
+    for line in path.read_bytes().splitlines():
+        try:
+            entry = json.loads(line)
+            if entry["event"] in ("claim", "program") and entry["pgid"] is not None:
+                marks.append(ProcessMark(entry["pid"], entry["pgid"], entry["start_time"], entry["boot_id"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return marks

@@ -1,0 +1,223 @@
+"""A goal becomes a run: read it, hold it against the settings, make the run's folder, put the goal into it."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfs.clock import Clock
+from agentfs.core import names
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.config import Settings
+from agentfs.core.goals import ParsedGoal, parse_goal
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.records import Approve, Limits, Mode, Models, Run
+from agentfs.disk import publish, sync_folder
+from agentfs.errors import BadFile, NoModel, UserError
+from agentfs.executor.attempt import render
+from agentfs.workspace import Workspace
+
+_APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")
+
+NO_MODEL = """\
+this goal has no steps, and no model is configured to plan it. Two ways out:
+  - write the steps yourself: a `## Steps` section with one `### id` heading and one fenced command per step
+  - configure a model: set OPENAI_API_KEY, or base_url under [planner] in agentfs.toml"""
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What was typed on the command line; it may loosen what a goal file may only tighten."""
+
+    mode: Mode | None = None
+    approve: Approve | None = None
+    workdir: Path | None = None
+    planner: str | None = None
+    executor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GoalSource:
+    """A goal before it is a run."""
+
+    content: bytes
+    filename: str  # its extension says how to read it
+    shown: str  # what messages call it
+    origin: str  # what run.json says it came from
+    name: str | None = None  # what the run is called, if neither goal nor file says
+
+
+def read_goal(source: GoalSource, settings: Settings, catalogue: Catalogue, *, model: bool) -> ParsedGoal:
+    """Return the goal, held against the settings; raise BadFile with all that is wrong, or NoModel."""
+    try:
+        parsed = parse_goal(source.content, source.filename, catalogue)
+        if parsed.fields.tools is not None:
+            allowed = frozenset(parsed.fields.tools) & catalogue.allowed
+            parsed = parse_goal(
+                source.content,
+                source.filename,
+                Catalogue(catalogue.tools, allowed, catalogue.network, catalogue.model),
+            )
+        if problems := _loosened(parsed, settings):
+            raise Rejected([problem.at(*_place(problem, source.content)) for problem in problems])
+    except Rejected as rejected:
+        raise BadFile(source.shown, rejected.problems) from None
+    if parsed.kind == "words" and not model:
+        raise NoModel(f"{source.shown}: {NO_MODEL}")
+    return parsed
+
+
+def _loosened(parsed: ParsedGoal, settings: Settings) -> list[Problem]:
+    """Return where a goal asks for more than the settings give."""
+    fields, found = parsed.fields, []
+    if fields.approve is not None and settings.approve is not None:
+        if _APPROVE_ORDER.index(fields.approve) < _APPROVE_ORDER.index(settings.approve):
+            found.append(_tighten("approve", f"{fields.approve!r} is looser than {settings.approve!r}"))
+    for name, asked in fields.limits or Limits():
+        given = getattr(settings.limits, name)
+        if asked is not None and asked > given:
+            found.append(_tighten(f"limits.{name}", f"{asked:g} is more than {given:g}"))
+    for tool in fields.tools or ():
+        if tool not in settings.tools.allow:
+            found.append(_tighten("tools", f"{tool!r} is not in [tools] allow"))
+    return found
+
+
+def _place(problem: Problem, content: bytes) -> tuple[int, int]:
+    """Return where a field of a goal stands: in front matter, YAML and JSON alike it begins its line."""
+    field = problem.message.partition(":")[0].rpartition(".")[2]
+    pattern = re.compile(rf'[\s{{]*"?(?={re.escape(field)}"?\s*:)')
+    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
+        if match := pattern.match(line):
+            return number, match.end() + 1
+    return 1, 1
+
+
+def _tighten(field: str, words: str) -> Problem:
+    return Problem(f"{field}: {words}", "a goal may only tighten the settings; change agentfs.toml, or use a flag")
+
+
+def take(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, settings: Settings, flags: Flags) -> Path:
+    """Make the run's folder and put the goal into it, which is the commit point; return the folder."""
+    workdir = _workdir(source, parsed, workspace, settings, flags)
+    clock = Clock()
+    folder = _make_folder(workspace, clock.day(), names.run_name(_called(source, parsed)))
+    run = _run_record(source, parsed, f"{folder.parent.name}/{folder.name}", workdir, settings, flags, clock)
+    publish(folder / names.RUN, render(run), durable=True)
+    suffix = Path(source.filename).suffix.lower()
+    goal = folder / f"goal{suffix if suffix in names.GOAL_SUFFIXES else '.md'}"
+    publish(goal, source.content, durable=True)
+    return folder
+
+
+def _called(source: GoalSource, parsed: ParsedGoal) -> str:
+    return parsed.fields.name or source.name or parsed.title
+
+
+def _workdir(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, settings: Settings, flags: Flags) -> str:
+    """Return the folder to work in, as run.json has it."""
+    if flags.workdir is not None:
+        if not flags.workdir.is_dir():
+            raise UserError(f"--workdir {flags.workdir}: there is no such folder (make it first)")
+        return str(flags.workdir.resolve())
+    if parsed.fields.workdir is None:
+        return names.FILES
+    wanted = (workspace.root / parsed.fields.workdir).resolve()
+    allowed = [(workspace.root / folder).resolve() for folder in settings.goals.workdirs]
+    if not any(wanted.is_relative_to(folder) for folder in allowed):
+        shown = ", ".join(settings.goals.workdirs) or "none"
+        problem = Problem(
+            f"workdir: {parsed.fields.workdir!r} lies outside the folders a goal may work in ({shown})",
+            "add its folder to workdirs under [goals] in agentfs.toml, or use --workdir",
+        )
+        raise BadFile(source.shown, [problem.at(*_place(problem, source.content))])
+    if not wanted.is_dir():
+        problem = Problem(
+            f"workdir: there is no folder {parsed.fields.workdir!r} in {workspace.root}", "make it first"
+        )
+        raise BadFile(source.shown, [problem.at(*_place(problem, source.content))])
+    return str(wanted)
+
+
+def _make_folder(workspace: Workspace, day: str, name: str) -> Path:
+    """Make the first free folder of that name; one that a dead intake left without a goal is free."""
+    parent = workspace.runs / day
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        folder = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+            continue
+        break
+    for part in (names.PLANNING, names.REVISIONS, names.STEPS, names.FILES):
+        (folder / part).mkdir()
+    for path in (folder, parent, workspace.runs):
+        sync_folder(path)
+    return folder
+
+
+def _run_record(
+    source: GoalSource,
+    parsed: ParsedGoal,
+    run: str,
+    workdir: str,
+    settings: Settings,
+    flags: Flags,
+    clock: Clock,
+) -> Run:
+    fields = parsed.fields
+    return Run(
+        run=run,
+        mode=flags.mode or fields.mode or settings.mode,
+        approve=flags.approve or fields.approve or settings.approve or "never",
+        replan=settings.replan,
+        split_over=settings.split_over,
+        workdir=workdir,
+        limits=_limits(fields.limits, settings),
+        tools=tuple(tool for tool in settings.tools.allow if fields.tools is None or tool in fields.tools),
+        network=settings.tools.network,
+        sandbox=settings.tools.sandbox,
+        read=settings.tools.read,
+        env=settings.tools.env,
+        models=Models(
+            planner=flags.planner or (fields.planner and fields.planner.model) or settings.planner.model,
+            executor=flags.executor or (fields.executor and fields.executor.model) or settings.executor.model,
+            planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
+            executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
+        ),
+        source=source.origin,
+        started_at=clock.stamp(),
+    )
+
+
+def _limits(own: Limits | None, settings: Settings) -> Limits:
+    given = settings.limits.model_dump()
+    asked = {name: value for name, value in (own or Limits()) if value is not None}
+    return Limits(**{**given, **asked})
+
+
+def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
+    """Return the goal that `run GOAL` names: a file, `-` for standard input, or the words themselves."""
+    if text == "-":
+        return GoalSource(stdin(), "goal.md", "standard input", "stdin")
+    path = cwd / text
+    looks_like_file = (
+        "\n" not in text
+        and len(text) < 4096
+        and (path.exists() or text.endswith(names.GOAL_SUFFIXES) or (os.sep in text and " " not in text))
+    )
+    if not looks_like_file:
+        return GoalSource(text.encode(), "goal.md", "the goal", "text")
+    if path.is_dir():
+        raise UserError(f"{text} is a folder, not a goal file")
+    if path.suffix.lower() not in names.GOAL_SUFFIXES:
+        raise UserError(f"{text}: a goal file ends in {', '.join(names.GOAL_SUFFIXES)}")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{text}: {error.strerror}") from None
+    return GoalSource(content, path.name, text, str(path.resolve()), path.stem)

@@ -1,0 +1,41 @@
+"""Read what people write, plans and goals, with the tools of one run in mind. Pure but for its memory."""
+
+from dataclasses import dataclass, field
+
+from agentfs.core.canonical import sha256_bytes
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.check import check_plan
+from agentfs.core.documents import read_json
+from agentfs.core.facts import Facts, GoalFile
+from agentfs.core.goals import ParsedGoal, parse_goal
+from agentfs.core.records import Plan
+from agentfs.planner.runbook import answers
+
+
+@dataclass(slots=True)
+class FileJudge:
+    """Judges plan.json and the goal file of a run; keeps the goals it has read."""
+
+    catalogue: Catalogue
+    goals: dict[str, ParsedGoal] = field(default_factory=dict)
+
+    def plan(self, source: bytes) -> Plan:
+        return check_plan(read_json(source), self.catalogue)
+
+    def goal(self, source: bytes, filename: str) -> GoalFile:
+        digest = sha256_bytes(source)
+        parsed = self.goals[digest] = parse_goal(source, filename, self.catalogue)
+        return GoalFile(
+            digest, parsed.text, parsed.title, checks=parsed.fields.checks or (), has_steps=parsed.kind != "words"
+        )
+
+    def parsed(self, digest: str) -> ParsedGoal:
+        return self.goals[digest]
+
+    def answerable(self, facts: Facts) -> frozenset[str]:
+        """Return the steps whose failure the goal itself has an answer to."""
+        goal = self.goals.get(facts.goal.sha256)
+        if goal is None or not goal.fallbacks:
+            return frozenset()
+        present = {step.id for step in facts.plan.steps} if facts.plan else set()
+        return answers(goal, present | set(facts.attempts))

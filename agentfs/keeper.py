@@ -1,0 +1,196 @@
+"""Keep the ledger in step with the runs: whatever revision or outcome has no commit yet gets one.
+
+Commits are derived from files, so nothing is queued that could be lost: `note` only says which run to look at.
+A lock that a person holds delays the commit, never the run.
+"""
+
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agentfs.core import names
+from agentfs.core.messages import author_of, outcome_message, revision_message
+from agentfs.core.records import Answer, Outcome, Revision, Usage
+from agentfs.ledger import Entry, Ledger, LedgerBroken, LedgerBusy
+from agentfs.reader import goal_path
+
+RETRY_SECONDS = 0.5
+_UNCOMMITTED = re.compile(r".*\.(log\.jsonl|output\.txt)\Z")
+_REVISION = re.compile(rb'"revision": ?([0-9]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """A commit that a run still owes the ledger."""
+
+    message: str
+    author: tuple[str, str]
+    at: datetime
+    plan: bytes
+    upto: int | None  # the revision it is for; None: the outcome
+
+
+def owed(folder: Path, run: str, ledger: Ledger, person: tuple[str, str]) -> Iterator[Owed]:
+    """Yield what this run has that the ledger has not, oldest first."""
+    committed = ledger.committed(run)
+    numbers = sorted(n for n, kind in _revision_files(folder) if kind == "record")
+    for number in numbers:
+        if f"{names.REVISIONS}/{names.revision_file(number)}" not in committed:
+            yield _owed_revision(folder, run, number, person)
+    outcome = folder / names.OUTCOME
+    if numbers and outcome.exists():
+        source = outcome.read_bytes()
+        if committed.get(names.OUTCOME) != blob_sha(source):
+            yield _owed_outcome(folder, run, numbers[-1], source)
+
+
+def _revision_files(folder: Path) -> Iterator[tuple[int, str]]:
+    for path in (folder / names.REVISIONS).iterdir():
+        if found := names.parse_revision_file(path.name):
+            yield found
+
+
+def _owed_revision(folder: Path, run: str, number: int, person: tuple[str, str]) -> Owed:
+    revision = Revision.model_validate_json((folder / names.REVISIONS / names.revision_file(number)).read_bytes())
+    plan = (folder / names.REVISIONS / names.revision_plan_file(number)).read_bytes()
+    message = revision_message(run, revision, _usage_of(folder, revision))
+    return Owed(message, author_of(revision, person), _moment(revision.at), plan, number)
+
+
+def _usage_of(folder: Path, revision: Revision) -> Usage | None:
+    if revision.call is None:
+        return None
+    path = folder / names.PLANNING / names.call_file(revision.call, "answer")
+    return Answer.model_validate_json(path.read_bytes()).usage
+
+
+def _owed_outcome(folder: Path, run: str, last: int, source: bytes) -> Owed:
+    outcome = Outcome.model_validate_json(source)
+    plan = (folder / names.REVISIONS / names.revision_plan_file(last)).read_bytes()
+    return Owed(
+        outcome_message(run, outcome), ("agentfs", "agentfs@localhost"), _moment(outcome.ended_at), plan, None
+    )
+
+
+def _moment(timestamp: str) -> datetime:
+    return datetime.fromisoformat(timestamp).astimezone(UTC)
+
+
+def blob_sha(source: bytes) -> str:
+    """Return the name git gives to this content."""
+    return hashlib.sha1(b"blob %d\0" % len(source) + source, usedforsecurity=False).hexdigest()
+
+
+def files_at(folder: Path, one: Owed) -> dict[str, bytes]:
+    """Return every file that belongs into a commit: the run's story so far, without logs and working files."""
+    files = {names.RUN: (folder / names.RUN).read_bytes(), names.PLAN: one.plan}
+    goal = goal_path(folder)
+    files[goal.name] = goal.read_bytes()
+    if one.upto is None:
+        files[names.OUTCOME] = (folder / names.OUTCOME).read_bytes()
+    for part in (names.PLANNING, names.REVISIONS, names.STEPS):
+        for path in sorted((folder / part).iterdir()):
+            if path.name.startswith(".") or _UNCOMMITTED.match(path.name) or not path.is_file():
+                continue
+            source = path.read_bytes()
+            if one.upto is None or _came_before(part, path.name, source, one.upto):
+                files[f"{part}/{path.name}"] = source
+    return files
+
+
+def _came_before(part: str, name: str, source: bytes, revision: int) -> bool:
+    """Whether a file belongs to the story up to a revision; a commit that comes late does not tell what came later."""
+    if part == names.REVISIONS:
+        found = names.parse_revision_file(name)
+        return found is not None and found[0] <= revision
+    if part == names.STEPS and name.endswith(".json"):
+        said = _REVISION.search(source)
+        return said is None or int(said[1]) < revision
+    return True
+
+
+class Keeper:
+    """Commits in the background, one run after the other."""
+
+    def __init__(self, ledger: Ledger, runs: Path, person: tuple[str, str], say: Callable[[str], None]) -> None:
+        self._ledger, self._runs, self._person, self._say = ledger, runs, person, say
+        self._due: dict[Path, float] = {}  # run folder -> not before this moment
+        self._turn = threading.Condition()
+        self._busy: Path | None = None
+        self._closing = False
+        self._told: set[str] = set()
+        self._thread: threading.Thread | None = None
+
+    def note(self, folder: Path) -> None:
+        """Say that a run may owe a commit."""
+        with self._turn:
+            self._due[folder] = 0.0
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
+                self._thread.start()
+            self._turn.notify_all()
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until nothing is owed; False if a lock or a fault still stands after that long."""
+        end = time.monotonic() + seconds
+        with self._turn:
+            while self._due or self._busy:
+                if not self._turn.wait(max(0.0, min(end - time.monotonic(), RETRY_SECONDS))):
+                    if time.monotonic() >= end:
+                        return False
+        return True
+
+    def close(self) -> None:
+        """Stop; what is still owed is found again at the next start."""
+        with self._turn:
+            self._closing = True
+            self._turn.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (folder := self._next()) is not None:
+            finished = self._settle(folder)
+            with self._turn:
+                if not finished and not self._closing:
+                    self._due.setdefault(folder, time.monotonic() + RETRY_SECONDS)
+                self._busy = None
+                self._turn.notify_all()
+
+    def _next(self) -> Path | None:
+        with self._turn:
+            while not self._closing:
+                ready = [folder for folder, moment in self._due.items() if moment <= time.monotonic()]
+                if ready:
+                    self._busy = ready[0]
+                    del self._due[ready[0]]
+                    return ready[0]
+                self._turn.wait(RETRY_SECONDS if self._due else None)
+        return None
+
+    def _settle(self, folder: Path) -> bool:
+        """Commit what a run owes; False: not now."""
+        run = f"{folder.parent.name}/{folder.name}"
+        try:
+            for one in owed(folder, run, self._ledger, self._person):
+                files = files_at(folder, one)
+                self._ledger.commit(Entry(run, files, one.message, *one.author, one.at))
+            return self._ledger.sync_index(run)
+        except LedgerBusy as busy:
+            self._tell(f"the ledger waits: {busy}")
+        except LedgerBroken as broken:
+            self._tell(f"the ledger cannot be written: {broken}")
+        except FileNotFoundError as missing:
+            self._tell(f"the ledger passes over {run}: {missing.filename} is gone")
+            return True
+        return False
+
+    def _tell(self, words: str) -> None:
+        if words not in self._told:
+            self._told.add(words)
+            self._say(words)

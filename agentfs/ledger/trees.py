@@ -1,0 +1,143 @@
+"""Git's tree format, and one run's place in it. Pure: objects come and go through two functions.
+
+A tree is rewritten only along the path `day/name`; every other entry is carried over byte for byte.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agentfs.core import names
+from agentfs.ledger.errors import LedgerBroken
+
+Kind = Literal["blob", "tree", "commit"]
+FILE, FOLDER = b"100644", b"40000"
+
+_ENTRY = re.compile(rb"([0-7]{5,6}) ([^\0/]+)\0(.{20})", re.DOTALL)
+_OWN_FOLDERS = (names.STEPS, names.PLANNING, names.REVISIONS, names.FILES)
+_OWN_FILES = (names.RUN, names.PLAN, names.PLAN_ERROR, names.GOAL_ERROR, names.OUTCOME, names.STATUS, names.REPLAN)
+# Names that git refuses in a tree, or reads as its own files, on some file system: `.git…`, `GIT~1`, `gi7eba~1`.
+_GITS_OWN = re.compile(r"(?:\.git|gi[^~]{0,6}~[0-9])", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One entry of a tree: its mode as git writes it, and its object."""
+
+    mode: bytes
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewObject:
+    """An object to be stored, with the name its content gives it."""
+
+    kind: Kind
+    content: bytes
+    sha: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        digest = hashlib.sha1(self.header + self.content, usedforsecurity=False)
+        object.__setattr__(self, "sha", digest.hexdigest())
+
+    @property
+    def header(self) -> bytes:
+        return b"%s %d\0" % (self.kind.encode(), len(self.content))
+
+
+Read = Callable[[str], bytes]  # the content of a tree by its sha
+Entries = dict[bytes, Leaf]
+
+
+def committable(path: str) -> bool:
+    """Return whether git can hold this path of a run on every machine: relative, plain, none of git's own names."""
+    if not path.isprintable() or "\\" in path:
+        return False
+    parts = path.split("/")
+    return all(part not in ("", ".", "..") and not _GITS_OWN.match(part) for part in parts)
+
+
+def is_own(path: str) -> bool:
+    """Return whether a path in a run's folder is agentfs's; the rest is a person's and stays as they committed it."""
+    first, _, below = path.partition("/")
+    if below:
+        return first in _OWN_FOLDERS
+    return path in _OWN_FILES or path.startswith("goal.")
+
+
+def parse(content: bytes) -> Entries:
+    """Return the entries of a tree by name."""
+    entries: Entries = {}
+    end = 0
+    for match in _ENTRY.finditer(content):
+        if match.start() != end:
+            break
+        entries[match[2]] = Leaf(match[1], match[3].hex())
+        end = match.end()
+    if end != len(content):
+        raise LedgerBroken("a tree in the ledger is damaged: `git -C runs fsck` names it")
+    return entries
+
+
+def encode(entries: Entries) -> NewObject:
+    """Return the tree of these entries, in git's order: a folder sorts as if its name ended in a slash."""
+    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1].mode == FOLDER else item[0])
+    return NewObject(
+        "tree", b"".join(b"%s %s\0%s" % (leaf.mode, name, bytes.fromhex(leaf.sha)) for name, leaf in ordered)
+    )
+
+
+def folder(read: Read, root: str | None, path: str) -> Entries:
+    """Return the entries of one folder of a root tree; none where it has no such folder."""
+    entries = parse(read(root)) if root else {}
+    for part in path.split("/"):
+        leaf = entries.get(part.encode())
+        entries = parse(read(leaf.sha)) if leaf and leaf.mode == FOLDER else {}
+    return entries
+
+
+def leaves(read: Read, entries: Entries, prefix: str = "") -> dict[str, Leaf]:
+    """Return everything below these entries by path, folders opened."""
+    found: dict[str, Leaf] = {}
+    for name, leaf in entries.items():
+        path = prefix + name.decode("utf-8", "surrogateescape")
+        if leaf.mode == FOLDER:
+            found |= leaves(read, parse(read(leaf.sha)), f"{path}/")
+        else:
+            found[path] = leaf
+    return found
+
+
+def build(paths: Mapping[str, Leaf], made: list[NewObject]) -> str:
+    """Return the sha of the tree of these paths; the trees it takes are added to `made`."""
+    entries: Entries = {}
+    below: dict[str, dict[str, Leaf]] = {}
+    for path, leaf in paths.items():
+        first, _, rest = path.partition("/")
+        if rest:
+            below.setdefault(first, {})[rest] = leaf
+        else:
+            entries[_name(first)] = leaf
+    for name, inner in below.items():
+        if _name(name) in entries:
+            raise ValueError(f"{name} is both a file and a folder")
+        entries[_name(name)] = Leaf(FOLDER, build(inner, made))
+    made.append(encode(entries))
+    return made[-1].sha
+
+
+def graft(read: Read, root: str | None, path: str, new: str, made: list[NewObject]) -> str:
+    """Return the sha of the root tree with the folder `path` replaced by the tree `new`."""
+    first, _, rest = path.partition("/")
+    entries = parse(read(root)) if root else {}
+    if rest:
+        old = entries.get(_name(first))
+        new = graft(read, old.sha if old and old.mode == FOLDER else None, rest, new, made)
+    made.append(encode({**entries, _name(first): Leaf(FOLDER, new)}))
+    return made[-1].sha
+
+
+def _name(part: str) -> bytes:
+    return part.encode("utf-8", "surrogateescape")

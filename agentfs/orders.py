@@ -1,0 +1,212 @@
+"""Write orders and have them carried out: what a step becomes when it may run."""
+
+import contextlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from agentfs.core import decide as acts
+from agentfs.core import names
+from agentfs.core.facts import Facts
+from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, Step
+from agentfs.core.references import Output, Resolved, resolve_step
+from agentfs.core.steps import StepView
+from agentfs.disk import publish, temp_name
+from agentfs.engine import Driver, Job, News
+from agentfs.executor.attempt import Workshop, attempt, publish_result, render, unstarted
+from agentfs.executor.checks import run_checks
+from agentfs.executor.log import AlreadyClaimed
+from agentfs.tools.base import Bench, Confinement
+
+DEFAULT_TIMEOUT = 600.0
+CHECK_SECONDS = 120.0
+
+
+def order_for(view: StepView, number: int, driver: Driver) -> Order:
+    """Return the order of a step that could run now."""
+    step, facts = view.step, driver.facts
+    if view.key is None or view.resolved is None:
+        raise RuntimeError(f"{view.id} has no order yet: {view.why}")
+    resolved = _with_real_paths(view, driver)
+    return Order(
+        run=facts.run.run,
+        step=step.id,
+        attempt=number,
+        revision=len(facts.revisions),
+        key=view.key,
+        after=dict(view.after),
+        description=step.description,
+        tool=step.tool,
+        input=resolved.input,
+        tools=step.tools,
+        model=step.model,
+        success_condition=step.success_condition,
+        checks=resolved.checks,
+        expects=step.expects,
+        timeout_s=step.timeout_s or DEFAULT_TIMEOUT,
+        repeatable=driver.state.around.repeatable(step) if driver.state.around else False,
+        issued_at=driver.world.clock.stamp(),
+    )
+
+
+def _with_real_paths(view: StepView, driver: Driver) -> Resolved:
+    """The key speaks of paths in the run's folder, so that a run can be moved; a program needs whole ones."""
+    if view.resolved is None:
+        raise RuntimeError("resolved before ordered")
+    if not view.resolved.files:
+        return view.resolved
+    resolved = resolve_step(view.step, _outputs(driver), driver.facts.goal.text)
+    return resolved if isinstance(resolved, Resolved) else view.resolved
+
+
+def issue(view: StepView, driver: Driver) -> None:
+    """Write the order, then have it carried out; a step with `needs` first has to pass them."""
+    order = order_for(view, view.next, driver)
+    if view.resolved and view.resolved.needs:
+        driver.submit(("attempt", view.id, view.next), lambda job: _after_needs(view, order, driver, job))
+        return
+    _publish_order(order, driver)
+    known = replace(driver.facts.attempt(view.id, order.attempt), order=order)
+    driver.facts = driver.facts.with_attempt(view.id, known)
+    _carry_out(order, driver)
+
+
+def _publish_order(order: Order, driver: Driver) -> None:
+    path = driver.folder / names.STEPS / names.step_file(order.step, order.attempt, "order")
+    publish(path, render(order), durable=False)  # it can be derived again, so it need not be fsynced
+
+
+def start(view: StepView, driver: Driver) -> None:
+    """Take an order that stands, whoever wrote it."""
+    order = driver.facts.attempt(view.id, view.attempt).order
+    if order is not None:
+        _carry_out(order, driver)
+
+
+def _carry_out(order: Order, driver: Driver) -> None:
+    driver.submit(("attempt", order.step, order.attempt), lambda job: _attempted(order, driver, job))
+
+
+def _attempted(order: Order, driver: Driver, job: Job) -> News:
+    files = _files_of(order, driver)
+    try:
+        result = attempt(order, workshop(driver, files), job.stop)
+    except AlreadyClaimed:
+        return lambda facts: facts.with_attempt(
+            order.step, replace(facts.attempt(order.step, order.attempt), claimed=True)
+        )
+
+    def news(facts: Facts) -> Facts:
+        known = facts.attempt(order.step, order.attempt)
+        return facts.with_attempt(order.step, replace(known, order=order, claimed=True, result=result))
+
+    return news
+
+
+def _files_of(order: Order, driver: Driver) -> tuple[str, ...]:
+    """Return the steps whose whole output this order refers to by path."""
+    view = driver.state.steps.get(order.step)
+    return view.resolved.files if view and view.resolved else ()
+
+
+def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News:
+    """Run a step's `needs`: one fails, and it is blocked, with a result and no order."""
+    shop = workshop(driver, ())
+    needs = view.resolved.needs if view.resolved else ()
+    found = run_checks(needs, _check_bench(shop, driver, job), None)
+    if all(check.ok for check in found):
+        _publish_order(order, driver)
+        return _attempted(order, driver, job)
+    wrong = "; ".join(check.detail for check in found if not check.ok)
+    error = Failure(kind="needs", message=f"what it needs does not hold: {wrong}")
+    blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
+    result = publish_result(blank.model_copy(update={"checks": found}), shop.steps, shop.mask)
+    return lambda facts: facts.with_attempt(view.id, replace(facts.attempt(view.id, order.attempt), result=result))
+
+
+def check_goal(action: acts.RunGoalChecks, driver: Driver) -> None:
+    """Run the goal's own checks; only what they found missing is written down."""
+    driver.submit(("checks", "", action.call), lambda job: _goal_checked(action, driver, job))
+
+
+def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
+    state, shop = driver.state, workshop(driver, ())
+    resolved = resolve_step(Step(id="goal", checks=state.facts.goal.checks), _outputs(driver), state.facts.goal.text)
+    if isinstance(resolved, Resolved):
+        found = run_checks(resolved.checks, _check_bench(shop, driver, job), None)
+    else:
+        found = (CheckResult(kind="command", ok=False, detail=resolved.why),)
+    record = GoalChecks(
+        revision=len(state.facts.revisions),
+        after={step: view.attempt for step, view in state.steps.items()},
+        checks=found,
+    )
+    path = driver.folder / names.PLANNING / names.call_file(action.call, "checks")
+    publish(path, driver.world.mask.data(render(record)), durable=True)
+    return lambda facts: facts.with_call(replace(facts.planner_call(action.call), checks=record))
+
+
+def _outputs(driver: Driver) -> dict[str, Output]:
+    """Return the outputs that count now, each with the whole path of its file."""
+    return {
+        view.id: Output(view.result.output, view.result.cut, str(_output_path(view, driver)))
+        for view in driver.state.steps.values()
+        if view.status == "done" and view.result
+    }
+
+
+def _output_path(view: StepView, driver: Driver) -> Path:
+    return driver.folder / names.STEPS / names.step_file(view.id, view.attempt, "output")
+
+
+def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
+    """Return what the tools of this run may touch."""
+    run, world = driver.facts.run, driver.world
+    read = [(world.workspace / folder).resolve() for folder in run.read]
+    read += [_whole_output(driver.state.steps[name], driver) for name in files]
+    return Confinement(
+        workdir=(driver.folder / run.workdir).resolve(),
+        workspace=world.workspace,
+        run_files=driver.folder / names.FILES,
+        readable=tuple(read),
+        network=run.network,
+        sandbox=world.sandbox,
+        env={name: world.environment[name] for name in run.env if name in world.environment},
+    )
+
+
+def _whole_output(view: StepView, driver: Driver) -> Path:
+    """Return the file that holds a step's whole output; one that fitted into its result gets a file now."""
+    path = _output_path(view, driver)
+    if view.result and not view.result.cut and not path.exists():
+        output = view.result.output
+        text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+        with contextlib.suppress(FileExistsError):  # two steps may ask for it at once
+            publish(path, text.encode(), durable=False)
+    return path
+
+
+def workshop(driver: Driver, files: tuple[str, ...]) -> Workshop:
+    """Return what one attempt of this run works with."""
+    return Workshop(
+        steps=driver.folder / names.STEPS,
+        confinement=confine(driver, files),
+        tools=driver.world.tools,
+        mask=driver.world.mask,
+        clock=driver.world.clock,
+        output_bytes=driver.state.bounds.output_bytes,
+    )
+
+
+def _check_bench(shop: Workshop, driver: Driver, job: Job) -> Bench:
+    """Return a bench for checks that belong to no attempt: nothing to claim, no log of their own."""
+    return Bench(
+        confinement=shop.confinement,
+        deadline=shop.clock.monotonic() + CHECK_SECONDS,
+        stop=job.stop,
+        output_bytes=shop.output_bytes,
+        output_file=driver.folder / names.STEPS / temp_name("check"),
+        claim=lambda mark: None,
+        log=lambda event, fields: None,
+        mask=shop.mask,
+    )

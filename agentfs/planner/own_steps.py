@@ -1,0 +1,71 @@
+"""The planner of a goal that brings its own steps: a runbook, or a plan in JSON or YAML. No model, no tool."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfs.clock import Clock
+from agentfs.core import names
+from agentfs.core.canonical import render_plan
+from agentfs.core.facts import Facts
+from agentfs.core.goals import ParsedGoal
+from agentfs.core.records import Answer, Author, Call, PlanStatus
+from agentfs.core.state import RunState
+from agentfs.planner.runbook import Situation, answer
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSteps:
+    """Answers from the goal file alone."""
+
+    parsed: Callable[[str], ParsedGoal]  # the goal with this sha256, as it was read
+    clock: Clock
+
+    def author(self, facts: Facts) -> Author:
+        return Author(role="runbook", name=facts.goal.title)
+
+    def answer(self, call: Call, state: RunState, folder: Path) -> Answer:
+        """Return what the goal's own steps say to a trigger."""
+        began = self.clock.monotonic()
+        goal = self.parsed(call.goal_sha256)
+        said = answer(goal, call.trigger, situation(goal, state, folder))
+        return Answer(
+            call=call.call,
+            verdict=said.verdict,
+            plan=said.plan,
+            answer=said.question or said.answer,
+            duration_s=round(self.clock.monotonic() - began, 6),
+        )
+
+    def plan_bytes(self, answer: Answer, facts: Facts) -> bytes:
+        if answer.plan is None:
+            raise ValueError("this answer holds no plan")
+        return render_plan(answer.plan)
+
+
+def situation(goal: ParsedGoal, state: RunState, folder: Path) -> Situation:
+    """Return what has happened, as far as a runbook's answer depends on it."""
+    plan = None
+    if state.facts.revisions:
+        number = state.facts.revisions[-1].revision
+        plan = json.loads((folder / names.REVISIONS / names.revision_plan_file(number)).read_bytes())
+    views = state.steps.values()
+    pending = [view for view in views if view.move == "call"]
+    return Situation(
+        status=first_status(goal, state.facts),
+        plan=plan,
+        done=frozenset(view.id for view in views if view.status == "done"),
+        used=frozenset(state.facts.attempts),
+        failed=tuple(view.id for view in pending if view.status != "done"),
+        surprises={
+            view.id: view.result.surprise or ""
+            for view in pending
+            if view.status == "done" and view.result is not None
+        },
+    )
+
+
+def first_status(goal: ParsedGoal, facts: Facts) -> PlanStatus:
+    """A person's own plan starts approved, unless they said otherwise."""
+    return goal.fields.status or ("approved" if facts.run.approve == "never" else "draft")

@@ -1,0 +1,253 @@
+"""What a goal that brings its own steps answers when the planner is called. Pure: no model, no files.
+
+    first              the plan as the goal has it
+    goal_changed       the new plan; an alternative that is done keeps the place it took
+    a step failed      its next alternative takes its place; where there is none: impossible, and the clean-up
+    a surprise         keep, if a person says so: a question
+    anything else      keep: a runbook holds no other answers
+
+An answer is a plan in full; what is done stays in it as it is, so that its results still count.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agentfs.core.fallbacks import Fallback, chain, originals, referred
+from agentfs.core.goals import ParsedGoal
+from agentfs.core.lenient import in_order, spelled_out
+from agentfs.core.records import JsonObject, PlanStatus, Trigger
+from agentfs.core.references import rename
+
+_WITH_LIMITS = ("$schema", "goal", "status", "limits", "steps")
+_SHOWN = 4000  # characters of a schema in a question
+
+StepValue = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What has happened so far, as far as a runbook's answer depends on it."""
+
+    status: PlanStatus = "approved"  # of a first plan
+    plan: JsonObject | None = None  # plan.json as it stands
+    done: frozenset[str] = frozenset()
+    used: frozenset[str] = frozenset()  # steps that were ever tried
+    failed: tuple[str, ...] = ()  # failed, blocked or rejected for good, not answered yet
+    surprises: Mapping[str, str] = field(default_factory=dict)  # step -> what was surprising, not answered yet
+
+
+@dataclass(frozen=True, slots=True)
+class RunbookAnswer:
+    """A verdict with its plan and its words; with a question it holds only once a person says yes."""
+
+    verdict: Literal["plan", "keep", "impossible"]
+    answer: str
+    plan: JsonObject | None = None
+    question: str | None = None
+
+
+def answers(goal: ParsedGoal, used: Iterable[str]) -> frozenset[str]:
+    """Return the steps whose failure the goal has an answer to; `used`: steps in the plan, or ever tried."""
+    instead, tried = originals(goal.fallbacks), frozenset(used)
+    fresh = {one.of for one in goal.fallbacks if one.id not in tried}
+    known = [*(step.id for step in goal.placed), *instead] if goal.fallbacks else []
+    return frozenset(name for name in known if not fresh.isdisjoint(chain(name, instead)))
+
+
+def answer(goal: ParsedGoal, trigger: Trigger, situation: Situation) -> RunbookAnswer:
+    """Return what the goal's own steps and fallbacks say to a trigger, and to all that is pending with it."""
+    if trigger == "first" or situation.plan is None:
+        words = f"The goal brings its own plan: {_count(goal)}."
+        return RunbookAnswer("plan", words, first_plan(goal, situation.status))
+    if trigger == "goal_changed":
+        return RunbookAnswer("plan", "The goal was edited: its steps are the plan.", _changed(goal, situation))
+    plan = situation.plan | {"steps": spelled_out(_steps(situation.plan))}
+    present = {step["id"]: step for step in plan["steps"]}
+    said = _to_failures(goal, plan, [name for name in situation.failed if name in present], situation)
+    question = _question(situation.surprises, present)
+    return RunbookAnswer(said.verdict, said.answer, said.plan, question)
+
+
+def first_plan(goal: ParsedGoal, status: PlanStatus) -> JsonObject:
+    """Return the plan a goal with steps begins with."""
+    document = goal.steps
+    if document is None:
+        raise ValueError("a goal in words brings no plan")
+    value: JsonObject = document.value
+    return value | {"status": status}
+
+
+def _count(goal: ParsedGoal) -> str:
+    return f"{len(goal.placed)} step{'' if len(goal.placed) == 1 else 's'}"
+
+
+def _to_failures(goal: ParsedGoal, plan: JsonObject, failed: Sequence[str], situation: Situation) -> RunbookAnswer:
+    """Give every failed step its next alternative; if one has none, give up and clean up."""
+    if not failed:
+        return RunbookAnswer("keep", "The goal's own steps hold no answer to this: the plan stays as it is.")
+    words, used = [], set(situation.used)
+    changed = plan
+    for name in failed:
+        used |= _ids(changed)
+        if not (one := _alternative(goal, name, used)):
+            return _impossible(goal, plan, failed, situation)
+        changed = _replaced(goal, changed, name, one)
+        words.append(f"{name!r} failed: {one.id!r} takes its place.")
+    return RunbookAnswer("plan", " ".join(words), changed)
+
+
+def _alternative(goal: ParsedGoal, failed: str, used: set[str]) -> Fallback | None:
+    """Return what to try next: the step's own alternatives first, then the others of what it stands for."""
+    for name in chain(failed, originals(goal.fallbacks)):
+        for one in goal.fallbacks:
+            if one.kind == "instead" and one.of == name and one.id not in used:
+                return one
+    return None
+
+
+def _ids(plan: JsonObject) -> set[str]:
+    return {step["id"] for step in _steps(plan)}
+
+
+def _steps(plan: JsonObject) -> list[StepValue]:
+    steps: Any = plan["steps"]
+    return list(steps)
+
+
+# ── an alternative ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _replaced(goal: ParsedGoal, plan: JsonObject, failed: str, one: Fallback) -> JsonObject:
+    """Return the plan with an alternative in the place of a step, and all that waited for it waiting for that."""
+    value = _as_things_are(goal, one, _ids(plan))
+    steps: list[Any] = [
+        in_order(value | {"depends_on": step["depends_on"]})
+        if step["id"] == failed
+        else _rewired(step, failed, one.id)
+        for step in _steps(plan)
+    ]
+    return plan | {"steps": steps}
+
+
+def _rewired(step: StepValue, old: str, new: str) -> StepValue:
+    """Return a step that waits for and refers to another in the place of one that left."""
+    depends_on = [new if name == old else name for name in step["depends_on"]]
+    return _renamed(step, old, new) | {"depends_on": list(dict.fromkeys(depends_on))}
+
+
+def _renamed(step: StepValue, old: str, new: str) -> StepValue:
+    return step | {name: rename(step[name], old, new) for name in ("input", "needs", "checks") if name in step}
+
+
+def _as_things_are(goal: ParsedGoal, one: Fallback, present: set[str]) -> StepValue:
+    """Return a fallback that refers to the alternatives that took the places of what it was written against."""
+    instead = originals(goal.fallbacks)
+    value: StepValue = dict(one.value)
+    for name in sorted(present & instead.keys()):
+        for before in chain(name, instead)[1:]:
+            if before not in present:
+                value = _renamed(value, before, name)
+    return value
+
+
+# ── giving up ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _impossible(goal: ParsedGoal, plan: JsonObject, failed: Sequence[str], situation: Situation) -> RunbookAnswer:
+    """Keep what is done and add the clean-up of all that failed, one after the other."""
+    kept = _kept(_steps(plan), situation.done)
+    names = {step["id"] for step in kept}
+    found = [_as_things_are(goal, one, _ids(plan)) for one in _cleanups(goal, failed, situation.used | _ids(plan))]
+    able = [step for step in found if referred(step) <= names]
+    words = [f"{_listed(failed)} failed, and nothing can take {'its' if len(failed) == 1 else 'their'} place."]
+    if able:
+        words.append(f"Clean-up: {_listed([step['id'] for step in able])}.")
+    words += [_left_out(step, names) for step in found if step not in able]
+    steps: list[Any] = [*kept, *_in_line(able, _ends(kept))]
+    return RunbookAnswer("impossible", " ".join(words), plan | {"steps": steps} if able else None)
+
+
+def _cleanups(goal: ParsedGoal, failed: Sequence[str], used: Iterable[str]) -> list[Fallback]:
+    """Return the clean-ups of the steps that failed and of those they stood for, each once."""
+    instead, tried = originals(goal.fallbacks), frozenset(used)
+    links = dict.fromkeys(link for name in failed for link in chain(name, instead))
+    ready = [one for one in goal.fallbacks if one.kind == "cleanup" and one.id not in tried]
+    return [one for link in links for one in ready if one.of == link]
+
+
+def _kept(steps: Sequence[StepValue], done: frozenset[str]) -> list[StepValue]:
+    """Return the done steps as they are, but for waiting for steps that leave: their results still count."""
+    names = {step["id"] for step in steps} & done
+    kept = [step for step in steps if step["id"] in names]
+    return [step | {"depends_on": [name for name in step["depends_on"] if name in names]} for step in kept]
+
+
+def _ends(steps: Sequence[StepValue]) -> list[str]:
+    """Return the steps that no other waits for."""
+    waited = {name for step in steps for name in step["depends_on"]}
+    return [step["id"] for step in steps if step["id"] not in waited]
+
+
+def _in_line(steps: Sequence[StepValue], after: list[str]) -> list[StepValue]:
+    """Return steps one behind the other; a failed clean-up does not keep the next from running."""
+    line = []
+    for at, step in enumerate(steps):
+        go_on = {} if at == len(steps) - 1 else {"on_failure": step.get("on_failure", "continue")}
+        line.append(in_order(step | {"depends_on": after} | go_on))
+        after = [step["id"]]
+    return line
+
+
+def _left_out(step: StepValue, done: set[str]) -> str:
+    missing = sorted(referred(step) - done)
+    return f"Clean-up {step['id']!r} is left out: it uses the result of {_listed(missing)}, which is not done."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+# ── an edited goal, a surprise ────────────────────────────────────────────────────────────────────────────
+
+
+def _changed(goal: ParsedGoal, situation: Situation) -> JsonObject:
+    """Return the edited goal's plan under the present status and limits."""
+    present: Any = situation.plan
+    plan = first_plan(goal, present["status"])
+    if present.get("limits") is not None:
+        plan = {key: present[key] if key == "limits" else plan[key] for key in _WITH_LIMITS}
+    before = {step["id"]: step for step in spelled_out(present["steps"])}
+    instead = originals(goal.fallbacks)
+    for one in goal.fallbacks:
+        first = next((name for name in chain(one.id, instead)[1:] if name in _ids(plan)), None)
+        if first and one.kind == "instead" and one.id in situation.done and _same(goal, one, before, plan):
+            plan = _replaced(goal, plan, first, one)
+    return plan
+
+
+def _same(goal: ParsedGoal, one: Fallback, before: Mapping[str, StepValue], plan: JsonObject) -> bool:
+    """Tell whether an alternative in the plan still is what the goal says."""
+    if one.id not in before:
+        return False
+    value = _as_things_are(goal, one, _ids(plan))
+    return value == {key: part for key, part in before[one.id].items() if key != "depends_on"}
+
+
+def _question(surprises: Mapping[str, str], present: Mapping[str, StepValue]) -> str | None:
+    """Return what a person is asked about surprises; the first word of the reply decides."""
+    shown = [_surprise(present[name], what) for name, what in surprises.items() if name in present]
+    if not shown:
+        return None
+    end = "The runbook has no answer to this. Reply `approve` to go on as planned, `reject` to end the run as failed."
+    return "\n".join([*shown, end, ""])
+
+
+def _surprise(step: StepValue, what: str) -> str:
+    lines = [f"Step {step['id']!r} is done, but its result is not what was expected.", ""]
+    if "expects" in step:
+        schema = json.dumps(step["expects"], indent=2, ensure_ascii=False)
+        cut = schema if len(schema) <= _SHOWN else schema[:_SHOWN] + "\n…"
+        lines += ["Expected:", "", "```json", cut, "```", ""]
+    return "\n".join([*lines, f"Came: {what}", ""])

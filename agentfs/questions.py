@@ -1,0 +1,60 @@
+"""The questions people are asked, and the notes they find beside their files. Words only."""
+
+import json
+
+from agentfs.core.facts import PlanFile
+from agentfs.core.records import Call, Order
+
+_HOW = """Answer by a file named `{reply}` beside this one. Its first line decides, and must be exactly one of:
+
+{words}
+
+Anything else keeps waiting.
+"""
+
+
+def _how(reply: str, words: dict[str, str]) -> str:
+    listed = "\n".join(f"- `{word}`: {meaning}" for word, meaning in words.items())
+    return _HOW.format(reply=reply, words=listed)
+
+
+def gate(order: Order, reply: str) -> str:
+    """Return a gate's question: the resolved order in full, bound to its key."""
+    shown = json.dumps(order.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=False)
+    how = _how(reply, {"approve": "the order below is given", "reject": "it is not; words below it say why"})
+    return f"# May {order.step} run?\n\n{how}\n```json\n{shown}\n```\n\n<!-- key: {order.key} -->\n"
+
+
+def cut_off(order: Order | None, step: str, reply: str) -> str:
+    """Return the question about an attempt that was cut off and may not simply run again."""
+    words = {
+        "again": "run it once more",
+        "done": "it did its work; the lines below are its output",
+        "failed": "it did not; the lines below say why",
+    }
+    does = ""
+    if order is not None:
+        shown = json.dumps(order.input, indent=2, ensure_ascii=False)
+        does = f"\nIt was to run `{order.tool}` with:\n\n```json\n{shown}\n```\n"
+    return (
+        f"# What became of {step}?\n\n"
+        "It was cut off before it could say how it ended, and it is not repeatable: running it again might do "
+        f"its work twice. Look at what it left behind.\n{does}\n{_how(reply, words)}"
+    )
+
+
+def answer(call: Call, text: str, reply: str) -> str:
+    """Return the question about a planner's answer."""
+    evidence = "\n".join(f"- {path}" for path in call.evidence)
+    how = _how(reply, {"approve": "go on", "reject": "do not; words below it say why"})
+    return f"# Go on after {call.trigger.replace('_', ' ')}?\n\n{text}\n\nSee:\n{evidence}\n\n{how}"
+
+
+def plan_error(file: PlanFile) -> str:
+    """Return what is wrong with plan.json, for the person who has it open."""
+    listed = "\n".join(f"- {problem.shown('plan.json')}" for problem in file.problems)
+    return (
+        "# plan.json is not valid\n\n"
+        f"{listed}\n\nThe last revision holds: what runs goes on, nothing new starts. Mend the file and save it; "
+        "this note goes away by itself.\n"
+    )

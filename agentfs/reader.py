@@ -1,0 +1,264 @@
+"""Read the files of one run into facts. Reads only; remembers what can no longer change."""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from agentfs.core import names
+from agentfs.core.canonical import sha256_bytes
+from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run
+from agentfs.stillness import Stillness, signature
+
+R = TypeVar("R", bound=Record)
+KEY_LINE = re.compile(r"^<!-- key: ([0-9a-f]{64}) -->$", re.MULTILINE)
+
+
+class NotARun(Exception):
+    """A folder that holds no run."""
+
+
+class Judge(Protocol):
+    """Reads what people write: plans and goals."""
+
+    def plan(self, source: bytes) -> Plan: ...  # raises Rejected
+
+    def goal(self, source: bytes, filename: str) -> GoalFile: ...  # raises Rejected
+
+    def answerable(self, facts: Facts) -> frozenset[str]: ...
+
+
+@dataclass(slots=True)
+class RunReader:
+    """Reads one run's folder, again and again."""
+
+    folder: Path
+    judge: Judge
+    still: Stillness = field(default_factory=Stillness)
+    patient: bool = True  # wait until a person's file is complete; False: take it as it is
+    restless: bool = False  # something is still being written: look again soon
+    _plan: PlanFile = PlanFile()
+    _plan_signature: object = None
+    _goal: GoalFile | None = None
+    _groups: dict[tuple[str, int], tuple[frozenset[str], Attempt]] = field(default_factory=dict)
+
+    # ── all of it ───────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, before: Facts | None = None) -> Facts:
+        """Return what the folder says now. `before` keeps what has not changed identical, so that deriving is cheap."""
+        self.restless = False
+        broken: list[str] = []
+        run = before.run if before else self._record(names.RUN, Run, broken)
+        if run is None:
+            raise NotARun(f"{self.folder}: {broken[0] if broken else 'there is no run.json'}")
+        revisions, plan = self._revisions(before, broken)
+        known = {revision.plan_sha256 for revision in revisions}
+        facts = Facts(
+            run=run,
+            goal=self.goal(),
+            plan_file=self.plan_file(known),
+            plan=plan,
+            revisions=revisions,
+            calls=self._calls(before, broken),
+            attempts=self._attempts(before, broken),
+            outcome=self._record(names.OUTCOME, Outcome, broken),
+            explained=(self.folder / names.PLAN_ERROR).exists(),
+            broken=tuple(broken),
+        )
+        return replace(facts, answerable=self.judge.answerable(facts))
+
+    # ── what people write ───────────────────────────────────────────────────────────────────────────────
+
+    def goal(self) -> GoalFile:
+        """Return the goal; the last good one, with its problems, if it no longer parses."""
+        path = goal_path(self.folder)
+        source = path.read_bytes()
+        if self._goal and self._goal.sha256 == sha256_bytes(source):
+            return self._goal
+        if self._goal and not self._complete(path):
+            return self._goal
+        try:
+            self._goal = self.judge.goal(source, path.name)
+        except Rejected as rejected:
+            if self._goal is None:
+                self._goal = GoalFile(sha256_bytes(source), "", path.stem, problems=rejected.problems)
+            else:
+                self._goal = replace(self._goal, problems=rejected.problems)
+        return self._goal
+
+    def plan_file(self, known: Iterable[str] = ()) -> PlanFile:
+        """Return plan.json as it is, once whoever writes it has finished."""
+        path = self.folder / names.PLAN
+        found = signature(path)
+        if found is not None and found == self._plan_signature:
+            return self._plan
+        if found is None:
+            self._plan, self._plan_signature = _missing_plan(path, bool(list(known))), None
+            return self._plan
+        source = path.read_bytes()
+        digest = sha256_bytes(source)
+        if digest != self._plan.sha256 and digest not in known and not self._complete(path):
+            return self._plan  # not finished: what stood there before still holds
+        self._plan, self._plan_signature = self._judged_plan(source, digest), found
+        return self._plan
+
+    def _judged_plan(self, source: bytes, digest: str) -> PlanFile:
+        if digest == self._plan.sha256:
+            return self._plan
+        try:
+            return PlanFile(digest, self.judge.plan(source))
+        except Rejected as rejected:
+            return PlanFile(digest, None, rejected.problems)
+
+    def _complete(self, path: Path) -> bool:
+        if not self.patient or self.still.is_complete(path):
+            return True
+        self.restless = True
+        return False
+
+    # ── what agentfs writes ─────────────────────────────────────────────────────────────────────────────
+
+    def _record(self, name: str, kind: type[R], broken: list[str]) -> R | None:
+        try:
+            source = (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            broken.append(f"{name} cannot be read: {error.strerror}")
+            return None
+        try:
+            return kind.model_validate_json(source)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = "/".join(str(part) for part in first["loc"]) or "the file"
+            broken.append(
+                f"{name} is not valid ({where}: {first['msg']}): take it back from the ledger, or delete it"
+            )
+            return None
+
+    def _revisions(self, before: Facts | None, broken: list[str]) -> tuple[tuple[Revision, ...], Plan | None]:
+        listed = _listing(self.folder / names.REVISIONS)
+        numbers = sorted(p[0] for n in listed if (p := names.parse_revision_file(n)) and p[1] == "record")
+        if before and len(numbers) == len(before.revisions):
+            return before.revisions, before.plan
+        folder = names.REVISIONS
+        read = [self._record(f"{folder}/{names.revision_file(n)}", Revision, broken) for n in numbers]
+        revisions = tuple(revision for revision in read if revision)
+        if not revisions:
+            return (), None
+        name = f"{folder}/{names.revision_plan_file(revisions[-1].revision)}"
+        return revisions, self._record(name, Plan, broken)
+
+    def _calls(self, before: Facts | None, broken: list[str]) -> tuple[PlannerCall, ...]:
+        groups: dict[int, list[names.CallFile]] = {}
+        for name in _listing(self.folder / names.PLANNING):
+            if found := names.parse_call_file(name):
+                groups.setdefault(found.call, []).append(found)
+        calls = tuple(self._call(number, groups[number], broken) for number in sorted(groups))
+        return before.calls if before and before.calls == calls else calls
+
+    def _call(self, number: int, files: list[names.CallFile], broken: list[str]) -> PlannerCall:
+        def path(kind: names.CallFileKind, count: int = 1) -> str:
+            return f"{names.PLANNING}/{names.call_file(number, kind, count)}"
+
+        kinds = {file.kind for file in files}
+        tries = sorted(file.count for file in files if file.kind == "plan")
+        return PlannerCall(
+            number,
+            call=self._record(path("call"), Call, broken) if "call" in kinds else None,
+            answer=self._record(path("answer"), Answer, broken) if "answer" in kinds else None,
+            tries=tuple(sha256_bytes((self.folder / path("plan", count)).read_bytes()) for count in tries),
+            asked="question" in kinds,
+            reply=self._reply(path("reply")) if "reply" in kinds else None,
+            checks=self._record(path("checks"), GoalChecks, broken) if "checks" in kinds else None,
+        )
+
+    def _attempts(self, before: Facts | None, broken: list[str]) -> dict[str, tuple[Attempt, ...]]:
+        groups: dict[tuple[str, int], list[names.StepFile]] = {}
+        for name in _listing(self.folder / names.STEPS):
+            if found := names.parse_step_file(name):
+                groups.setdefault((found.step, found.attempt), []).append(found)
+        by_step: dict[str, list[Attempt]] = {}
+        for step, number in sorted(groups):
+            by_step.setdefault(step, []).append(self._attempt(step, number, groups[step, number], broken))
+        found_all = {step: tuple(attempts) for step, attempts in by_step.items()}
+        if before is None:
+            return found_all
+        old = before.attempts  # identical where equal: deriving looks only at what is not
+        return {step: old[step] if old.get(step) == mine else mine for step, mine in found_all.items()}
+
+    def _attempt(self, step: str, number: int, files: list[names.StepFile], broken: list[str]) -> Attempt:
+        shape = frozenset(f"{file.kind}{file.count}" for file in files)
+        known = self._groups.get((step, number))
+        if known and known[0] == shape and known[1].result is not None and not known[1].talks:
+            return known[1]
+        order, torn = self._order(step, number) if "order1" in shape else (None, False)
+        path = f"{names.STEPS}/{names.step_file(step, number, 'result')}"
+        attempt = Attempt(
+            number,
+            order=order,
+            torn=torn,
+            claimed="log1" in shape,
+            result=self._record(path, Result, broken) if "result1" in shape else None,
+            talks=tuple(self._talk(step, number, file.count) for file in files if file.kind == "question"),
+            again="again1" in shape,
+        )
+        self._groups[step, number] = (shape, attempt)
+        return attempt
+
+    def _order(self, step: str, number: int) -> tuple[Order | None, bool]:
+        """An order is not fsynced: after a power cut it may be empty or torn, which is not a mistake of anyone's."""
+        source = (self.folder / names.STEPS / names.step_file(step, number, "order")).read_bytes()
+        try:
+            return Order.model_validate_json(source), False
+        except ValidationError:
+            return None, True
+
+    def _talk(self, step: str, number: int, count: int) -> Talk:
+        folder = self.folder / names.STEPS
+        question = (folder / names.step_file(step, number, "question", count)).read_text("utf-8", "replace")
+        reply = f"{names.STEPS}/{names.step_file(step, number, 'reply', count)}"
+        key = KEY_LINE.findall(question)
+        return Talk(count, key[-1] if key else None, self._reply(reply))
+
+    def _reply(self, name: str) -> str | None:
+        """Return a person's reply once it is complete; one that is no text is no answer."""
+        path = self.folder / name
+        if signature(path) is None or not self._complete(path):
+            return None
+        try:
+            return path.read_bytes()[:MAX_REPLY].decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+
+MAX_REPLY = 1_000_000
+
+
+def goal_path(folder: Path) -> Path:
+    """Return the goal file of a run, whatever its extension."""
+    for suffix in names.GOAL_SUFFIXES:
+        if (path := folder / f"goal{suffix}").is_file():
+            return path
+    raise NotARun(f"{folder}: there is no goal file")
+
+
+def _missing_plan(path: Path, expected: bool) -> PlanFile:
+    if not os.path.lexists(path):
+        problem = Problem("plan.json is missing", "restore it, or write a new one")
+    else:
+        problem = Problem("plan.json is not a regular file", "put the plan itself there")
+    return PlanFile(None, None, (problem,) if expected or os.path.lexists(path) else ())
+
+
+def _listing(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,70 @@
+"""Take over a run: end what a dead driver left running, and settle what it left open."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from agentfs.clock import Clock
+from agentfs.core import names
+from agentfs.core.facts import Attempt, Facts, PlannerCall
+from agentfs.core.records import Answer, Failure, Result, Sandbox
+from agentfs.core.state import RunState
+from agentfs.disk import publish
+from agentfs.executor.attempt import publish_result, render
+from agentfs.executor.log import marks_in
+from agentfs.tools.base import Mask
+from agentfs.tools.launch import end_survivors
+
+_CUT = Failure(kind="interrupted", message="agentfs was ended before this attempt could settle")
+
+
+def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: Sandbox) -> Facts:
+    """Return the facts once nothing claims to run that does not. Call it with the run's lock held."""
+    facts = state.facts
+    sweep(folder)
+    for step, attempts in state.facts.attempts.items():
+        for attempt in attempts:
+            if attempt.unsettled and (attempt.claimed or attempt.torn):
+                result = _cut_off(folder, state, step, attempt, clock, sandbox)
+                settled = replace(attempt, result=publish_result(result, folder / names.STEPS, mask))
+                facts = facts.with_attempt(step, settled)
+    for one in state.facts.calls:
+        if one.call is not None and one.answer is None:
+            facts = facts.with_call(_interrupted(folder, one))
+    return facts
+
+
+def sweep(folder: Path) -> None:
+    """Remove temp files that a dead driver left; nobody else writes such names while the lock is held."""
+    for part in ("", names.STEPS, names.PLANNING, names.REVISIONS):
+        for path in (folder / part).glob(".*.tmp"):
+            path.unlink(missing_ok=True)
+
+
+def _cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: Clock, sandbox: Sandbox) -> Result:
+    """End what is left of an attempt and return its result: nobody knows how far it came."""
+    log = folder / names.STEPS / names.step_file(step, attempt.number, "log")
+    if attempt.claimed:
+        for mark in marks_in(log):
+            end_survivors(mark)
+    order, view, now = attempt.order, state.steps.get(step), clock.stamp()
+    key = order.key if order else (view.key if view and view.key else "0" * 64)
+    return Result(
+        run=state.facts.run.run,
+        step=step,
+        attempt=attempt.number,
+        revision=order.revision if order else max(1, len(state.facts.revisions)),
+        key=key,
+        after=order.after if order else dict(view.after if view else {}),
+        status="interrupted",
+        error=_CUT,
+        sandbox=sandbox,
+        started_at=(order.issued_at if order else now) if attempt.claimed else None,
+        ended_at=now,
+        duration_s=0.0,
+    )
+
+
+def _interrupted(folder: Path, one: PlannerCall) -> PlannerCall:
+    answer = Answer(call=one.number, verdict="interrupted", error=_CUT, duration_s=0.0)
+    publish(folder / names.PLANNING / names.call_file(one.number, "answer"), render(answer), durable=True)
+    return replace(one, answer=answer)

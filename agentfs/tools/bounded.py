@@ -1,0 +1,66 @@
+"""Runs our own small scripts in a process of their own, so that what may take for ever can be ended.
+
+The scripts are agentfs's, never a person's or a model's; they get JSON and give JSON.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentfs.tools.base import StopSign
+
+SEARCH = Path(__file__).with_name("search_worker.py")
+LONGEST_PATTERN = 1000
+TICK_S = 0.1
+
+
+class TookTooLong(Exception):
+    """The script was ended before it had an answer."""
+
+
+def ask(
+    script: Path, question: Mapping[str, Any], *, deadline: float, stop: StopSign, fds: tuple[int, ...] = ()
+) -> Any:
+    """Return the script's answer; TookTooLong at the deadline or the stop sign."""
+    with subprocess.Popen(
+        [sys.executable, "-I", str(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"LANG": "C.UTF-8"},
+        cwd="/",
+        pass_fds=fds,
+        start_new_session=True,
+    ) as child:
+        given: bytes | None = json.dumps(question).encode()
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = child.communicate(given, timeout=TICK_S)
+                    break
+                given = None  # communicate remembers what it has not written yet
+                if time.monotonic() >= deadline or stop.is_set():
+                    raise TookTooLong
+        finally:
+            child.kill()
+    if child.returncode != 0:
+        raise RuntimeError(f"{script.name} ended with {child.returncode}: {err.decode('utf-8', 'replace')[-2000:]}")
+    return json.loads(out)
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Return what is wrong with a regular expression; None if it can be used."""
+    import re
+
+    if len(pattern) > LONGEST_PATTERN:
+        return f"the pattern has {len(pattern)} characters; {LONGEST_PATTERN} are allowed"
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"the pattern is not a regular expression: {error}"
+    return None

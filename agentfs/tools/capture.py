@@ -1,0 +1,140 @@
+"""Takes an output as it comes: masks it, keeps head and tail, and puts the whole into a file when it is long.
+
+Touches nothing but that one file, which must not exist yet.
+"""
+
+import codecs
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from agentfs.tools.base import Bench, Mask, ToolResult
+
+
+class Capture:
+    """At most `keep` bytes in memory, however long the output is."""
+
+    def __init__(self, keep: int, mask: Mask, file: Path | None) -> None:
+        self.total = 0  # bytes after masking
+        self.valid = True  # as UTF-8
+        self._keep, self._mask, self._file = keep, mask, file
+        self._hold = max(0, mask.longest - 1)
+        self._pending = b""  # may be the beginning of a secret
+        self._head, self._tail = bytearray(), bytearray()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
+        self._fd: int | None = None
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take a chunk; return what of the output is now known, masked."""
+        known = self._mask.data(self._pending + chunk) if self._mask.longest else chunk
+        if self._hold:
+            known, self._pending = known[: -self._hold], known[-self._hold :]
+        return self._keep_some(known)
+
+    def end(self) -> bytes:
+        """Take what was held back; return it."""
+        last = self._keep_some(self._pending)
+        self._pending = b""
+        self._check(b"", final=True)
+        if not self.valid and self._fd is None:
+            self._spill()  # the exact bytes are worth keeping, however few
+        self.close()
+        return last
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd, self._file = None, None
+
+    @property
+    def cut(self) -> bool:
+        return self.total > self._keep
+
+    @property
+    def spilled(self) -> bool:
+        return self.cut or not self.valid
+
+    def tail(self) -> str:
+        """Return the end of the output as text."""
+        return _trimmed_start(bytes(self._tail[-self._keep :] if self.cut else self._head)).decode("utf-8", "replace")
+
+    def text(self, file: str) -> str:
+        """Return the output as text; when it is too long, its head and its tail, naming the file with the whole."""
+        if not self.cut:
+            return self._head.decode("utf-8", "replace")
+        half = self._keep // 2
+        head, tail = _trimmed_end(bytes(self._head[:half])), _trimmed_start(bytes(self._tail[half - self._keep :]))
+        gap = f"\n… {self.total - len(head) - len(tail)} bytes cut; the whole output is in steps/{file} …\n"
+        return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
+
+    def _keep_some(self, known: bytes) -> bytes:
+        self.total += len(known)
+        self._check(known)
+        room = self._keep - len(self._head)
+        if self.cut and self._fd is None:
+            self._spill()
+        self._head += known[: max(0, room)]
+        self._tail += known
+        if len(self._tail) > 4 * self._keep:
+            del self._tail[: -self._keep]
+        self._write(known)
+        return known
+
+    def _check(self, known: bytes, *, final: bool = False) -> None:
+        try:
+            if self.valid:
+                self._decoder.decode(known, final)
+        except UnicodeDecodeError:
+            self.valid = False
+
+    def _spill(self) -> None:
+        """Begin the file with all there is so far, which is still in the head."""
+        if self._file is not None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._fd = os.open(self._file, flags, 0o644)
+            self._write(bytes(self._head))
+
+    def _write(self, known: bytes) -> None:
+        rest = memoryview(known)
+        while self._fd is not None and rest:
+            rest = rest[os.write(self._fd, rest) :]
+
+
+def text_result(text: str, bench: Bench) -> ToolResult:
+    """Return a text as a tool's result: masked, and cut when it is too long."""
+    capture = Capture(bench.output_bytes, bench.mask, bench.output_file)
+    try:
+        capture.feed(text.encode("utf-8", "replace"))
+        capture.end()
+    finally:
+        capture.close()
+    return ToolResult(capture.text(bench.output_file.name), cut=capture.cut)
+
+
+def value_result(value: Any, bench: Bench) -> ToolResult:
+    """Return a JSON value as a tool's result: itself, or cut text when it is too long."""
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    if len(text.encode("utf-8", "replace")) > bench.output_bytes:
+        return text_result(text, bench)
+    masked = bench.mask.text(text)
+    return ToolResult(value if masked == text else json.loads(masked))
+
+
+def _trimmed_end(part: bytes) -> bytes:
+    """Drop a character that was cut in its middle; bytes that are no text stay."""
+    for back in range(1, min(4, len(part)) + 1):
+        lead = part[-back]
+        if lead >= 0xC0:
+            needed = 2 + (lead >= 0xE0) + (lead >= 0xF0)
+            return part[:-back] if back < needed else part
+        if lead < 0x80:
+            return part
+    return part
+
+
+def _trimmed_start(part: bytes) -> bytes:
+    skip = 0
+    while skip < min(3, len(part)) and part[skip] & 0xC0 == 0x80:
+        skip += 1
+    return part[skip:]

@@ -1,0 +1,281 @@
+"""Starts a program, watches it, and ends it with all it started. Decides nothing about what may run.
+
+The order of events: a launcher is started that waits at a gate; it is named in the claim; then the gate opens.
+If we die before that, the gate's pipe closes and the launcher ends by itself: nothing ran.
+The leader's number is kept from reuse (it is not reaped) until its whole group has been ended.
+"""
+
+import codecs
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agentfs.tools.base import Bench, ProcessMark
+from agentfs.tools.capture import Capture
+from agentfs.tools.proc import Life, boot_id, descendants, everyone, life, mark_of
+
+OUTPUT_CAP = 256 * 1024 * 1024  # bytes of stdout and stderr together, before the program is killed
+STDERR_KEPT = 8192
+GRACE_S = 2.0  # between SIGTERM and SIGKILL
+DRAIN_S = 0.2  # for what a program left in its pipes, when a child of it holds them open
+TICK_S = 0.05  # how often the stop sign is looked at
+READ_SIZE = 65536
+_GATE = 'read -r go && exec "$@" </dev/null'
+
+EndedBy = Literal["timeout", "stop", "output", "disk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program ended, and what it printed."""
+
+    exit_code: int | None  # None: it ended by a signal
+    signal: int | None
+    ended_by: EndedBy | None  # why we ended it; None: it ended by itself
+    problem: str | None  # with "disk": why its output could not be kept
+    stdout: Capture
+    stderr: str  # its tail
+
+    @property
+    def timed_out(self) -> bool:
+        return self.ended_by == "timeout"
+
+    @property
+    def stopped(self) -> bool:
+        return self.ended_by == "stop"
+
+
+def run_program(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], bench: Bench, spill: bool = True
+) -> Finished:
+    """Run a program to its end, or to the deadline, the stop sign or the cap; nothing of it outlives the call.
+
+    `spill`: a long stdout also goes to the bench's output file. Raises OSError if it cannot be started,
+    and whatever `bench.claim` raises; in both cases nothing ran.
+    """
+    out = Capture(bench.output_bytes, bench.mask, bench.output_file if spill else None)
+    err = Capture(STDERR_KEPT, bench.mask, None)
+    child = subprocess.Popen(
+        ["/bin/sh", "-c", _GATE, "sh", *argv],
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    )
+    try:
+        _release(child, bench)
+        watch = _Watch(child, bench, out, err)
+        watch.to_the_end()
+    finally:
+        _kill_group(child.pid)
+        code = child.wait()
+        _close(child, out)
+    exit_code, number = (code, None) if code >= 0 else (None, -code)
+    return Finished(exit_code, number, watch.ended_by, watch.problem, out, err.tail())
+
+
+def _release(child: subprocess.Popen[bytes], bench: Bench) -> None:
+    """Name the launcher in the claim, then open the gate."""
+    bench.claim(mark_of(child.pid))
+    if child.stdin is not None:
+        with contextlib.suppress(BrokenPipeError), child.stdin as gate:
+            gate.write(b"go\n")
+
+
+def _close(child: subprocess.Popen[bytes], out: Capture) -> None:
+    out.close()
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+class _Watch:
+    """Reads both pipes as they fill, until the leader has exited."""
+
+    def __init__(self, child: subprocess.Popen[bytes], bench: Bench, out: Capture, err: Capture) -> None:
+        self.ended_by: EndedBy | None = None
+        self.problem: str | None = None
+        self._pid, self._bench = child.pid, bench
+        self._log = _Log(bench)
+        self._selector = selectors.DefaultSelector()
+        self._open = 0
+        self._read = 0
+        self._kill_at = float("inf")
+        for pipe, name, capture in ((child.stdout, "stdout", out), (child.stderr, "stderr", err)):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+                self._selector.register(pipe.fileno(), selectors.EVENT_READ, (name, capture))
+                self._open += 1
+
+    def to_the_end(self) -> None:
+        with self._selector, _exit_wakes(self._selector, self._pid):
+            while not _has_exited(self._pid):
+                self._turn(TICK_S)
+                self._look_around()
+            self._drain()
+        self._log.finish()
+
+    def _turn(self, wait_s: float) -> None:
+        for key, _ in self._selector.select(wait_s):
+            if key.data:  # else: the leader has exited
+                self._take(key.fd, *key.data)
+
+    def _take(self, fd: int, name: str, capture: Capture) -> None:
+        with contextlib.suppress(BlockingIOError):
+            chunk = os.read(fd, READ_SIZE)
+            self._read += len(chunk)
+            self._keep(name, capture, chunk)
+            if not chunk:
+                self._selector.unregister(fd)
+                self._open -= 1
+
+    def _keep(self, name: str, capture: Capture, chunk: bytes) -> None:
+        """Take a chunk, or with none the end of the stream."""
+        if self.ended_by in ("output", "disk"):
+            return
+        try:
+            self._log.output(name, capture.feed(chunk) if chunk else capture.end())
+        except OSError as error:
+            self.problem = str(error)
+            self._end_because("disk", at_once=True)
+
+    def _look_around(self) -> None:
+        now = time.monotonic()
+        if self._read > OUTPUT_CAP:
+            self._end_because("output", at_once=True)
+        elif self._bench.stop.is_set():
+            self._end_because("stop")
+        elif now >= self._bench.deadline:
+            self._end_because("timeout")
+        if now >= self._kill_at:
+            _kill_family(self._pid)
+
+    def _end_because(self, why: EndedBy, *, at_once: bool = False) -> None:
+        if self.ended_by is None:
+            self.ended_by = why
+            self._kill_at = time.monotonic() + GRACE_S
+            _ask_to_end(self._pid, confined=self._bench.confinement.sandbox == "bubblewrap")
+        if at_once:
+            self._kill_at = 0
+
+    def _drain(self) -> None:
+        """Take what is left in the pipes; a child that holds them open gets a moment, no more."""
+        until = time.monotonic() + DRAIN_S
+        while self._open and (left := until - time.monotonic()) > 0 and self._read <= OUTPUT_CAP:
+            self._turn(left)
+        for key in list(self._selector.get_map().values()):
+            if key.data:
+                name, capture = key.data
+                self._keep(name, capture, b"")
+
+
+class _Log:
+    """Writes output into the attempt's log, up to a bound; then one line that says so."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench, self._room = bench, bench.output_bytes
+        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
+
+    def output(self, name: str, known: bytes) -> None:
+        if not known or self._room <= 0:
+            return
+        text = self._decoders[name].decode(known[: self._room])
+        self._room -= len(known)
+        if text:
+            self._bench.log("output", {"stream": name, "text": text})
+        if self._room <= 0:
+            self._bench.log(
+                "output", {"stream": name, "text": "… the rest of the output is not logged …", "cut": True}
+            )
+
+    def finish(self) -> None:
+        for name, decoder in self._decoders.items():
+            if self._room > 0 and (text := decoder.decode(b"", final=True)):
+                self._bench.log("output", {"stream": name, "text": text})
+
+
+@contextlib.contextmanager
+def _exit_wakes(selector: selectors.BaseSelector, pid: int) -> Iterator[None]:
+    """Let the leader's exit end a wait at once; where the kernel cannot, the next tick does."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        yield
+        return
+    try:
+        selector.register(fd, selectors.EVENT_READ, None)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _has_exited(pid: int) -> bool:
+    """Return whether the leader has exited, and leave it unreaped: its number must not be given away yet."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _ask_to_end(leader: int, *, confined: bool) -> None:
+    """Send SIGTERM to the program. In the sandbox not to bubblewrap, which would kill the program at once."""
+    if confined:
+        _signal([member.pid for member in descendants(leader)], signal.SIGTERM)
+    else:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGTERM)
+
+
+def _kill_family(leader: int) -> None:
+    family = descendants(leader)  # first: children of a dead parent can no longer be found
+    _kill_group(leader)
+    _signal([member.pid for member in family], signal.SIGKILL)
+
+
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def find_survivors(mark: ProcessMark) -> tuple[int, ...]:
+    """Return what is left of a program that another process started: its group, its session, their children.
+
+    A number that was given to another process since means that the group was empty: then nothing is left.
+    """
+    if mark.boot_id != boot_id() or mark.pgid in (os.getpgrp(), os.getsid(0)):
+        return ()
+    leader = life(mark.pid)
+    if leader and leader.start_time != mark.start_time:
+        return ()
+    found = [member for member in everyone() if _belongs(member, mark)]
+    found += [child for member in found for child in descendants(member.pid)]
+    return tuple(sorted({member.pid for member in found if member.state not in "ZX"} - {os.getpid()}))
+
+
+def _belongs(member: Life, mark: ProcessMark) -> bool:
+    return mark.pgid in (member.pgid, member.session) and member.start_time >= mark.start_time
+
+
+def end_survivors(mark: ProcessMark) -> bool:
+    """Kill what is left of a program that another process started; return whether anything was."""
+    survivors = find_survivors(mark)
+    until = time.monotonic() + GRACE_S
+    left = survivors
+    while left and time.monotonic() < until:
+        _signal(left, signal.SIGKILL)
+        time.sleep(0.005)
+        left = find_survivors(mark)
+    return bool(survivors)

@@ -1,0 +1,31 @@
+"""Progress on stderr: a live table on a terminal, one plain line per action elsewhere."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, TextIO
+
+from agentfs.core.decide import Action, Wait
+from agentfs.core.state import RunState
+from agentfs.engine import Driver
+
+
+class Progress(Protocol):
+    """Told of every turn, and of the end."""
+
+    def turn(self, state: RunState, actions: list[Action]) -> None: ...
+
+    def end(self, rest: Wait | None) -> None: ...
+
+
+@contextmanager
+def progress_for(driver: Driver, stream: TextIO) -> Iterator[Progress]:
+    """Yield the progress that suits the stream."""
+    from agentfs.views.lines import Lines
+
+    if not stream.isatty():
+        yield Lines(driver, stream)
+        return
+    from agentfs.views.live import Live
+
+    with Live(driver, stream) as live:
+        yield live

@@ -1,0 +1,118 @@
+"""Put the world of one process together: tools, sandbox, ledger, pool. Nothing here is global."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from agentfs.clock import Clock
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.config import ModelSettings, Settings
+from agentfs.core.records import Run, Sandbox
+from agentfs.core.state import Means, derive
+from agentfs.engine import Driver, World
+from agentfs.errors import UserError
+from agentfs.judge import FileJudge
+from agentfs.keeper import Keeper
+from agentfs.ledger import Ledger, LedgerError, person
+from agentfs.planner.own_steps import OwnSteps
+from agentfs.reader import RunReader
+from agentfs.recovery import take_over
+from agentfs.tools import sandbox
+from agentfs.tools.registry import builtins
+from agentfs.tools.secrets import SecretMask
+from agentfs.workspace import Workspace
+
+FLUSH_SECONDS = 5.0
+Say = Callable[[str], None]
+
+
+def has_model(settings: ModelSettings, environment: Mapping[str, str]) -> bool:
+    """Whether a model is configured: its key is set, its address is set, or it is a command."""
+    return bool(settings.kind == "command" or settings.base_url or environment.get(settings.api_key_env))
+
+
+def catalogue_of(settings: Settings, environment: Mapping[str, str]) -> Catalogue:
+    """Return the tools of a workspace, for checking plans and goals."""
+    specs = {name: tool.spec for name, tool in builtins().items()}
+    model = has_model(settings.executor, environment)
+    return Catalogue(specs, frozenset(settings.tools.allow), settings.tools.network, model)
+
+
+def catalogue_of_run(run: Run, model: bool) -> Catalogue:
+    """Return the tools that one run began with."""
+    specs = {name: tool.spec for name, tool in builtins().items()}
+    return Catalogue(specs, frozenset(run.tools), run.network, model)
+
+
+def sandbox_for(settings: Settings, say: Say) -> Sandbox:
+    """Return how programs are confined, saying so where they are not."""
+    if settings.tools.sandbox == "off":
+        say('WARNING: the sandbox is off (sandbox = "off"): tools can touch everything you can')
+        return "none"
+    because = sandbox.unavailable_because()
+    if because is None:
+        return "bubblewrap"
+    if settings.tools.sandbox == "require":
+        raise UserError(f'sandbox = "require", but there is none: {because}')
+    say(f"WARNING: no sandbox: {because}. Tools can touch everything you can.")
+    return "none"
+
+
+@contextmanager
+def open_world(
+    workspace: Workspace, settings: Settings, environment: Mapping[str, str], say: Say, wake: Callable[[], None]
+) -> Iterator[World]:
+    """Yield a world to drive runs in; at the end, what the ledger is owed is committed."""
+    clock = Clock()
+    try:
+        ledger = Ledger.create(workspace.runs)
+    except LedgerError as error:
+        raise UserError(str(error)) from None
+    author = person(workspace.runs)
+    keeper = Keeper(ledger, workspace.runs, author, say)
+    pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
+    tools = builtins()
+    try:
+        yield World(
+            workspace=workspace.root,
+            clock=clock,
+            pool=pool,
+            tools=tools,
+            means=Means(
+                planner=has_model(settings.planner, environment),
+                repeatable={name: tool.spec.repeatable for name, tool in tools.items()},
+            ),
+            keeper=keeper,
+            mask=SecretMask(environment),
+            sandbox=sandbox_for(settings, say),
+            environment=dict(environment),
+            person=author,
+            wake=wake,
+        )
+    finally:
+        pool.shutdown(wait=True)
+        if not keeper.flush(FLUSH_SECONDS):
+            say("the ledger is behind: its next commits follow when agentfs runs again")
+        keeper.close()
+
+
+def reader_for(folder: Path, settings: Settings, environment: Mapping[str, str], *, patient: bool) -> RunReader:
+    """Return a reader of one run that judges plans by the tools the run began with."""
+    source = (folder / "run.json").read_bytes()
+    run = Run.model_validate_json(source)
+    judge = FileJudge(catalogue_of_run(run, has_model(settings.executor, environment)))
+    return RunReader(folder, judge, patient=patient)
+
+
+def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
+    """Return a driver that has taken over a run. The caller holds its lock."""
+    reader = reader_for(folder, settings, world.environment, patient=True)
+    if not isinstance(reader.judge, FileJudge):
+        raise TypeError("a driver judges files")
+    planner = OwnSteps(reader.judge.parsed, world.clock)
+    driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)
+    driver.facts = take_over(folder, driver.state, world.clock, world.mask, world.sandbox)
+    driver.state = derive(driver.facts, world.means)
+    world.keeper.note(folder)
+    return driver

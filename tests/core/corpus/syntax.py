@@ -1,0 +1,102 @@
+"""Documents that are good or bad before anyone asks what they mean."""
+
+from tests.core.corpus.case import Case, a_plan, a_step, written
+
+GOOD = written(a_plan())
+
+
+def _with(old: bytes, new: bytes) -> bytes:
+    assert old in GOOD
+    return GOOD.replace(old, new, 1)
+
+
+def _input(value: bytes) -> bytes:
+    """A plan whose tool gets this text as a value."""
+    return _with(b'"text": "x"', b'"text": ' + value)
+
+
+SYNTAX = [
+    Case("crlf line ends", GOOD.replace(b"\n", b"\r\n"), None),
+    Case("no line break at the end", GOOD.strip(), None),
+    Case("line breaks at the end", GOOD + b"\n\n", None),
+    Case("tabs for indent", GOOD.replace(b"  ", b"\t"), None),
+    Case("all on one line", GOOD.replace(b"\n", b""), None),
+    Case("umlauts as they are", _input('"Grüße"'.encode()), None),
+    Case("umlauts escaped", _input(b'"Gr\\u00fc\\u00dfe"'), None),
+    Case("an emoji as it is", _input('"🙂"'.encode()), None),
+    Case("an emoji as two halves", _input(b'"\\ud83d\\ude42"'), None),
+    Case("an escaped slash", _input(b'"a\\/b"'), None),
+    Case("an escaped name", _with(b'"status"', b'"st\\u0061tus"'), None),
+    Case("minus zero", written(a_plan(limits={"replans": 0})).replace(b": 0", b": -0"), None),
+    Case("a number with an exponent", written(a_plan(a_step(timeout_s=1.5))).replace(b"1.5", b"15e-1"), None),
+    Case("empty file", b"", "the file is empty"),
+    Case("only spaces", b" \n\t ", "the file is empty"),
+    Case("byte order mark", b"\xef\xbb\xbf" + GOOD, "byte order mark"),
+    Case("utf-16", GOOD.decode().encode("utf-16-le"), "must stand here"),
+    Case("utf-16 with its mark", GOOD.decode().encode("utf-16"), "is not UTF-8"),
+    Case("latin-1", _input('"Grüße"'.encode("latin-1")), "byte 0xfc is not UTF-8"),
+    Case("utf-8 cut in the middle of a character", GOOD + b"\xc3", "byte 0xc3 is not UTF-8"),
+    Case("a surrogate in utf-8", _input(b'"\xed\xa0\x80"'), "byte 0xed is not UTF-8"),
+    Case("an overlong slash", _input(b'"\xc0\xaf"'), "byte 0xc0 is not UTF-8"),
+    Case("a lone high surrogate", _input(b'"\\ud800"'), "lone surrogate"),
+    Case("a lone low surrogate", _input(b'"x\\udc00"'), "lone surrogate"),
+    Case("surrogates in the wrong order", _input(b'"\\ude42\\ud83d"'), "lone surrogate"),
+    Case("a lone surrogate in a name", _with(b'"text"', b'"\\ud800"'), "lone surrogate"),
+    Case("duplicate key at the root", _with(b"{", b'{"status": "draft",'), "'status' is there twice"),
+    Case("duplicate key in a step", _with(b'"tool"', b'"id": "b", "tool"'), "'id' is there twice"),
+    Case("duplicate key in an input", _input(b'"x", "text": "y"'), "'text' is there twice"),
+    Case("duplicate key with an equal value", _input(b'"x", "text": "x"'), "'text' is there twice"),
+    Case("duplicate key, once escaped", _input(b'"x", "t\\u0065xt": "y"'), "'text' is there twice"),
+    Case("NaN", _input(b"NaN"), "NaN is not JSON"),
+    Case("Infinity", _input(b"Infinity"), "Infinity is not JSON"),
+    Case("minus Infinity", _input(b"-Infinity"), "-Infinity is not JSON"),
+    Case("a float that overflows", _input(b"1e999"), "number is too large"),
+    Case("a negative float that overflows", _input(b"-1e999"), "number is too large"),
+    Case("an integer no double holds", _input(b"9" * 309), "number is too large"),
+    Case("an integer of 5000 digits", _input(b"9" * 5000), "number is too large"),
+    Case("a negative integer of 5000 digits", _input(b"-" + b"9" * 5000), "number is too large"),
+    Case("lists 100,000 deep", b"[" * 100_000 + b"]" * 100_000, "nested more than 100 levels"),
+    Case("lists 100,000 deep, never closed", b"[" * 100_000, "nested more than 100 levels"),
+    Case("objects 100,000 deep", b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested more than 100 levels"),
+    Case("lists 101 deep in an input", _input(b"[" * 101 + b"]" * 101), "nested more than 100 levels"),
+    Case("ten megabytes", b" " * 10_000_000 + GOOD, "larger than 4096 KiB"),
+    Case("comma before }", _with(b'"text": "x"', b'"text": "x",'), "a comma before }"),
+    Case("comma before ]", GOOD.replace(b"    }\n  ]", b"    },\n  ]"), "a comma before ]"),
+    Case("comma missing", _with(b'"approved",', b'"approved"'), "a comma is missing"),
+    Case("two commas", _with(b'"approved",', b'"approved",,'), "name in double quotes must stand here"),
+    Case("colon missing", _with(b'"status":', b'"status"'), "a colon is missing"),
+    Case("equals sign for a colon", _with(b'"status":', b'"status" ='), "a colon is missing"),
+    Case("value missing", _with(b'"approved"', b""), "a value must stand here"),
+    Case("single quotes", _with(b'"approved"', b"'approved'"), "double quotes"),
+    Case("curly quotes", _with(b'"approved"', "“approved”".encode()), "double quotes"),
+    Case("name without quotes", _with(b'"status"', b"status"), "name in double quotes must stand here"),
+    Case("value without quotes", _with(b'"approved"', b"approved"), "a value must stand here"),
+    Case("python's True", _input(b"True"), "True is not JSON"),
+    Case("python's None", _input(b"None"), "None is not JSON"),
+    Case("javascript's undefined", _input(b"undefined"), "undefined is not JSON"),
+    Case("line comment", b"// plan\n" + GOOD, "JSON has no comments"),
+    Case("block comment", _with(b'"status"', b'/* x */ "status"'), "JSON has no comments"),
+    Case("hash comment", _with(b'"status"', b'# x\n"status"'), "JSON has no comments"),
+    Case("quote never closed", GOOD[: GOOD.index(b'approved"') + 8], "does not end"),
+    Case("line break in quotes", _input(b'"a\nb"'), "line break or control character"),
+    Case("tab in quotes", _input(b'"a\tb"'), "line break or control character"),
+    Case("NUL byte in quotes", _input(b'"a\0b"'), "line break or control character"),
+    Case("unknown escape", _input(b'"a\\x41"'), "a \\ that means nothing"),
+    Case("escape cut short", _input(b'"\\u12"'), "a \\ that means nothing"),
+    Case("cut in the middle", GOOD[: GOOD.index(b'"steps"')], "the file ends in the middle"),
+    Case("closing brace missing", GOOD.rstrip()[:-1], "the file ends in the middle"),
+    Case("one brace too many", GOOD + b"}", "something follows the end"),
+    Case("two documents", GOOD + GOOD, "something follows the end"),
+    Case("text after the end", GOOD + b"the end", "something follows the end"),
+    Case("closed with the wrong bracket", _with(b"  ]\n}", b"  }\n}"), "a comma is missing"),
+    Case("leading zero", _input(b"007"), "a comma is missing"),
+    Case("leading plus", _input(b"+1"), "a value must stand here"),
+    Case("hexadecimal", _input(b"0x1f"), "a comma is missing"),
+    Case("number that ends in a point", _input(b"1."), "a comma is missing"),
+    Case("number that begins with a point", _input(b".5"), "a value must stand here"),
+    Case("yaml", b"status: approved\nsteps: []\n", "a value must stand here"),
+    Case("merge conflict", b"<<<<<<< HEAD\n" + GOOD, "a value must stand here"),
+    Case("markdown fence", b"```json\n" + GOOD + b"```\n", "a value must stand here"),
+    Case("form feed for a space", b"\x0c" + GOOD, "a value must stand here"),
+    Case("no-break space", _with(b": ", "\u00a0: ".encode()), "a colon is missing"),
+]

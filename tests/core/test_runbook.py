@@ -1,0 +1,556 @@
+"""`## Steps` -> a plan: every form a line and a fence can take, every slip, and every place."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentfs.core.goals import parse_goal
+from agentfs.core.problems import Rejected
+from tests.core.goal_samples import CATALOGUE, MIGRATION, parsed, refused, runbook, sh, steps_of
+
+
+def a_step(*lines: str) -> dict[str, Any]:
+    """Return the second of two steps, without what every step here has."""
+    step = steps_of(parsed(runbook(sh("first", "true"), sh("second", "true", *lines))))[1]
+    usual = {"id": "second", "tool": "shell", "input": {"command": "true"}, "depends_on": ["first"]}
+    return {key: value for key, value in step.items() if key not in usual or value != usual[key]}
+
+
+def a_fence(*lines: str) -> dict[str, Any]:
+    return steps_of(parsed(runbook("### only", *lines)))[0]
+
+
+def test_the_runbook_of_the_contract_is_this_plan() -> None:
+    goal = parsed(MIGRATION)
+    assert goal.kind == "runbook"
+    assert goal.fields.workdir == "shop"
+    assert goal.steps is not None
+    assert goal.steps.value == {
+        "$schema": "../../../schemas/plan.schema.json",
+        "goal": "Move users to the new table",
+        "status": "approved",
+        "steps": [
+            {
+                "id": "inspect",
+                "description": "Find out how many rows there are.",
+                "tool": "shell",
+                "input": {"command": "sqlite3 app.db 'select count(*) from users'"},
+                "depends_on": [],
+            },
+            {
+                "id": "backfill",
+                "description": "Copy the old rows.",
+                "tool": "shell",
+                "input": {"command": "sqlite3 app.db < backfill.sql"},
+                "depends_on": ["inspect"],
+                "checks": [
+                    {
+                        "kind": "command",
+                        "run": "test \"$(sqlite3 app.db 'select count(*) from users_new')\" = "
+                        '"{{steps.inspect.output}}"',
+                    }
+                ],
+                "max_attempts": 2,
+            },
+        ],
+    }
+    assert [list(step) for step in goal.steps.value["steps"]][1] == [
+        "id",
+        "description",
+        "tool",
+        "input",
+        "depends_on",
+        "checks",
+        "max_attempts",
+    ]
+    assert [(one.kind, one.of, one.value, one.line) for one in goal.fallbacks] == [
+        (
+            "cleanup",
+            "backfill",
+            {"id": "rollback", "tool": "shell", "input": {"command": "sqlite3 app.db 'drop table users_new'"}},
+            22,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("after: nothing", {"depends_on": []}),
+        ("after: first", {}),
+        ("check: `a`", {"checks": [{"kind": "command", "run": "a"}]}),
+        ("check: `` echo `date` ``", {"checks": [{"kind": "command", "run": "echo `date`"}]}),
+        ("needs: `a`", {"needs": [{"kind": "command", "run": "a"}]}),
+        ("retries: 0", {"max_attempts": 1}),
+        ("retries: 4", {"max_attempts": 5}),
+        ("timeout: 90s", {"timeout_s": 90}),
+        ("timeout: 90", {"timeout_s": 90}),
+        ("timeout: 0.5s", {"timeout_s": 0.5}),
+        ("timeout: 5m", {"timeout_s": 300}),
+        ("timeout: 2h", {"timeout_s": 7200}),
+        ("timeout: 1m30s", {"timeout_s": 90}),
+        ("timeout: 1h 1m 1s", {"timeout_s": 3661}),
+        ("gate", {"gate": True}),
+        ("repeatable", {"repeatable": True}),
+        ("not repeatable", {"repeatable": False}),
+        ("on failure: stop", {"on_failure": "stop"}),
+        ("on failure: continue", {"on_failure": "continue"}),
+        ("on failure: replan", {"on_failure": "replan"}),
+        ("why: the read path needs it", {"why": "the read path needs it"}),
+        ("success: all rows are there", {"success_condition": "all rows are there"}),
+        ("- Retries: 1", {"max_attempts": 2}),
+        ("* GATE", {"gate": True}),
+        ("Ordinary words.", {"description": "Ordinary words."}),
+        ("Note: this is prose.", {"description": "Note: this is prose."}),
+        ("See http://example.org/a:b", {"description": "See http://example.org/a:b"}),
+        ("    timeout: quoted", {"description": "timeout: quoted"}),
+        ("#### More\nabout it", {"description": "More about it"}),
+        (
+            "One line,\nand another.\n\nA second paragraph.",
+            {"description": "One line, and another. A second paragraph."},
+        ),
+        ("<!-- retries: 9\n### gone -->", {}),
+        ("<!-- gate -->", {}),
+    ],
+)
+def test_a_line_of_a_step(line: str, fields: dict[str, Any]) -> None:
+    assert a_step(line) == fields
+
+
+def test_several_checks_and_needs_are_all_taken() -> None:
+    assert a_step("check: `a`", "check: `b`", "needs: `c`", "needs: `d`") == {
+        "checks": [{"kind": "command", "run": "a"}, {"kind": "command", "run": "b"}],
+        "needs": [{"kind": "command", "run": "c"}, {"kind": "command", "run": "d"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "tool", "given"),
+    [
+        (["```sh", "a", "b", "```"], "shell", {"command": "a\nb"}),
+        (["```bash", "a", "```"], "shell", {"command": "a", "interpreter": "bash"}),
+        (["```python", "print(1)", "```"], "python", {"code": "print(1)"}),
+        (["```http", "http://x/", "```"], "http_get", {"url": "http://x/"}),
+        (["```http", "GET http://x/", "```"], "http_get", {"url": "http://x/"}),
+        (["```read_file", "notes.txt", "```"], "read_file", {"path": "notes.txt"}),
+        (["```read_file", "path: notes.txt", "```"], "read_file", {"path": "notes.txt"}),
+        (["```write_file", "path: a", "content: b", "```"], "write_file", {"path": "a", "content": "b"}),
+        (["```write_file", '{"path": "a", "content": "b"}', "```"], "write_file", {"path": "a", "content": "b"}),
+        (["```note", "Remember: the keys", "```"], "note", {"text": "Remember: the keys"}),
+        (["```note", "a: b: c", "```"], "note", {"text": "a: b: c"}),
+        (["```note", "{{goal}}", "```"], "note", {"text": "{{goal}}"}),
+        (["~~~sh", "```", "~~~"], "shell", {"command": "```"}),
+        (["````sh", "```", "````"], "shell", {"command": "```"}),
+        (["````sh", "a", "```````"], "shell", {"command": "a"}),
+        (["  ```sh", "    a", "  b", " c", "  ```"], "shell", {"command": "  a\nb\nc"}),
+        (["``` sh  ", "### not-a-step", "## Steps", "```"], "shell", {"command": "### not-a-step\n## Steps"}),
+    ],
+)
+def test_a_fence_names_the_tool(lines: list[str], tool: str, given: dict[str, Any]) -> None:
+    assert a_fence(*lines) == {"id": "only", "tool": tool, "input": given, "depends_on": []}
+
+
+def test_json_expects_is_what_is_not_surprising() -> None:
+    step = a_fence("```sh", "echo 1", "```", "```json expects", '{"type": "string"}', "```")
+    assert step["expects"] == {"type": "string"}
+
+
+def test_the_order_is_that_of_the_page_unless_a_step_says_after() -> None:
+    steps = [sh("a", "1"), sh("b", "1"), sh("x", "1", "instead of: b"), sh("c", "1"), sh("d", "1", "after: a,  b")]
+    goal = parsed(runbook(*steps))
+    assert [(step["id"], step["depends_on"]) for step in steps_of(goal)] == [
+        ("a", []),
+        ("b", ["a"]),
+        ("c", ["b"]),
+        ("d", ["a", "b"]),
+    ]
+
+
+def test_the_section_ends_at_the_next_heading_of_its_rank() -> None:
+    text = "## Before\n### no\n## Steps ##\nWords.\n" + sh("a", "1") + "\n## After\n### no\n```sh\nno\n```\n"
+    assert [step["id"] for step in steps_of(parsed(text))] == ["a"]
+
+
+def test_steps_in_a_fence_are_no_section() -> None:
+    assert parsed("Write a file:\n```\n## Steps\n```\n").kind == "words"
+
+
+def test_windows_line_ends_and_a_byte_order_mark_change_nothing() -> None:
+    unix, other = parsed(MIGRATION), parsed("\ufeff" + MIGRATION.replace("\n", "\r\n"))
+    assert unix.steps is not None
+    assert other.steps is not None
+    assert (unix.steps.value, unix.fallbacks, unix.text) == (other.steps.value, other.fallbacks, other.text)
+
+
+# ── mistakes ──────────────────────────────────────────────────────────────────────────────────────────────
+
+FENCE = "```sh\ntrue\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        (
+            runbook(sh("Back up the data", "1")),
+            [
+                (
+                    "goal.md:3:5: 'Back up the data' is no step id (write ### back-up-the-data: lower case letters, "
+                    "digits and -, at most 63)"
+                )
+            ],
+        ),
+        (
+            runbook(sh("", "1")),
+            ["goal.md:3:5: this step has no id (write ### step-1: lower case letters, digits and -, at most 63)"],
+        ),
+        (
+            runbook(),
+            ["goal.md:2:4: there is no step under '## Steps' (write ### and a step's id, and below it what to do)"],
+        ),
+        (
+            runbook(sh("a", "1"), "## Steps"),
+            ["goal.md:7:4: there is a second '## Steps' (put all steps under one)"],
+        ),
+        (runbook(sh("a", "1"), "  <!-- b"), ["goal.md:7:3: this comment never ends (end it with -->)"]),
+        (
+            runbook(FENCE, sh("a", "1")),
+            ["goal.md:3:4: this fence belongs to no step (put it below a ### heading with the step's id)"],
+        ),
+        (
+            runbook("### a", "```sh", "true"),
+            ["goal.md:4:4: this fence is never closed (end it with a line of the same marks)"],
+        ),
+        (
+            runbook("### a", "```", "true", "```", FENCE),
+            ["goal.md:4:4: this fence names no tool (write sh, bash, python, http or a tool's name behind it)"],
+        ),
+        (
+            runbook(sh("a", "1"), FENCE),
+            ["goal.md:7:4: the step 'a' has a second fence (one step calls one tool: make two steps)"],
+        ),
+        (
+            runbook("### a", "```sh", "```"),
+            ["goal.md:4:4: this fence is empty (write between its marks what is to be done)"],
+        ),
+        (
+            runbook("### a", "```json", "{}", "```", FENCE),
+            ["goal.md:4:4: a json fence must say what it is for (write json expects, or a tool's name)"],
+        ),
+        (
+            runbook(sh("a", "1"), "```json expects", "{}", "```", "```json expects", "{}", "```"),
+            ["goal.md:10:4: the step 'a' has 'json expects' twice (keep one of them)"],
+        ),
+        (
+            runbook("### a", "```http", "POST http://x", "```"),
+            ["goal.md:5:1: an http fence holds one address to get (write GET and the address, or only the address)"],
+        ),
+        (
+            runbook("### a", "```write_file", "only text", "```"),
+            ["goal.md:5:1: the tool 'write_file' wants fields (write them as name: value; it has path, content)"],
+        ),
+        (runbook(sh("a", "1", "afer: b")), ["goal.md:4:1: a step holds no line 'afer:' (did you mean 'after:'?)"]),
+        (
+            runbook(sh("a", "1", "- retry: 2")),
+            ["goal.md:4:3: a step holds no line 'retry:' (did you mean 'retries:'?)"],
+        ),
+        (
+            runbook(sh("a", "1", "timout: 3s")),
+            ["goal.md:4:1: a step holds no line 'timout:' (did you mean 'timeout:'?)"],
+        ),
+        (
+            runbook(sh("a", "1", "depends_on: b")),
+            ["goal.md:4:1: a step holds no line 'depends_on:' (did you mean 'after:'?)"],
+        ),
+        (
+            runbook(sh("a", "1", "retries 2")),
+            ["goal.md:4:1: 'retries 2' is not a line a step can hold (write retries: 2)"],
+        ),
+        (
+            runbook(sh("a", "1", "gated")),
+            ["goal.md:4:1: 'gated' is not a line a step can hold (did you mean 'gate'?)"],
+        ),
+        (
+            runbook(sh("a", "1", "gate: yes")),
+            ["goal.md:4:1: 'gate' takes no value (write gate on a line of its own)"],
+        ),
+        (
+            runbook(sh("a", "1", "repeatable", "not repeatable")),
+            ["goal.md:5:1: the step 'a' says 'repeatable' twice (keep one line)"],
+        ),
+        (
+            runbook(sh("a", "1", "after:")),
+            ["goal.md:4:1: 'after:' says nothing (name steps by their ids: after: a, b; or write after: nothing)"],
+        ),
+        (
+            runbook(sh("a", "1", "after: First Step")),
+            [
+                "goal.md:4:8: 'First Step' is no step id (name steps by their ids: after: a, b; or write after: nothing)"
+            ],
+        ),
+        (
+            runbook(sh("a", "1", "check: all is well")),
+            [
+                (
+                    "goal.md:4:8: 'check:' wants a command between backticks "
+                    "(two backticks on each side hold a command that has one inside)"
+                )
+            ],
+        ),
+        (
+            runbook(sh("a", "1", "check: `a` and `b`")),
+            [
+                (
+                    "goal.md:4:8: 'check:' wants a command between backticks "
+                    "(two backticks on each side hold a command that has one inside)"
+                )
+            ],
+        ),
+        (
+            runbook(sh("a", "1", "retries: many")),
+            ["goal.md:4:10: 'many' is no number of retries (write a whole number: retries: 2)"],
+        ),
+        (
+            runbook(sh("a", "1", "timeout: soon")),
+            ["goal.md:4:10: 'soon' is no length of time (write timeout: 90s, 5m, 1h or 1m30s)"],
+        ),
+        (
+            runbook(sh("a", "1", "timeout: 0s")),
+            ["goal.md:4:10: '0s' is no length of time (write timeout: 90s, 5m, 1h or 1m30s)"],
+        ),
+        (
+            runbook(sh("a", "1", "timeout: 1s", "timeout: 2s")),
+            ["goal.md:5:1: 'timeout:' stands twice in the step 'a' (keep one of them)"],
+        ),
+        (
+            runbook(sh("a", "1", "on failure: retry")),
+            ["goal.md:4:13: 'retry' is nothing to do on failure (write on failure: stop, continue or replan)"],
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(text: str, problems: list[str]) -> None:
+    assert refused(text) == problems
+
+
+A = sh("a", "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        (
+            runbook(A, sh("x", "1", "instead of: aa")),
+            ["goal.md:8:13: no step 'aa' (did you mean 'a'?)"],
+        ),
+        (
+            runbook(A, sh("x", "1", "on failure of: nowhere")),
+            ["goal.md:8:16: no step 'nowhere' (the steps are a)"],
+        ),
+        (
+            runbook(A, sh("x", "1", "instead of: a", "on failure of: a")),
+            ["goal.md:9:16: the step 'x' cannot be both an alternative and a clean-up (make two steps of it)"],
+        ),
+        (
+            runbook(A, sh("x", "1", "instead of: a", "after: a")),
+            ["goal.md:9:8: 'x' runs only when 'a' has failed, and cannot say 'after:' (leave the line out)"],
+        ),
+        (
+            runbook(A, sh("x", "1", "instead of: The first")),
+            ["goal.md:8:13: 'The first' is no step id (name one step by its id: instead of: a)"],
+        ),
+        (
+            runbook(A, sh("x", "1", "on failure of: a"), sh("y", "1", "instead of: x")),
+            ["goal.md:13:13: 'x' is a clean-up: nothing follows it (name a step of the plan, or an alternative)"],
+        ),
+        (
+            runbook(A, sh("x", "1", "instead of: y"), sh("y", "1", "instead of: x")),
+            [
+                "goal.md:8:13: 'x' and 'y' have no step to stand for (let one stand instead of a step of the plan; the steps are a)",
+                "goal.md:13:13: 'y' and 'x' have no step to stand for (let one stand instead of a step of the plan; the steps are a)",
+            ],
+        ),
+        (
+            runbook(sh("x", "1", "instead of: x")),
+            [
+                "goal.md:2:4: every step is a fallback of another (write ### and a step's id, and below it what to do)",
+                "goal.md:4:13: 'x' and 'x' have no step to stand for (let one stand instead of a step of the plan; there is no step in the plan)",
+            ],
+        ),
+        (
+            runbook(A, sh("x", "1", "instead of: a"), sh("b", "1", "after: x")),
+            [
+                "goal.md:13:8: 'x' is not in the plan unless 'a' fails (name 'a': what takes its place is used in its stead)"
+            ],
+        ),
+        (
+            runbook(A, sh("x", "1", "instead of: a"), sh("b", "echo {{steps.x.output}}")),
+            [
+                "goal.md:14:1: 'x' is not in the plan unless 'a' fails (name 'a': what takes its place is used in its stead)"
+            ],
+        ),
+        (
+            runbook(A, sh("b", "1"), sh("x", "echo {{steps.b.output}}", "instead of: a")),
+            [
+                "goal.md:14:1: 'x' runs only when 'a' has failed: there is no result of 'b' then (use the results of steps before it)"
+            ],
+        ),
+        (
+            runbook(A, sh("x", "echo {{steps.a.output}}", "on failure of: a")),
+            [
+                "goal.md:10:1: 'x' runs only when 'a' has failed: there is no result of 'a' then (use the results of steps before it)"
+            ],
+        ),
+    ],
+)
+def test_a_fallback_that_cannot_be_is_refused(text: str, problems: list[str]) -> None:
+    assert refused(text) == problems
+
+
+def test_all_problems_come_at_once_in_the_order_of_the_page() -> None:
+    text = "---\nmood: good\n---\n" + runbook(sh("A", "1", "timout: 1"), "### b\n```nonsense\n```")
+    places = [problem.rpartition(" (")[0].split(":")[1] for problem in refused(text)]
+    assert places == ["2", "6", "7", "12"]
+
+
+def test_what_the_plan_check_finds_is_told_in_lines_of_the_goal() -> None:
+    text = runbook(
+        sh("a", "echo {{steps.nowhere.output}}"),
+        "### b\nafter: a, c\n```write_file\npath: x\nfolder: y\n```",
+        sh("x", "1", "instead of: a", "check: `echo {{steps.never.output}}`"),
+    )
+    places = [problem.split(": ")[0] for problem in refused(text)]
+    assert places == ["goal.md:5:1", "goal.md:8:11", "goal.md:10:1", "goal.md:11:9", "goal.md:15:9"]
+
+
+# ── places ────────────────────────────────────────────────────────────────────────────────────────────────
+
+PLACED = runbook(
+    "### a",  # 3
+    "Words here.",  # 4
+    " ```sh",  # 5
+    " true",  # 6
+    " ```",  # 7
+    "### b",  # 8
+    "- after: a",  # 9
+    "  ```write_file",  # 10
+    "  path: x",  # 11
+    "  content: y",  # 12
+    "  ```",  # 13
+    "check: `one`",  # 14
+    "check: `` two ``",  # 15
+    "needs: `three`",  # 16
+    "retries: 1",  # 17
+    "timeout: 5s",  # 18
+    "gate",  # 19
+    "```json expects",  # 20
+    "{",  # 21
+    '  "type": "object"',  # 22
+    "}",  # 23
+    "```",  # 24
+    "### c",  # 25
+    "instead of: b",  # 26
+    "```note",  # 27
+    "x",  # 28
+    "```",  # 29
+)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "place"),
+    [
+        ("/steps", (1, 1)),
+        ("/steps/0", (3, 5)),
+        ("/steps/0/id", (3, 5)),
+        ("/steps/0/description", (4, 1)),
+        ("/steps/0/tool", (5, 5)),
+        ("/steps/0/input", (6, 2)),
+        ("/steps/0/input/command", (6, 2)),
+        ("/steps/0/depends_on", (3, 5)),
+        ("/steps/1/id", (8, 5)),
+        ("/steps/1/depends_on/0", (9, 10)),
+        ("/steps/1/tool", (10, 6)),
+        ("/steps/1/input/content", (12, 12)),
+        ("/steps/1/checks/0/run", (14, 9)),
+        ("/steps/1/checks/1/run", (15, 11)),
+        ("/steps/1/checks/1/kind", (15, 11)),
+        ("/steps/1/needs/0", (16, 9)),
+        ("/steps/1/max_attempts", (17, 10)),
+        ("/steps/1/timeout_s", (18, 10)),
+        ("/steps/1/gate", (19, 1)),
+        ("/steps/1/expects", (21, 1)),
+        ("/steps/1/expects/type", (22, 11)),
+        ("/steps/2/id", (25, 5)),
+        ("/steps/2/input/text", (28, 1)),
+        ("/steps/7", (1, 1)),
+        ("", (1, 1)),
+    ],
+)
+def test_every_part_of_a_step_knows_its_place(pointer: str, place: tuple[int, int]) -> None:
+    document = parsed(PLACED).full_document()
+    assert document is not None
+    assert document.locate(pointer) == place
+
+
+def test_a_fallback_is_checked_as_if_it_were_in_the_plan() -> None:
+    steps = [sh("a", "1"), sh("b", "1"), sh("c", "1", "instead of: b"), sh("d", "1", "instead of: c")]
+    document = parsed(runbook(*steps, sh("e", "1", "on failure of: c"))).full_document()
+    assert document is not None
+    assert [(step["id"], step["depends_on"]) for step in document.value["steps"]] == [
+        ("a", []),
+        ("b", ["a"]),
+        ("c", ["a"]),
+        ("d", ["a"]),
+        ("e", []),
+    ]
+
+
+# ── any text ──────────────────────────────────────────────────────────────────────────────────────────────
+
+_LINES = st.sampled_from(
+    [
+        *("## Steps", "### a", "### b", "### A b", "```sh", "```", "~~~", "  ```json expects", "```note", "---"),
+        *(
+            "check: `x`",
+            "check:",
+            "after: a, b",
+            "after: nothing",
+            "instead of: a",
+            "on failure of: b",
+            "instead of: b",
+        ),
+        *(
+            "retries: 1",
+            "timeout: 1m",
+            "gate",
+            "<!--",
+            "-->",
+            "{",
+            "a: [",
+            "{{steps.a.output}}",
+            "",
+            "\t",
+            "é",
+            "a: 1",
+        ),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(), st.lists(_LINES | st.text(max_size=20), max_size=30).map("\n".join)))
+def test_any_text_is_a_goal_or_is_refused(text: str) -> None:
+    for name in ("goal.md", "goal.txt"):
+        try:
+            parse_goal(text.encode("utf-8", "surrogatepass"), name, CATALOGUE)
+        except Rejected as rejected:
+            problems = rejected.problems
+        else:
+            problems = ()
+        last = len(text.splitlines()) + 2
+        assert all(1 <= problem.line <= last and problem.column >= 1 for problem in problems)
+
+
+def test_a_large_runbook_is_read_in_one_pass() -> None:
+    steps = [sh(f"s{n}", "true", "check: `true`") for n in range(1000)]
+    assert len(steps_of(parsed(runbook(*steps)))) == 1000

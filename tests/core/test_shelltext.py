@@ -1,0 +1,393 @@
+"""Where a reference stands in shell text. {R} in these texts is the reference."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentfs.core import shellplaces
+from agentfs.core.reftext import find
+from agentfs.core.shellplaces import Refusal
+from agentfs.core.shelltext import Standing, standing
+
+R = "{{steps.a.output}}"
+
+
+def places(template: str) -> list[Standing]:
+    text = template.replace("{R}", R)
+    return list(standing(text, [(found.start, found.end) for found in find(text)]))
+
+
+def only(template: str) -> Standing:
+    (place,) = places(template)
+    return place
+
+
+BARE = [
+    "echo {R}",
+    "echo a{R}b",
+    "echo -n\t{R}",
+    "x={R}",
+    "x={R} y=1 cmd",
+    "x+={R}",
+    "x={R}; echo $x",
+    "cat < {R}",
+    "cat <{R} >b",
+    "cat > {R}",
+    "cat 2>{R} >&2",
+    "{R_FD}>log echo {R}".replace("{R_FD}", "{fd}"),
+    "> {R}",
+    "cat <<< {R}",
+    "cat <<<{R}",
+    "cat file >> {R} 2>&1",
+    "true && echo {R} || echo b",
+    "true | grep -F {R}",
+    "(echo {R})",
+    "( cd x; echo {R} )",
+    "{ echo {R}; }",
+    "(a; (b; echo {R}))",
+    "if true; then echo {R}; fi",
+    "if test -n {R}; then :; fi",
+    "while read -r l; do echo {R}; done",
+    "! grep {R} f",
+    "for x in {R} b; do echo $x; done",
+    "for x do echo {R}; done",
+    "for x\ndo echo {R}\ndone",
+    "case {R} in a) echo;; esac",
+    "case x in {R}) echo;; esac",
+    "case x in a) echo {R};; (b|c) echo;; esac",
+    "case x\nin\na)\necho {R}\n;;\nesac",
+    "case x in a) case y in b) echo;; esac;; c) echo {R};; esac",
+    "case x in a) echo ;& b) echo {R} ;;& c) : ;; esac; echo",
+    "case x in a) : ;; esac; echo {R}",
+    "case x in a) : ; esac; echo {R}",
+    "f() { echo {R}; }",
+    "f () { echo {R}; }; f",
+    "function f { echo {R}; }",
+    "function f() { echo {R}; }",
+    "echo a # comment\necho {R}",
+    "echo a#b {R}",
+    "echo 'single' {R}",
+    "echo it\\'s {R}",
+    "echo \\\n {R}",
+    "ec\\\nho {R}",
+    'echo "double" {R}',
+    'echo "a\\"b" {R}',
+    "echo $(date) {R}",
+    "echo $(echo $(date)) {R}",
+    'echo "$(echo "a b" \')\')" {R}',
+    "echo $(case x in a) echo;; esac) {R}",
+    "echo $(case x in (a) echo;; esac) {R}",
+    "echo $(echo # )\n) {R}",
+    "echo $( (a) ) {R}",
+    "echo `date` {R}",
+    "echo `echo \\`date\\`` {R}",
+    "echo ${x} ${x:-a b} ${x:-'}'} ${x#\"}\"} {R}",
+    "echo ${x:-${y}} ${x:-$(z)} ${x:-`z`} ${x:-\\}} {R}",
+    "echo $((1 + (2))) {R}",
+    "echo $((1 << 2 + $(x) + ${y} + '1')) {R}",
+    "((x++)); echo {R}",
+    "for ((i=0; i<3; i++)) do echo {R}; done",
+    "[[ a == b && (c < d) ]]; echo {R}",
+    "[[ a =~ ^(a|b)$ ]] && echo {R}",
+    "[[ a\n]]\necho {R}",
+    "[ {R} = x ]",
+    "test {R} -eq 1",
+    "cat <<EOF\nbody ' \" $( `\nEOF\necho {R}",
+    "cat <<EOF; echo {R}\nbody\nEOF\n",
+    "cat <<-EOF\n\tbody\n\tEOF\necho {R}",
+    "cat <<'EOF'\nbody\\\nEOF\necho {R}",
+    'cat <<"E F"\nbody\nE F\necho {R}',
+    "cat <<\\EOF\nbody\nEOF\necho {R}",
+    "cat << A << B\na\nA\nb\nB\necho {R}",
+    "(cat <<EOF\nbody\nEOF\n) ; echo {R}",
+    "x=$(cat <<EOF\n)\nEOF\n); echo {R}",
+    "diff <(a) >(b) {R}",
+    "cat < <(a) {R}",
+    "x=(a b); echo {R}",
+    "echo $$ $? $x $1 $ {R}",
+    "echo $${R}",
+    "echo $x{R}",
+    "echo $'a\\n' $\"b\" {R}",
+    "env A={R} program",
+    "env -i A=b program {R}",
+    "timeout 5 program {R}",
+    "exec program {R}",
+    "exec > {R}",
+    "xargs -n 1 program {R}",
+    "export n={R}",
+    "export -x n={R}",
+    "bash script.sh {R}",
+    "bash -e script.sh {R}",
+    "bash script.sh > {R}",
+    "python3 script.py -c {R}",
+    "python3 -u script.py {R}",
+    "python3 -m {R}",
+    "python3 -c 'import sys' {R}",
+    "printf %s {R}",
+    "echo eval {R}",
+    "time -p echo {R}",
+    ") echo {R}",
+    "esac; echo {R}",
+    "echo " + "x" * 300 + " {R}",
+]
+
+
+@pytest.mark.parametrize("text", BARE)
+def test_bare(text: str) -> None:
+    assert only(text) == "bare"
+
+
+DOUBLE = [
+    'echo "{R}"',
+    'echo "a {R} b"',
+    'echo a"b{R}"c',
+    'echo "it\'s {R}"',
+    'echo "$(date) {R}"',
+    'echo "`date` {R}"',
+    'echo "${x} {R}"',
+    'echo "$x{R}"',
+    'echo "$${R}"',
+    'echo "$\'{R}"',
+    'echo "a\nb # {R}"',
+    'x="{R}"',
+    'cat > "{R}"',
+    'test "$(sqlite3 app.db \'select 1\')" = "{R}"',
+    '(echo "{R}")',
+    'echo $"{R}"',
+    'cat <<EOF; echo "{R}"\nEOF\n',
+]
+
+
+@pytest.mark.parametrize("text", DOUBLE)
+def test_inside_double_quotes(text: str) -> None:
+    assert only(text) == "double"
+
+
+REFUSED = [
+    ("echo '{R}'", shellplaces.SINGLE),
+    ("echo $'{R}'", shellplaces.SINGLE),
+    ("echo # {R}", shellplaces.COMMENT),
+    ("echo $({R})", shellplaces.SUBSTITUTION),
+    ("echo $(echo {R})", shellplaces.SUBSTITUTION),
+    ('echo "$(echo "{R}")"', shellplaces.SUBSTITUTION),
+    ('echo $(echo "{R}")', shellplaces.SUBSTITUTION),
+    ("echo $(echo '{R}')", shellplaces.SUBSTITUTION),
+    ("echo $(# {R}\n)", shellplaces.SUBSTITUTION),
+    ("echo $((a) echo {R})", shellplaces.ARITHMETIC),
+    ("echo `echo {R}`", shellplaces.BACKTICK),
+    ('echo "`echo {R}`"', shellplaces.BACKTICK),
+    ("echo ${x:-{R}}", shellplaces.EXPANSION),
+    ('echo "${x:-{R}}"', shellplaces.EXPANSION),
+    ('echo ${x:-"{R}"}', shellplaces.EXPANSION),
+    ("echo $((1 + {R}))", shellplaces.ARITHMETIC),
+    ('echo $((1 + "{R}"))', shellplaces.ARITHMETIC),
+    ("(({R} > 1))", shellplaces.ARITHMETIC),
+    ("for ((i={R};;)) do :; done", shellplaces.ARITHMETIC),
+    ("cat <(echo {R})", shellplaces.STREAM),
+    ("tee >(cat {R})", shellplaces.STREAM),
+    ("x=({R})", shellplaces.ARRAY),
+    ("echo @({R})", shellplaces.GLUED),
+    ("cat <<EOF\n{R}\nEOF\n", shellplaces.HEREDOC),
+    ("cat <<EOF\n{R}", shellplaces.HEREDOC),
+    ("cat <<'EOF'\na\n {R}\nEOF\n", shellplaces.HEREDOC),
+    ("cat <<EOF\nEOF \n{R}\nEOF\n", shellplaces.HEREDOC),
+    ("cat << {R}\na\n", shellplaces.HEREDOC),
+    ("cat <<'a\necho {R}", shellplaces.HEREDOC),
+    ("cat << A << B\na\nA\n{R}\nB\n", shellplaces.HEREDOC),
+    ("echo \\{R}", shellplaces.ESCAPED),
+    ('echo "\\{R}"', shellplaces.ESCAPED),
+    ("echo ${R}", shellplaces.DOLLAR),
+    ('echo "${R}"', shellplaces.DOLLAR),
+    ("[[ {R} == a ]]", shellplaces.CONDITION),
+    ('[[ -n "{R}" ]]', shellplaces.CONDITION),
+    ("if [[ 1 -eq {R} ]]; then :; fi", shellplaces.CONDITION),
+    ("{R}", shellplaces.COMMAND_WORD),
+    ('"{R}"', shellplaces.COMMAND_WORD),
+    ("./bin/{R} a", shellplaces.COMMAND_WORD),
+    ("{R}=5", shellplaces.COMMAND_WORD),
+    ('"x"={R}', shellplaces.COMMAND_WORD),
+    ("x[{R}]=5", shellplaces.COMMAND_WORD),
+    ("a; {R}", shellplaces.COMMAND_WORD),
+    ("a\n{R}", shellplaces.COMMAND_WORD),
+    ("a | {R}", shellplaces.COMMAND_WORD),
+    ("a & {R}", shellplaces.COMMAND_WORD),
+    ("a &> f {R}", shellplaces.COMMAND_WORD),
+    ("({R})", shellplaces.COMMAND_WORD),
+    ("{ {R}; }", shellplaces.COMMAND_WORD),
+    ("x=1 {R}", shellplaces.COMMAND_WORD),
+    ("2>log {R}", shellplaces.COMMAND_WORD),
+    ("! {R}", shellplaces.COMMAND_WORD),
+    ("time -p {R}", shellplaces.COMMAND_WORD),
+    ("if {R}; then :; fi", shellplaces.COMMAND_WORD),
+    ("for x in a; do {R}; done", shellplaces.COMMAND_WORD),
+    ("for x do {R}; done", shellplaces.COMMAND_WORD),
+    ("case x in a) {R};; esac", shellplaces.COMMAND_WORD),
+    ("f() { {R}; }", shellplaces.COMMAND_WORD),
+    ("function f { {R}; }", shellplaces.COMMAND_WORD),
+    ("exec {R}", shellplaces.COMMAND_WORD),
+    ("env A=b {R}", shellplaces.COMMAND_WORD),
+    ("timeout 5 {R}", shellplaces.COMMAND_WORD),
+    ("/usr/bin/env {R}", shellplaces.COMMAND_WORD),
+    ("xargs -0 {R}", shellplaces.COMMAND_WORD),
+    ("eval {R}", shellplaces.EVALUATED),
+    ('eval "echo {R}"', shellplaces.EVALUATED),
+    ("\\eval {R}", shellplaces.EVALUATED),
+    ("'eval' {R}", shellplaces.EVALUATED),
+    ("command eval {R}", shellplaces.EVALUATED),
+    ("builtin eval {R}", shellplaces.EVALUATED),
+    (". {R}", shellplaces.EVALUATED),
+    ("source {R}", shellplaces.EVALUATED),
+    ('trap "{R}" EXIT', shellplaces.EVALUATED),
+    ("let x={R}", shellplaces.EVALUATED),
+    ("ssh host {R}", shellplaces.EVALUATED),
+    ("bash -c 'echo \"$1\"' _ {R}", shellplaces.SHELL_CODE),
+    ("xargs sh -c {R}", shellplaces.SHELL_CODE),
+    ("find . -exec sh -ec {R} \\;", shellplaces.SHELL_CODE),
+    ("bash -o pipefail -c {R}", shellplaces.SHELL_CODE),
+    ("sh -c {R}", shellplaces.SHELL_CODE),
+    ("bash {R}", shellplaces.SCRIPT),
+    ("bash -x {R}", shellplaces.SCRIPT),
+    ("bash <<< {R}", shellplaces.SCRIPT),
+    ("/bin/sh < {R}", shellplaces.SCRIPT),
+    ('python3 -c "print({R})"', shellplaces.INLINE),
+    ('perl -ne "{R}"', shellplaces.INLINE),
+    ("node --eval {R}", shellplaces.INLINE),
+    ("python3 -c{R}", shellplaces.INLINE),
+    ("for {R} in a; do :; done", shellplaces.VARIABLE_NAME),
+    ("function {R} { :; }", shellplaces.VARIABLE_NAME),
+    ("export {R}", shellplaces.VARIABLE_NAME),
+    ("export {R}=1", shellplaces.VARIABLE_NAME),
+    ("declare -i n={R}", shellplaces.VARIABLE_NAME),
+    ("export PATH={R}", shellplaces.VARIABLE_NAME),
+    ("read {R}", shellplaces.VARIABLE_NAME),
+    ("unset {R}", shellplaces.VARIABLE_NAME),
+    ("[ -v {R} ]", shellplaces.VARIABLE_NAME),
+    ("printf -v {R} x", shellplaces.VARIABLE_NAME),
+    ("PATH={R} ls", shellplaces.OWN_VARIABLE),
+    ("SECONDS={R}", shellplaces.OWN_VARIABLE),
+]
+
+
+@pytest.mark.parametrize(("text", "refusal"), REFUSED)
+def test_refused(text: str, refusal: Refusal) -> None:
+    assert only(text) == refusal
+
+
+DISPUTED = [
+    ("echo $'a\\'b' {R}", "\\' inside $' '"),
+    ("echo \"${x:-'}'}\" {R}", 'quotes inside "${ }"'),
+    ("echo \"${x:-${y:-'a'}}\" {R}", 'quotes inside "${ }"'),
+    ("echo \"${x:-$'a'}\" {R}", 'quotes inside "${ }"'),
+    ("echo $[1 + 1] {R}", "$[ ]"),
+    ("echo ${ ls; } {R}", "${ with a command in it"),
+    ("echo $((a) | (b)) {R}", "(( that is not closed by ))"),
+    ("((a) | (b)); echo {R}", "(( that is not closed by ))"),
+    ("(\\\n( 1 + {R} ))", "an operator cut in two by a line break"),
+    ("case x in @(a)) echo {R};; esac", "a pattern with ( ) in it"),
+    ("cat <<$x\na\n$x\necho {R}", "a here-document with an unusual name"),
+    ("cat <<; echo {R}", "a here-document with an unusual name"),
+    ("cat <<EOF\na\\\nEOF\nEOF\necho {R}", "a here-document's name on a continued line"),
+    ('cat <<EOF "a\nb"\nEOF\necho {R}', "a line break between a here-document's name and its text"),
+    ("cat <<EOF \\\n {R}\nEOF\n", "a line break between a here-document's name and its text"),
+    ("echo $(cat <<EOF)\nEOF\necho {R}", "a substitution that ends before its here-document"),
+]
+
+
+@pytest.mark.parametrize(("text", "about"), DISPUTED)
+def test_where_shells_disagree_everything_after_is_refused(text: str, about: str) -> None:
+    why = f"comes after {about}, which shells read differently"
+    assert only(text) == Refusal(why, "move it before that")
+
+
+def test_what_comes_before_a_dispute_is_fine() -> None:
+    before, after = places("echo {R} $[1] {R}")
+    assert before == "bare"
+    assert isinstance(after, Refusal)
+
+
+@pytest.mark.parametrize(
+    ("text", "opened"),
+    [
+        ("echo {R} '", "'"),
+        ('echo "{R}', '"{{steps.a.output}}'),
+        ("echo {R} $(ls", "$(ls"),
+        ("(echo {R} # )", "(echo {{steps.a.outpu"[:20]),
+        ("echo {R} `ls\nb", "`ls"),
+        ("echo {R} ${x \\", "${x \\"),
+        ("echo {R} $((1", "(1"),
+    ],
+)
+def test_what_is_never_closed_is_refused(text: str, opened: str) -> None:
+    assert only(text) == Refusal(f"is in a command that never closes what {opened!r} opens", "close it")
+
+
+def test_several_references_each_have_their_place() -> None:
+    assert places("x={R} echo \"{R}\" {R}'{R}'") == ["bare", "double", "bare", shellplaces.SINGLE]
+
+
+def test_nesting_of_any_depth_is_read() -> None:
+    assert only("echo " + "$(" * 20_000 + ")" * 20_000 + " {R}") == "bare"
+    assert only("(" * 2 + " " + "( " * 20_000 + "echo {R}") != "bare"
+
+
+PIECES = st.sampled_from(
+    [
+        "'",
+        '"',
+        "`",
+        "$",
+        "\\",
+        "(",
+        ")",
+        "((",
+        "))",
+        "$(",
+        "$((",
+        "${",
+        "}",
+        "{",
+        "[[",
+        "]]",
+        "<<",
+        "<<-",
+        "<<<",
+        "EOF",
+        "<",
+        ">",
+        ">&",
+        "&",
+        "&&",
+        "|",
+        ";",
+        ";;",
+        "#",
+        "\n",
+        "case",
+        "in",
+        "esac",
+        "for",
+        "do",
+        "done",
+        "if",
+        "a",
+        "x=",
+        "eval",
+        "sh",
+        "-c",
+        "$'",
+        '$"',
+        "1",
+        "{{steps.a.output}}",
+        "{{",
+        "{{goal}}",
+    ]
+).flatmap(lambda piece: st.sampled_from([piece, piece + " "]))
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
+def test_it_never_raises_and_answers_for_every_reference(text: str) -> None:
+    spans = [(found.start, found.end) for found in find(text)]
+    answers = standing(text, spans)
+    assert len(answers) == len(spans)
+    assert all(answer in ("bare", "double") or isinstance(answer, Refusal) for answer in answers)

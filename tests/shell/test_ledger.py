@@ -1,0 +1,326 @@
+"""Commits of the ledger, looked at with git itself."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from agentfs.ledger import Ledger, LedgerBroken, LedgerBusy, LedgerCommit, objects
+from tests.ledgers import AT, RUN, a_ledger, a_run, an_entry, assert_sound, git, put
+
+
+def blob(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def tracked(root: Path) -> list[str]:
+    return git(root, "ls-tree", "-r", "--name-only", "main").splitlines()
+
+
+def test_the_first_commit_is_a_root_commit_that_git_accepts(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    sha = ledger.commit(an_entry())
+    assert git(ledger.root, "rev-parse", "main") == sha
+    assert git(ledger.root, "log", "-1", "--format=%an|%ae|%cn|%ce|%aI|%s|%P") == (
+        "agentfs planner|agentfs@localhost|agentfs|agentfs@localhost|2026-11-16T09:30:00+00:00"
+        "|tidy-invoices: revision 1, the first plan|"
+    )
+    assert tracked(ledger.root) == sorted(f"{RUN}/{path}" for path in a_run())
+    assert git(ledger.root, "show", f"main:{RUN}/goal.md") == "Tidy the invoices"
+    assert_sound(ledger.root)
+
+
+def test_each_commit_goes_on_top_and_holds_exactly_the_files_given(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    first = ledger.commit(an_entry({**a_run(), "outcome.json": b"{}"}))
+    second = ledger.commit(an_entry(a_run(2)))
+    assert git(ledger.root, "log", "--format=%H") == f"{second}\n{first}"
+    assert tracked(ledger.root) == sorted(f"{RUN}/{path}" for path in a_run(2))
+    assert git(ledger.root, "ls-tree", "-r", "--format=%(objectmode)", "main").splitlines() == ["100644"] * 7
+    assert_sound(ledger.root)
+
+
+def test_committing_what_is_there_already_changes_nothing(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    sha = ledger.commit(an_entry())
+    assert ledger.commit(an_entry(message="another message")) is None
+    assert git(ledger.root, "rev-parse", "main") == sha
+
+
+def test_committed_names_the_blobs_and_known_ones_need_no_content(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    assert ledger.committed(RUN) == {}
+    ledger.commit(an_entry())
+    known = ledger.committed(RUN)
+    assert known == {path: blob(content) for path, content in a_run().items()}
+    ledger.commit(an_entry({"outcome.json": b"{}\n"}, known=known))
+    assert ledger.committed(RUN) == {**known, "outcome.json": blob(b"{}\n")}
+
+
+def test_an_unknown_known_blob_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LedgerBroken, match="is not in the ledger"):
+        a_ledger(tmp_path).commit(an_entry({}, known={"plan.json": "0" * 39 + "1"}))
+
+
+def test_other_runs_and_a_persons_files_stay(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    other = "2026-11-16/tidy"  # git sorts the folder `tidy` after the file `tidy-x`, and before `tidy0`
+    ledger.commit(an_entry())
+    ledger.commit(an_entry({"goal.txt": b"x"}, run=other))
+    put(ledger.root, {"notes.md": b"mine", "deep/er.md": b"mine"})
+    (ledger.root / "README.md").write_text("mine", encoding="utf-8")
+    ledger.sync_index(RUN)
+    ledger.sync_index(other)
+    git(ledger.root, "add", "README.md", f"{RUN}/notes.md", f"{RUN}/deep/er.md")
+    git(ledger.root, "commit", "-qm", "mine")
+    ledger.commit(an_entry(a_run(2)))
+    mine = ["README.md", f"{RUN}/deep/er.md", f"{RUN}/notes.md"]
+    assert tracked(ledger.root) == sorted([*mine, f"{other}/goal.txt", *(f"{RUN}/{path}" for path in a_run(2))])
+    assert_sound(ledger.root)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "/etc/passwd", "../x", "steps/../x", "steps//x", "files/.git/config", "files/.GIT", "files/GIT~1", "files/a\\b",
+     "files/a\nb", "files/gi7eba~1", "notes.md", "files/.gitmodules"],
+)  # fmt: skip
+def test_a_path_git_cannot_hold_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ValueError, match="is not a file of a run"):
+        a_ledger(tmp_path).commit(an_entry({path: b""}))
+
+
+@pytest.mark.parametrize("run", ["tidy", "2026-11-16/../x", "2026-11-16/x/y", ".git/hooks", "2026-11-16/x\n"])
+def test_a_run_id_that_is_none_is_refused(tmp_path: Path, run: str) -> None:
+    with pytest.raises(ValueError, match="is not a run id"):
+        a_ledger(tmp_path).commit(an_entry(run=run))
+
+
+def test_many_objects_become_one_pack(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    many = {f"steps/s{number}.1.json": b"%d" % number for number in range(objects.PACK_FROM)}
+    ledger.commit(an_entry({**a_run(), **many}))
+    pack = ledger.root / ".git" / "objects" / "pack"
+    assert sorted(path.suffix for path in pack.iterdir()) == [".idx", ".pack"]
+    assert_sound(ledger.root)
+    assert set(ledger.committed(RUN)) == {*a_run(), *many}
+    assert Ledger(ledger.root).commit(an_entry({**a_run(2), **many})) is not None
+    assert_sound(ledger.root)
+
+
+def test_after_gc_the_history_goes_on(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    first = ledger.commit(an_entry())
+    git(ledger.root, "gc", "-q", "--prune=now")
+    assert not (ledger.root / ".git" / "refs" / "heads" / "main").exists()
+    second = ledger.commit(an_entry(a_run(2)))
+    assert git(ledger.root, "log", "--format=%H") == f"{second}\n{first}"
+    git(ledger.root, "gc", "-q", "--prune=now")
+    assert ledger.committed(RUN) == {path: blob(content) for path, content in a_run(2).items()}
+    assert [commit.sha for commit in ledger.history()] == [second, first]
+    assert_sound(ledger.root)
+
+
+@pytest.mark.parametrize("damage", [b"", b"torn", zlib.compress(b"blob 3\0abc")])
+def test_an_object_file_that_does_not_hold_what_its_name_says_is_written_again(tmp_path: Path, damage: bytes) -> None:
+    ledger = a_ledger(tmp_path)
+    content = a_run()["goal.md"]
+    path = ledger.root / ".git" / "objects" / blob(content)[:2] / blob(content)[2:]
+    path.parent.mkdir()
+    path.write_bytes(damage)
+    ledger.commit(an_entry())
+    assert zlib.decompress(path.read_bytes()) == b"blob %d\0" % len(content) + content
+    assert_sound(ledger.root)
+
+
+def test_a_torn_object_file_does_not_outlive_a_pack_of_the_same(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    torn = ledger.root / ".git" / "objects" / blob(b"0")[:2] / blob(b"0")[2:]
+    torn.parent.mkdir()
+    torn.write_bytes(b"")
+    ledger.commit(an_entry({f"steps/s{number}.1.json": b"%d" % number for number in range(100)}))
+    assert_sound(ledger.root)
+
+
+def test_a_commit_goes_on_top_of_where_a_person_moved_the_branch(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    first = ledger.commit(an_entry())
+    ledger.commit(an_entry(a_run(2)))
+    git(ledger.root, "reset", "-q", "--hard", str(first))
+    third = ledger.commit(an_entry(a_run(3)))
+    assert git(ledger.root, "log", "--format=%H") == f"{third}\n{first}"
+    assert_sound(ledger.root)
+
+
+def test_a_branch_that_moves_while_we_commit_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = a_ledger(tmp_path)
+    first = ledger.commit(an_entry())
+    git(ledger.root, "reset", "-q", "--hard")
+    link = os.link
+    times = 2
+
+    def late(source: Path, target: Path) -> None:
+        nonlocal times
+        if times:
+            git(ledger.root, "commit", "-q", "--allow-empty", "-m", f"a person's {times}")
+            times -= 1
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", late)
+    last = ledger.commit(an_entry(a_run(2), message="ours"))
+    assert git(ledger.root, "log", "--format=%s") == (
+        "ours\na person's 1\na person's 2\ntidy-invoices: revision 1, the first plan"
+    )
+    assert [commit.sha for commit in ledger.history()][:: len(ledger.history()) - 1] == [last, first]
+    times = 99
+    with pytest.raises(LedgerBusy, match="main keeps moving"):
+        ledger.commit(an_entry(a_run(3)))
+    assert not (ledger.root / ".git" / "refs" / "heads" / "main.lock").exists()
+    assert_sound(ledger.root)
+
+
+def test_what_a_persons_commit_dropped_comes_back_with_the_next(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    ledger.commit(an_entry())
+    git(ledger.root, "commit", "-q", "--allow-empty", "-m", "made before the index was in step")
+    assert ledger.committed(RUN) == {}
+    assert ledger.commit(an_entry()) is not None
+    assert set(ledger.committed(RUN)) == set(a_run())
+
+
+@pytest.mark.parametrize("away", [("checkout", "-q", "--detach"), ("checkout", "-q", "-b", "mine")])
+def test_commits_go_to_main_wherever_head_is(tmp_path: Path, away: tuple[str, ...]) -> None:
+    ledger = a_ledger(tmp_path)
+    first = ledger.commit(an_entry())
+    git(ledger.root, *away)
+    before = git(ledger.root, "rev-parse", "HEAD")
+    second = ledger.commit(an_entry(a_run(2)))
+    assert git(ledger.root, "log", "--format=%H", "main") == f"{second}\n{first}"
+    assert git(ledger.root, "rev-parse", "HEAD") == before
+
+
+def test_a_persons_lock_on_main_is_waited_for_and_never_removed(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    lock = ledger.root / ".git" / "refs" / "heads" / "main.lock"
+    lock.write_text("", encoding="utf-8")
+    with pytest.raises(LedgerBusy, match=r"main\.lock is held by another program"):
+        ledger.commit(an_entry())
+    assert lock.exists()
+    lock.unlink()
+    assert ledger.commit(an_entry()) is not None
+    assert list((ledger.root / ".git" / "agentfs").iterdir()) == [ledger.root / ".git" / "agentfs" / "turn"]
+
+
+def test_while_another_process_has_its_turn_the_ledger_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentfs.ledger.claims.PATIENCE_S", 0.0)
+    ledger = a_ledger(tmp_path)
+    with Ledger(ledger.root)._claims.turn(), pytest.raises(LedgerBusy, match="another agentfs"):
+        ledger.commit(an_entry())
+
+
+def test_a_commit_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a program was started")
+
+    ledger = a_ledger(tmp_path)
+    for name in ("fork", "posix_spawn", "execve", "system"):
+        monkeypatch.setattr(os, name, refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    assert ledger.commit(an_entry()) is not None
+    assert len(ledger.history()) == 1
+
+
+COMMITTER = """
+import sys
+from pathlib import Path
+from tests.ledgers import an_entry
+from agentfs.ledger import Ledger
+root, who = Path(sys.argv[1]), sys.argv[2]
+for number in range(6):
+    assert Ledger(root).commit(an_entry({"goal.md": b"%d" % number}, run=f"2026-11-16/run-{who}-{number}", message=f"{who} {number}"))
+"""
+
+
+def test_thirty_six_commits_of_six_processes_lose_none(tmp_path: Path) -> None:
+    root = a_ledger(tmp_path).root
+    here = Path(__file__).parents[2]
+    started = [subprocess.Popen([sys.executable, "-c", COMMITTER, root, str(n)], cwd=here) for n in range(6)]
+    assert [each.wait(60) for each in started] == [0] * 6
+    assert sorted(git(root, "log", "--format=%s").splitlines()) == [f"{w} {n}" for w in range(6) for n in range(6)]
+    assert len(tracked(root)) == 36
+    assert_sound(root)
+
+
+def test_history_tells_commits_newest_first_and_by_run(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    assert ledger.history() == []
+    first = ledger.commit(an_entry(message="a: revision 1\n\nwhy\n\nAgentfs-Run: 2026-11-16/a", run="2026-11-16/a"))
+    other = ledger.commit(an_entry(message="b: revision 1\n\nAgentfs-Run: 2026-11-16/b", run="2026-11-16/b"))
+    second = ledger.commit(
+        an_entry(a_run(2), message="a: revision 2\n\nAgentfs-Run: 2026-11-16/a", run="2026-11-16/a")
+    )
+    assert [commit.sha for commit in ledger.history()] == [second, other, first]
+    assert [commit.sha for commit in ledger.history("2026-11-16/a")] == [second, first]
+    assert [commit.sha for commit in ledger.history("2026-11-16/a", limit=1)] == [second]
+    assert ledger.history(limit=0) == []
+    last = ledger.history("2026-11-16/a")[-1]
+    assert last == LedgerCommit(
+        str(first),
+        "a: revision 1",
+        "why\n\nAgentfs-Run: 2026-11-16/a",
+        "agentfs planner",
+        AT,
+        {"Agentfs-Run": ["2026-11-16/a"]},
+        git(ledger.root, "rev-parse", f"{first}^{{tree}}"),
+        (),
+    )
+
+
+def test_history_reads_a_persons_merge(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    ledger.commit(an_entry())
+    git(ledger.root, "reset", "-q", "--hard")
+    git(ledger.root, "checkout", "-q", "-b", "side")
+    git(ledger.root, "commit", "-q", "--allow-empty", "-m", "side")
+    git(ledger.root, "checkout", "-q", "main")
+    git(ledger.root, "merge", "-q", "--no-ff", "-m", "merged", "side")
+    subjects = [commit.subject for commit in ledger.history()]
+    assert subjects[0] == "merged"
+    assert sorted(subjects) == ["merged", "side", "tidy-invoices: revision 1, the first plan"]
+
+
+def test_a_branch_file_with_no_commit_in_it_is_told_with_how_to_mend(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    (ledger.root / ".git" / "refs" / "heads" / "main").write_text("\n", encoding="utf-8")
+    assert "does not name a commit" in (ledger.trouble() or "")
+    with pytest.raises(LedgerBroken, match="put the sha of the last good one in it"):
+        ledger.commit(an_entry())
+
+
+def test_a_missing_commit_is_told(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    (ledger.root / ".git" / "refs" / "heads" / "main").write_text("1" * 40 + "\n", encoding="utf-8")
+    assert (ledger.trouble() or "").startswith(f"object {'1' * 40} of the ledger is missing or damaged")
+
+
+def test_a_full_disk_is_told_and_leaves_the_ledger_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = a_ledger(tmp_path)
+    ledger.commit(an_entry())
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(LedgerBroken, match="No space left on device"):
+            ledger.commit(an_entry(a_run(2)))
+    assert_sound(ledger.root)
+    assert ledger.commit(an_entry(a_run(2))) is not None
+    assert_sound(ledger.root)

@@ -1,0 +1,141 @@
+"""A commit cut off at any moment: git finds nothing wrong, and the next one works."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfs.ledger import Ledger, objects
+from agentfs.ledger.claims import start_time
+from tests.ledgers import RUN, a_ledger, a_run, an_entry, assert_sound, git, put
+
+STEPS = ("open", "fsync", "link", "rename", "unlink", "mkdir", "utime")
+
+
+class Killed(BaseException):
+    """The power went: from here on the disk takes nothing more."""
+
+
+class Cut:
+    """Lets `allowed` changes of the disk through, then none, as if the process had been killed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
+        self.left = allowed
+        for name in STEPS:
+            monkeypatch.setattr(os, name, self.counted(name, getattr(os, name)))
+
+    def counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any, **more: Any) -> Any:
+            changes = name != "open" or (len(given) > 1 and given[1] & os.O_CREAT)
+            if changes:
+                self.left -= 1
+                if self.left < 0:
+                    raise Killed
+            return real(*given, **more)
+
+        return step
+
+
+def cut_at(ledger: Ledger, allowed: int, act: Callable[[], object]) -> bool:
+    """Return whether the act was cut off before its end."""
+    with pytest.MonkeyPatch.context() as patched:
+        Cut(patched, allowed)
+        try:
+            act()
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_commit_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    monkeypatch.setattr(objects, "PACK_FROM", 1 if packed else 99)
+    for allowed in range(200):
+        ledger = Ledger.create(tmp_path / str(allowed) / "runs")
+        ledger.commit(an_entry({"goal.md": b"x"}))
+        cut = cut_at(ledger, allowed, lambda ledger=ledger: ledger.commit(an_entry()))  # type: ignore[misc]
+        assert_sound(ledger.root)
+        again = Ledger(ledger.root)
+        again.commit(an_entry())
+        assert set(again.committed(RUN)) == set(a_run())
+        assert len(again.history()) == 2
+        assert_sound(ledger.root)
+        assert not (ledger.root / ".git" / "refs" / "heads" / "main.lock").exists()
+        assert [path.name for path in (ledger.root / ".git" / "agentfs").iterdir()] == ["turn"]
+        if not cut:
+            break
+    assert 10 < allowed < 199
+
+
+def test_the_index_cut_at_every_step(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    for allowed in range(50):
+        put(ledger.root, a_run(allowed + 1))
+        ledger.commit(an_entry(a_run(allowed + 1)))
+        cut = cut_at(ledger, allowed, lambda: ledger.sync_index(RUN))
+        assert Ledger(ledger.root).sync_index(RUN) is True
+        assert git(ledger.root, "status", "--porcelain") == ""
+        assert not (ledger.root / ".git" / "index.lock").exists()
+        if not cut:
+            break
+    assert 3 < allowed < 49
+
+
+def test_a_repository_cut_while_it_was_made_is_completed(tmp_path: Path) -> None:
+    for allowed in range(50):
+        root = tmp_path / str(allowed) / "runs"
+        with pytest.MonkeyPatch.context() as patched:
+            Cut(patched, allowed)
+            try:
+                Ledger.create(root)
+            except Killed:
+                cut = True
+            else:
+                cut = False
+        assert (Ledger(root).trouble() is None) is not cut or (root / ".git" / "HEAD").exists()
+        assert Ledger.create(root).commit(an_entry()) is not None
+        assert_sound(root)
+        if not cut:
+            break
+    assert 5 < allowed < 49
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.ledgers import an_entry
+from agentfs.ledger import Ledger
+rename = os.rename
+def fatal(source, target):
+    if str(source).endswith("main.lock"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+os.rename = fatal
+Ledger(Path(sys.argv[1])).commit(an_entry())
+"""
+
+
+def test_the_lock_of_a_killed_process_is_ours_to_remove(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    done = subprocess.run([sys.executable, "-c", KILLED, ledger.root], cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == -9
+    assert (ledger.root / ".git" / "refs" / "heads" / "main.lock").exists()
+    assert_sound(ledger.root)
+    assert ledger.commit(an_entry()) is not None
+    assert_sound(ledger.root)
+
+
+def test_the_claim_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    parent = os.getppid()
+    claim = ledger.root / ".git" / "agentfs" / f"{parent}.{start_time(parent)}.1"
+    stale = ledger.root / ".git" / "agentfs" / f"{parent}.1.1"
+    for path in (claim, stale):
+        path.write_text("", encoding="utf-8")
+    ledger.commit(an_entry())
+    assert claim.exists()
+    assert not stale.exists()
