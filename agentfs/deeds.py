@@ -131,7 +131,7 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
     facts, one = driver.facts, driver.facts.planner_call(action.call)
     if one.answer is None:
         raise RuntimeError("an answer is installed once there is one")
-    source = driver.planner.plan_bytes(one.answer, facts)
+    source = driver.planner.plan_bytes(one.answer)
     digest, folder = sha256_bytes(source), driver.folder / names.PLANNING
     if digest not in one.tries:
         publish(folder / names.call_file(action.call, "plan", len(one.tries) + 1), source, durable=True)
@@ -217,15 +217,12 @@ def _said(view: StepView, reply: str, driver: Driver) -> Result:
     order = order_for(view, view.next, driver)
     words = words_below(reply)
     evidence = (f"{names.STEPS}/{names.step_file(view.id, view.attempt, 'reply')}",)
-    if cut_word(reply) == "done":
-        error, status = None, "done"
-    else:
-        error, status = Failure(kind="person", message=words or "a person said it failed"), "failed"
-    blank = unstarted(
-        order, "failed", error or Failure(kind="person", message=""), driver.world.clock, driver.world.sandbox
-    )
-    output = words if status == "done" else None
-    return blank.model_copy(update={"status": status, "error": error, "output": output, "evidence": evidence})
+    error = Failure(kind="person", message=words or "a person said it failed")
+    failed = unstarted(order, "failed", error, driver.world.clock, driver.world.sandbox)
+    failed = failed.model_copy(update={"evidence": evidence})
+    if cut_word(reply) == "failed":
+        return failed
+    return failed.model_copy(update={"status": "done", "error": None, "output": words})
 
 
 def _reply(facts: Facts, step: str, number: int) -> str:

@@ -68,7 +68,7 @@ def _publish_unnamed(folder: int, name: str, content: bytes, *, durable: bool) -
         return False
     try:
         _write_all(descriptor, content, durable=durable)
-        # The commit point: fails if the name is taken. With a dir_fd the link of /proc is followed, without it is not.
+        # The commit point: fails if the name is taken. Only with a dir_fd is the link in /proc followed.
         os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
     finally:
         os.close(descriptor)

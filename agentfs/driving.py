@@ -51,11 +51,8 @@ def drive(driver: Driver, stop: Stop, on_turn: OnTurn) -> Wait | None:
             if _nothing_moved(actions, driver):
                 stop.wake.wait(_patience(driver, rescan))
                 stop.wake.clear()
-            if (
-                any(is_news(path, driver) for path in watch.seen())
-                or time.monotonic() >= rescan
-                or driver.reader.restless
-            ):
+            news = [path for path in watch.seen() if is_news(path, driver)]
+            if news or time.monotonic() >= rescan or driver.reader.restless:
                 rescan = time.monotonic() + RESCAN_SECONDS
                 driver.look_again()
 

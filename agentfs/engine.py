@@ -88,9 +88,8 @@ class Driver:
             self._look.clear()
             self.facts = self.reader.read(self.facts)
         self.state = derive(self.facts, self.world.means, self.state)
-        actions = [
-            a for a in decide(self.state, 0 if draining else self.places - len(self.jobs)) if not self._under_way(a)
-        ]
+        slots = 0 if draining else self.places - len(self.jobs)
+        actions = [action for action in decide(self.state, slots) if not self._under_way(action)]
         if draining:
             actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
         for action in actions:

@@ -71,17 +71,15 @@ def read_goal(source: GoalSource, settings: Settings, catalogue: Catalogue, *, m
 def _loosened(parsed: ParsedGoal, settings: Settings) -> list[Problem]:
     """Return where a goal asks for more than the settings give."""
     fields, found = parsed.fields, []
-    if fields.approve is not None and settings.approve is not None:
-        if _APPROVE_ORDER.index(fields.approve) < _APPROVE_ORDER.index(settings.approve):
-            found.append(_tighten("approve", f"{fields.approve!r} is looser than {settings.approve!r}"))
+    approve = settings.approve or "never"
+    if fields.approve is not None and _APPROVE_ORDER.index(fields.approve) < _APPROVE_ORDER.index(approve):
+        found.append(_tighten("approve", f"{fields.approve!r} is looser than {approve!r}"))
     for name, asked in fields.limits or Limits():
         given = getattr(settings.limits, name)
         if asked is not None and asked > given:
             found.append(_tighten(f"limits.{name}", f"{asked:g} is more than {given:g}"))
-    for tool in fields.tools or ():
-        if tool not in settings.tools.allow:
-            found.append(_tighten("tools", f"{tool!r} is not in [tools] allow"))
-    return found
+    wanted = [tool for tool in fields.tools or () if tool not in settings.tools.allow]
+    return found + [_tighten("tools", f"{tool!r} is not in [tools] allow") for tool in wanted]
 
 
 def _place(problem: Problem, content: bytes) -> tuple[int, int]:

@@ -5,6 +5,7 @@ A lock that a person holds delays the commit, never the run.
 """
 
 import hashlib
+import json
 import re
 import threading
 import time
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agentfs.core import names
-from agentfs.core.messages import author_of, outcome_message, revision_message
+from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_message
 from agentfs.core.records import Answer, Outcome, Revision, Usage
 from agentfs.ledger import Entry, Ledger, LedgerBroken, LedgerBusy
 from agentfs.reader import goal_path
@@ -72,9 +73,8 @@ def _usage_of(folder: Path, revision: Revision) -> Usage | None:
 def _owed_outcome(folder: Path, run: str, last: int, source: bytes) -> Owed:
     outcome = Outcome.model_validate_json(source)
     plan = (folder / names.REVISIONS / names.revision_plan_file(last)).read_bytes()
-    return Owed(
-        outcome_message(run, outcome), ("agentfs", "agentfs@localhost"), _moment(outcome.ended_at), plan, None
-    )
+    message = outcome_message(run, outcome, in_plan=len(json.loads(plan)["steps"]))
+    return Owed(message, AGENTFS, _moment(outcome.ended_at), plan, None)
 
 
 def _moment(timestamp: str) -> datetime:
@@ -104,7 +104,7 @@ def files_at(folder: Path, one: Owed) -> dict[str, bytes]:
 
 
 def _came_before(part: str, name: str, source: bytes, revision: int) -> bool:
-    """Whether a file belongs to the story up to a revision; a commit that comes late does not tell what came later."""
+    """Whether a file belongs to the story up to a revision: a late commit does not tell what came after it."""
     if part == names.REVISIONS:
         found = names.parse_revision_file(name)
         return found is not None and found[0] <= revision
@@ -140,9 +140,9 @@ class Keeper:
         end = time.monotonic() + seconds
         with self._turn:
             while self._due or self._busy:
-                if not self._turn.wait(max(0.0, min(end - time.monotonic(), RETRY_SECONDS))):
-                    if time.monotonic() >= end:
-                        return False
+                self._turn.wait(max(0.0, min(end - time.monotonic(), RETRY_SECONDS)))
+                if time.monotonic() >= end:
+                    return False
         return True
 
     def close(self) -> None:

@@ -206,7 +206,7 @@ def _check_bench(shop: Workshop, driver: Driver, job: Job) -> Bench:
         stop=job.stop,
         output_bytes=shop.output_bytes,
         output_file=driver.folder / names.STEPS / temp_name("check"),
-        claim=lambda mark: None,
-        log=lambda event, fields: None,
+        claim=lambda _mark: None,
+        log=lambda _event, _fields: None,
         mask=shop.mask,
     )

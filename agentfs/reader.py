@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -43,7 +43,7 @@ class RunReader:
     still: Stillness = field(default_factory=Stillness)
     patient: bool = True  # wait until a person's file is complete; False: take it as it is
     restless: bool = False  # something is still being written: look again soon
-    _plan: PlanFile = PlanFile()
+    _plan: PlanFile = field(default_factory=PlanFile)
     _plan_signature: object = None
     _goal: GoalFile | None = None
     _groups: dict[tuple[str, int], tuple[frozenset[str], Attempt]] = field(default_factory=dict)
@@ -51,21 +51,22 @@ class RunReader:
     # ── all of it ───────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, before: Facts | None = None) -> Facts:
-        """Return what the folder says now. `before` keeps what has not changed identical, so that deriving is cheap."""
+        """Return what the folder says now. What equals `before` stays identical to it: deriving is cheap then."""
         self.restless = False
         broken: list[str] = []
         run = before.run if before else self._record(names.RUN, Run, broken)
         if run is None:
             raise NotARun(f"{self.folder}: {broken[0] if broken else 'there is no run.json'}")
         revisions, plan = self._revisions(before, broken)
-        known = {revision.plan_sha256 for revision in revisions}
+        calls = self._calls(before, broken)
+        ours = {revision.plan_sha256 for revision in revisions}.union(*(one.tries for one in calls))
         facts = Facts(
             run=run,
             goal=self.goal(),
-            plan_file=self.plan_file(known),
+            plan_file=self.plan_file(ours),
             plan=plan,
             revisions=revisions,
-            calls=self._calls(before, broken),
+            calls=calls,
             attempts=self._attempts(before, broken),
             outcome=self._record(names.OUTCOME, Outcome, broken),
             explained=(self.folder / names.PLAN_ERROR).exists(),
@@ -92,18 +93,18 @@ class RunReader:
                 self._goal = replace(self._goal, problems=rejected.problems)
         return self._goal
 
-    def plan_file(self, known: Iterable[str] = ()) -> PlanFile:
-        """Return plan.json as it is, once whoever writes it has finished."""
+    def plan_file(self, ours: Collection[str]) -> PlanFile:
+        """Return plan.json as it is, once whoever writes it has finished; what is ours was written whole."""
         path = self.folder / names.PLAN
         found = signature(path)
         if found is not None and found == self._plan_signature:
             return self._plan
         if found is None:
-            self._plan, self._plan_signature = _missing_plan(path, bool(list(known))), None
+            self._plan, self._plan_signature = _missing_plan(path, bool(ours)), None
             return self._plan
         source = path.read_bytes()
         digest = sha256_bytes(source)
-        if digest != self._plan.sha256 and digest not in known and not self._complete(path):
+        if digest != self._plan.sha256 and digest not in ours and not self._complete(path):
             return self._plan  # not finished: what stood there before still holds
         self._plan, self._plan_signature = self._judged_plan(source, digest), found
         return self._plan

@@ -5,6 +5,7 @@ import queue
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from watchdog.events import (
     FileClosedEvent,
@@ -27,8 +28,9 @@ class _Enqueue(FileSystemEventHandler):
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         for path in (event.src_path, event.dest_path):
-            if path and not os.path.basename(path).startswith(b"." if isinstance(path, bytes) else "."):
-                self._names.put(os.fsdecode(path))
+            name = os.fsdecode(path)
+            if name and not os.path.basename(name).startswith("."):
+                self._names.put(name)
                 self._wake()
 
 
@@ -42,7 +44,7 @@ class FolderWatch:
         for folder in folders:
             self._observer.schedule(enqueue, str(folder), recursive=False, event_filter=_FILTER)
 
-    def __enter__(self) -> "FolderWatch":
+    def __enter__(self) -> Self:
         self._observer.start()
         return self
 

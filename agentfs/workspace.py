@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.core import names
+from agentfs.core.problems import did_you_mean
 from agentfs.errors import UserError
 
 SETTINGS = "agentfs.toml"
@@ -46,7 +47,8 @@ class Workspace:
         """Yield the folder of every run, newest day first, then newest made first."""
         for day in sorted(_folders(self.runs), reverse=True):
             if _is_day(day.name):
-                yield from sorted(_folders(day), key=_made, reverse=True)
+                runs = [folder for folder in _folders(day) if names.is_run_id(f"{day.name}/{folder.name}")]
+                yield from sorted(runs, key=_made, reverse=True)
 
     def find_run(self, text: str) -> Path:
         """Return the run that a person means: its id, its last part, or a unique prefix of either."""
@@ -63,7 +65,9 @@ class Workspace:
             return ids[begins[0]]
         if begins:
             raise UserError(f"{text!r} may be any of: {', '.join(sorted(begins)[:8])} (write more of it)")
-        raise UserError(f"there is no run {text!r} in {self.runs} (`agentfs status` lists them)")
+        known = [*ids, *(folder.name for folder in folders)]
+        mend = did_you_mean(wanted, known, "`agentfs status` lists them")
+        raise UserError(f"there is no run {text!r} in {self.runs} ({mend})")
 
 
 def _is_day(name: str) -> bool:

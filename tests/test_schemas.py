@@ -24,7 +24,7 @@ USAGE = {
     "output_tokens": 1,
     "cost_usd": None,
 }
-STEP = {"id": "a", "tool": "note", "input": {"text": "x"}, "depends_on": [], "why": None}
+STEP: dict[str, Any] = {"id": "a", "tool": "note", "input": {"text": "x"}, "depends_on": [], "why": None}
 SAMPLES: dict[str, dict[str, Any]] = {
     "plan": {"$schema": "../../../schemas/plan.schema.json", "goal": "g", "status": "draft", "steps": [STEP]},
     "goal": {"name": "n", "approve": "always", "context": ["a"], "planner": {"model": "m"}, "checks": []},

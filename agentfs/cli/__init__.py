@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `agentfs log | head`: the reader has left, which is no mistake
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last stop: what is not ours is raised again
         from agentfs.errors import AgentfsError
 
         if not isinstance(error, AgentfsError):

@@ -27,6 +27,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"agentfs: {message} (try `{self.prog} --help`)\n")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Say of a misspelt command which one was meant, instead of listing all of them."""
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:  # noqa: SLF001
+            from agentfs.core.problems import did_you_mean
+
+            meant = did_you_mean(value, action.choices)
+            self.error(f"there is no command {value!r}{f', {meant}' if meant else ''}")
+        super()._check_value(action, value)
+
 
 def command(module: str, function: str) -> Command:
     """Return a command that is imported when it is called."""
@@ -54,14 +63,22 @@ def build() -> Parser:
         usage=USAGE,
         description="An agent you operate with your editor and git: the plan is a file, every revision is a commit.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     parser.add_argument("-C", dest="folder", metavar="DIR", default=".", help="the workspace, or a folder in it")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="agentfs", parser_class=Parser)
     _making(commands)
     _looking(commands)
     return parser
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Leaves room for the longest command, which argparse would put on a line of its own."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = 14
 
 
 class _Version(argparse.Action):
@@ -127,16 +144,39 @@ def _making(commands: Any) -> None:
     completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="for which shell")
 
 
+RUN = "a run: its id (2026-11-16/tidy), its last part (tidy), or the beginning of either"
+
+
 def _looking(commands: Any) -> None:
-    status = _add(commands, "status", command("look", "status"), "what the runs of this workspace are doing")
-    status.add_argument("run", metavar="RUN", nargs="?", help="only this run, step by step")
+    status = _add(
+        commands, "status", command("look", "status"), "what the runs of this workspace are doing",
+        "Lists the runs, newest first; with RUN, the steps of that one.\n\n"
+        "states of a run:\n"
+        "  planning   a plan is being made        draft      the plan waits for approval\n"
+        "  running    steps are carried out       waiting    a person is asked\n"
+        "  paused     a person has paused it      done, failed, cancelled: it has ended\n\n"
+        "With --json: run, state, steps {done, total}, why, outcome, at, driven; with RUN also by_step.",
+    )  # fmt: skip
+    status.add_argument("run", metavar="RUN", nargs="?", help=RUN)
+    status.add_argument("--all", action="store_true", help="also the older runs that have ended")
     _json(status)
-    show = _add(commands, "show", command("look", "show"), "one run: its plan, each step's state and output")
-    show.add_argument("run", metavar="RUN", help="a run id, its last part, or a unique prefix")
-    show.add_argument("step", metavar="STEP", nargs="?", help="only this step, in full")
+    show = _add(
+        commands, "show", command("look", "show"), "one run: its plan, each step's state and output",
+        "With STEP, that step in full: what it was given, each attempt's result, checks, error, log and files.\n"
+        "With --json: the plan, each step with state, because, attempt, output and result merged in.",
+    )  # fmt: skip
+    show.add_argument("run", metavar="RUN", help=RUN)
+    show.add_argument("step", metavar="STEP", nargs="?", help="a step's id")
     _json(show)
-    log = _add(commands, "log", command("look", "log"), "its revisions: who, why, and the git commands to see them")
-    log.add_argument("run", metavar="RUN", help="a run id, its last part, or a unique prefix")
+    log = _add(
+        commands, "log", command("look", "log"), "its revisions: who, why, and the git commands to see them",
+        "Every change of a plan is a revision, and every revision is a commit in runs/. The newest is last.",
+    )  # fmt: skip
+    log.add_argument("run", metavar="RUN", help=RUN)
     _json(log)
-    tools = _add(commands, "tools", command("look", "tools"), "the tools that steps may call")
+    tools = _add(
+        commands, "tools", command("look", "tools"), "the tools that steps may call",
+        "Each with its input, what it touches, and whether runs here may use it ([tools] in agentfs.toml).",
+    )  # fmt: skip
     _json(tools)
+    commands.add_parser("complete-runs").set_defaults(command=command("look", "complete_runs"))  # for completion

@@ -54,6 +54,19 @@ def chain(step: str, instead: Mapping[str, str]) -> list[str]:
     return list(found)
 
 
+def firsts(fallbacks: Sequence[Fallback]) -> dict[str, str]:
+    """Return for each alternative the end of its chain; no link is walked twice."""
+    instead = originals(fallbacks)
+    ends: dict[str, str] = {}
+    for name in instead:
+        at, walked = name, dict.fromkeys([name])
+        while at not in ends and at in instead and instead[at] not in walked:
+            at = instead[at]
+            walked[at] = None
+        ends |= dict.fromkeys(walked, ends.get(at, at))
+    return ends
+
+
 def referred(step: Mapping[str, Any]) -> set[str]:
     """Return the ids of the steps whose results a step uses."""
     return {name for _, name in _references(step)}
@@ -73,25 +86,12 @@ def _references(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def fallback_problems(steps: Sequence[PlacedStep], fallbacks: Sequence[Fallback]) -> list[Problem]:
     """Return what is wrong between a runbook's steps and its fallbacks."""
-    plan, first = {step.id for step in steps}, _firsts(fallbacks)
+    plan, first = {step.id for step in steps}, firsts(fallbacks)
     kinds = {one.id: one.kind for one in fallbacks if one.id not in plan}
     wrong = [problem for one in fallbacks if (problem := _target(one, plan, kinds, first))]
     if wrong:
         return wrong  # what they may use depends on whom they stand for
     return [*_used_too_early(steps, fallbacks, kinds), *_used_in_vain(steps, fallbacks, first)]
-
-
-def _firsts(fallbacks: Sequence[Fallback]) -> dict[str, str]:
-    """Return for each alternative the end of its chain; no link is walked twice."""
-    instead = originals(fallbacks)
-    ends: dict[str, str] = {}
-    for name in instead:
-        at, walked = name, dict.fromkeys([name])
-        while at not in ends and at in instead and instead[at] not in walked:
-            at = instead[at]
-            walked[at] = None
-        ends |= dict.fromkeys(walked, ends.get(at, at))
-    return ends
 
 
 def _target(one: Fallback, plan: set[str], kinds: Mapping[str, str], first: Mapping[str, str]) -> Problem | None:

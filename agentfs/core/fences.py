@@ -86,7 +86,7 @@ def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
         draft.places.inside["/input"] = document.places
     elif text_field:
         _fill(draft, fence, {text_field: fence.body})
-    elif spec and document.value is not None:
+    elif spec:
         where = draft.places.marks["/input"] = (fence.line + 1, fence.indent + 1)
         draft.refuse(where, f"the tool {spec.name!r} wants fields", f"write them as name: value; {_fields(spec)}")
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.check import check_goal, check_plan
 from agentfs.core.documents import Document, read_json, read_yaml
-from agentfs.core.fallbacks import Fallback, PlacedStep, chain, originals
+from agentfs.core.fallbacks import Fallback, PlacedStep, firsts
 from agentfs.core.lenient import in_order, lenient
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
 from agentfs.core.places import Place, under
@@ -48,8 +48,8 @@ class ParsedGoal:
         if not self.fallbacks:
             return self.steps
         waits = {step.id: step.value.get("depends_on") for step in self.placed}
-        instead = originals(self.fallbacks)
-        later = [_joined(one, waits.get(chain(one.of, instead)[-1])) for one in self.fallbacks]
+        first = firsts(self.fallbacks)
+        later = [_joined(one, waits.get(first.get(one.of, one.of))) for one in self.fallbacks]
         return self._plan((*self.placed, *later))
 
     def _plan(self, steps: Sequence[PlacedStep]) -> Document:
@@ -167,14 +167,10 @@ def _front_matter_end(lines: Sequence[str]) -> int:
 
 
 def _front_matter(lines: Sequence[str], has_steps: bool, catalogue: Catalogue, problems: list[Problem]) -> Goal:
-    if not any(line.strip() for line in lines):
-        return Goal()
     try:
         document = read_yaml("\n".join(lines), first_line=2)
     except Rejected as rejected:
         problems.extend(rejected.problems)
-        return Goal()
-    if document.value is None:
         return Goal()
     if not isinstance(document.value, dict):
         problems.append(Problem("front matter is fields", "write each as name: value").at(2, 1))

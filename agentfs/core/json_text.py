@@ -18,6 +18,9 @@ MAX_DIGITS = 308  # more than any double holds, and than other readers of the fi
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _TOKEN = re.compile(r'[ \t\n\r]*(?:([{}\[\]:,])|(")|([^\s{}\[\]:,"]+))')
+_NUMBER = re.compile(  # as the decoder reads it: what follows is the grammar's business
+    r"(?P<name>NaN|-?Infinity)|(?P<whole>-?(?:0|[1-9][0-9]*))(?P<rest>(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+)
 _MARK, _QUOTE = 1, 2  # the groups of _TOKEN
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DECODER = json.JSONDecoder()
@@ -175,21 +178,14 @@ def _string(stack: list[_Open], value: str, offset: int, tell: Any) -> None:
 
 
 def _number(word: str) -> tuple[str, str] | None:
-    """Return what is wrong with a bare word, and how to mend it."""
-    if word in ("NaN", "Infinity", "-Infinity"):
-        return f"{word} is not JSON", "write a number, null, or put it in quotes"
-    if word.lstrip("-").isdigit():
-        too_large = len(word.lstrip("-")) > MAX_DIGITS
-    else:
-        too_large = word.lstrip("-")[:1].isdigit() and _overflows(word)
+    """Return what is wrong with the number that a bare word begins with, and how to mend it."""
+    if not (match := _NUMBER.match(word)):
+        return None
+    if match["name"]:
+        return f"{match['name']} is not JSON", "write a number, null, or put it in quotes"
+    whole, rest = match["whole"], match["rest"]
+    too_large = abs(float(whole + rest)) == float("inf") if rest else len(whole.lstrip("-")) > MAX_DIGITS
     return ("the number is too large", 'put it in quotes: "…"') if too_large else None
-
-
-def _overflows(word: str) -> bool:
-    try:
-        return float(word) in (float("inf"), float("-inf"))
-    except ValueError:
-        return False
 
 
 # ── errors of grammar, in words ───────────────────────────────────────────────────────────────────────────

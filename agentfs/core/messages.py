@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from agentfs.core.records import Outcome, Revision, Usage
+from agentfs.core.records import Outcome, Revision, Trigger, Usage
 
 AGENTFS = ("agentfs", "agentfs@localhost")
 PLANNER = ("agentfs planner", "agentfs@localhost")
@@ -20,6 +20,20 @@ _CHANGES = 40
 _EVIDENCE = 100
 _WIDTH = 72
 _TIMES = {2: "twice", 3: "three times", 4: "four times", 5: "five times"}
+_REASONS: dict[Trigger, str] = {
+    "first": "the first plan",
+    "edited": "edited by {by}",
+    "goal_changed": "after the goal changed",
+    "asked": "as asked",
+    "step_unreachable": "after {step} could not be reached",
+    "repeated_failure": "after {step} failed {times}",
+    "step_failed": "after {step} failed",
+    "unexpected_state": "after {step} surprised",
+    "goal_checks_failed": "after the goal's checks failed",
+    "drift": "after {step} drifted",
+    "next_step": "the next step",
+    "every_step": "looked over after {step}",
+}
 _TRAILER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)\s*:\s*(.*)")
 
 Trailer = tuple[str, str | None]
@@ -68,13 +82,7 @@ def outcome_message(run: str, outcome: Outcome, *, in_plan: int | None = None) -
 
 def author_of(revision: Revision, person: tuple[str, str]) -> tuple[str, str]:
     """Return name and address of a revision's author; `person` is the one at this machine."""
-    match revision.by.role:
-        case "planner":
-            return PLANNER
-        case "person":
-            return person
-        case "runbook" | "agentfs":
-            return AGENTFS
+    return {"planner": PLANNER, "person": person}.get(revision.by.role, AGENTFS)
 
 
 def trailers(message: str) -> dict[str, list[str]]:
@@ -92,32 +100,8 @@ def trailers(message: str) -> dict[str, list[str]]:
 
 def _reason(revision: Revision) -> str:
     """Return why the revision was made, in the words that follow `revision N,`."""
-    step = revision.step or "a step"
-    match revision.trigger:
-        case "first":
-            return "the first plan"
-        case "edited":
-            return f"edited by {revision.by.name or 'a person'}"
-        case "goal_changed":
-            return "after the goal changed"
-        case "asked":
-            return "as asked"
-        case "step_unreachable":
-            return f"after {step} could not be reached"
-        case "repeated_failure":
-            return f"after {step} failed {_times(revision)}"
-        case "step_failed":
-            return f"after {step} failed"
-        case "unexpected_state":
-            return f"after {step} surprised"
-        case "goal_checks_failed":
-            return "after the goal's checks failed"
-        case "drift":
-            return f"after {step} drifted"
-        case "next_step":
-            return f"the step after {revision.step}" if revision.step else "the next step"
-        case "every_step":
-            return f"looked over after {step}"
+    by, step = revision.by.name or "a person", revision.step or "a step"
+    return _REASONS[revision.trigger].format(by=by, step=step, times=_times(revision))
 
 
 def _times(revision: Revision) -> str:

@@ -56,12 +56,12 @@ def problems_in_step(step: Step, known: Collection[str]) -> list[Problem]:
 def _unknown(
     own: str, known: Collection[str], pointer: str, text: str, references: Sequence[Reference]
 ) -> Iterator[Problem]:
-    others = sorted(set(known) - {own})
     for reference in references:
         written, step = text[reference.start : reference.end], reference.step
         if step == own:
             yield Problem(f"{written} refers to the step it stands in", "refer to an earlier step", pointer)
-        elif step is not None and step not in others:
+        elif step is not None and step not in known:
+            others = sorted(set(known) - {own})
             there = f"the other steps are {', '.join(others)}" if others else "there is no other step"
             yield Problem(
                 f"{written} refers to a step that is not in the plan", did_you_mean(step, others, there), pointer

@@ -94,6 +94,11 @@ def _without_noise(schema: _Schema) -> _Schema:
     return {key: value for key, value in kept.items() if (key, value) != ("default", None)}
 
 
+def _first_kind(schema: _Schema) -> _Schema:
+    """Let a validator stop at the first branch that fits: kinds exclude each other, nothing else can fit too."""
+    return {"anyOf" if key == "oneOf" else key: value for key, value in schema.items()}
+
+
 def _any_json(schema: _Schema) -> _Schema:
     """Say "any value" by saying nothing."""
     if schema.get("$ref") == "#/$defs/JsonValue":
@@ -132,6 +137,7 @@ def _one_choice(schema: _Schema) -> _Schema:
 
 _RULES: tuple[Callable[[_Schema], _Schema], ...] = (
     _without_noise,
+    _first_kind,
     _any_json,
     _closed_names,
     _whole_strings,

@@ -291,11 +291,8 @@ def _kind(result: Result) -> str | None:
 
 
 def _failure_words(result: Result | None, used: int) -> str:
-    message = (
-        result.error.message.splitlines()[0]
-        if result and result.error and result.error.message
-        else "no reason given"
-    )
+    said = result.error.message.splitlines() if result and result.error else []
+    message = said[0] if said else "no reason given"
     return message if used < 2 else f"failed {used} times, last: {message}"
 
 

@@ -50,7 +50,8 @@ class YamlReader:
         try:
             return self._document()
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
+            unfinished = error.context == "while scanning a simple key"  # noticed lines after it began
+            mark = error.context_mark if unfinished else error.problem_mark
             place = self._at(mark.line, mark.column) if mark else (self._first_line, 1)
             refuse(*_in_words(error.problem or ""), *place)
         except yaml.reader.ReaderError as error:
@@ -107,7 +108,7 @@ class YamlReader:
         place = self._place(event)
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             refuse("anchors (&) and aliases (*) are not read here", "write the value out", *place)
-        if event.tag not in (None, "!"):
+        if event.tag is not None:
             refuse("tags (!) are not read here", "remove it; text goes in quotes", *place)
         return place
 

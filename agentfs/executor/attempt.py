@@ -6,7 +6,7 @@ from typing import Any
 
 from agentfs.clock import Clock
 from agentfs.core import names
-from agentfs.core.records import CheckResult, Failure, Order, Record, Result, ResultStatus
+from agentfs.core.records import CheckResult, Failure, JsonObject, Order, Record, Result, ResultStatus
 from agentfs.disk import publish
 from agentfs.executor.checks import run_checks, surprise
 from agentfs.executor.log import AttemptLog
@@ -82,13 +82,18 @@ def _call(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> ToolRe
     if tool is None:
         log.claim(None)
         return ToolResult(failure=Failure(kind="input", message=f"there is no tool {order.tool!r} here"))
-    if problems := input_problems(tool.spec, order.input):
+    if problems := input_problems(tool.spec, _as_planned(order)):
         log.claim(None)
         return ToolResult(failure=Failure(kind="input", message="; ".join(problems)))
     given = tool.call(order.input, bench)
     if not log.claimed:
         log.claim(None)
     return given
+
+
+def _as_planned(order: Order) -> JsonObject:
+    """Return an order's input as a plan may write it: the values of a shell text's references came later."""
+    return {name: value for name, value in order.input.items() if (order.tool, name) != ("shell", "env")}
 
 
 def _checked(order: Order, given: ToolResult, bench: Bench, log: AttemptLog) -> tuple[CheckResult, ...]:

@@ -38,7 +38,7 @@ class OwnSteps:
             duration_s=round(self.clock.monotonic() - began, 6),
         )
 
-    def plan_bytes(self, answer: Answer, facts: Facts) -> bytes:
+    def plan_bytes(self, answer: Answer) -> bytes:
         if answer.plan is None:
             raise ValueError("this answer holds no plan")
         return render_plan(answer.plan)

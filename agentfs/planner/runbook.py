@@ -229,10 +229,8 @@ def _changed(goal: ParsedGoal, situation: Situation) -> JsonObject:
 
 def _same(goal: ParsedGoal, one: Fallback, before: Mapping[str, StepValue], plan: JsonObject) -> bool:
     """Tell whether an alternative in the plan still is what the goal says."""
-    if one.id not in before:
-        return False
     value = _as_things_are(goal, one, _ids(plan))
-    return value == {key: part for key, part in before[one.id].items() if key != "depends_on"}
+    return value == {key: part for key, part in before.get(one.id, {}).items() if key != "depends_on"}
 
 
 def _question(surprises: Mapping[str, str], present: Mapping[str, StepValue]) -> str | None:

@@ -20,6 +20,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO must not make us wait
 _TRIES = 16  # openat2 says EAGAIN when something was renamed meanwhile
 _LINKS = 8
+DEEPEST = 200  # folders in one path
 
 
 class Refused(Exception):
@@ -67,7 +68,7 @@ def _step_by_step(folder: int, path: str, flags: int) -> int:
     for n, part in enumerate(parts):
         last = n == len(parts) - 1
         try:
-            if not last and stat.S_ISLNK(os.stat(part, dir_fd=current, follow_symlinks=False).st_mode):
+            if stat.S_ISLNK(os.stat(part, dir_fd=current, follow_symlinks=False).st_mode):
                 raise OSError(errno.ELOOP, "a link", path)
             below = os.open(part, (flags if last else _FOLDER) | os.O_NOFOLLOW, dir_fd=current)
         finally:
@@ -132,20 +133,26 @@ class Folder:
 
     def _make(self, folder: str, may_write: Callable[[str], None]) -> int:
         """Open a folder, making what is missing of it."""
-        try:
-            return self._open(folder, _FOLDER)
-        except Refused as refused:
-            if not isinstance(refused.__cause__, FileNotFoundError):
-                raise
-        above, name = os.path.split(folder)
-        parent = self._make(above or ".", may_write)
+        parts = folder.split("/")
+        if len(parts) > DEEPEST:
+            raise Refused("input", f"{folder[:60]}… is nested more than {DEEPEST} deep")
+        for n in range(len(parts) + 1):
+            try:
+                os.close(self._open("/".join(parts[:n]), _FOLDER))
+            except Refused as refused:
+                if not isinstance(refused.__cause__, FileNotFoundError):
+                    raise
+                self._make_one("/".join(parts[: n - 1]), parts[n - 1], may_write)
+        return self._open(folder, _FOLDER)
+
+    def _make_one(self, above: str, name: str, may_write: Callable[[str], None]) -> None:
+        parent = self._open(above, _FOLDER)
         try:
             may_write(os.path.join(real_path(parent), name))
-            with self._words(folder), suppress(FileExistsError):
+            with self._words(name), suppress(FileExistsError):
                 os.mkdir(name, dir_fd=parent)
         finally:
             os.close(parent)
-        return self._open(folder, _FOLDER)
 
     def _open(self, path: str, flags: int) -> int:
         with self._words(path):
@@ -184,7 +191,10 @@ def _refusal(path: str, error: OSError | ValueError, folder: str) -> Refused:
 
 def real_path(fd: int) -> str:
     """Return where an open folder is now, links resolved."""
-    return os.readlink(f"/proc/self/fd/{fd}")
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError as error:  # longer than the kernel can tell
+        raise Refused("input", "the folder's path is too long", "use fewer or shorter folders") from error
 
 
 def _target(parent: int, name: str) -> str | None:
@@ -193,7 +203,7 @@ def _target(parent: int, name: str) -> str | None:
         mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _refusal(name, error, "the working folder") from error
     if stat.S_ISLNK(mode):
         return os.readlink(name, dir_fd=parent)

@@ -39,6 +39,8 @@ class Capture:
         self._check(b"", final=True)
         if not self.valid and self._fd is None:
             self._spill()  # the exact bytes are worth keeping, however few
+        if self._fd is not None:
+            os.fsync(self._fd)  # a result will refer to it
         self.close()
         return last
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.beneath import Folder, Refused
+from agentfs.tools.beneath import DEEPEST, Folder, Refused
 from agentfs.tools.bounded import SEARCH, TookTooLong, ask, pattern_problem
 from agentfs.tools.capture import value_result
 from agentfs.tools.places import PATH_SCHEMA, FileTool, closed, look_up, reading
 
 MOST_FILES = 100_000
-DEEPEST = 200
 MOST_HITS = 1000
 HIT_WIDTH = 500
 SEARCH_S = 60.0
@@ -109,19 +108,20 @@ def _search_files(given: Mapping[str, Any], bench: Bench) -> ToolResult:
         raise Refused("input", problem)
     with reading(start, bench) as (folder, rest):
         try:
-            below, paths = rest, sorted(_files(folder, rest, bench))
+            paths, fd = sorted(_files(folder, rest, bench)), folder.open_folder(rest)
         except Refused as refused:
             if not isinstance(refused.__cause__, NotADirectoryError):
                 raise
-            below, name = os.path.split(rest)  # a single file may be searched, too
-            paths, start = [name], os.path.dirname(start)
-        hits = _searched(folder, below or ".", paths, pattern, bench)
+            paths, fd = [""], folder.open_file(rest)  # a single file may be searched, too
+    try:
+        hits = _searched(fd, paths, pattern, bench)
+    finally:
+        os.close(fd)
     return value_result([{**hit, "path": _printable(_joined(start, hit["path"]))} for hit in hits], bench)
 
 
-def _searched(folder: Folder, below: str, paths: list[str], pattern: str, bench: Bench) -> list[dict[str, Any]]:
+def _searched(fd: int, paths: list[str], pattern: str, bench: Bench) -> list[dict[str, Any]]:
     deadline = min(bench.deadline, time.monotonic() + SEARCH_S)
-    fd = folder.open_folder(below)
     question = {"pattern": pattern, "folder": fd, "paths": paths, "most": MOST_HITS, "width": HIT_WIDTH}
     try:
         hits: list[dict[str, Any]] = ask(SEARCH, question, deadline=deadline, stop=bench.stop, fds=(fd,))
@@ -130,8 +130,6 @@ def _searched(folder: Folder, below: str, paths: list[str], pattern: str, bench:
             raise Refused("interrupted", "searching was stopped") from late
         hint = "simplify the pattern (nested repeats such as (a+)+ explode), or name a smaller folder in path"
         raise Refused("timeout", "the search took too long", hint) from late
-    finally:
-        os.close(fd)
     return hits
 
 

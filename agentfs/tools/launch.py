@@ -55,7 +55,7 @@ class Finished:
 def run_program(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], bench: Bench, spill: bool = True
 ) -> Finished:
-    """Run a program to its end, or to the deadline, the stop sign or the cap; nothing of it outlives the call.
+    """Run a program to its end, or to the deadline, the stop sign or the cap; what is left of it is killed.
 
     `spill`: a long stdout also goes to the bench's output file. Raises OSError if it cannot be started,
     and whatever `bench.claim` raises; in both cases nothing ran.
@@ -110,6 +110,7 @@ class _Watch:
         self._selector = selectors.DefaultSelector()
         self._open = 0
         self._read = 0
+        self._asked = False
         self._kill_at = float("inf")
         for pipe, name, capture in ((child.stdout, "stdout", out), (child.stderr, "stderr", err)):
             if pipe is not None:
@@ -119,16 +120,19 @@ class _Watch:
 
     def to_the_end(self) -> None:
         with self._selector, _exit_wakes(self._selector, self._pid):
+            self._turn(TICK_S)
             while not _has_exited(self._pid):
-                self._turn(TICK_S)
                 self._look_around()
+                self._turn(TICK_S)
             self._drain()
         self._log.finish()
 
     def _turn(self, wait_s: float) -> None:
         for key, _ in self._selector.select(wait_s):
-            if key.data:  # else: the leader has exited
+            if key.data:
                 self._take(key.fd, *key.data)
+            else:
+                self._selector.unregister(key.fd)  # the leader has exited: no need to say so again
 
     def _take(self, fd: int, name: str, capture: Capture) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -157,6 +161,8 @@ class _Watch:
             self._end_because("stop")
         elif now >= self._bench.deadline:
             self._end_because("timeout")
+        if self.ended_by and not self._asked:
+            self._asked = _ask_to_end(self._pid, confined=self._bench.confinement.sandbox == "bubblewrap")
         if now >= self._kill_at:
             _kill_family(self._pid)
 
@@ -164,7 +170,6 @@ class _Watch:
         if self.ended_by is None:
             self.ended_by = why
             self._kill_at = time.monotonic() + GRACE_S
-            _ask_to_end(self._pid, confined=self._bench.confinement.sandbox == "bubblewrap")
         if at_once:
             self._kill_at = 0
 
@@ -224,13 +229,19 @@ def _has_exited(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _ask_to_end(leader: int, *, confined: bool) -> None:
-    """Send SIGTERM to the program. In the sandbox not to bubblewrap, which would kill the program at once."""
+def _ask_to_end(leader: int, *, confined: bool) -> bool:
+    """Send SIGTERM to the program; return whether it was there to get it.
+
+    In the sandbox not to bubblewrap, which would kill the program at once, but to what it started: its first
+    child is bubblewrap again, deaf to the signal, and only what that one starts is the program.
+    """
     if confined:
-        _signal([member.pid for member in descendants(leader)], signal.SIGTERM)
-    else:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(leader, signal.SIGTERM)
+        family = [member.pid for member in descendants(leader)]
+        _signal(family, signal.SIGTERM)
+        return len(family) > 1
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGTERM)
+    return True
 
 
 def _kill_family(leader: int) -> None:

@@ -51,8 +51,8 @@ def reading(path: str, bench: Bench) -> Iterator[tuple[Folder, str]]:
                 return
     for readable in confinement.readable:
         root = os.fspath(readable)
-        if inside(path, root):
-            above, rest = (root, path[len(root) + 1 :]) if os.path.isdir(root) else os.path.split(path)
+        if path == root or (inside(path, root) and os.path.isdir(root)):
+            above, rest = (root, path[len(root) + 1 :]) if os.path.isdir(root) else os.path.split(root)
             with opened(above, "the readable folder") as folder:
                 yield folder, rest or "."
                 return

@@ -104,7 +104,7 @@ def _run(argv: Sequence[str], env: Mapping[str, Any], bench: Bench, *, spill: bo
         command = wrap(argv, confinement)
         return run_program(command, cwd=Path(confinement.workdir), env=variables, bench=bench, spill=spill)
     except Unfenceable as error:
-        return _refused("sandbox", str(error), "make it a folder, or choose another workdir")
+        return _refused("sandbox", str(error), "choose another workdir")
     except OSError as error:
         if error.errno == errno.E2BIG:
             return _too_long("the command with its variables")

@@ -14,7 +14,8 @@ from agentfs.tools.base import Confinement
 WORKSPACE_PARTS = ("agentfs.toml", "goals", "runs", "schemas", "tools", "prompts")
 GIT_PARTS = frozenset({"hooks", "config", "config.worktree", "commondir"})
 FOLDERS_WALKED = 20_000  # breadth first: what lies deepest is looked at last
-REPOSITORIES_FENCED = 256
+MODULES_WALKED = 256
+MOST_FENCES = 2000  # bubblewrap takes 9,000 arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ def git_fences(root: str, skip: tuple[str, ...]) -> Fences:
             pins |= dict.fromkeys(_chain(root, folder))
             locks |= dict.fromkeys(fence.locks)
             absent |= dict.fromkeys(fence.absent)
+    if len(pins) + len(locks) + len(absent) > MOST_FENCES:
+        raise Unfenceable(f"there are more git repositories in {root} than can be kept from changing")
     return Fences(tuple(pins), tuple(locks), tuple(absent))
 
 
@@ -102,14 +105,13 @@ def _repository(git: str) -> Fences:
 
 def _git_entries(root: str, skip: tuple[str, ...]) -> Iterator[str]:
     """Yield every `.git` under a folder, nearest first, up to a bound."""
-    folders, walked, found = deque([root]), 0, 0
-    while folders and walked < FOLDERS_WALKED and found < REPOSITORIES_FENCED:
+    folders, walked = deque([root]), 0
+    while folders and walked < FOLDERS_WALKED:
         walked += 1
         for entry in _entries(folders.popleft()):
             is_folder = entry.is_dir(follow_symlinks=False)
             if entry.name == ".git":
                 if os.path.exists(os.path.join(entry.path, "HEAD")) or entry.is_file(follow_symlinks=False):
-                    found += 1
                     yield entry.path
             elif is_folder and entry.path not in skip:
                 folders.append(entry.path)
@@ -117,7 +119,7 @@ def _git_entries(root: str, skip: tuple[str, ...]) -> Iterator[str]:
 
 def _submodules(git: str) -> Iterator[str]:
     folders, walked = deque([os.path.join(git, "modules")]), 0
-    while folders and walked < REPOSITORIES_FENCED:
+    while folders and walked < MODULES_WALKED:
         walked += 1
         folder = folders.popleft()
         if os.path.exists(os.path.join(folder, "HEAD")):

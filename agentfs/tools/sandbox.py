@@ -19,7 +19,7 @@ from agentfs.core.records import Sandbox
 from agentfs.tools.base import Confinement
 from agentfs.tools.protected import WORKSPACE_PARTS, Fences, git_fences, inside, workspace_fences
 
-SCRATCH = "/run/scratch"
+SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
 SECRET_FILES = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh/ssh_host_*_key")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -74,7 +74,7 @@ def environment(confinement: Confinement) -> dict[str, str]:
     """
     return {
         "PATH": f"{sys.prefix}/bin:{PATH}",
-        "HOME": os.path.expanduser("~"),
+        "HOME": _home_path(),
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "TMPDIR": SCRATCH if confinement.sandbox == "bubblewrap" else tempfile.gettempdir(),
@@ -92,12 +92,12 @@ def wrap(argv: Sequence[str], confinement: Confinement) -> list[str]:
         *_ISOLATION,
         *(["--share-net"] if confinement.network else []),
         *_system(),
-        *_secret_files(),
         *_home(),
         *_readable(confinement, workdir),
+        *_secret_files(),
         *("--proc", "/proc", "--remount-ro", "/proc"),  # else root could set the kernel's /proc/sys from inside
-        *("--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108
-        *("--dir", "/tmp", "--tmpfs", SCRATCH),  # noqa: S108 - /tmp is there, and read-only
+        *("--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", SCRATCH, "--remount-ro", "/dev"),  # noqa: S108
+        *("--dir", "/tmp", "--dir", "/run"),  # noqa: S108 - they are there, and read-only
         *("--bind", workdir, workdir),
         *_fenced(confinement, workdir),
         *("--remount-ro", "/", "--chdir", workdir, "--", *argv),
@@ -124,9 +124,14 @@ def _secret_files() -> Iterator[str]:
 
 def _home() -> Iterator[str]:
     """Make an empty, read-only home, so that a write there is refused in these words."""
-    home = os.path.realpath(os.path.expanduser("~"))
+    home = os.path.realpath(_home_path())
     if not any(inside(home, os.path.realpath(folder)) for folder in SYSTEM):
         yield from ("--dir", home)
+
+
+def _home_path() -> str:
+    home = os.path.expanduser("~")
+    return home if os.path.isabs(home) else "/"  # a user without an entry and without HOME has none
 
 
 def _readable(confinement: Confinement, workdir: str) -> Iterator[str]:
@@ -182,7 +187,7 @@ def hint_for(exit_code: int | None, stderr: str, confinement: Confinement) -> st
         return "tools have no network; set network = true under [tools] in agentfs.toml to allow it"
     if _READ_ONLY.search(stderr):
         return f"tools write only in the working folder (workdir in the goal) and, for scratch, in $TMPDIR, {SCRATCH}"
-    home = re.escape(os.path.expanduser("~"))
+    home = re.escape(_home_path().rstrip("/") or "/home")
     if re.search(rf"(?:{home}|~)/.*(?:No such file|not found)|No such file.*{home}/", stderr):
         return "tools do not see the home folder; add the folder to read under [tools] in agentfs.toml"
     if _DENIED.search(stderr):

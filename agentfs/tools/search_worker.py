@@ -1,6 +1,7 @@
 """Looks for a regular expression, in a process of its own: a pattern that explodes can be ended from outside.
 
-Run as a script: {"pattern", "folder": an open folder's number, "paths", "whole", limits} on stdin, hits on stdout.
+Run as a script: on stdin {"pattern", "folder": the number of an open folder, "paths", "most", "width"},
+on stdout the hits; or {"pattern", "text"}, and whether it matches anywhere.
 Only the standard library; nothing of agentfs is imported. Follows no link.
 """
 
@@ -17,6 +18,8 @@ LARGEST = 64 * 1024 * 1024
 
 def read(folder: int, path: str) -> bytes | None:
     """Return a regular file's bytes, every component opened by itself; None if it is none, or too large."""
+    if stat.S_ISREG(os.fstat(folder).st_mode):  # the one file that is searched, already open
+        return os.read(folder, LARGEST)
     current = os.dup(folder)
     try:
         *above, name = path.encode("utf-8", "surrogateescape").split(b"/")

@@ -21,9 +21,10 @@ class SecretMask:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._names: dict[str, str] = {}
-        for name, value in sorted(environ.items()):
-            if is_secret(name) and len(value) >= SHORTEST:
-                for form in _forms(value):
+        secret = {name: value for name, value in sorted(environ.items()) if is_secret(name)}
+        for name, value in secret.items():
+            for form in _forms(value) if len(value) >= SHORTEST else ():
+                if not any(form in f"[secret {other}]" for other in secret):  # else the mask would mask itself
                     self._names.setdefault(form, name)
         self._bytes = {_encoded(form): name for form, name in self._names.items()}
         longest_first = sorted(self._names, key=len, reverse=True)

@@ -7,9 +7,11 @@ from agentfs.core.decide import Action, Wait
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.engine import Driver
-from agentfs.views.words import duration, waiting_words
+from agentfs.views.closing import closing_words
+from agentfs.views.words import cut, duration, first_line, inert
 
-MARKS = {"done": "done", "failed": "FAILED", "blocked": "BLOCKED", "rejected": "rejected", "interrupted": "cut off"}
+WIDTH = 240  # a message is told, not quoted in full: the result has all of it
+ENDS = {"done": "done", "failed": "FAILED", "blocked": "BLOCKED", "rejected": "rejected", "interrupted": "cut off"}
 
 
 class Lines:
@@ -20,52 +22,60 @@ class Lines:
         self._settled = {
             (step, a.number) for step, attempts in driver.facts.attempts.items() for a in attempts if a.result
         }
-        run = driver.facts.run
-        self._say(f"{run.run}: working in {(driver.folder / run.workdir).resolve()} (choose another with --workdir)")
+        self._say(opening_line(driver))
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
         for view in state.steps.values():
             if view.result is not None and (view.id, view.result.attempt) not in self._settled:
                 self._settled.add((view.id, view.result.attempt))
-                self._say(_settled_line(view))
+                self._say(settled_line(view))
         for action in actions:
             if words := action_line(action):
                 self._say(words)
 
     def end(self, rest: Wait | None) -> None:
-        for line in waiting_words(self._driver, rest):
-            self._say(line)
+        for line in closing_words(self._driver, rest):
+            print(line, file=self._stream, flush=True)
 
     def _say(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
+        print(cut(inert(line), WIDTH), file=self._stream, flush=True)
 
 
-def _settled_line(view: StepView) -> str:
-    if view.result is None:
+def opening_line(driver: Driver) -> str:
+    """Return which run this is, where it works, and how to choose another folder."""
+    run = driver.facts.run
+    return f"{run.run}: working in {(driver.folder / run.workdir).resolve()} (choose another with --workdir)"
+
+
+def settled_line(view: StepView) -> str:
+    """Return how an attempt ended, why, and whether it is tried again."""
+    result = view.result
+    if result is None:
         return ""
-    words = f"{view.id}: {MARKS[view.result.status]} in {duration(view.result.duration_s)}"
-    if view.result.error:
-        return f"{words}: {view.result.error.message.splitlines()[0]}"
-    return f"{words}, surprising: {view.result.surprise}" if view.result.surprising else words
+    which = f" (attempt {result.attempt})" if result.status != "done" or result.attempt > 1 else ""
+    words = f"{view.id}: {ENDS[result.status]} in {duration(result.duration_s)}{which}"
+    again = "; it is tried again" if result.status == "failed" and view.move == "order" else ""
+    if result.error:
+        return f"{cut(f'{words}: {first_line(result.error.message)}', WIDTH - len(again))}{again}"
+    return f"{words}, but surprising: {first_line(result.surprise or '')}" if result.surprising else words
 
 
 def action_line(action: Action) -> str | None:
     """Return what an action is worth telling; None if it tells itself."""
     match action:
-        case acts.IssueOrder(view=view) | acts.StartAttempt(view=view):
-            again = f" (attempt {view.next})" if view.next > 1 else ""
-            return f"{view.id}: started{again}"
+        case acts.IssueOrder(view=view):
+            return f"{view.id}: started{f' (attempt {view.next})' if view.next > 1 else ''}"
+        case acts.StartAttempt(view=view):
+            return f"{view.id}: started{f' (attempt {view.attempt})' if view.attempt > 1 else ''}"
         case acts.RecordRevision() | acts.AskAnswer() | acts.ExplainPlan() | acts.ClearExplanation():
-            return action.why
+            return f"plan: {action.why}"
         case acts.CallPlanner():
             return f"planner: {action.why}"
-        case acts.AskPerson(view=view):
+        case acts.AskPerson(view=view) | acts.SettleReply(view=view):
             return f"{view.id}: {action.why}"
         case acts.StopAttempt(step=step):
             return f"{step}: stopped, {action.why}"
         case acts.RunGoalChecks():
             return "the goal's own checks run"
-        case acts.EndRun():
-            return f"{action.status}: {action.why}"
         case _:
             return None

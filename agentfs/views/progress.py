@@ -1,5 +1,6 @@
 """Progress on stderr: a live table on a terminal, one plain line per action elsewhere."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
@@ -20,12 +21,17 @@ class Progress(Protocol):
 @contextmanager
 def progress_for(driver: Driver, stream: TextIO) -> Iterator[Progress]:
     """Yield the progress that suits the stream."""
-    from agentfs.views.lines import Lines
+    if not (stream.isatty() and can_move_the_cursor(os.environ.get("TERM", ""))):
+        from agentfs.views.lines import Lines
 
-    if not stream.isatty():
         yield Lines(driver, stream)
         return
     from agentfs.views.live import Live
 
     with Live(driver, stream) as live:
         yield live
+
+
+def can_move_the_cursor(term: str) -> bool:
+    """Whether a terminal of this kind can draw over what it has drawn."""
+    return term not in ("", "dumb", "unknown")

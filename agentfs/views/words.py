@@ -1,47 +1,99 @@
-"""Words that several views share. Pure but for what they are given."""
+"""Words that every view shares: text made inert, cut to a width, durations and moments. Pure, and quick to import."""
 
-from agentfs.core.decide import Wait
-from agentfs.engine import Driver
+import json
+import re
+import unicodedata
+from typing import Any
+
+ELLIPSIS = "…"
+_NOT_PLAIN = re.compile(r"[^ -~]")
+
+
+def inert(text: str) -> str:
+    """Return one line that no terminal obeys: controls, escapes and marks that reorder text become visible."""
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if character == "\t" or unicodedata.category(character) == "Zs":
+        return " "
+    if code < 0x20:
+        return chr(0x2400 + code)  # the picture of the control character: ␛ for an escape
+    if code == 0x7F:
+        return "\u2421"
+    return f"<U+{code:04X}>"
+
+
+def first_line(text: str) -> str:
+    """Return the first line that says something, inert."""
+    return next((inert(line.strip()) for line in text.splitlines() if line.strip()), "")
+
+
+def block(text: str) -> list[str]:
+    """Return text as inert lines, for showing it whole."""
+    return [inert(line.expandtabs(4)) for line in text.replace("\r\n", "\n").rstrip("\n").split("\n")]
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a line takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, width: int) -> str:
+    """Return a line that takes at most that many columns; what is missing is marked."""
+    if columns(text) <= width:
+        return text
+    kept, room = [], max(0, width - 1)
+    for character in text:
+        room -= _columns(character)
+        if room < 0:
+            break
+        kept.append(character)
+    return "".join(kept).rstrip() + ELLIPSIS if width > 0 else ""
+
+
+def padded(text: str, width: int) -> str:
+    """Return a line filled up with blanks to a width."""
+    return text + " " * (width - columns(text))
 
 
 def duration(seconds: float) -> str:
     """Return a duration as people say it."""
-    if seconds < 10:
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
-    if seconds < 90:
+    if seconds < 89.5:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def waiting_words(driver: Driver, rest: Wait | None) -> list[str]:
-    """Return what a person has to know when a run rests, and exactly what to do."""
-    outcome, name = driver.facts.outcome, driver.folder.name
-    if outcome is not None:
-        lines = [f"{driver.facts.run.run}: {outcome.status}, {outcome.summary}"]
-        if outcome.status == "failed":
-            lines.append(f"see what happened: agentfs show {name}")
-        return lines
-    if rest is None:
-        return []
-    return [f"{driver.facts.run.run} waits: {rest.why}", *_what_to_do(driver), f"then: agentfs run --resume {name}"]
+def ago(seconds: float) -> str:
+    """Return how long ago something was, short enough for a column."""
+    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {word} ago"
+    return "just now"
 
 
-def _what_to_do(driver: Driver) -> list[str]:
-    """Return the files that wait for a reply, with the words that count."""
-    lines = []
-    for view in driver.state.moving("person"):
-        gate = view.status == "gated"
-        words = "approve or reject" if gate else "again, done or failed"
-        number = view.next if gate else view.attempt
-        lines.append(f"  read {driver.folder}/steps/{view.id}.{number}.question.md")
-        lines.append(f"  answer in {driver.folder}/steps/{view.id}.{number}.reply.md: {words}, on its first line")
-    if (one := driver.state.unapplied) and one.asked:
-        lines.append(f"  read {driver.folder}/planning/{one.number}.question.md")
-        lines.append(
-            f"  answer in {driver.folder}/planning/{one.number}.reply.md: approve or reject, on its first line"
-        )
-    plan = driver.facts.plan
-    if plan is not None and plan.status in ("draft", "paused"):
-        lines.append(f'  look at {driver.folder}/plan.json; set "status" to "approved" to go on')
-    return lines
+def counted(number: int, word: str) -> str:
+    """Return `1 step`, `2 steps`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def json_text(value: Any) -> str:
+    """Return JSON that reads well and is inert too: what a terminal might obey is written as an escape."""
+    return _NOT_PLAIN.sub(_escaped, json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    return character if character == "\n" or character.isprintable() else json.dumps(character)[1:-1]

@@ -1,8 +1,10 @@
 """Every document of the corpus gets its verdict, and the two readers agree on each."""
 
 import json
+import random
 import time
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -202,8 +204,11 @@ def test_settings_with_mistakes() -> None:
 
 
 def test_a_value_that_is_not_json_is_refused() -> None:
+    day = date(2026, 11, 16)
     with pytest.raises(Rejected, match="a value that JSON does not know"):
-        check_settings(Document({"planner": {"extra_body": {"day": object()}}}))
+        check_settings(Document({"planner": {"extra_body": {"day": day}}}))
+    with pytest.raises(Rejected, match="'network' must be true or false, not a date"):
+        check_settings(Document({"tools": {"network": day}}))
 
 
 def test_a_table_with_a_wrong_name() -> None:
@@ -227,7 +232,7 @@ def _long_plan(**fields: Any) -> bytes:
     steps = [a_step("s0")]
     for n in range(1, 1000):
         text = f"after {{{{steps.s{n - 1}.output}}}}"
-        check = {"kind": "output", "schema": {"type": "string", "minLength": n}}
+        check = {"kind": "output", "schema": {"type": "string", "minLength": n % 10}}
         steps.append(a_step(f"s{n}", input={"text": text}, checks=[check], **fields))
     return json.dumps(a_plan(*steps)).encode()
 
@@ -236,11 +241,44 @@ def test_a_thousand_steps_are_checked_in_no_time() -> None:
     source = _long_plan()
     started = time.process_time()
     assert problems_of(source, FULL) == []
-    assert time.process_time() - started < 3  # about 0.5 s on a quiet machine
+    assert time.process_time() - started < 5  # about 0.3 s on a quiet machine, much more under coverage
 
 
 def test_a_thousand_mistakes_are_told_in_no_time() -> None:
-    source = _long_plan(depends_on=["nowhere"], gaet=True)
-    started = time.process_time()
-    assert len(problems_of(source, FULL)) >= 999
-    assert time.process_time() - started < 3
+    for fields, mend in (
+        ({"depends_on": ["s"]}, "write the id of a step, or remove it"),
+        ({"gaet": 1}, "did you mean 'gate'?"),
+    ):
+        source = _long_plan(**fields)
+        started = time.process_time()
+        problems = problems_of(source, FULL)
+        assert time.process_time() - started < 5
+        assert (len(problems), problems[-1].mend) == (999, mend)
+
+
+# ── what nobody thought of ────────────────────────────────────────────────────────────────────────────────
+
+ODD: list[Any] = [
+    *(None, True, 0, -1, 1.0, 0.5, 1e308, 10**300, "", "A", "a\n", "\0", "(", "{{steps.a.output}}", "{{goal}}"),
+    *([], {}, [None], [[]], [{}], {"kind": "file"}, {"kind": "command", "run": "x"}, {"$ref": "#"}),
+]
+
+
+def _spots(value: Any) -> list[tuple[Any, Any]]:
+    """Every place in a tree: a container and a name or index in it."""
+    names = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
+    return [(value, name) for name in names] + [spot for name in names for spot in _spots(value[name])]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_readers_agree_and_places_exist_after_any_change(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - the same changes each time
+    root = {"plan": json.loads(chance.choice([case.source for case in CASES if case.says is None]).decode())}
+    for _ in range(3):
+        container, name = chance.choice(_spots(root))
+        container[name] = json.loads(json.dumps(chance.choice(ODD)))
+    value, lines = root["plan"], written(root["plan"]).decode().split("\n")
+    assert bool(structural(value, "plan")) == bool(strict(value, Plan)[1])
+    for problem in problems_of(value, FULL):
+        assert problem.mend
+        assert 1 <= problem.column <= len(lines[problem.line - 1])

@@ -14,10 +14,7 @@ from agentfs.core.problems import Problem, Rejected
 
 def refusal(source: bytes | str, *, yaml: bool = False) -> Problem:
     with pytest.raises(Rejected) as caught:
-        if yaml:
-            read_yaml(source)
-        else:
-            read_json(source if isinstance(source, bytes) else source.encode())
+        read_yaml(source) if yaml else read_json(source if isinstance(source, bytes) else source.encode())
     return caught.value.problems[0]
 
 
@@ -154,7 +151,6 @@ def test_pointers_there_and_back() -> None:
         ("a: [1.5, .5, 1., 1e3, -2.5E-1]", {"a": [1.5, 0.5, 1.0, 1000.0, -0.25]}),
         ("a: ['1', \"true\", '~']", {"a": ["1", "true", "~"]}),
         ("a: |\n  1\n  2\n", {"a": "1\n2\n"}),
-        ("a: ! 1", {"a": "1"}),
         ("on: 1\n<<: 2\n'1': 3", {"on": 1, "<<": 2, "1": 3}),
         ("- a\n- b: {c: [1]}", ["a", {"b": {"c": [1]}}]),
         ("---\na: 1\n...\n", {"a": 1}),
@@ -184,6 +180,7 @@ def _flat(value: Any) -> list[Any]:
         ("&x a: 1", 1, 1, "anchors (&) and aliases (*) are not read here"),
         ("a: [*x]", 1, 5, "anchors (&) and aliases (*) are not read here"),
         ("a: !!python/object/apply:os.system [ls]", 1, 4, "tags (!) are not read here"),
+        ("a: ! 1", 1, 4, "tags (!) are not read here"),
         ("a: !!str 1", 1, 4, "tags (!) are not read here"),
         ("---\na: 1\n---\nb: 2", 3, 1, "a second document begins here"),
         ("a:\n\t- b", 2, 1, "a tab where YAML wants spaces"),
@@ -196,7 +193,7 @@ def _flat(value: Any) -> list[Any]:
         ("a: 1e999", 1, 4, "the number is too large"),
         ("a: " + "9" * 400, 1, 4, "the number is too large"),
         ('a: "\\ud800"', 1, 4, "half of a character pair"),
-        ("a: 1\nb: \x01", 2, 3, "a control character"),
+        ("a: 1\nb: \x01", 2, 4, "a control character"),
         ("[" * 101 + "]" * 101, 1, 101, "nested more than 100 levels deep"),
         ("[" * 100_000, 1, 101, "nested more than 100 levels deep"),
         ("x" * (MAX_YAML_BYTES + 1), 1, 1, "larger than 1024 KiB"),

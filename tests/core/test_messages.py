@@ -2,12 +2,12 @@
 
 import shutil
 import subprocess
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from agentfs.core.messages import author_of, outcome_message, revision_message, trailers
-from agentfs.core.records import Author, Change, Outcome, Revision, StepsByEnd, Usage, UsageByRole
+from agentfs.core.records import Author, Change, Outcome, Revision, StepsByEnd, Trigger, Usage, UsageByRole
 
 RUN = "2026-11-16/tidy-invoices"
 AT = "2026-11-16T09:30:00.000000Z"
@@ -111,13 +111,22 @@ def test_a_revision_says_who_why_what_and_on_what_evidence() -> None:
         ({"trigger": "unexpected_state", "step": "backfill"}, "revision 2, after backfill surprised"),
         ({"trigger": "goal_checks_failed", "step": None}, "revision 2, after the goal's checks failed"),
         ({"trigger": "drift", "step": "do"}, "revision 2, after do drifted"),
-        ({"trigger": "next_step"}, "revision 2, the step after total"),
         ({"trigger": "next_step", "step": None}, "revision 2, the next step"),
         ({"trigger": "every_step"}, "revision 2, looked over after total"),
     ],
 )
 def test_every_trigger_has_its_words(fields: dict[str, Any], words: str) -> None:
     assert subject(a_revision(**fields)) == words
+
+
+def test_no_trigger_is_without_words() -> None:
+    for trigger in get_args(Trigger):
+        assert subject(a_revision(trigger=trigger)).startswith("revision 2, ")
+
+
+def test_braces_in_a_name_are_left_alone() -> None:
+    named = a_revision(trigger="edited", by=Author(role="person", name="{step} {0}"))
+    assert subject(named) == "revision 2, edited by {step} {0}"
 
 
 def test_what_is_not_known_is_not_said() -> None:

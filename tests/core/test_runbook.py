@@ -1,5 +1,6 @@
 """`## Steps` -> a plan: every form a line and a fence can take, every slip, and every place."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,8 @@ def test_the_runbook_of_the_contract_is_this_plan() -> None:
         ("success: all rows are there", {"success_condition": "all rows are there"}),
         ("- Retries: 1", {"max_attempts": 2}),
         ("* GATE", {"gate": True}),
+        ("`code` is prose", {"description": "`code` is prose"}),
+        ("``` `fences` hold no backticks", {"description": "``` `fences` hold no backticks"}),
         ("Ordinary words.", {"description": "Ordinary words."}),
         ("Note: this is prose.", {"description": "Note: this is prose."}),
         ("See http://example.org/a:b", {"description": "See http://example.org/a:b"}),
@@ -150,6 +153,16 @@ def test_several_checks_and_needs_are_all_taken() -> None:
 )
 def test_a_fence_names_the_tool(lines: list[str], tool: str, given: dict[str, Any]) -> None:
     assert a_fence(*lines) == {"id": "only", "tool": tool, "input": given, "depends_on": []}
+
+
+def test_a_step_without_a_fence_is_for_a_model_with_the_tools_it_names() -> None:
+    text = runbook("### a", "Find the culprit.", "tools: read_file,  shell")
+    goal = parse_goal(text.encode(), "goal.md", replace(CATALOGUE, model=True))
+    assert steps_of(goal) == [
+        {"id": "a", "description": "Find the culprit.", "depends_on": [], "tools": ["read_file", "shell"]}
+    ]
+    assert goal.steps is not None
+    assert goal.steps.locate("/steps/0/tools/1") == (5, 20)
 
 
 def test_json_expects_is_what_is_not_surprising() -> None:
@@ -308,6 +321,36 @@ FENCE = "```sh\ntrue\n```"
             ],
         ),
         (
+            runbook(sh("a", "1", "needs: ` `")),
+            [
+                (
+                    "goal.md:4:8: 'needs:' wants a command between backticks "
+                    "(two backticks on each side hold a command that has one inside)"
+                )
+            ],
+        ),
+        (
+            runbook(sh("a", "1"), sh("a", "1")),
+            ["goal.md:7:5: the id 'a' is taken by step 1 of the list (give it another id)"],
+        ),
+        (
+            runbook("### a", "Only words."),
+            [
+                (
+                    "goal.md:3:5: the step 'a' names no tool, and there is no model to do it (name a tool, or set "
+                    "OPENAI_API_KEY (or base_url under [executor] in agentfs.toml))"
+                )
+            ],
+        ),
+        (
+            runbook("### a", "```nte", "a: [", "```"),
+            ["goal.md:4:4: there is no tool 'nte' (did you mean 'note'?)"],
+        ),
+        (
+            runbook("### a", "```nte", "words", "```"),
+            ["goal.md:4:4: there is no tool 'nte' (did you mean 'note'?)"],
+        ),
+        (
             runbook(sh("a", "1", "retries: many")),
             ["goal.md:4:10: 'many' is no number of retries (write a whole number: retries: 2)"],
         ),
@@ -419,8 +462,19 @@ def test_what_the_plan_check_finds_is_told_in_lines_of_the_goal() -> None:
         "### b\nafter: a, c\n```write_file\npath: x\nfolder: y\n```",
         sh("x", "1", "instead of: a", "check: `echo {{steps.never.output}}`"),
     )
-    places = [problem.split(": ")[0] for problem in refused(text)]
-    assert places == ["goal.md:5:1", "goal.md:8:11", "goal.md:10:1", "goal.md:11:9", "goal.md:15:9"]
+    assert [problem.split(":")[1] for problem in refused(text)] == ["5", "8", "10", "11", "15"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        (["```sh", "1", "```", "```json expects", "{", '  "type": }', "```"], "goal.md:9:11"),
+        ([" ```write_file", " path: [", " ```"], "goal.md:5:9"),
+        (["```note", "{", "```"], "goal.md:5:1"),
+    ],
+)
+def test_what_is_wrong_inside_a_fence_is_told_in_lines_of_the_goal(lines: list[str], place: str) -> None:
+    assert [problem.split(": ")[0] for problem in refused(runbook("### a", *lines))] == [place]
 
 
 # ── places ────────────────────────────────────────────────────────────────────────────────────────────────

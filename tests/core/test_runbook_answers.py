@@ -139,6 +139,14 @@ def test_fallbacks_refer_to_what_took_the_place_of_what_they_were_written_agains
     assert steps[-1] == step("sweep", "rm -r {{steps.look-again.output}}", "wipe")
 
 
+def test_a_step_that_a_person_put_back_is_referred_to_by_its_own_name() -> None:
+    now = plan(LOOK, step("look-again", "find"), COPY)
+    answered = said(SHOP, now, used=frozenset({"copy"}), failed=("copy",))
+    assert answered.plan is not None
+    steps: Any = answered.plan["steps"]
+    assert steps[2] == step("copy-slowly", "dd if={{steps.look.output}}", "look")
+
+
 def test_a_clean_up_that_needs_what_is_not_there_is_left_out() -> None:
     used = frozenset({"copy", "copy-slowly", "copy-by-hand", "copy-at-last"})
     assert said(SHOP, FIRST, used=used, failed=("copy",)) == RunbookAnswer(

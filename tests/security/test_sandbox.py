@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agentfs.tools import protected
 from agentfs.tools.base import ToolResult
 from agentfs.tools.programs import Shell
 from agentfs.tools.sandbox import environment, wrap
@@ -43,8 +44,8 @@ def test_a_write_elsewhere_fails(tmp_path: Path, place: str) -> None:
 
 def test_scratch_is_writable_and_named_so(tmp_path: Path) -> None:
     work = a_workbench(tmp_path, "bubblewrap")
-    assert shell(work, 'f=$(mktemp) && echo $f && touch /dev/shm/x').output.startswith("/run/scratch/tmp.")
-    assert shell(work, "ls -A $TMPDIR /dev/shm").output == "/dev/shm:\n\n/run/scratch:"
+    assert shell(work, "f=$(mktemp) && echo $f && touch /dev/shm/x").output.startswith("/dev/scratch/tmp.")
+    assert shell(work, "ls -A $TMPDIR /dev/shm").output == "/dev/scratch:\n\n/dev/shm:"
 
 
 def test_the_working_folder_is_writable(tmp_path: Path) -> None:
@@ -88,6 +89,15 @@ def test_only_what_is_added_can_be_read(tmp_path: Path) -> None:
     refused(work, f": >> {output}")
 
 
+def test_everything_may_be_added_and_still_only_the_working_folder_is_writable(tmp_path: Path) -> None:
+    work = a_workbench(tmp_path, "bubblewrap", readable=(Path("/"), tmp_path))
+    assert shell(work, f"cat {work.workspace}/agentfs.toml && touch mine $TMPDIR/x && echo fine").output == "fine"
+    for place in (f"{tmp_path}/x", f"{work.workspace}/goals/x", "/tmp/x", "/x", "/dev/x", "~/x"):
+        refused(work, f": > {place}")
+    if os.path.exists("/etc/shadow"):
+        refused(work, "cat /etc/shadow", "Permission denied")
+
+
 @pytest.mark.parametrize("file", ["/etc/shadow", "/etc/gshadow"])
 def test_password_hashes_cannot_be_read(tmp_path: Path, file: str) -> None:
     if not os.path.exists(file):
@@ -105,7 +115,9 @@ def test_the_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_our_processes_cannot_be_seen(tmp_path: Path) -> None:
     work = a_workbench(tmp_path, "bubblewrap")
-    refused(work, f"test -e /proc/{os.getpid()}/environ && cat /proc/{os.getpid()}/environ || kill -0 {os.getpid()}", "")
+    refused(
+        work, f"test -e /proc/{os.getpid()}/environ && cat /proc/{os.getpid()}/environ || kill -0 {os.getpid()}", ""
+    )
     assert shell(work, "ls /proc | grep -c '^[0-9]'").output in {"3", "4"}
 
 
@@ -157,7 +169,7 @@ def test_folders_of_the_workspace_are_read_only(tmp_path: Path, part: str, *, th
     folder = work.workspace / part
     if there:
         folder.mkdir(exist_ok=True)
-    elif part not in ("runs",):
+    elif part != "runs":
         shutil.rmtree(folder, ignore_errors=True)
     refused(work, f": > {part}/new.py")
     refused(work, f"mv {part} away", "Device or resource busy")
@@ -259,6 +271,14 @@ def test_a_repository_in_the_runs_files_of_a_workspace(tmp_path: Path) -> None:
     assert shell(work, f"touch {files}/repo/y && echo fine").output == "fine"
 
 
+def test_more_repositories_than_can_be_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = a_workbench(tmp_path, "bubblewrap")
+    for name in "abc":
+        a_repository(work.workdir / name)
+    monkeypatch.setattr(protected, "MOST_FENCES", 5)
+    refused(work, "true", "there are more git repositories in")
+
+
 # ── others ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -267,7 +287,8 @@ def test_parallel_programs_in_one_folder(tmp_path: Path) -> None:
     a_repository(work.workspace)
     results: list[ToolResult] = []
     threads = [
-        threading.Thread(target=lambda n=n: results.append(shell(work, f"echo {n} > f{n}; cat f{n}"))) for n in range(6)
+        threading.Thread(target=lambda n=n: results.append(shell(work, f"echo {n} > f{n}; cat f{n}")))
+        for n in range(6)
     ]
     for thread in threads:
         thread.start()
@@ -276,7 +297,9 @@ def test_parallel_programs_in_one_folder(tmp_path: Path) -> None:
     assert sorted(result.output for result in results) == [str(n) for n in range(6)]
 
 
-@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv to be someone else")
+@pytest.mark.skipif(
+    os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv to be someone else"
+)
 def test_it_works_for_one_who_is_not_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/usr")  # ours may lie in a folder that only root may enter
     monkeypatch.setattr(sys, "base_prefix", "/usr")

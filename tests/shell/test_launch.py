@@ -1,5 +1,7 @@
 """Starting a program, watching it, ending it: real processes."""
 
+import itertools
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +22,14 @@ from agentfs.tools.launch import Finished, end_survivors, find_survivors, run_pr
 from agentfs.tools.proc import life, mark_of
 from agentfs.tools.sandbox import environment, wrap
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
+
+COUNT = itertools.count()
+
+
+@pytest.fixture
+def word() -> str:
+    """Return seconds to sleep that no other test sleeps: so its process can be found."""
+    return f"{60000 + next(COUNT)}.{os.getpid():07}"
 
 
 def run(work: Workbench, command: str) -> Finished:
@@ -123,13 +133,13 @@ def test_nothing_runs_when_we_die_before_the_gate_opens(tmp_path: Path) -> None:
 
 
 @each_sandbox
-def test_a_hanging_program_is_ended_at_the_deadline(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_a_hanging_program_is_ended_at_the_deadline(tmp_path: Path, sandbox: Sandbox, word: str) -> None:
     started = time.monotonic()
-    finished = run(a_workbench(tmp_path, sandbox, deadline_s=0.5), "echo before; sleep 61234; echo after")
+    finished = run(a_workbench(tmp_path, sandbox, deadline_s=0.5), f"echo before; sleep {word}; echo after")
     assert finished.timed_out
     assert finished.stdout.text("x") == "before\n"
-    assert time.monotonic() - started < 2
-    assert running_with("61234") == []
+    assert time.monotonic() - started < 10
+    assert eventually(lambda: running_with(word) == [])
 
 
 @each_sandbox
@@ -142,17 +152,17 @@ def test_a_program_may_clean_up_before_it_is_killed(tmp_path: Path, sandbox: San
 
 @each_sandbox
 def test_one_that_ignores_the_request_is_killed(
-    tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     monkeypatch.setattr(launch, "GRACE_S", 0.2)
     work = a_workbench(tmp_path, sandbox, deadline_s=0.4)
-    finished = run(work, "trap '' TERM; while :; do sleep 61235; done")
+    finished = run(work, f"trap '' TERM; while :; do sleep {word}; done")
     assert (finished.timed_out, finished.signal) == (True, signal.SIGKILL)
-    assert running_with("61235") == []
+    assert eventually(lambda: running_with(word) == [])
 
 
 @each_sandbox
-def test_the_stop_sign_ends_it(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_the_stop_sign_ends_it(tmp_path: Path, sandbox: Sandbox, word: str) -> None:
     work = a_workbench(tmp_path, sandbox)
 
     def stop_when_it_speaks() -> None:
@@ -161,27 +171,40 @@ def test_the_stop_sign_ends_it(tmp_path: Path, sandbox: Sandbox) -> None:
 
     thread = threading.Thread(target=stop_when_it_speaks)
     thread.start()
-    finished = run(work, "echo ready; sleep 61236")
+    finished = run(work, f"echo ready; sleep {word}")
     thread.join()
     assert (finished.stopped, finished.timed_out) == (True, False)
-    assert running_with("61236") == []
+    assert eventually(lambda: running_with(word) == [])
 
 
 @each_sandbox
-def test_children_do_not_outlive_it_nor_hold_us(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_a_stop_sign_that_is_set_from_the_beginning(
+    tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setattr(launch, "GRACE_S", 60)  # it ends because it was asked to, not because it was killed
+    work = a_workbench(tmp_path, sandbox)
+    work.stop.set()
     started = time.monotonic()
-    finished = run(a_workbench(tmp_path, sandbox), "sleep 61237 & sleep 61237 >/dev/null 2>&1 & echo done")
+    assert run(work, f"sleep {word}").stopped
+    assert time.monotonic() - started < 20
+    assert eventually(lambda: running_with(word) == [])
+
+
+@each_sandbox
+def test_children_do_not_outlive_it_nor_hold_us(tmp_path: Path, sandbox: Sandbox, word: str) -> None:
+    started = time.monotonic()
+    finished = run(a_workbench(tmp_path, sandbox), f"sleep {word} & sleep {word} >/dev/null 2>&1 & echo done")
     assert (finished.exit_code, finished.stdout.text("x")) == (0, "done\n")
-    assert time.monotonic() - started < 3
-    assert eventually(lambda: running_with("61237") == [])
+    assert time.monotonic() - started < 10
+    assert eventually(lambda: running_with(word) == [])
 
 
 @confined
-def test_in_the_sandbox_not_even_one_with_its_own_session_outlives_it(tmp_path: Path) -> None:
+def test_in_the_sandbox_not_even_one_with_its_own_session_outlives_it(tmp_path: Path, word: str) -> None:
     work = a_workbench(tmp_path, "bubblewrap")
-    finished = run(work, "setsid sleep 61238 >/dev/null 2>&1 & echo done")
+    finished = run(work, f"setsid sleep {word} >/dev/null 2>&1 & echo done")
     assert finished.exit_code == 0
-    assert eventually(lambda: running_with("61238") == [])
+    assert eventually(lambda: running_with(word) == [])
 
 
 def test_a_program_that_dies_by_a_signal(tmp_path: Path) -> None:
@@ -189,10 +212,10 @@ def test_a_program_that_dies_by_a_signal(tmp_path: Path) -> None:
     assert (finished.exit_code, finished.signal) == (None, signal.SIGSEGV)
 
 
-def test_a_child_that_prints_for_ever_after_its_parent_left(tmp_path: Path) -> None:
-    finished = run(a_workbench(tmp_path), "yes 61239 & echo done; sleep 0.1")
+def test_a_child_that_prints_for_ever_after_its_parent_left(tmp_path: Path, word: str) -> None:
+    finished = run(a_workbench(tmp_path), f"yes {word} & echo done; sleep 0.1")
     assert finished.exit_code == 0
-    assert eventually(lambda: running_with("61239") == [])
+    assert eventually(lambda: running_with(word) == [])
 
 
 def test_long_output_keeps_head_and_tail_and_goes_to_the_file(tmp_path: Path) -> None:
@@ -201,7 +224,10 @@ def test_long_output_keeps_head_and_tail_and_goes_to_the_file(tmp_path: Path) ->
     whole = "".join(f"{n}\n" for n in range(1, 100001))
     assert work.bench.output_file.read_text(encoding="ascii") == whole
     text = finished.stdout.text("demo.1.output.txt")
-    assert text == f"{whole[:500]}\n… {len(whole) - 1000} bytes cut; the whole output is in steps/demo.1.output.txt …\n{whole[-500:]}"
+    assert (
+        text
+        == f"{whole[:500]}\n… {len(whole) - 1000} bytes cut; the whole output is in steps/demo.1.output.txt …\n{whole[-500:]}"
+    )
     assert finished.stdout.cut
     *logged, last = [line for _, line in work.lines]
     assert "".join(line["text"] for line in logged) == whole[:1000]
@@ -225,10 +251,10 @@ def test_characters_are_not_cut_in_half(tmp_path: Path) -> None:
     assert text.endswith("é€😀\n")
 
 
-def test_endless_output_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_output_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     monkeypatch.setattr(launch, "OUTPUT_CAP", 4 * 2**20)
     work = a_workbench(tmp_path)
-    finished = run(work, "head -c 1000M /dev/zero; sleep 61240")
+    finished = run(work, f"head -c 1000M /dev/zero; sleep {word}")
     assert (finished.ended_by, finished.signal is not None) == ("output", True)
     assert 4 * 2**20 <= work.bench.output_file.stat().st_size <= 5 * 2**20
 
@@ -247,13 +273,13 @@ def test_both_streams_at_once_do_not_block(tmp_path: Path) -> None:
     assert (finished.exit_code, finished.stdout.total) == (0, 600000)
 
 
-def test_a_full_disk_ends_the_program_and_says_so(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_program_and_says_so(tmp_path: Path, word: str) -> None:
     work = a_workbench(tmp_path, output_bytes=256)
     bench = replace(work.bench, output_file=Path("/dev/full/none"))
-    finished = run(replace(work, bench=bench), "seq 1 100000; sleep 61241")
+    finished = run(replace(work, bench=bench), f"seq 1 100000; sleep {word}")
     assert finished.ended_by == "disk"
     assert "Not a directory" in (finished.problem or "")
-    assert running_with("61241") == []
+    assert eventually(lambda: running_with(word) == [])
 
 
 def test_the_output_file_is_never_written_over(tmp_path: Path) -> None:
@@ -298,30 +324,63 @@ def ended(child: subprocess.Popen[bytes]) -> None:
     child.communicate()
 
 
-def test_survivors_are_found_and_ended_with_their_leader() -> None:
-    child, mark = a_group("sleep 61242 & echo; wait")
+def test_survivors_are_found_and_ended_with_their_leader(word: str) -> None:
+    child, mark = a_group(f"sleep {word} & echo; wait")
     try:
         assert len(find_survivors(mark)) == 2
         assert end_survivors(mark)
-        assert running_with("61242") == []
+        assert eventually(lambda: running_with(word) == [])
         assert find_survivors(mark) == ()
         assert not end_survivors(mark)
     finally:
         ended(child)
 
 
-def test_survivors_are_found_when_their_leader_is_gone() -> None:
-    child, mark = a_group("sleep 61243 & echo; exit 0")
+def test_survivors_are_found_when_their_leader_is_gone(word: str) -> None:
+    child, mark = a_group(f"sleep {word} & echo; exit 0")
     assert child.stdout is not None
     child.stdout.close()
     child.wait()
     assert len(find_survivors(mark)) == 1
     assert end_survivors(mark)
-    assert running_with("61243") == []
+    assert eventually(lambda: running_with(word) == [])
 
 
-def test_another_process_of_the_same_number_is_left_alone() -> None:
-    child, mark = a_group("echo; sleep 61244")
+DRIVER = """
+import json, sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from agentfs.tools.programs import Shell
+from tests.benches import a_workbench
+work = a_workbench(Path(sys.argv[1]), sys.argv[2])
+bench = replace(
+    work.bench,
+    claim=lambda mark: print(json.dumps(asdict(mark)), flush=True),
+    log=lambda kind, line: print(line["text"], flush=True),
+)
+Shell().call({"command": "echo ready; sleep " + sys.argv[3]}, bench)
+"""
+
+
+@each_sandbox
+def test_what_a_killed_driver_leaves_behind(tmp_path: Path, sandbox: Sandbox, word: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(tmp_path), sandbox, word],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    ) as driver:
+        assert driver.stdout is not None
+        mark = ProcessMark(**json.loads(driver.stdout.readline()))
+        assert driver.stdout.readline() == b"ready\n"
+        driver.kill()
+    if sandbox == "none":
+        assert end_survivors(mark)
+    assert eventually(lambda: running_with(word) == [])
+    assert find_survivors(mark) == ()
+
+
+def test_another_process_of_the_same_number_is_left_alone(word: str) -> None:
+    child, mark = a_group(f"echo; sleep {word}")
     try:
         assert not end_survivors(replace(mark, start_time=mark.start_time - 1))
         assert not end_survivors(replace(mark, boot_id="00000000-0000-0000-0000-000000000000"))

@@ -155,7 +155,10 @@ def test_values_arrive_as_variables_never_as_code(tmp_path: Path, sandbox: Sandb
         ({"command": "true", "env": {"REF_0": "a\0b"}}, "the variable REF_0 holds a NUL character"),
         ({"command": "true", "env": {"A=B": "x"}}, "'A=B' is not a variable with a text"),
         ({"command": "true", "env": {"REF_0": 5}}, "'REF_0' is not a variable with a text"),
-        ({"command": "true", "env": {f"REF_{n}": "x" * 100_000 for n in range(40)}}, "the command with its variables"),
+        (
+            {"command": "true", "env": {f"REF_{n}": "x" * 100_000 for n in range(40)}},
+            "the command with its variables",
+        ),
     ],
 )
 def test_what_no_program_can_be_given(tmp_path: Path, given: dict[str, Any], message: str) -> None:
@@ -172,7 +175,9 @@ def test_the_longest_text_that_can_be_given(tmp_path: Path) -> None:
 
 
 def test_bash_where_it_is_asked_for(tmp_path: Path) -> None:
-    result = Shell().call({"command": "echo ${BASH_VERSION:+bash}", "interpreter": "bash"}, a_workbench(tmp_path).bench)
+    result = Shell().call(
+        {"command": "echo ${BASH_VERSION:+bash}", "interpreter": "bash"}, a_workbench(tmp_path).bench
+    )
     assert result == ToolResult("bash")
 
 
@@ -203,7 +208,9 @@ def test_no_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bubblewrap_that_does_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = tmp_path / "bin/bwrap"
     fake.parent.mkdir()
-    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n", encoding="ascii")
+    fake.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n", encoding="ascii"
+    )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(fake.parent))
     assert sandbox.available() == "none"

@@ -55,6 +55,8 @@ SYNTAX = [
     Case("an integer no double holds", _input(b"9" * 309), "number is too large"),
     Case("an integer of 5000 digits", _input(b"9" * 5000), "number is too large"),
     Case("a negative integer of 5000 digits", _input(b"-" + b"9" * 5000), "number is too large"),
+    Case("a number that overflows, with more behind it", _input(b"1e999.0"), "number is too large"),
+    Case("NaN with more behind it", _input(b"NaN1"), "NaN is not JSON"),
     Case("lists 100,000 deep", b"[" * 100_000 + b"]" * 100_000, "nested more than 100 levels"),
     Case("lists 100,000 deep, never closed", b"[" * 100_000, "nested more than 100 levels"),
     Case("objects 100,000 deep", b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested more than 100 levels"),

@@ -1,0 +1,186 @@
+"""Commands that only look: status, show, log, tools. They write nothing, take no lock and need no trust."""
+
+import os
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agentfs.cli import reading
+from agentfs.cli.common import here, say
+from agentfs.core import names
+from agentfs.core.problems import did_you_mean
+from agentfs.errors import UserError
+from agentfs.views.words import counted, inert, json_text
+from agentfs.workspace import Workspace
+
+NEWEST = 20  # ended runs that `status` lists unless asked for all
+
+
+def status(arguments: Namespace) -> int:
+    """`agentfs status [RUN]`"""
+    workspace = here(arguments)
+    return _status_of_one(workspace, arguments) if arguments.run else _status_of_all(workspace, arguments)
+
+
+def _status_of_all(workspace: Workspace, arguments: Namespace) -> int:
+    folders, left_out = _chosen(workspace, everything=arguments.all or arguments.json)
+    runs = [reading.glance(folder, workspace).as_json() for folder in folders]
+    if arguments.json:
+        return _print([json_text(runs)])
+    if not runs:
+        return _print([f"no runs yet in {inert(str(workspace.root))}", "begin one: agentfs run GOAL"])
+    from agentfs.views.status import runs_table
+
+    lines = runs_table(runs, datetime.now(UTC), _width(), colours=_colours())
+    if left_out:
+        lines.append(f"… and {counted(left_out, 'older run')} that ended (agentfs status --all)")
+    return _print(lines)
+
+
+def _chosen(workspace: Workspace, *, everything: bool) -> tuple[list[Path], int]:
+    """Return the runs worth a line: every open one, and of the ended ones the newest."""
+    folders = [folder for folder in workspace.run_folders() if os.path.lexists(folder / names.RUN)]
+    if everything:
+        return folders, 0
+    over = [folder for folder in folders if os.path.lexists(folder / names.OUTCOME)]
+    older = set(over[NEWEST:])
+    return [folder for folder in folders if folder not in older], len(older)
+
+
+def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
+    from agentfs.views.status import run_lines
+
+    found = reading.read_run(workspace.find_run(arguments.run), workspace)
+    page = reading.glance_of(found).as_json()
+    steps = reading.plan_page(found)["steps"]
+    page["by_step"] = [
+        {"id": s["id"], "state": s["state"], "why": s["because"], "attempt": s["attempt"]} for s in steps if "id" in s
+    ]
+    if arguments.json:
+        return _print([json_text(page)])
+    _print([*run_lines(page, _width(), colours=_colours()), *_what_next(found, page)])
+    return _tell_broken(found)
+
+
+def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:
+    """Return what a person can do about a run that is not over, and who drives it."""
+    if page["outcome"] is not None:
+        return [f"see it: agentfs show {page['run']}"]
+    if page["driven"]:
+        return ["it is being driven now"]
+    from agentfs.views.closing import what_to_do
+
+    steps = what_to_do(found.folder, found.state) if found.state else []
+    return [*steps, f"nothing drives it; go on with: agentfs run --resume {page['run']}"]
+
+
+def show(arguments: Namespace) -> int:
+    """`agentfs show RUN [STEP]`"""
+    from agentfs.views.show import run_lines, step_lines
+
+    workspace = here(arguments)
+    found = reading.read_run(workspace.find_run(arguments.run), workspace)
+    page = reading.plan_page(found)
+    if arguments.step is None:
+        _print([json_text(page)] if arguments.json else run_lines(page, _width(), colours=_colours()))
+        return _tell_broken(found, page["broken"])
+    one = reading.step_page(found, page, arguments.step)
+    if one is None:
+        known = [*(str(step.get("id")) for step in page["steps"]), *reading.step_files(found.folder)]
+        mend = did_you_mean(arguments.step, known, f"`agentfs show {found.run}` lists its steps")
+        raise UserError(f"{found.run} has no step {inert(arguments.step)!r} ({mend})")
+    _print([json_text(one)] if arguments.json else step_lines(one, colours=_colours()))
+    return _tell_broken(found, page["broken"])
+
+
+def log(arguments: Namespace) -> int:
+    """`agentfs log RUN`"""
+    from agentfs.cli.entries import entries_of
+    from agentfs.views.revisions import log_lines
+
+    workspace = here(arguments)
+    folder = workspace.find_run(arguments.run)
+    entries, trouble = entries_of(folder, workspace.runs)
+    page = {"run": reading.run_id(folder), "runs": str(workspace.runs), "entries": entries, "broken": trouble}
+    if arguments.json:
+        _print([json_text(page)])
+    elif entries:
+        _print(log_lines(page, _path(workspace.runs)))
+    else:
+        _print([f"{page['run']} has no revision yet: there is no plan"])
+    return _say_all(trouble)
+
+
+def tools(arguments: Namespace) -> int:
+    """`agentfs tools`"""
+    from agentfs.cli.common import environment
+    from agentfs.views.tools import tools_lines
+    from agentfs.world import catalogue_of
+
+    settings, trouble = reading.settings_of(here(arguments))
+    catalogue = catalogue_of(settings, environment())
+    listed = []
+    for name, spec in catalogue.tools.items():
+        refusal = catalogue.refusal(name)
+        listed.append(
+            {
+                "name": name,
+                "summary": spec.summary,
+                "effects": spec.effects,
+                "repeatable": spec.repeatable,
+                "allowed": refusal is None,
+                "why": f"{refusal[0]} ({refusal[1]})" if refusal else None,
+                "input_schema": dict(spec.input_schema),
+            }
+        )
+    _print([json_text(listed)] if arguments.json else tools_lines(listed))
+    return _say_all([f"{trouble}\nthese are the defaults"] if trouble else [])
+
+
+def complete_runs(arguments: Namespace) -> int:
+    """What shell completion calls: the ids of all runs, and the last parts that are short for them."""
+    from agentfs.cli.common import start_folder
+    from agentfs.workspace import find_workspace
+
+    workspace = find_workspace(start_folder(arguments))
+    folders = list(workspace.run_folders()) if workspace else []
+    return _print([*dict.fromkeys(folder.name for folder in folders), *map(reading.run_id, folders)])
+
+
+# ── words out ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _print(lines: Iterable[str]) -> int:
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in lines:
+        print(line.encode(encoding, "replace").decode(encoding))
+    return 0
+
+
+def _tell_broken(found: reading.Reading, broken: Iterable[str] = ()) -> int:
+    return _say_all(list(dict.fromkeys([*found.broken, *broken])), f"{found.folder}/")
+
+
+def _say_all(trouble: list[str], where: str = "") -> int:
+    """Say what does not read, and let the exit code say so too."""
+    for words in trouble:
+        say("\n".join(inert(line) for line in f"{where}{words}".splitlines()))
+    return 2 if trouble else 0
+
+
+def _path(path: Path) -> str:
+    """Return a path as short as it can be typed from here."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def _colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,265 @@
+"""Read runs for the commands that only look. Takes no lock, writes nothing, imports no tool of the workspace.
+
+An ended run is told from its outcome.json with plain JSON; only an open one is worth the import of the records.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentfs.core import names
+from agentfs.workspace import Workspace
+
+if TYPE_CHECKING:
+    from agentfs.core.config import Settings
+    from agentfs.core.state import RunState
+
+ENDS = ("done", "failed", "cancelled")
+LOCKS = "/proc/locks"
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """One run at one moment, as `status` tells it."""
+
+    run: str
+    state: str
+    done: int
+    total: int
+    why: str
+    at: str  # when it ended, else when it began
+    outcome: Mapping[str, Any] | None = None
+    driven: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "state": self.state,
+            "steps": {"done": self.done, "total": self.total},
+            "why": self.why,
+            "outcome": self.outcome,
+            "at": self.at,
+            "driven": self.driven,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Everything one run's files say. Without a state, `broken` says what does not read."""
+
+    folder: Path
+    state: "RunState | None"
+    broken: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> str:
+        return run_id(self.folder)
+
+
+def run_id(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def plain_json(path: Path) -> Any:
+    """Return what a JSON file holds; None if it is not there or does not read."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+# ── ended runs ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ended(folder: Path) -> Glance | None:
+    """Return how a run ended, from plain JSON; None if it has not, or its outcome does not read."""
+    outcome = plain_json(folder / names.OUTCOME)
+    try:
+        steps = {end: list(outcome["steps"][end]) for end in ("done", "failed", "skipped", "not_reached")}
+        state, why, at = outcome["status"], outcome["summary"], outcome["ended_at"]
+    except (TypeError, KeyError):
+        return None
+    if state not in ENDS or not isinstance(why, str) or not isinstance(at, str):
+        return None
+    total = sum(len(ids) for ids in steps.values()) - len(_departed(folder, steps["failed"]))
+    return Glance(run_id(folder), state, len(steps["done"]), total, why, at, outcome)
+
+
+def _departed(folder: Path, failed: list[Any]) -> list[Any]:
+    """Return the failed steps that have left the plan: the outcome names them, the plan no longer counts them."""
+    present = step_ids(plain_json(folder / names.PLAN)) if failed else []
+    return [step for step in failed if present and step not in present]
+
+
+def step_ids(plan: Any) -> list[str]:
+    """Return the ids of a plan that may be anything."""
+    steps = plan.get("steps") if isinstance(plan, dict) else None
+    return [step["id"] for step in steps or () if isinstance(step, dict) and isinstance(step.get("id"), str)]
+
+
+# ── open runs ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def glance(folder: Path, workspace: Workspace) -> Glance:
+    """Return what a run is doing, with as little work as that takes."""
+    return ended(folder) or glance_of(read_run(folder, workspace))
+
+
+def glance_of(reading: Reading) -> Glance:
+    """Return the same from all of a run's files."""
+    if found := ended(reading.folder):
+        return found
+    driven = is_driven(reading.folder)
+    if reading.state is None:
+        ids = step_ids(plain_json(reading.folder / names.PLAN))
+        return Glance(reading.run, "waiting", 0, len(ids), reading.broken[0], "", None, driven)
+    from agentfs.core.phase import phase, reason
+
+    state = reading.state
+    over = sum(view.status in ("done", "skipped") for view in state.steps.values())
+    at = state.facts.run.started_at
+    return Glance(reading.run, phase(state), over, len(state.steps), reason(state), at, None, driven)
+
+
+def read_run(folder: Path, workspace: Workspace) -> Reading:
+    """Read everything a run's files say; what does not read is named, the rest is still there."""
+    from pydantic import ValidationError
+
+    from agentfs.core.state import Means, derive
+    from agentfs.reader import NotARun
+    from agentfs.tools.registry import builtins
+    from agentfs.world import has_model, reader_for
+
+    settings, environment = settings_of(workspace)[0], dict(os.environ)
+    try:
+        facts = reader_for(folder, settings, environment, patient=False).read()
+    except ValidationError as error:
+        first = error.errors()[0]
+        return Reading(folder, None, (f"run.json is not valid ({'/'.join(map(str, first['loc']))}: {first['msg']})",))
+    except NotARun as error:
+        return Reading(folder, None, (str(error).removeprefix(f"{folder}: "),))
+    except OSError as error:
+        return Reading(folder, None, (f"{error.filename or folder}: {error.strerror}",))
+    means = Means(has_model(settings.planner, environment), {n: t.spec.repeatable for n, t in builtins().items()})
+    return Reading(folder, derive(facts, means), facts.broken)
+
+
+def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":
+    """Return the settings; the defaults, and what is wrong with the file, where it does not read."""
+    from agentfs.core.config import Settings
+    from agentfs.errors import UserError
+    from agentfs.settings import load_settings
+
+    try:
+        return load_settings(workspace.settings, dict(os.environ)), None
+    except UserError as error:
+        return Settings(), str(error)
+
+
+def is_driven(folder: Path) -> bool:
+    """Whether a process holds the run's lock. The kernel's list says so: trying it might turn a driver away."""
+    try:
+        inode = os.stat(folder).st_ino
+        with open(LOCKS, encoding="ascii", errors="replace") as file:
+            return any(_is_exclusive(line.split(), inode) for line in file)
+    except OSError:
+        return False
+
+
+def _is_exclusive(words: list[str], inode: int) -> bool:
+    """Of a line `1: FLOCK ADVISORY WRITE 4711 fd:01:26083 0 EOF`, the device may differ from stat's."""
+    return len(words) > 5 and words[1] == "FLOCK" and words[3] == "WRITE" and words[5].endswith(f":{inode}")
+
+
+# ── one run's files, as plain JSON ────────────────────────────────────────────────────────────────────────
+
+
+def plan_page(reading: Reading) -> dict[str, Any]:
+    """Return the plan in force with each step's state and output merged in: what `show --json` prints."""
+    seen = glance_of(reading)
+    plan, files = _plan_in_force(reading), step_files(reading.folder)
+    state = reading.state
+    return {
+        "run": seen.run,
+        "state": seen.state,
+        "why": seen.why,
+        "driven": seen.driven,
+        "revision": len(state.facts.revisions) if state else None,
+        "workdir": str((reading.folder / state.facts.run.workdir).resolve()) if state else None,
+        "broken": [*reading.broken, *_plan_problems(reading)],
+        "outcome": seen.outcome,
+        **plan,
+        "steps": [_merged(reading, step, files) for step in plan.get("steps") or () if isinstance(step, dict)],
+    }
+
+
+def _plan_in_force(reading: Reading) -> dict[str, Any]:
+    """Return the last revision's plan as it was written; plan.json itself where there is none."""
+    revisions = reading.state.facts.revisions if reading.state else ()
+    places = [reading.folder / names.PLAN]
+    if revisions:
+        places.insert(0, reading.folder / names.REVISIONS / names.revision_plan_file(revisions[-1].revision))
+    return next((plan for place in places if isinstance(plan := plain_json(place), dict)), {})
+
+
+def _plan_problems(reading: Reading) -> list[str]:
+    problems = reading.state.facts.plan_file.problems if reading.state else ()
+    return [problem.shown(names.PLAN) for problem in problems]
+
+
+def _merged(reading: Reading, step: dict[str, Any], files: "Files") -> dict[str, Any]:
+    """Return a step with its state. The plan's own `why` stays; why it is in that state is `because`."""
+    name = str(step.get("id"))
+    view = reading.state.steps.get(name) if reading.state else None
+    number = max((n for n, kinds in files.get(name, {}).items() if "result" in kinds), default=0)
+    result = plain_json(files[name][number]["result"]) if number else None
+    if not isinstance(result, dict):
+        result = None
+    return {
+        **step,
+        "state": view.status if view else (result or {}).get("status", "waiting"),
+        "because": view.why if view else "the run itself does not read",
+        "attempt": view.attempt if view else number,
+        "output": result.get("output") if result else None,
+        "result": result,
+    }
+
+
+def step_page(reading: Reading, page: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """Return everything about one step, steps that have left the plan included; None if there is no such step."""
+    found = next((step for step in page["steps"] if step.get("id") == name), None)
+    files = step_files(reading.folder)
+    if found is None and name not in files:
+        return None
+    left = {**_merged(reading, {"id": name}, files), "because": "it has left the plan"}
+    attempts = [_attempt(number, kinds) for number, kinds in sorted(files.get(name, {}).items())]
+    return {"run": page["run"], **(found or left), "attempts": attempts}
+
+
+def _attempt(number: int, files: dict[str, Path]) -> dict[str, Any]:
+    return {
+        "attempt": number,
+        "order": plain_json(files["order"]) if "order" in files else None,
+        "result": plain_json(files["result"]) if "result" in files else None,
+        "files": {kind: str(path) for kind, path in sorted(files.items(), key=lambda item: item[1].name)},
+    }
+
+
+Files = dict[str, dict[int, dict[str, Path]]]  # step -> attempt -> kind of file -> where
+
+
+def step_files(folder: Path) -> Files:
+    """Return where the files of every attempt are, of steps that have left the plan too."""
+    found: Files = {}
+    try:
+        listed = sorted(os.listdir(folder / names.STEPS))
+    except OSError:
+        return found
+    for name in listed:
+        if file := names.parse_step_file(name):
+            kind = f"{file.kind}-{file.count}" if file.count > 1 else file.kind
+            found.setdefault(file.step, {}).setdefault(file.attempt, {})[kind] = folder / names.STEPS / name
+    return found

@@ -1,0 +1,68 @@
+"""The last words of a run that rests: how it ended, or what it waits for and exactly what to do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentfs.core.decide import Wait
+from agentfs.core.records import Failure
+from agentfs.core.state import RunState
+from agentfs.engine import Driver
+from agentfs.views.words import cut, first_line, inert
+
+WIDTH = 300  # of one message: more is in the result
+SHOWN = 5  # failed steps told at the end: all are in `agentfs show`
+
+
+def closing_words(driver: Driver, rest: Wait | None) -> list[str]:
+    """Return what a person has to know when a run rests."""
+    outcome, run = driver.facts.outcome, driver.facts.run.run
+    if outcome is None:
+        if rest is None:
+            return []
+        return [f"{run} waits: {inert(rest.why)}", *what_to_do(driver.folder, driver.state), _resume(run)]
+    lines = [cut(f"{run}: {outcome.status}, {inert(outcome.summary)}", WIDTH)]
+    if outcome.status == "failed":
+        lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]
+    return lines
+
+
+def _resume(run: str) -> str:
+    return f"then: agentfs run --resume {run}"
+
+
+def failures(state: RunState) -> Iterator[str]:
+    """Yield the error of each failed step with its hint."""
+    failed = [(step, error) for step, error in _errors(state) if error is not None]
+    for step, error in failed[:SHOWN]:
+        yield cut(f"  {step}: {first_line(error.message)}", WIDTH)
+        if error.hint:
+            yield cut(f"    hint: {first_line(error.hint)}", WIDTH)
+    if len(failed) > SHOWN:
+        yield f"  and {len(failed) - SHOWN} more"
+
+
+def _errors(state: RunState) -> Iterator[tuple[str, Failure | None]]:
+    for step, attempts in state.facts.attempts.items():
+        result = attempts[-1].result
+        if result is not None and result.status in ("failed", "blocked", "rejected"):
+            yield step, result.error
+
+
+def what_to_do(folder: Path, state: RunState) -> list[str]:
+    """Return the files that wait for a person, with the words that count."""
+    lines = []
+    for view in state.moving("person"):
+        gate = view.status == "gated"
+        words = "approve or reject" if gate else "again, done or failed"
+        lines += _question(folder / "steps" / f"{view.id}.{view.next if gate else view.attempt}", words)
+    if (one := state.unapplied) and one.asked:
+        lines += _question(folder / "planning" / str(one.number), "approve or reject")
+    plan = state.facts.plan
+    if plan is not None and plan.status in ("draft", "paused"):
+        lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
+    return lines
+
+
+def _question(path: Path, words: str) -> list[str]:
+    place = inert(str(path))
+    return [f"  read {place}.question.md", f"  answer in {place}.reply.md: {words}, on its first line"]

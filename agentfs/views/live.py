@@ -1,0 +1,154 @@
+"""A calm live table of one run on a terminal. `turn` only keeps the state; a thread of rich's draws it."""
+
+from collections import Counter
+from datetime import datetime
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live as RichLive
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from agentfs.core.decide import Action, Wait
+from agentfs.core.phase import reason
+from agentfs.core.state import RunState
+from agentfs.core.steps import StepView
+from agentfs.engine import Driver
+from agentfs.views.closing import closing_words
+from agentfs.views.marks import mark_of
+from agentfs.views.words import cut, duration, first_line, inert, padded
+
+PER_SECOND = 8
+AROUND = 7  # lines that are no step: two of heading, the rest of the steps, bar, what it waits for, blanks
+STYLES = {31: "red", 32: "green", 33: "yellow", 36: "cyan", None: "dim"}
+OVER = frozenset(("done", "skipped"))
+WRONG = frozenset(("failed", "blocked", "interrupted", "rejected", "gated"))
+STATE_WIDTH, TRY_WIDTH, TIME_WIDTH = 12, 5, 8
+
+
+class Live:
+    """Shows a run while it is driven, and leaves the last table on the screen."""
+
+    def __init__(self, driver: Driver, stream: TextIO) -> None:
+        self._driver, self._stream = driver, stream
+        self._state, self._waits = driver.state, ""
+        self._began = driver.world.clock.monotonic()
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        self._live = RichLive(
+            get_renderable=self._draw, console=self._console, refresh_per_second=PER_SECOND, redirect_stdout=False
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def turn(self, state: RunState, actions: list[Action]) -> None:
+        """Keep the latest state: drawing happens elsewhere, at its own pace."""
+        self._state = state
+        last = actions[-1]
+        self._waits = last.why if isinstance(last, Wait) and last.on in ("person", "planner") else ""
+
+    def end(self, rest: Wait | None) -> None:
+        """Draw for the last time, then say how it ended."""
+        self._state, self._waits = self._driver.state, ""
+        self._live.stop()
+        for line in closing_words(self._driver, rest):
+            print(line, file=self._stream, flush=True)
+
+    def _draw(self) -> RenderableType:
+        state, run = self._state, self._driver.facts.run
+        where = inert(str((self._driver.folder / run.workdir).resolve()))
+        heading = Text.assemble((run.run, "bold"), ("  works in ", "dim"), where, no_wrap=True, overflow="ellipsis")
+        chosen = choose(list(state.steps.values()), max(1, self._console.height - AROUND))
+        parts: list[RenderableType] = [heading, Text(""), *self._rows(state, chosen)]
+        if left_out := [view for view in state.steps.values() if view.id not in {c.id for c in chosen}]:
+            parts.append(Text(f"  and {rest_words(left_out)}", style="dim", no_wrap=True, overflow="ellipsis"))
+        parts += [Text(""), self._bar(state)]
+        if words := self._now(state):
+            parts.append(Text(words, style="dim", no_wrap=True, overflow="ellipsis"))
+        return Group(*parts)
+
+    def _now(self, state: RunState) -> str:
+        """Return what happens, or what it waits for."""
+        return "" if state.facts.outcome else first_line(self._waits or reason(state))
+
+    def _bar(self, state: RunState) -> RenderableType:
+        done, total = sum(view.status in OVER for view in state.steps.values()), len(state.steps)
+        elapsed = duration(self._driver.world.clock.monotonic() - self._began)
+        row = Table.grid(padding=(0, 2, 0, 0))
+        bar = ProgressBar(total=max(1, total), completed=done, width=min(40, max(8, self._console.width - 40)))
+        words = f"{done} of {total} steps" if total else "no plan yet"
+        row.add_row(bar, Text(words, no_wrap=True), Text(elapsed, style="dim", no_wrap=True))
+        return row
+
+    def _rows(self, state: RunState, chosen: list[StepView]) -> list[Text]:
+        id_width = min(max((len(view.id) for view in chosen), default=0), max(8, self._console.width // 3))
+        return [self._row(state, view, id_width) for view in chosen]
+
+    def _row(self, state: RunState, view: StepView, id_width: int) -> Text:
+        mark = mark_of(view.status)
+        style, quiet = STYLES[mark.colour], "dim" if mark.colour is None else ""
+        row = Text(no_wrap=True, overflow="crop")
+        row.append(f"{mark.plain if self._console.options.ascii_only else mark.sign} ", style)
+        row.append(padded(cut(view.id, id_width), id_width + 2), quiet)
+        row.append(padded("running" if view.status == "ordered" else view.status, STATE_WIDTH), style)
+        row.append(padded(tries(state, view), TRY_WIDTH), "dim")
+        row.append(padded(self._time(state, view), TIME_WIDTH), "dim")
+        room = self._console.width - row.cell_len - 1
+        row.append(cut(about(view), room), style if view.status in WRONG else "dim")
+        return row
+
+    def _time(self, state: RunState, view: StepView) -> str:
+        if view.status in ("ordered", "running"):
+            order = state.facts.attempt(view.id, view.attempt).order
+            return self._since(order.issued_at) if order else ""
+        return duration(view.result.duration_s) if view.result and view.result.started_at else ""
+
+    def _since(self, timestamp: str) -> str:
+        passed = self._driver.world.clock.wall() - datetime.fromisoformat(timestamp)
+        return duration(max(0.0, passed.total_seconds()))
+
+
+def tries(state: RunState, view: StepView) -> str:
+    """Return which attempt of how many; nothing for a step that has not begun."""
+    allowed = view.step.max_attempts or state.bounds.attempts
+    return f"{view.attempt}/{max(allowed, view.attempt)}" if view.attempt and view.status != "waiting" else ""
+
+
+def about(view: StepView) -> str:
+    """Return the most telling line about a step: why it failed or waits, else what it does."""
+    result = view.result
+    if view.status in ("done", "ordered", "running"):
+        surprising = result is not None and result.surprising and view.status == "done"
+        return first_line(view.why if surprising else view.step.description or "")
+    if result is not None and result.error is not None and view.status in ("ready", "failed", "blocked", "rejected"):
+        again = "tried again: " if view.status == "ready" else ""
+        return again + first_line(result.error.message)
+    return first_line(view.why)
+
+
+def choose(views: list[StepView], room: int) -> list[StepView]:
+    """Return the steps to show, in plan order: what runs, what went wrong, then those around the front line."""
+    if len(views) <= room:
+        return views
+    front = next((n for n, view in enumerate(views) if view.status not in OVER), len(views) - 1)
+
+    def rank(place: int) -> tuple[int, int]:
+        status = views[place].status
+        pressing = 0 if status in ("ordered", "running") else 1 if status in WRONG else 2
+        return pressing, abs(place - front)
+
+    return [views[place] for place in sorted(sorted(range(len(views)), key=rank)[:room])]
+
+
+def rest_words(views: list[StepView]) -> str:
+    """Return how many steps are not shown, by state."""
+    by_state = Counter(view.status for view in views)
+    return f"{len(views)} more: " + ", ".join(f"{count} {status}" for status, count in by_state.most_common())

@@ -1,0 +1,50 @@
+"""How a state looks: its mark and its colour. Pure, and quick to import."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A sign for a state, one for terminals that know only ASCII, and a colour by its ANSI number."""
+
+    sign: str
+    plain: str
+    colour: int | None = None
+
+
+_GOOD, _BAD, _PERSON, _BUSY, _QUIET = 32, 31, 33, 36, None
+
+MARKS: dict[str, Mark] = {
+    "waiting": Mark("·", ".", _QUIET),
+    "ready": Mark("○", "o", _QUIET),
+    "gated": Mark("?", "?", _PERSON),
+    "ordered": Mark("▸", ">", _BUSY),
+    "running": Mark("▸", ">", _BUSY),
+    "done": Mark("✓", "+", _GOOD),
+    "failed": Mark("✗", "x", _BAD),
+    "blocked": Mark("✗", "x", _BAD),
+    "interrupted": Mark("!", "!", _PERSON),
+    "rejected": Mark("✗", "x", _BAD),
+    "skipped": Mark("-", "-", _QUIET),
+    "stale": Mark("○", "o", _QUIET),
+}
+RUN_COLOURS: dict[str, int | None] = {
+    "planning": _BUSY,
+    "draft": _PERSON,
+    "running": _BUSY,
+    "waiting": _PERSON,
+    "paused": _PERSON,
+    "done": _GOOD,
+    "failed": _BAD,
+    "cancelled": _BAD,
+}
+UNKNOWN = Mark("?", "?")
+
+
+def mark_of(state: str) -> Mark:
+    return MARKS.get(state, UNKNOWN)
+
+
+def painted(text: str, colour: int | None, *, colours: bool) -> str:
+    """Return text in a colour, where colours are wanted."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if colours and colour is not None else text

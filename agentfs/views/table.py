@@ -1,0 +1,32 @@
+"""Plain tables for stdout, cut to a width. Pure, and quick to import."""
+
+from collections.abc import Sequence
+
+from agentfs.views.marks import painted
+from agentfs.views.words import columns, cut, padded
+
+GAP = 2
+Cell = tuple[str, int | None]  # text, colour
+
+
+def table(rows: Sequence[Sequence[Cell]], width: int, *, colours: bool, widest: int = 40) -> list[str]:
+    """Return lines that fit a width: the last column takes what is left, and a long cell is cut."""
+    if not rows:
+        return []
+    sizes = [min(widest, max(columns(row[n][0]) for row in rows)) for n in range(len(rows[0]) - 1)]
+    room = max(8, width - sum(sizes) - GAP * len(sizes))
+    return [_line(row, [*sizes, room], colours=colours).rstrip() for row in rows]
+
+
+def _line(row: Sequence[Cell], sizes: Sequence[int], *, colours: bool) -> str:
+    cells = []
+    for (text, colour), size in zip(row, sizes, strict=True):
+        shown = cut(text, size)
+        cells.append(painted(shown, colour, colours=colours) + " " * (size - columns(shown)))
+    return (" " * GAP).join(cells)
+
+
+def columned(pairs: Sequence[tuple[str, str]], indent: int = 2) -> list[str]:
+    """Return `name  words` lines, the names in a column."""
+    widest = max((columns(name) for name, _ in pairs), default=0)
+    return [f"{' ' * indent}{padded(name, widest)}  {words}".rstrip() for name, words in pairs]

@@ -1,0 +1,1 @@
+insert into customers (id, name, email) select id, name, email from users;

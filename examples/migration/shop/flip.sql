@@ -1,0 +1,1 @@
+update flags set is_on = 1 where name = 'read_customers';

@@ -1,0 +1,346 @@
+"""Values for tests: a_step(), a_plan(), facts(), and a tiny pure world that carries out actions."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from agentfs.core import decide as acts
+from agentfs.core.canonical import render_plan, sha256_bytes
+from agentfs.core.changes import changes
+from agentfs.core.decide import Action, Wait, decide
+from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.outcomes import outcome_of
+from agentfs.core.records import (
+    Answer,
+    Author,
+    Call,
+    CheckResult,
+    Failure,
+    GoalChecks,
+    Limits,
+    Models,
+    Order,
+    Plan,
+    Result,
+    ResultStatus,
+    Revision,
+    Run,
+    Step,
+)
+from agentfs.core.replies import cut_word, gate_word
+from agentfs.core.state import Means, RunState, derive
+from agentfs.core.steps import StepView
+
+NOW = "2026-11-16T10:00:00.000000Z"
+RUN = "2026-11-16/goal"
+GOAL = "a" * 64
+TOOLS = {"note": True, "shell": False, "read_file": True}
+
+
+def a_step(name: str = "a", **fields: Any) -> Step:
+    """A step that does nothing in particular; repeatable unless it says otherwise."""
+    given = {"id": name, "tool": "note", "input": {"text": name}, **fields}
+    return Step.model_validate_json(json.dumps(given))
+
+
+def a_plan(*steps: Step, status: str = "approved", **fields: Any) -> Plan:
+    """A plan of these steps, approved."""
+    values = [step.model_dump(mode="json", by_alias=True, exclude_none=True) for step in steps or (a_step(),)]
+    return Plan.model_validate_json(json.dumps({"status": status, "steps": values, **fields}))
+
+
+def plan_sha(plan: Plan) -> str:
+    return sha256_bytes(render_plan(plan.model_dump(mode="json", by_alias=True, exclude_none=True)))
+
+
+def a_run(**limits: Any) -> Run:
+    return Run(
+        run=RUN,
+        mode="auto",
+        approve="never",
+        replan="on_trigger",
+        split_over=5,
+        workdir="files",
+        limits=Limits(**limits),
+        tools=("note", "shell"),
+        network=False,
+        sandbox="auto",
+        read=(),
+        env=(),
+        models=Models(),
+        source="text",
+        started_at=NOW,
+    )
+
+
+def a_revision(number: int, plan: Plan, before: Plan | None = None, **fields: Any) -> Revision:
+    given: dict[str, Any] = {
+        "revision": number,
+        "call": number if number == 1 else None,
+        "by": Author(role="runbook", name="goal"),
+        "trigger": "first" if number == 1 else "edited",
+        "step": None,
+        "detail": "",
+        "evidence": (),
+        "base_sha256": plan_sha(before) if before else None,
+        "plan_sha256": plan_sha(plan),
+        "changes": changes(before, plan),
+        "at": NOW,
+        **fields,
+    }
+    return Revision(**given)
+
+
+def facts(plan: Plan | None = None, *, has_steps: bool = True, limits: Mapping[str, Any] | None = None, **more: Any) -> Facts:
+    """The facts of a run whose plan is its first revision."""
+    goal = GoalFile(GOAL, "the goal", "the goal", has_steps=has_steps)
+    given = Facts(run=a_run(**(limits or {})), goal=goal)
+    if plan is not None:
+        call = PlannerCall(1, a_call(1), Answer(call=1, verdict="plan", plan={}, duration_s=0.0))
+        given = replace(
+            given,
+            plan=plan,
+            plan_file=PlanFile(plan_sha(plan), plan),
+            revisions=(a_revision(1, plan),),
+            calls=(call,),
+        )
+    return replace(given, **more)
+
+
+def a_call(number: int, **fields: Any) -> Call:
+    given: dict[str, Any] = {
+        "call": number,
+        "revision": 0,
+        "trigger": "first",
+        "step": None,
+        "detail": "",
+        "evidence": (),
+        "goal_sha256": GOAL,
+        "base_sha256": None,
+        **fields,
+    }
+    return Call(**given)
+
+
+def a_result(view: StepView, status: ResultStatus, number: int | None = None, **fields: Any) -> Result:
+    """A result of this step as it is now."""
+    error = None if status == "done" else Failure(kind="exit", message=f"it was {status}")
+    given: dict[str, Any] = {
+        "run": RUN,
+        "step": view.id,
+        "attempt": number or view.next,
+        "revision": 1,
+        "key": view.key or "0" * 64,
+        "after": dict(view.after),
+        "status": status,
+        "output": view.id if status == "done" else None,
+        "error": error,
+        "sandbox": "none",
+        "started_at": NOW,
+        "ended_at": NOW,
+        "duration_s": 0.0,
+        **fields,
+    }
+    return Result(**given)
+
+
+def an_order(view: StepView, *, repeatable: bool = True, number: int | None = None) -> Order:
+    """The order of this step as it is now."""
+    return Order(
+        run=RUN,
+        step=view.id,
+        attempt=number or view.next,
+        revision=1,
+        key=view.key or "0" * 64,
+        after=dict(view.after),
+        description=None,
+        tool=view.step.tool,
+        input={"text": ""},
+        tools=None,
+        model=None,
+        success_condition=None,
+        checks=(),
+        expects=None,
+        timeout_s=600,
+        repeatable=repeatable,
+        issued_at=NOW,
+    )
+
+
+def means(*, planner: bool = False) -> Means:
+    return Means(planner=planner, repeatable=TOOLS)
+
+
+def states(given: Facts, **more: Any) -> dict[str, str]:
+    """Return every step's status."""
+    return {name: view.status for name, view in derive(given, means(**more)).steps.items()}
+
+
+# ── a world that carries actions out ──────────────────────────────────────────────────────────────────────
+
+Fate = Callable[[str, int], ResultStatus]  # what becomes of attempt N of a step
+
+
+@dataclass(frozen=True)
+class PureWorld:
+    """Carries out actions on facts alone, so that whole runs can be played without a file."""
+
+    fate: Fate = lambda _step, _number: "done"
+    surprising: frozenset[str] = frozenset()
+    verdict: Literal["plan", "keep", "impossible"] = "keep"
+    goal_holds: bool = True
+    planner: bool = False
+    slots: int = 2
+
+    def play(self, given: Facts, turns: int = 60) -> tuple[Facts, list[Action]]:
+        """Play until the run ends or waits for a person; return where, and the last actions. Fails if it never does."""
+        state: RunState | None = None
+        for turn in range(turns):
+            state = derive(given, means(planner=self.planner), state)
+            actions = decide(state, self.slots)
+            if turn % 4 == 3:
+                assert state.steps == derive(given, means(planner=self.planner)).steps, "from scratch it is the same"
+            assert actions, "every state yields an action"
+            assert all(action.why for action in actions), "every action says why"
+            if all(isinstance(action, Wait) and action.on in ("person", "nothing") for action in actions):
+                return given, actions
+            for action in actions:
+                given = self.perform(action, given, state)
+        message = f"it never ends: {actions}"
+        raise AssertionError(message)
+
+    def perform(self, action: Action, given: Facts, state: RunState) -> Facts:
+        match action:
+            case acts.IssueOrder(view=view):
+                _assert_permitted(given, view)
+                return self._settle(given, view, view.next)
+            case acts.StartAttempt(view=view):
+                return self._settle(given, view, view.attempt)
+            case acts.Wait(on="attempt"):
+                return self._finish_running(given, state)
+            case acts.StopAttempt(step=step, attempt=number):
+                return _stopped(given, step, number, action.why)
+            case acts.CallPlanner():
+                return self._answered(action, given)
+            case acts.InstallPlan(call=number):
+                return _installed(given, number)
+            case acts.RecordRevision(call=number):
+                return _recorded(given, number)
+            case acts.AskAnswer(call=number):
+                return given.with_call(replace(given.planner_call(number), asked=True))
+            case acts.AskPerson(view=view, about=about):
+                number = view.next if about == "gate" else view.attempt
+                attempt = given.attempt(view.id, number)
+                return given.with_attempt(view.id, replace(attempt, talks=(Talk(key=view.key),)))
+            case acts.SettleReply(view=view, about=about):
+                status: ResultStatus = "rejected" if about == "gate" else "done"
+                result = a_result(view, status, view.next, started_at=None)
+                return given.with_attempt(view.id, replace(given.attempt(view.id, view.next), result=result))
+            case acts.RunGoalChecks(call=number):
+                return self._goal_checked(given, state, number)
+            case acts.EndRun():
+                return replace(given, outcome=outcome_of(state, action, NOW))
+            case acts.ExplainPlan():
+                return replace(given, explained=True)
+            case acts.ClearExplanation():
+                return replace(given, explained=False)
+            case _:
+                return given
+
+    def _settle(self, given: Facts, view: StepView, number: int) -> Facts:
+        status = self.fate(view.id, number)
+        surprise = status == "done" and view.id in self.surprising
+        result = a_result(view, status, number, surprising=surprise, surprise="odd" if surprise else None)
+        return given.with_attempt(view.id, replace(given.attempt(view.id, number), claimed=True, result=result))
+
+    def _finish_running(self, given: Facts, state: RunState) -> Facts:
+        for view in state.running:
+            order = given.attempt(view.id, view.attempt).order
+            result = a_result(view, self.fate(view.id, view.attempt), view.attempt)
+            if order is not None:
+                result = result.model_copy(update={"key": order.key, "after": order.after})
+            given = given.with_attempt(view.id, replace(given.attempt(view.id, view.attempt), result=result))
+        for stray in state.strays:
+            given = _stopped(given, stray.step, stray.attempt.number, "it ran out")
+        return given
+
+    def _answered(self, action: acts.CallPlanner, given: Facts) -> Facts:
+        first = action.pending[0]
+        call = a_call(
+            action.call,
+            revision=len(given.revisions),
+            trigger=first.trigger,
+            step=first.step,
+            evidence=tuple(path for pending in action.pending for path in pending.evidence),
+            base_sha256=given.revisions[-1].plan_sha256 if given.revisions else None,
+        )
+        plan = None
+        if self.verdict == "plan" and given.plan is not None and first.step is not None:
+            renamed = [_renewed(step, first.step, f"{first.step}-{action.call}") for step in given.plan.steps]
+            plan = a_plan(*renamed).model_dump(mode="json", by_alias=True, exclude_none=True)
+        verdict = self.verdict if plan is not None or self.verdict != "plan" else "keep"
+        answer = Answer(call=action.call, verdict=verdict, plan=plan, duration_s=0.0)
+        return given.with_call(replace(given.planner_call(action.call), call=call, answer=answer))
+
+    def _goal_checked(self, given: Facts, state: RunState, number: int) -> Facts:
+        check = CheckResult(kind="command", ok=self.goal_holds, detail="the goal's check")
+        after = {name: view.attempt for name, view in state.steps.items()}
+        record = GoalChecks(revision=len(given.revisions), after=after, checks=(check,))
+        return given.with_call(replace(given.planner_call(number), checks=record))
+
+
+def _assert_permitted(given: Facts, view: StepView) -> None:
+    """A gate opens only by a yes to this very order; what may not be repeated is not, without a word."""
+    asked = given.attempt(view.id, view.next).talks
+    if view.step.gate:
+        assert asked, f"{view.id} was never asked about"
+        assert (asked[-1].key, gate_word(asked[-1].reply)) == (view.key, "approve")
+    latest = given.attempt(view.id, view.attempt)
+    if latest.result and not latest.again and view.step.repeatable is False and latest.result.key == view.key:
+        if latest.result.status == "interrupted" and latest.result.started_at:
+            assert [cut_word(talk.reply) for talk in latest.talks] == ["again"]
+        assert latest.result.status != "done" or dict(latest.result.after) != dict(view.after)
+
+
+def _renewed(step: Step, old: str, new: str) -> Step:
+    depends = tuple(new if name == old else name for name in step.depends_on or ())
+    return step.model_copy(update={"id": new if step.id == old else step.id, "depends_on": depends})
+
+
+def _stopped(given: Facts, step: str, number: int, why: str) -> Facts:
+    attempt = given.attempt(step, number)
+    key = attempt.order.key if attempt.order else "0" * 64
+    result = Result(
+        run=RUN,
+        step=step,
+        attempt=number,
+        revision=1,
+        key=key,
+        after=attempt.order.after if attempt.order else {},
+        status="interrupted",
+        error=Failure(kind="superseded", message=why),
+        sandbox="none",
+        started_at=NOW if attempt.claimed else None,
+        ended_at=NOW,
+        duration_s=0.0,
+    )
+    return given.with_attempt(step, replace(attempt, result=result))
+
+
+def _installed(given: Facts, number: int) -> Facts:
+    one = given.planner_call(number)
+    assert one.answer is not None
+    assert one.answer.plan is not None
+    plan = Plan.model_validate_json(json.dumps(one.answer.plan))
+    given = given.with_call(replace(one, tries=(*one.tries, plan_sha(plan))))
+    return replace(given, plan_file=PlanFile(plan_sha(plan), plan))
+
+
+def _recorded(given: Facts, number: int | None) -> Facts:
+    plan = given.plan_file.plan
+    assert plan is not None
+    role = "planner" if number else "person"
+    by = Author(role=role, name="x")
+    revision = a_revision(len(given.revisions) + 1, plan, given.plan, call=number, by=by)
+    return replace(given, revisions=(*given.revisions, revision), plan=plan)

@@ -1,0 +1,161 @@
+"""Checks: each kind, holding and not holding."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from agentfs.core.records import CheckResult, ResolvedCheck, Sandbox
+from agentfs.executor import checks as checks_module
+from agentfs.executor.checks import run_checks, surprise
+from tests.benches import Workbench, a_workbench, confined, each_sandbox
+
+CHECK: TypeAdapter[ResolvedCheck] = TypeAdapter(ResolvedCheck)
+
+
+def run(work: Workbench, *checks: dict[str, Any], output: Any = None) -> tuple[CheckResult, ...]:
+    return run_checks([CHECK.validate_python(check) for check in checks], work.bench, output)
+
+
+def one(work: Workbench, check: dict[str, Any], output: Any = None) -> tuple[bool, str]:
+    (result,) = run(work, check, output=output)
+    assert result.kind == check["kind"]
+    return result.ok, result.detail
+
+
+@each_sandbox
+def test_commands(tmp_path: Path, sandbox: Sandbox) -> None:
+    work = a_workbench(tmp_path, sandbox)
+    (work.workdir / "file").touch()
+    assert one(work, {"kind": "command", "run": "test -e file"}) == (True, "exit code 0")
+    assert one(work, {"kind": "command", "run": "echo no such luck >&2; false"}) == (
+        False,
+        "exit code 1: no such luck",
+    )
+    same = {"kind": "command", "run": 'test "$REF_0" = "a b; exit 1"', "env": {"REF_0": "a b; exit 1"}}
+    assert one(work, same) == (True, "exit code 0")
+
+
+def test_a_command_that_prints_a_lot_leaves_no_file(tmp_path: Path) -> None:
+    work = a_workbench(tmp_path, output_bytes=256)
+    assert one(work, {"kind": "command", "run": "seq 1 1000"}) == (True, "exit code 0")
+    assert not work.bench.output_file.exists()
+
+
+def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks_module, "CHECK_S", 0.3)
+    ok, detail = one(a_workbench(tmp_path), {"kind": "command", "run": "sleep 61400"})
+    assert (ok, detail.startswith("it did not end in time and was killed")) == (False, True)
+
+
+@confined
+def test_a_command_runs_in_the_sandbox(tmp_path: Path) -> None:
+    ok, detail = one(a_workbench(tmp_path, "bubblewrap"), {"kind": "command", "run": "touch /tmp/x"})
+    assert (ok, "Read-only file system" in detail, "workdir" in detail) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "ok", "detail"),
+    [
+        ({}, True, "file is as it should be"),
+        ({"contains": "two"}, True, "file is as it should be"),
+        ({"contains": "four"}, False, "file does not contain 'four'"),
+        ({"matches": "^t.o$"}, True, "file is as it should be"),
+        ({"matches": "^tw$"}, False, "nothing in file matches '^tw$'"),
+        ({"matches": "("}, False, "the pattern is not a regular expression: missing ), unterminated subpattern at position 0"),
+        ({"min_bytes": 14}, True, "file is as it should be"),
+        ({"min_bytes": 15}, False, "file has 14 bytes, fewer than 15"),
+        ({"path": "absent"}, False, "there is no absent in the working folder"),
+        ({"path": "../x"}, False, "../x leads out of the working folder (name a file inside it)"),
+        ({"path": "folder"}, False, "folder is not a file with content (name a regular file)"),
+    ],
+)  # fmt: skip
+def test_files(tmp_path: Path, more: dict[str, Any], detail: str, *, ok: bool) -> None:
+    work = a_workbench(tmp_path)
+    (work.workdir / "file").write_text("one\ntwo\nthree\n", encoding="ascii")
+    (work.workdir / "folder").mkdir()
+    assert one(work, {"kind": "file", "path": "file"} | more) == (ok, detail)
+
+
+def test_a_pattern_that_explodes(tmp_path: Path) -> None:
+    work = a_workbench(tmp_path, deadline_s=1)
+    (work.workdir / "file").write_text("a" * 60 + "!", encoding="ascii")
+    started = time.monotonic()
+    assert one(work, {"kind": "file", "path": "file", "matches": "(a+)+$"}) == (
+        False,
+        "matching '(a+)+$' took too long; simplify the pattern",
+    )
+    assert time.monotonic() - started < 4
+
+
+@pytest.mark.parametrize(
+    ("schema", "output", "problem"),
+    [
+        ({"type": "object", "required": ["n"]}, {"n": 1}, None),
+        ({"type": "object", "required": ["n"]}, {}, "'n' is a required property"),
+        ({"properties": {"n": {"maximum": 3}}}, {"n": 4}, "n: 4 is greater than the maximum of 3"),
+        (True, 1, None),
+        (False, 1, "False schema does not allow 1"),
+        ({"type": "objekt"}, {}, "the schema itself is wrong: 'objekt' is not valid under any of the given schemas"),
+        ({"pattern": "^a+$"}, "aaa", None),
+        ({"pattern": "^a+$"}, "b", "'b' does not match '^a+$'"),
+        ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}, "x", "'x' is not of type 'integer'"),
+        ({"$ref": "#"}, 1, "the schema refers to itself without end, or the value is nested too deeply"),
+    ],
+)
+def test_outputs(tmp_path: Path, schema: Any, output: Any, problem: str | None) -> None:
+    expected = (problem is None, problem or "the output satisfies the schema")
+    assert one(a_workbench(tmp_path), {"kind": "output", "schema": schema}, output) == expected
+    assert surprise(schema, output) == problem
+
+
+def test_a_schema_fetches_nothing(tmp_path: Path) -> None:
+    check = {"kind": "output", "schema": {"$ref": "http://127.0.0.1:9/schema.json"}}
+    ok, detail = one(a_workbench(tmp_path), check, {})
+    assert (ok, detail.startswith("the schema refers to something that is not in it")) == (False, True)
+
+
+def test_a_schema_that_explodes(tmp_path: Path) -> None:
+    work = a_workbench(tmp_path, deadline_s=1.5)
+    started = time.monotonic()
+    check = {"kind": "output", "schema": {"pattern": "(a+)+$"}}
+    assert one(work, check, "a" * 60 + "!") == (
+        False,
+        "the schema took too long to judge; simplify its patterns and references",
+    )
+    assert time.monotonic() - started < 5
+
+
+def test_nothing_expected_is_never_surprising() -> None:
+    assert surprise(None, {"any": "thing"}) is None
+
+
+@pytest.mark.parametrize(
+    "check", [{"kind": "http", "url": "http://127.0.0.1"}, {"kind": "judge", "condition": "it is good"}]
+)
+def test_kinds_that_are_not_available(tmp_path: Path, check: dict[str, Any]) -> None:
+    detail = f"checks of kind {check['kind']} are not available in this installation"
+    assert one(a_workbench(tmp_path), check) == (False, detail)
+
+
+def test_all_run_in_order_whatever_fails(tmp_path: Path) -> None:
+    work = a_workbench(tmp_path)
+    results = run(
+        work,
+        {"kind": "command", "run": "false"},
+        {"kind": "file", "path": "made"},
+        {"kind": "command", "run": "touch made"},
+        {"kind": "file", "path": "made"},
+    )
+    assert [result.ok for result in results] == [False, False, True, True]
+
+
+def test_details_hold_no_secrets(tmp_path: Path) -> None:
+    work = a_workbench(tmp_path, environ={"A_KEY": "hush-hush"})
+    assert one(work, {"kind": "output", "schema": {"const": 1}}, "hush-hush") == (False, "1 was expected")
+    assert one(work, {"kind": "output", "schema": {"type": "integer"}}, "hush-hush") == (
+        False,
+        "'[secret A_KEY]' is not of type 'integer'",
+    )

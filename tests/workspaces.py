@@ -1,0 +1,122 @@
+"""A workspace in a temp folder, and the installed command driven from outside, as a person would."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+DEADLINE = 60.0
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
+    """Wait until a condition holds; fail with words if it never does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"waited {seconds:g} s for {what}"
+        time.sleep(0.01)
+
+
+class Place:
+    """A folder to run agentfs in, with a home of its own and no secrets around."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "work"
+        self.home = root / "home"
+        self.root.mkdir()
+        self.home.mkdir()
+        self.env = {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": str(Path(__file__).parent.parent),
+            "COLUMNS": "200",
+        }
+
+    def agentfs(self, *words: str, code: int | None = 0, env: Mapping[str, str] | None = None, **more: Any) -> Any:
+        """Run a command to its end; assert its exit code, and that it showed no traceback."""
+        done = subprocess.run(
+            [sys.executable, "-m", "agentfs", *words],
+            cwd=more.pop("cwd", self.root),
+            env={**self.env, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE * 2,
+            check=False,
+            **more,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        if code is not None:
+            assert done.returncode == code, f"exit {done.returncode}, not {code}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def begin(self, *words: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+        """Start a command and leave it running."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "agentfs", *words],
+            cwd=self.root,
+            env={**self.env, **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def goal(self, text: str, name: str = "job.md") -> str:
+        """Write a goal file and return its name."""
+        (self.root / name).write_text(text, encoding="utf-8")
+        return name
+
+    def runbook(self, steps: str, front: str = "", name: str = "job.md") -> str:
+        """Write a runbook of these steps and return its name."""
+        head = f"---\n{front}\n---\n" if front else ""
+        return self.goal(f"{head}# Job\n\n## Steps\n\n{steps}", name)
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    def run_folder(self, name: str = "job") -> Path:
+        found = sorted(self.runs.glob(f"????-??-??/{name}"))
+        assert len(found) == 1, found
+        return found[0]
+
+    def read(self, path: str, name: str = "job") -> Any:
+        """Return a JSON file of a run."""
+        return json.loads((self.run_folder(name) / path).read_text(encoding="utf-8"))
+
+    def tree(self, name: str = "job") -> list[str]:
+        """Return every file of a run but its working files."""
+        folder = self.run_folder(name)
+        files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+        return sorted(str(path) for path in files if path.parts[0] != "files")
+
+    def git(self, *words: str) -> str:
+        """Ask git about the ledger."""
+        env = {**self.env, "GIT_CONFIG_NOSYSTEM": "1"}
+        done = subprocess.run(
+            ["git", "-C", str(self.runs), *words], env=env, capture_output=True, text=True, check=True, timeout=DEADLINE
+        )
+        return done.stdout
+
+    def log(self) -> list[str]:
+        """Return the ledger as `author subject`, oldest first."""
+        return self.git("log", "--reverse", "--format=%an %s").splitlines()
+
+    def ledger_is_sound(self) -> None:
+        """Assert that the ledger is whole and that nothing of ours shows as changed."""
+        self.git("fsck", "--strict")
+        assert self.git("status", "--porcelain") == ""
+
+
+def end(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGKILL) -> tuple[int, str, str]:
+    """End a process that a test started; return its exit code and what it printed."""
+    if process.poll() is None:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=DEADLINE)
+    return process.returncode, out, err
