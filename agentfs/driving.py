@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from agentfs.core import names
 from agentfs.core.decide import Action, Wait
@@ -23,23 +23,30 @@ class Stop:
 
     asked: int = 0
     wake: threading.Event = field(default_factory=threading.Event)
+    told: int = 0
 
     def ask(self, times: int = 1) -> None:
         self.asked += times
         self.wake.set()
 
 
-OnTurn = Callable[[RunState, list[Action]], None]
+class Watcher(Protocol):
+    """Whoever is told what happens."""
+
+    def turn(self, state: RunState, actions: list[Action]) -> None: ...
+
+    def note(self, words: str) -> None: ...
 
 
-def drive(driver: Driver, stop: Stop, on_turn: OnTurn) -> Wait | None:
+def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
     """Drive until the run rests; return why it does, or None if a person asked to stop."""
     folders = [driver.folder, driver.folder / names.STEPS, driver.folder / names.PLANNING]
     rescan = time.monotonic() + RESCAN_SECONDS
     with FolderWatch(folders, stop.wake.set) as watch:
         while True:
             actions = driver.turn(draining=stop.asked > 0)
-            on_turn(driver.state, actions)
+            watcher.turn(driver.state, actions)
+            _tell(stop, driver, watcher)
             if driver.trouble is not None:
                 raise driver.trouble
             if stop.asked > 1:
@@ -55,6 +62,14 @@ def drive(driver: Driver, stop: Stop, on_turn: OnTurn) -> Wait | None:
             if news or time.monotonic() >= rescan or driver.reader.restless:
                 rescan = time.monotonic() + RESCAN_SECONDS
                 driver.look_again()
+
+
+def _tell(stop: Stop, driver: Driver, watcher: Watcher) -> None:
+    """Say, once each, what a person's Ctrl-C does."""
+    if stop.asked == stop.told or not driver.jobs:
+        return
+    stop.told = stop.asked
+    watcher.note("what runs finishes; Ctrl-C again ends it" if stop.asked == 1 else "what runs is being ended")
 
 
 def _resting(actions: list[Action], driver: Driver) -> Wait | None:

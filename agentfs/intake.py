@@ -52,13 +52,6 @@ def read_goal(source: GoalSource, settings: Settings, catalogue: Catalogue, *, m
     """Return the goal, held against the settings; raise BadFile with all that is wrong, or NoModel."""
     try:
         parsed = parse_goal(source.content, source.filename, catalogue)
-        if parsed.fields.tools is not None:
-            allowed = frozenset(parsed.fields.tools) & catalogue.allowed
-            parsed = parse_goal(
-                source.content,
-                source.filename,
-                Catalogue(catalogue.tools, allowed, catalogue.network, catalogue.model),
-            )
         if problems := _loosened(parsed, settings):
             raise Rejected([problem.at(*_place(problem, source.content)) for problem in problems])
     except Rejected as rejected:

@@ -9,7 +9,7 @@ from agentfs.core import decide as acts
 from agentfs.core.canonical import render_plan, sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.decide import Action, Wait, decide
-from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.facts import Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.records import (
     Answer,
@@ -92,7 +92,9 @@ def a_revision(number: int, plan: Plan, before: Plan | None = None, **fields: An
     return Revision(**given)
 
 
-def facts(plan: Plan | None = None, *, has_steps: bool = True, limits: Mapping[str, Any] | None = None, **more: Any) -> Facts:
+def facts(
+    plan: Plan | None = None, *, has_steps: bool = True, limits: Mapping[str, Any] | None = None, **more: Any
+) -> Facts:
     """The facts of a run whose plan is its first revision."""
     goal = GoalFile(GOAL, "the goal", "the goal", has_steps=has_steps)
     given = Facts(run=a_run(**(limits or {})), goal=goal)

@@ -100,7 +100,12 @@ class Place:
         """Ask git about the ledger."""
         env = {**self.env, "GIT_CONFIG_NOSYSTEM": "1"}
         done = subprocess.run(
-            ["git", "-C", str(self.runs), *words], env=env, capture_output=True, text=True, check=True, timeout=DEADLINE
+            ["git", "-C", str(self.runs), *words],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=DEADLINE,
         )
         return done.stdout
 

@@ -61,7 +61,7 @@ def _choices(action: argparse.Action) -> tuple[str, ...]:
 _BASH = """\
 # agentfs completion for bash: source <(agentfs completion bash)
 _agentfs_runs() {
-    agentfs ${folder:+-C "$folder"} complete-runs 2>/dev/null
+    agentfs ${folder:+-C"$folder"} complete-runs 2>/dev/null
 }
 _agentfs() {
     local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" command="" folder="" place at

@@ -15,6 +15,7 @@ from agentfs.driving import Stop, drive
 from agentfs.engine import Driver
 from agentfs.errors import UserError
 from agentfs.intake import Flags, GoalSource, goal_from, read_goal, take
+from agentfs.ledger import Ledger, LedgerError
 from agentfs.settings import load_settings
 from agentfs.views.answer import answer_text
 from agentfs.views.progress import progress_for
@@ -53,7 +54,14 @@ def _workspace(arguments: Namespace) -> tuple[Workspace, Settings]:
             f"{workspace.root} was not made by you: its settings and tools could do anything you can. "
             f"Look at them, then: agentfs trust {workspace.root}"
         )
-    return workspace, load_settings(workspace.settings, environment())
+    settings = load_settings(workspace.settings, environment())
+    try:
+        trouble = Ledger.create(workspace.runs).trouble()
+    except LedgerError as error:
+        trouble = str(error)
+    if trouble:
+        raise UserError(trouble)
+    return workspace, settings
 
 
 def _begin(arguments: Namespace, workspace: Workspace, settings: Settings) -> Path:
@@ -80,13 +88,13 @@ def _drive(folder: Path, workspace: Workspace, settings: Settings) -> int:
     stop = Stop()
     with ExitStack() as stack:
         if not stack.enter_context(locked(folder)):
-            raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {folder.name}`)")
+            raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {_id(folder)}`)")
         for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2)):
             _on_signal(stack, number, stop, times)
         world = stack.enter_context(open_world(workspace, settings, environment(), say, stop.wake.set))
         driver = open_driver(folder, settings, world)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
-        rest = drive(driver, stop, progress.turn)
+        rest = drive(driver, stop, progress)
         progress.end(rest)
     return _tell(driver, rest)
 
@@ -106,7 +114,7 @@ def _tell(driver: Driver, rest: Wait | None) -> int:
     if outcome is not None:
         return _ended(outcome)
     if rest is None:
-        say(f"stopped; go on with: agentfs run --resume {driver.folder.name}")
+        say(f"stopped; go on with: agentfs run --resume {driver.facts.run.run}")
         return 130
     return 3
 

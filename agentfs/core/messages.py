@@ -70,7 +70,7 @@ def outcome_message(run: str, outcome: Outcome, *, in_plan: int | None = None) -
     told = (("failed", ends.failed), ("skipped", ends.skipped), ("not reached", ends.not_reached))
     lists = "\n".join(_wrapped(f"{word}: {', '.join(ids)}") for word, ids in told if ids)
     return _message(
-        f"{_name(run)}: {outcome.status}, {len(ends.done)} of {total} step{'' if total == 1 else 's'}",
+        f"{_name(run)}: {outcome.status}, {len(ends.done)} of {total} steps",
         [_wrapped(outcome.summary), lists],
         [
             ("Agentfs-Run", run),

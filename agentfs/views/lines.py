@@ -33,6 +33,9 @@ class Lines:
             if words := action_line(action):
                 self._say(words)
 
+    def note(self, words: str) -> None:
+        self._say(words)
+
     def end(self, rest: Wait | None) -> None:
         for line in closing_words(self._driver, rest):
             print(line, file=self._stream, flush=True)

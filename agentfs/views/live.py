@@ -55,6 +55,10 @@ class Live:
         last = actions[-1]
         self._waits = last.why if isinstance(last, Wait) and last.on in ("person", "planner") else ""
 
+    def note(self, words: str) -> None:
+        """Say something above the table."""
+        self._console.print(Text(words))
+
     def end(self, rest: Wait | None) -> None:
         """Draw for the last time, then say how it ended."""
         self._state, self._waits = self._driver.state, ""
@@ -138,7 +142,7 @@ def choose(views: list[StepView], room: int) -> list[StepView]:
     """Return the steps to show, in plan order: what runs, what went wrong, then those around the front line."""
     if len(views) <= room:
         return views
-    front = next((n for n, view in enumerate(views) if view.status not in OVER), len(views) - 1)
+    front = next((n for n, view in enumerate(views) if view.status not in OVER | WRONG), len(views) - 1)
 
     def rank(place: int) -> tuple[int, int]:
         status = views[place].status

@@ -31,9 +31,7 @@ def _result(view: StepView, status: Any, **fields: Any) -> tuple[Attempt, ...]:
 CONDITIONS: dict[str, Condition] = {
     "fresh": lambda view: (),
     "ordered": lambda view: (Attempt(1, order=an_order(view)),),
-    "ordered for another plan": lambda view: (
-        Attempt(1, order=an_order(view).model_copy(update={"key": "1" * 64})),
-    ),
+    "ordered for another plan": lambda view: (Attempt(1, order=an_order(view).model_copy(update={"key": "1" * 64})),),
     "running": lambda view: (Attempt(1, order=an_order(view), claimed=True),),
     "done": lambda view: _result(view, "done"),
     "done for another plan": lambda view: _result(view, "done", key="1" * 64),
@@ -45,7 +43,9 @@ CONDITIONS: dict[str, Condition] = {
         Attempt(2, order=an_order(view, number=2), claimed=True, result=a_result(view, "failed", 2)),
     ),
     "blocked": lambda view: (Attempt(1, result=a_result(view, "blocked", 1, started_at=None)),),
-    "rejected": lambda view: (Attempt(1, talks=(Talk(key=view.key, reply="reject"),), result=a_result(view, "rejected", 1)),),
+    "rejected": lambda view: (
+        Attempt(1, talks=(Talk(key=view.key, reply="reject"),), result=a_result(view, "rejected", 1)),
+    ),
     "cut off": lambda view: _result(view, "interrupted"),
     "cut off, again": lambda view: (replace(_result(view, "interrupted")[0], talks=(Talk(reply="again"),)),),
     "cut off, done": lambda view: (replace(_result(view, "interrupted")[0], talks=(Talk(reply="Done\nit is"),)),),
@@ -121,7 +121,9 @@ def test_every_shape_of_three_steps_comes_to_rest(shape: str) -> None:
 @pytest.mark.parametrize("fate", ["done", "failed", "interrupted", "blocked"])
 @pytest.mark.parametrize("budget", [0, 1])
 def test_every_condition_meets_every_policy_fate_and_budget(policy: int, fate: Any, budget: int) -> None:
-    for (name, shape), verdict, planner in itertools.product(SHAPES.items(), ("plan", "keep", "impossible"), (True, False)):
+    for (name, shape), verdict, planner in itertools.product(
+        SHAPES.items(), ("plan", "keep", "impossible"), (True, False)
+    ):
         for condition in CONDITIONS:
             before = "done" if name != "independent" else "fresh"
             given = _world(

@@ -64,7 +64,9 @@ def test_the_answer_is_all_that_stdout_holds(place: Place) -> None:
 
 def test_the_plan_is_made_to_be_edited(place: Place) -> None:
     place.agentfs("run", place.runbook("### say\nSay it.\n```sh\necho hello\n```\ntimeout: 90s\nretries: 1\n"))
-    assert (place.run_folder() / "plan.json").read_text() == """\
+    assert (
+        (place.run_folder() / "plan.json").read_text()
+        == """\
 {
   "$schema": "../../../schemas/plan.schema.json",
   "goal": "Job",
@@ -84,6 +86,7 @@ def test_the_plan_is_made_to_be_edited(place: Place) -> None:
   ]
 }
 """
+    )
     assert (place.run_folder() / "../../../schemas/plan.schema.json").resolve().is_file()
 
 
@@ -216,7 +219,8 @@ def test_independent_steps_run_at_the_same_time(place: Place) -> None:
     """Each waits for the other's file: one after the other they would never end."""
     meet = 'touch {me}; n=0; while ! test -e {you}; do n=$((n+1)); test "$n" -lt 600 || exit 9; sleep 0.05; done'
     book = "".join(
-        f"### {me}\nafter: nothing\n```sh\n{meet.format(me=me, you=you)}\n```\n" for me, you in (("a", "b"), ("b", "a"))
+        f"### {me}\nafter: nothing\n```sh\n{meet.format(me=me, you=you)}\n```\n"
+        for me, you in (("a", "b"), ("b", "a"))
     )
     place.agentfs("run", place.runbook(book))
     assert place.read("outcome.json")["steps"]["done"] == ["a", "b"]

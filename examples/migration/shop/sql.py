@@ -1,7 +1,7 @@
 """Run SQL on shop.db.
 
-    sql.py FILE          run the file in one transaction; print {"rows": N}, the number of rows it changed
-    sql.py --same A B    exit with 0 if the tables hold equally many rows
+`sql.py FILE` runs the file in one transaction and prints {"rows": N}, the number of rows it changed.
+`sql.py --same A B` exits with 0 if the tables A and B hold equally many rows.
 """
 
 import json

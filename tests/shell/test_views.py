@@ -1,0 +1,210 @@
+"""What people see while a run is driven: inert, within the terminal, and the same last words everywhere."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+import termios
+import threading
+from pathlib import Path
+
+import pytest
+
+from agentfs.core.records import Failure, Result, Step
+from agentfs.core.steps import Move, Status, StepView
+from agentfs.views.answer import answer_text
+from agentfs.views.lines import settled_line
+from agentfs.views.live import about, choose, rest_words
+from agentfs.views.progress import can_move_the_cursor
+from agentfs.views.table import table
+from agentfs.views.words import ago, block, columns, cut, duration, first_line, inert, json_text
+
+HOSTILE = "a\x1b[2Jb\x9bc\u202ed\x07\x7fe\u2028f\u200bg"
+GOAL = """\
+# Both
+
+## Steps
+
+### good
+after: nothing
+```sh
+echo fine
+```
+
+### bad
+after: nothing
+```sh
+printf 'no \\033]0;title\\007 [red]luck[/red]\\n' >&2; exit 3
+```
+retries: 1
+"""
+
+
+def test_nothing_hostile_survives() -> None:
+    assert inert(HOSTILE) == "a␛[2Jb<U+009B>c<U+202E>d␇␡e<U+2028>f<U+200B>g"
+    assert inert(HOSTILE).isprintable()
+    assert inert("ein schöner Tag, 日本 [bold]x[/bold]") == "ein schöner Tag, 日本 [bold]x[/bold]"
+    assert inert("a\tb\u00a0c\ud800") == "a b c<U+D800>"
+    assert first_line("\n  \n  yes\x1b \nno") == "yes␛"
+    assert block("one\r\n\ttwo\n\n") == ["one", "    two"]
+
+
+def test_json_is_inert_and_means_the_same() -> None:
+    value = {"text": HOSTILE, "astral": "\U000e0041", "plain": "schön"}
+    assert json.loads(json_text(value)) == value
+    assert json_text(value).replace("\n", "").isprintable()
+    assert "schön" in json_text(value)
+
+
+def test_an_answer_is_raw_for_programs_and_inert_for_terminals() -> None:
+    assert answer_text("a\x1b[1mb\n", terminal=False) == "a\x1b[1mb\n"
+    assert answer_text("a\x1b[1mb\nc", terminal=True) == "a␛[1mb\nc"
+    assert json.loads(answer_text({"a": "\x9b"}, terminal=True)) == {"a": "\x9b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本語", 4, "日…"), ("abc", 0, ""), ("a b", 2, "a…")],
+)
+def test_text_is_cut_by_columns(text: str, width: int, shown: str) -> None:
+    assert cut(text, width) == shown
+    assert columns(cut(text, width)) <= width
+
+
+def test_durations_and_moments_read_well() -> None:
+    assert [duration(s) for s in (0.04, 9.94, 9.96, 89.6, 3700)] == [
+        "0.0 s",
+        "9.9 s",
+        "10 s",
+        "1 min 30 s",
+        "1 h 1 min",
+    ]
+    assert [ago(s) for s in (3, 60, 7300, 200_000)] == ["just now", "1 min ago", "2 h ago", "2 d ago"]
+
+
+def test_a_table_fits_and_is_coloured_only_when_asked() -> None:
+    rows = [[("run", None), ("done", 32), ("x" * 90, None)]]
+    assert table(rows, 20, colours=False) == ["run  done  xxxxxxxx…"]
+    assert table(rows, 20, colours=True) == ["run  \x1b[32mdone\x1b[0m  xxxxxxxx…"]
+
+
+# ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def a_view(number: int, status: Status, result: Result | None = None, move: Move | None = None) -> StepView:
+    step = Step(id=f"s{number}", description="does a thing")
+    return StepView(step, status, f"it is {status}", attempt=1, result=result, move=move)
+
+
+def a_failure(attempt: int, message: str) -> Result:
+    return Result(
+        run="2026-11-16/x", step="s1", attempt=attempt, revision=1, key="0" * 64, after={}, status="failed",
+        error=Failure(kind="exit", message=message), sandbox="none", started_at="2026-11-16T00:00:00.000000Z",
+        ended_at="2026-11-16T00:00:01.000000Z", duration_s=1.0,
+    )  # fmt: skip
+
+
+def test_a_failed_attempt_says_whether_it_is_tried_again() -> None:
+    again = a_view(1, "ready", a_failure(1, "exit code 3\nmore"), "order")
+    assert settled_line(again) == "s1: FAILED in 1.0 s (attempt 1): exit code 3; it is tried again"
+    assert about(again) == "tried again: exit code 3"
+    assert settled_line(a_view(1, "failed", a_failure(2, "x\x1b"))) == "s1: FAILED in 1.0 s (attempt 2): x␛"
+    long = settled_line(a_view(1, "ready", a_failure(1, "y" * 999), "order"))
+    assert len(long) == 240
+    assert long.endswith("y…; it is tried again")
+
+
+def test_of_a_thousand_steps_the_telling_ones_are_shown() -> None:
+    runs: tuple[tuple[Status, int], ...] = (
+        ("done", 3),
+        ("failed", 1),
+        ("done", 496),
+        ("running", 4),
+        ("waiting", 496),
+    )
+    states = [state for state, count in runs for _ in range(count)]
+    views = [a_view(number, state) for number, state in enumerate(states)]
+    shown = choose(views, 12)
+    assert len(shown) == 12
+    assert [view.id for view in shown[:1]] == ["s3"]
+    assert [view.id for view in shown if view.status == "running"] == ["s500", "s501", "s502", "s503"]
+    assert rest_words(views[:5]) == "5 more: 4 done, 1 failed"
+    assert choose(views[:12], 12) == views[:12]
+
+
+def test_only_terminals_that_can_draw_get_the_live_view() -> None:
+    assert [can_move_the_cursor(term) for term in ("xterm-256color", "dumb", "unknown", "")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+# ── whole runs ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm", "COLUMNS": "80", **more}
+
+
+def on_a_terminal(tmp_path: Path, env: dict[str, str], lines: int = 24) -> str:
+    """Run the goal with stderr on a real terminal; return everything that was drawn there."""
+    (tmp_path / "both.md").write_text(GOAL, encoding="utf-8")
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (lines, 80))
+    seen = io.BytesIO()
+
+    def read() -> None:
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:
+                return
+            if not piece:
+                return
+            seen.write(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    done = subprocess.run(
+        [sys.executable, "-m", "agentfs", "run", "both.md"], cwd=tmp_path, env=env, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=theirs, check=False,
+    )  # fmt: skip
+    os.close(theirs)
+    reader.join(20)
+    os.close(ours)
+    assert (done.returncode, done.stdout) == (1, b"")
+    return seen.getvalue().decode("utf-8")
+
+
+CLOSING = ["  bad: exit code 3: no ␛]0;title␇ [red]luck[/red]", "see what happened: agentfs show"]
+
+
+def test_the_live_table_stays_with_the_last_words_below(tmp_path: Path) -> None:
+    seen = on_a_terminal(tmp_path, environment(tmp_path))
+    assert "\x1b]0;" not in seen
+    assert "\x07" not in seen
+    last = seen[seen.rindex("works in") :]
+    assert "✓" in last
+    assert "✗" in last
+    assert "1 of 2 steps" in last
+    after = last[last.index("1 of 2 steps") :].splitlines()
+    assert after[2] == CLOSING[0]
+    assert after[3].startswith(CLOSING[1])
+
+
+def test_no_color_is_obeyed(tmp_path: Path) -> None:
+    assert "\x1b[3" not in on_a_terminal(tmp_path, environment(tmp_path, NO_COLOR="1"))
+    assert "\x1b[3" in on_a_terminal(tmp_path, environment(tmp_path, NO_COLOR=""))
+
+
+def test_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:
+    seen = on_a_terminal(tmp_path, environment(tmp_path, TERM="dumb"))
+    assert "\x1b" not in seen
+    lines = seen.splitlines()
+    assert any(line.startswith("bad: FAILED in") and line.endswith("; it is tried again") for line in lines)
+    assert lines[-2] == CLOSING[0]
+    assert lines[-1].startswith(CLOSING[1])
