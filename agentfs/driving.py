@@ -1,9 +1,9 @@
 """Drive one run in the foreground: turn, wait for something to happen, turn again, until it rests."""
 
+import os
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from agentfs.core import names
@@ -41,7 +41,6 @@ class Watcher(Protocol):
 def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
     """Drive until the run rests; return why it does, or None if a person asked to stop."""
     folders = [driver.folder, driver.folder / names.STEPS, driver.folder / names.PLANNING]
-    rescan = time.monotonic() + RESCAN_SECONDS
     with FolderWatch(folders, stop.wake.set) as watch:
         while True:
             actions = driver.turn(draining=stop.asked > 0)
@@ -55,13 +54,20 @@ def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
                 return None
             if rest := _resting(actions, driver):
                 return rest
-            if _nothing_moved(actions, driver):
-                stop.wake.wait(_patience(driver, rescan))
-                stop.wake.clear()
-            news = [path for path in watch.seen() if is_news(path, driver)]
-            if news or time.monotonic() >= rescan or driver.reader.restless:
-                rescan = time.monotonic() + RESCAN_SECONDS
-                driver.look_again()
+            if all(isinstance(action, Wait) for action in actions):
+                _wait(driver, stop, watch)
+
+
+def _wait(driver: Driver, stop: Stop, watch: FolderWatch) -> None:
+    """Wait until there is a reason to turn: mail, a file that is news, a person's Ctrl-C, or the time to rescan."""
+    asked, rescan = stop.asked, time.monotonic() + RESCAN_SECONDS
+    while driver.mail.empty() and stop.asked == asked:
+        stop.wake.wait(RESTLESS_SECONDS if driver.reader.restless else max(0.0, rescan - time.monotonic()))
+        stop.wake.clear()
+        news = [path for path in watch.seen() if is_news(path, driver)]
+        if news or driver.reader.restless or time.monotonic() >= rescan:
+            driver.look_again()
+            return
 
 
 def _tell(stop: Stop, driver: Driver, watcher: Watcher) -> None:
@@ -77,24 +83,19 @@ def _resting(actions: list[Action], driver: Driver) -> Wait | None:
     return None if driver.reader.restless else at_rest(actions, driver)
 
 
-def _nothing_moved(actions: list[Action], driver: Driver) -> bool:
-    return driver.mail.empty() and all(isinstance(action, Wait) for action in actions)
-
-
-def _patience(driver: Driver, rescan: float) -> float:
-    if driver.reader.restless:
-        return RESTLESS_SECONDS
-    return max(0.0, min(rescan - time.monotonic(), RESCAN_SECONDS))
-
-
 def is_news(path: str, driver: Driver) -> bool:
     """Whether an event may speak of something this driver has not done itself."""
-    where = Path(path)
-    if where.parent.name == names.STEPS and (file := names.parse_step_file(where.name)):
-        if ("attempt", file.step, file.attempt) in driver.jobs:
-            return False  # its news comes by mail
-        return not _knows(driver.facts, file)
-    return where.name not in (names.STATUS, names.PLAN_ERROR, names.STEPS, names.PLANNING)
+    folder, name = os.path.split(path)
+    match os.path.basename(folder):
+        case names.STEPS:
+            file = names.parse_step_file(name)
+            if file is None or ("attempt", file.step, file.attempt) in driver.jobs:
+                return False  # none of ours, or its news comes by mail
+            return not _knows(driver.facts, file)
+        case names.PLANNING:
+            return names.parse_call_file(name) is not None
+        case _:
+            return name in (names.PLAN, names.OUTCOME, names.REPLAN) or name.startswith("goal.")
 
 
 def _knows(facts: Facts, file: names.StepFile) -> bool:

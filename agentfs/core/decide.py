@@ -5,17 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import names
+from agentfs.core.calls import COUNTED, needs_yes, next_call
 from agentfs.core.facts import PlannerCall
 from agentfs.core.records import Reason
-from agentfs.core.state import (
-    COUNTED,
-    Pending,
-    RunState,
-    Stray,
-    goal_checks,
-    needs_yes,
-    next_call,
-)
+from agentfs.core.state import Pending, RunState, Stray, goal_checks
 from agentfs.core.steps import StepView
 
 
@@ -208,12 +201,12 @@ def _may_stop(stray: Stray) -> bool:
 
 def _go_on(state: RunState, slots: int) -> list[Action]:
     """The main line: an answer to install, a hold-up, a call to make, an end, or steps to start."""
-    if state.unapplied:
-        return _apply(state, state.unapplied)
-    if state.open_call:
+    if state.calls.unapplied:
+        return _apply(state, state.calls.unapplied)
+    if state.calls.open:
         return [Wait("planner", "the planner is thinking")]
-    if state.failed_call and state.failed_call.answer:
-        error = state.failed_call.answer.error
+    if state.calls.failed and state.calls.failed.answer:
+        error = state.calls.failed.answer.error
         return [Wait("person", f"the planner could not answer: {error.message if error else 'it was cut off'}")]
     if held := _held(state):
         return [*_asking(state), held]
@@ -249,22 +242,24 @@ def _busy(state: RunState) -> bool:
 
 def _ending(state: RunState) -> EndRun | None:
     """Return the end that is already certain, if there is one."""
-    if state.refused:
-        step = state.refused.call.step if state.refused.call else None
+    if state.calls.refused:
+        step = state.calls.refused.call.step if state.calls.refused.call else None
         return EndRun("failed", "step_failed", f"a person rejected the result of {step}")
     if halted := state.moving("halt"):
-        return EndRun("failed", "step_failed", f"{halted[0].id} {_ended_words(halted[0])}: {halted[0].why}")
-    if state.pending and state.pending[0].trigger in COUNTED and state.replans >= state.bounds.replans:
+        return EndRun("failed", "step_failed", f"{halted[0].id} {_ended_words(halted[0])}")
+    if state.pending and state.pending[0].trigger in COUNTED and state.calls.replans >= state.bounds.replans:
         return EndRun(
             "failed",
             "replan_budget_exhausted",
-            f"{state.replans} of {state.bounds.replans} replans are used up, and {state.pending[0].detail}",
+            f"{state.calls.replans} of {state.bounds.replans} replans are used up, and {state.pending[0].detail}",
         )
     return None
 
 
 def _ended_words(halted: StepView) -> str:
-    return {"blocked": "cannot start", "rejected": "was rejected"}.get(halted.status, "failed")
+    if halted.status == "failed":
+        return halted.why if halted.trigger == "repeated_failure" else f"failed: {halted.why}"
+    return f"{'was rejected' if halted.status == 'rejected' else 'cannot start'}: {halted.why}"
 
 
 def _asking(state: RunState) -> Iterator[Action]:
@@ -331,7 +326,7 @@ def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
     spent = state.around is not None and evidence in state.around.spent
     if spent or state.facts.goal.has_steps or not state.means.planner:
         return EndRun("failed", "goal_checks_failed", why)
-    if state.replans >= state.bounds.replans:
+    if state.calls.replans >= state.bounds.replans:
         return EndRun("failed", "replan_budget_exhausted", why)
     return CallPlanner(checked.number, (Pending("goal_checks_failed", None, why, (evidence,)),), why)
 

@@ -88,12 +88,31 @@ class Facts:
     explained: bool = False  # plan.error.md is there
     broken: tuple[str, ...] = ()  # files of ours that do not read, in words
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
+    # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.
+    origin: object = field(default_factory=object, compare=False, repr=False)
+    trail: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    def touched_since(self, then: "Facts") -> frozenset[str] | None:
+        """Return the steps whose attempts are not what they were; None if more than attempts has changed."""
+        if not (
+            self.plan is then.plan
+            and self.calls is then.calls
+            and self.goal is then.goal
+            and self.revisions is then.revisions
+            and self.run is then.run
+            and self.answerable == then.answerable
+        ):
+            return None
+        if self.origin is then.origin and self.trail[: len(then.trail)] == then.trail:
+            return frozenset(self.trail[len(then.trail) :])
+        steps = self.attempts.keys() | then.attempts.keys()
+        return frozenset(step for step in steps if self.attempts.get(step) is not then.attempts.get(step))
 
     def with_attempt(self, step: str, attempt: Attempt) -> "Facts":
         """Return these facts with one attempt added or replaced."""
         others = tuple(a for a in self.attempts.get(step, ()) if a.number != attempt.number)
         mine = tuple(sorted((*others, attempt), key=lambda a: a.number))
-        return replace(self, attempts={**self.attempts, step: mine})
+        return replace(self, attempts={**self.attempts, step: mine}, trail=(*self.trail, step))
 
     def attempt(self, step: str, number: int) -> Attempt:
         """Return an attempt; an empty one if nothing of it is on disk."""

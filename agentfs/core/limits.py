@@ -1,11 +1,12 @@
 """What a run may use, and what it has used, counted from its files. Pure."""
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from agentfs.core.config import LimitSettings
-from agentfs.core.facts import Facts
+from agentfs.core.facts import Attempt, Facts
 from agentfs.core.records import Limits, Result, Usage
 
 Span = tuple[float, float]
@@ -33,6 +34,7 @@ class Spent:
     requests: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
+    seconds: float = 0.0  # in which at least one attempt ran; waiting for a person costs nothing
     spans: tuple[Span, ...] = ()  # when attempts ran: merged, sorted
 
     def plus_usage(self, usage: Usage | None) -> "Spent":
@@ -49,12 +51,8 @@ class Spent:
         if result.started_at is None:
             return self
         span = (_seconds(result.started_at), _seconds(result.started_at) + result.duration_s)
-        return replace(self.plus_usage(result.usage), spans=merged(self.spans, span))
-
-    @property
-    def seconds(self) -> float:
-        """Time in which at least one attempt ran; waiting for a person costs nothing."""
-        return sum(end - start for start, end in self.spans)
+        spans, added = merged(self.spans, span)
+        return replace(self.plus_usage(result.usage), spans=spans, seconds=self.seconds + added)
 
 
 def bounds_of(facts: Facts) -> Bounds:
@@ -73,35 +71,31 @@ def bounds_of(facts: Facts) -> Bounds:
 
 def reached(bounds: Bounds, attempts: Spent, calls: Spent) -> str | None:
     """Return which limit stops the run from starting anything new, in words; None if none does."""
-    spent = replace(
-        attempts,
-        requests=attempts.requests + calls.requests,
-        tokens=attempts.tokens + calls.tokens,
-        cost_usd=attempts.cost_usd + calls.cost_usd,
-    )
-    if spent.seconds >= bounds.minutes * 60:
+    requests, tokens = attempts.requests + calls.requests, attempts.tokens + calls.tokens
+    cost = attempts.cost_usd + calls.cost_usd
+    if attempts.seconds >= bounds.minutes * 60:
         return f"the limit of {bounds.minutes:g} minutes is reached (limits.minutes)"
-    if spent.requests and spent.requests >= bounds.requests:
+    if requests and requests >= bounds.requests:
         return f"the limit of {bounds.requests} requests is reached (limits.requests)"
-    if spent.tokens and spent.tokens >= bounds.tokens:
+    if tokens and tokens >= bounds.tokens:
         return f"the limit of {bounds.tokens} tokens is reached (limits.tokens)"
-    if spent.cost_usd and spent.cost_usd >= bounds.cost_usd:
+    if cost and cost >= bounds.cost_usd:
         return f"the limit of ${bounds.cost_usd:g} is reached (limits.cost_usd)"
     return None
 
 
-def spent_of(facts: Facts, before: tuple[Facts, Spent] | None = None) -> Spent:
-    """Return what the attempts of a run have used. `before` saves counting again what was counted then."""
-    then, spent = before or (None, Spent())
-    old = then.attempts if then else {}
-    for step, attempts in facts.attempts.items():
-        if (known := old.get(step)) is attempts:
-            continue
-        counted = {a.number for a in known or () if a.result}
-        for attempt in attempts:
+Attempts = Mapping[str, tuple[Attempt, ...]]
+
+
+def spent_of(attempts: Attempts, before: Attempts | None = None, spent: Spent | None = None) -> Spent:
+    """Return what attempts have used, on top of what was counted before."""
+    total = spent or Spent()
+    for step, mine in attempts.items():
+        counted = {attempt.number for attempt in (before or {}).get(step, ()) if attempt.result}
+        for attempt in mine:
             if attempt.result and attempt.number not in counted:
-                spent = spent.plus(attempt.result)
-    return spent
+                total = total.plus(attempt.result)
+    return total
 
 
 def spent_on_calls(facts: Facts) -> Spent:
@@ -112,15 +106,16 @@ def spent_on_calls(facts: Facts) -> Spent:
     return spent
 
 
-def merged(spans: tuple[Span, ...], new: Span) -> tuple[Span, ...]:
-    """Return spans with one more laid over them; they stay sorted and apart."""
+def merged(spans: tuple[Span, ...], new: Span) -> tuple[tuple[Span, ...], float]:
+    """Return spans with one more laid over them, still sorted and apart, and the seconds that adds."""
     start, end = new
     first = bisect_left(spans, start, key=lambda span: span[1])
-    last = first
+    last, known = first, 0.0
     while last < len(spans) and spans[last][0] <= end:
         start, end = min(start, spans[last][0]), max(end, spans[last][1])
+        known += spans[last][1] - spans[last][0]
         last += 1
-    return (*spans[:first], (start, end), *spans[last:])
+    return (*spans[:first], (start, end), *spans[last:]), end - start - known
 
 
 def _seconds(timestamp: str) -> float:

@@ -16,7 +16,9 @@ class Scheme:
     needs: Mapping[str, tuple[str, ...]]  # step -> the steps it comes after
     refers: Mapping[str, frozenset[str]]  # step -> the steps whose output it uses
     order: tuple[str, ...]
-    rank: Mapping[str, int]
+    rank: Mapping[str, int]  # step -> its place in that order
+    listed: tuple[str, ...]  # the steps as the plan lists them
+    place: Mapping[str, int]  # step -> its place in the plan
 
     @staticmethod
     def of(plan: Plan) -> "Scheme":
@@ -25,7 +27,8 @@ class Scheme:
         refers = {step.id: _referred(step) for step in plan.steps}
         needs = dependencies(plan, refers)
         order = topological(needs)
-        return Scheme(steps, needs, refers, order, {step: n for n, step in enumerate(order)})
+        rank = {step: number for number, step in enumerate(order)}
+        return Scheme(steps, needs, refers, order, rank, tuple(steps), {step: n for n, step in enumerate(steps)})
 
     @cached_property
     def dependents(self) -> Mapping[str, tuple[str, ...]]:

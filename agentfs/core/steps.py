@@ -19,7 +19,7 @@ from agentfs.core import names
 from agentfs.core.canonical import sha256_of
 from agentfs.core.facts import Attempt, Talk
 from agentfs.core.records import Result, Step, Trigger, Verdict
-from agentfs.core.references import Output, Resolved, Unresolved, resolve_step
+from agentfs.core.references import Output, Resolved, Unresolved, in_step, resolve_step
 from agentfs.core.replies import cut_word, gate_word
 
 Status = Literal[
@@ -163,13 +163,13 @@ class _Base:
 
     def lost_outputs(self) -> list[str]:
         """Return the dependencies it refers to that ended without an output, where that is allowed."""
-        referred = _referred(self.step)
-        return [
+        gone = [
             name
             for name, dependency in self.before.items()
-            if name in referred and dependency.satisfied and dependency.status in ("failed", "skipped")
-            if not dependency.step.skip
+            if dependency.status in ("failed", "skipped") and dependency.satisfied and not dependency.step.skip
         ]
+        referred = {reference.step for _, reference in in_step(self.step)} if gone else set()
+        return [name for name in gone if name in referred]
 
     def resolve(self) -> Resolved | Unresolved:
         outputs = {
@@ -186,12 +186,6 @@ class _Base:
 def output_path(step: str, attempt: int) -> str:
     """Return where the whole output of an attempt lies, in the run's folder."""
     return f"{names.STEPS}/{names.step_file(step, attempt, 'output')}"
-
-
-def _referred(step: Step) -> frozenset[str]:
-    from agentfs.core.references import in_step
-
-    return frozenset(reference.step for _, reference in in_step(step) if reference.step)
 
 
 def _listed(ids: list[str]) -> str:

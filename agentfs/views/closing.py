@@ -55,7 +55,7 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
         gate = view.status == "gated"
         words = "approve or reject" if gate else "again, done or failed"
         lines += _question(folder / "steps" / f"{view.id}.{view.next if gate else view.attempt}", words)
-    if (one := state.unapplied) and one.asked:
+    if (one := state.calls.unapplied) and one.asked:
         lines += _question(folder / "planning" / str(one.number), "approve or reject")
     plan = state.facts.plan
     if plan is not None and plan.status in ("draft", "paused"):

@@ -25,7 +25,7 @@ class Lines:
         self._say(opening_line(driver))
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
-        for view in state.steps.values():
+        for view in (state.steps[step] for step in state.board.changed):
             if view.result is not None and (view.id, view.result.attempt) not in self._settled:
                 self._settled.add((view.id, view.result.attempt))
                 self._say(settled_line(view))

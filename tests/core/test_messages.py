@@ -243,7 +243,7 @@ def test_an_outcome_of_a_failed_run_names_what_is_missing_and_what_it_cost() -> 
 
 def test_an_outcome_counts_the_steps_of_the_last_plan_if_told() -> None:
     steps = StepsByEnd(done=("a",), failed=("b",), skipped=(), not_reached=())
-    assert outcome_message(RUN, an_outcome(steps=steps), in_plan=1).startswith("tidy-invoices: done, 1 of 1 step\n")
+    assert outcome_message(RUN, an_outcome(steps=steps), in_plan=1).startswith("tidy-invoices: done, 1 of 1 steps\n")
 
 
 def test_a_cost_known_in_part_is_not_a_cost() -> None:

@@ -73,7 +73,8 @@ def _world(shape: dict[str, list[str]], policy: dict[str, Any], conditions: tupl
     for name, condition in zip(shape, conditions, strict=True):
         view = derive(given, means()).steps[name]
         if files := CONDITIONS[condition](view):
-            given = replace(given, attempts={**given.attempts, name: files})
+            for attempt in files:
+                given = given.with_attempt(name, attempt)
     return given
 
 

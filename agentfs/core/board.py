@@ -1,0 +1,73 @@
+"""Every step's view, and the steps by what they call for. Pure; made anew only where something changed."""
+
+from bisect import insort
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from agentfs.core.facts import Facts
+from agentfs.core.scheme import Scheme
+from agentfs.core.steps import Around, StepView, view
+
+BUSY = "busy"  # beside the moves: the steps that are ordered or running
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The views of a plan's steps in its order, and in which places of it they call for a move."""
+
+    views: Mapping[str, StepView] = field(default_factory=dict)
+    places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # move -> places in the plan, sorted
+    changed: tuple[str, ...] = ()  # the steps whose view is not what it was before
+
+    def moving(self, scheme: Scheme, *moves: str) -> tuple[StepView, ...]:
+        """Return the steps that call for one of these moves, in the plan's order."""
+        found = sorted(place for move in moves for place in self.places.get(move, ()))
+        return tuple(self.views[scheme.listed[place]] for place in found)
+
+
+def board_of(facts: Facts, scheme: Scheme, around: Around) -> Board:
+    """Return every step's view, from nothing."""
+    views: dict[str, StepView] = {}
+    for step in scheme.order:
+        views[step] = _view_of(step, scheme, views, facts, around)
+    places: dict[str, list[int]] = {}
+    for place, step in enumerate(scheme.listed):
+        for name in _calls_for(views[step]):
+            places.setdefault(name, []).append(place)
+    listed = {step: views[step] for step in scheme.listed}
+    return Board(listed, {name: tuple(found) for name, found in places.items()}, scheme.listed)
+
+
+def board_after(before: Board, touched: Collection[str], facts: Facts, scheme: Scheme, around: Around) -> Board:
+    """Return the board once the attempts of some steps have changed; the others are looked at only if they follow."""
+    views, places = dict(before.views), dict(before.places)
+    ahead, changed = {step for step in touched if step in views}, []
+    while ahead:
+        step = min(ahead, key=scheme.rank.__getitem__)
+        ahead.discard(step)
+        old, new = views[step], _view_of(step, scheme, views, facts, around)
+        if new != old:
+            views[step] = new
+            changed.append(step)
+            _move(places, scheme.place[step], old, new)
+            ahead.update(scheme.dependents[step])
+    return Board(views, places, tuple(changed))
+
+
+def _view_of(step: str, scheme: Scheme, views: Mapping[str, StepView], facts: Facts, around: Around) -> StepView:
+    before = {dependency: views[dependency] for dependency in scheme.needs[step]}
+    return view(scheme.steps[step], before, facts.attempts.get(step, ()), around)
+
+
+def _calls_for(one: StepView) -> tuple[str, ...]:
+    busy = (BUSY,) if one.status in ("ordered", "running") else ()
+    return busy if one.move is None else (*busy, one.move)
+
+
+def _move(places: dict[str, tuple[int, ...]], place: int, old: StepView, new: StepView) -> None:
+    for name in _calls_for(old):
+        places[name] = tuple(other for other in places[name] if other != place)
+    for name in _calls_for(new):
+        found = list(places.get(name, ()))
+        insort(found, place)
+        places[name] = tuple(found)

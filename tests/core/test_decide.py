@@ -1,0 +1,250 @@
+"""What a run does next, read as a table: given these files, then these actions."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentfs.core import decide as acts
+from agentfs.core.decide import Action, Wait, decide
+from agentfs.core.facts import Attempt, Facts, PlanFile, Talk
+from agentfs.core.outcomes import outcome_of
+from agentfs.core.problems import Problem
+from agentfs.core.records import Answer, Failure, Usage
+from agentfs.core.state import derive
+from tests.builders import (
+    NOW,
+    PureWorld,
+    a_call,
+    a_plan,
+    a_result,
+    a_step,
+    an_order,
+    facts,
+    means,
+    plan_sha,
+)
+
+
+def _decide(given: Facts, slots: int = 4, **more: bool) -> list[Action]:
+    return decide(derive(given, means(**more)), slots)
+
+
+def _kinds(actions: list[Action]) -> list[tuple[str, Any]]:
+    """Return each action's kind, and the step or number it speaks of."""
+    found: list[tuple[str, Any]] = []
+    for action in actions:
+        match action:
+            case acts.IssueOrder(view=view) | acts.StartAttempt(view=view) | acts.AskPerson(view=view):
+                found.append((type(action).__name__, view.id))
+            case acts.Wait(on=on):
+                found.append(("Wait", on))
+            case acts.EndRun(reason=reason):
+                found.append(("EndRun", reason))
+            case acts.StopAttempt(step=step):
+                found.append(("StopAttempt", step))
+            case acts.CallPlanner(call=call) | acts.InstallPlan(call=call) | acts.RecordRevision(call=call):
+                found.append((type(action).__name__, call))
+            case _:
+                found.append((type(action).__name__, None))
+    return found
+
+
+WIDE = a_plan(*(a_step(name, depends_on=[]) for name in "abcd"))
+
+
+def test_a_run_begins_with_a_call() -> None:
+    assert _kinds(_decide(facts())) == [("CallPlanner", 1)]
+
+
+@pytest.mark.parametrize(("slots", "parallel", "started"), [(4, 4, 4), (2, 4, 2), (4, 3, 3), (0, 4, 0)])
+def test_steps_start_as_many_as_there_is_room_for(slots: int, parallel: int, started: int) -> None:
+    found = _kinds(_decide(facts(WIDE, limits={"parallel": parallel}), slots))
+    expected = [("IssueOrder", name) for name in "abcd"][:started]
+    assert found == (expected or [("Wait", "attempt")])
+
+
+def test_what_runs_takes_room() -> None:
+    given = facts(WIDE, limits={"parallel": 2})
+    view = derive(given, means()).steps["a"]
+    given = given.with_attempt("a", Attempt(1, order=an_order(view), claimed=True))
+    assert _kinds(_decide(given)) == [("IssueOrder", "b")]
+
+
+@pytest.mark.parametrize("status", ["draft", "paused"])
+def test_nothing_new_starts_in_a_draft_or_a_paused_plan(status: str) -> None:
+    given = facts(a_plan(a_step("a"), status=status))
+    assert _kinds(_decide(given)) == [("Wait", "person")]
+    view = derive(given, means()).steps["a"]
+    running = given.with_attempt("a", Attempt(1, order=an_order(view), claimed=True))
+    assert _kinds(_decide(running)) == [("Wait", "attempt")]
+
+
+def test_a_cancelled_plan_ends_what_runs_and_then_the_run() -> None:
+    given = facts(a_plan(a_step("a"), status="cancelled"))
+    assert _kinds(_decide(given)) == [("EndRun", "cancelled")]
+    view = derive(given, means()).steps["a"]
+    running = given.with_attempt("a", Attempt(1, order=an_order(view), claimed=True))
+    assert _kinds(_decide(running)) == [("StopAttempt", "a"), ("Wait", "attempt")]
+
+
+def test_an_edit_comes_before_everything_else() -> None:
+    given, edited = facts(WIDE), a_plan(a_step("z"))
+    file = PlanFile(plan_sha(edited), edited)
+    assert _decide(replace(given, plan_file=file)) == [acts.RecordRevision(None, "plan.json was edited")]
+    tried = given.with_call(replace(given.planner_call(2), call=a_call(2), tries=(plan_sha(edited),)))
+    assert _kinds(_decide(replace(tried, plan_file=file))) == [("RecordRevision", 2)]
+
+
+def test_an_invalid_plan_is_explained_and_nothing_new_starts() -> None:
+    given = replace(facts(WIDE), plan_file=PlanFile("f" * 64, None, (Problem("bad"),)))
+    assert _kinds(_decide(given)) == [("ExplainPlan", None), ("Wait", "person")]
+    assert _kinds(_decide(replace(given, explained=True))) == [("Wait", "person")]
+    mended = replace(facts(WIDE), explained=True)
+    assert _kinds(_decide(mended))[0] == ("ClearExplanation", None)
+
+
+def test_a_broken_file_of_ours_holds_the_run_up_in_words() -> None:
+    assert _decide(replace(facts(WIDE), broken=("run.json is not valid",))) == [Wait("person", "run.json is not valid")]
+
+
+def test_a_step_that_left_the_plan_is_stopped_if_it_may_be() -> None:
+    given = facts(WIDE)
+    view = derive(given, means()).steps["a"]
+    for repeatable, expected in ((True, [("StopAttempt", "gone")]), (False, [])):
+        order = an_order(view, repeatable=repeatable)
+        stray = given.with_attempt("gone", Attempt(1, order=order, claimed=True))
+        assert [kind for kind in _kinds(_decide(stray)) if kind[0] == "StopAttempt"] == expected
+
+
+def test_an_order_of_another_hand_is_started() -> None:
+    given = facts(WIDE)
+    view = derive(given, means()).steps["b"]
+    ordered = given.with_attempt("b", Attempt(1, order=an_order(view)))
+    assert ("StartAttempt", "b") in _kinds(_decide(ordered))
+
+
+def test_a_limit_reached_waits_for_a_top_up() -> None:
+    given = facts(WIDE, limits={"minutes": 0.0})
+    actions = _decide(given)
+    assert _kinds(actions) == [("Wait", "person")]
+    assert "limits.minutes" in actions[0].why
+    topped = replace(given, plan=a_plan(*WIDE.steps, limits={"minutes": 5}))
+    topped = replace(topped, plan_file=PlanFile(topped.revisions[0].plan_sha256, topped.plan))
+    assert _kinds(_decide(topped))[0] == ("IssueOrder", "a")
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"), [("requests", "2 requests"), ("tokens", "2 tokens"), ("cost_usd", "$2"), ("minutes", "2 minutes")]
+)
+def test_every_limit_counts_from_the_files(limit: str, words: str) -> None:
+    given = facts(WIDE, limits={limit: 2.0 if limit in ("cost_usd", "minutes") else 2})
+    view = derive(given, means()).steps["a"]
+    usage = Usage(
+        role="executor", model="m", requests=3, input_tokens=2, cached_tokens=0, output_tokens=1, cost_usd=3.0
+    )
+    result = a_result(view, "done", usage=usage, duration_s=180.0)
+    given = given.with_attempt("a", Attempt(1, order=an_order(view), claimed=True, result=result))
+    actions = _decide(given)
+    assert _kinds(actions) == [("Wait", "person")]
+    assert words in actions[0].why
+
+
+def test_the_budget_of_replans_ends_the_run() -> None:
+    given = facts(a_plan(a_step("a", max_attempts=1)), has_steps=False, limits={"replans": 1})
+    end, _ = PureWorld(fate=lambda *_: "failed", planner=True, verdict="plan").play(given)
+    assert end.outcome is not None
+    assert (end.outcome.reason, end.outcome.calls) == ("replan_budget_exhausted", 2)
+
+
+def test_a_failure_lets_what_runs_finish_first() -> None:
+    given = facts(a_plan(a_step("a", depends_on=[], max_attempts=1), a_step("b", depends_on=[])))
+    views = derive(given, means()).steps
+    given = given.with_attempt("a", Attempt(1, claimed=True, result=a_result(views["a"], "failed")))
+    given = given.with_attempt("b", Attempt(1, order=an_order(views["b"]), claimed=True))
+    assert _kinds(_decide(given)) == [("Wait", "attempt")]
+
+
+def test_while_a_call_is_open_nothing_new_starts() -> None:
+    given = facts(WIDE).with_call(replace(facts(WIDE).planner_call(2), call=a_call(2, trigger="asked")))
+    assert _kinds(_decide(given)) == [("Wait", "planner")]
+
+
+def test_a_call_that_failed_waits_for_a_person() -> None:
+    call = replace(facts(WIDE).planner_call(2), call=a_call(2, trigger="asked"))
+    error = Failure(kind="model", message="no answer")
+    failed = replace(call, answer=Answer(call=2, verdict="failed", error=error, duration_s=0.0))
+    actions = _decide(facts(WIDE).with_call(failed))
+    assert actions == [Wait("person", "the planner could not answer: no answer")]
+
+
+def test_the_third_interruption_of_a_call_counts_as_failed() -> None:
+    given = facts()
+    cut = Answer(call=1, verdict="interrupted", duration_s=0.0)
+    for number in (1, 2, 3):
+        assert _kinds(_decide(given)) == [("CallPlanner", number)]
+        given = given.with_call(replace(given.planner_call(number), call=a_call(number), answer=cut))
+    assert _kinds(_decide(given)) == [("Wait", "person")]
+
+
+def test_an_answer_to_an_old_plan_is_set_aside_and_does_not_count() -> None:
+    given = facts(a_plan(a_step("a", max_attempts=1)), has_steps=False)
+    view = derive(given, means()).steps["a"]
+    given = given.with_attempt("a", Attempt(1, claimed=True, result=a_result(view, "failed")))
+    call = a_call(2, trigger="step_failed", evidence=("steps/a.1.result.json",), base_sha256="f" * 64)
+    answer = Answer(call=2, verdict="plan", plan={"steps": []}, duration_s=0.0)
+    given = given.with_call(replace(given.planner_call(2), call=call, answer=answer))
+    state = derive(given, means(planner=True))
+    assert (state.calls.replans, _kinds(decide(state, 1))) == (0, [("CallPlanner", 3)])
+
+
+def test_a_changed_goal_calls_again() -> None:
+    given = facts(WIDE)
+    edited = replace(given, goal=replace(given.goal, sha256="b" * 64))
+    actions = _decide(edited)
+    assert _kinds(actions) == [("CallPlanner", 2)]
+    assert isinstance(actions[0], acts.CallPlanner)
+    assert actions[0].pending[0].trigger == "goal_changed"
+
+
+def test_several_triggers_are_one_call_the_most_pressing_first() -> None:
+    plan = a_plan(a_step("a", depends_on=[]), a_step("b", depends_on=[], max_attempts=1))
+    given = facts(plan, has_steps=False)
+    views = derive(given, means()).steps
+    given = given.with_attempt("a", Attempt(1, claimed=True, result=a_result(views["a"], "done", surprising=True)))
+    given = given.with_attempt("b", Attempt(1, claimed=True, result=a_result(views["b"], "failed")))
+    (action,) = _decide(given, planner=True)
+    assert isinstance(action, acts.CallPlanner)
+    assert [pending.trigger for pending in action.pending] == ["step_failed", "unexpected_state"]
+
+
+def test_no_step_done_is_not_success() -> None:
+    given = facts(a_plan(a_step("a", skip="no"), a_step("b", skip="no")))
+    assert _kinds(_decide(given)) == [("EndRun", "step_failed")]
+
+
+def test_gates_are_asked_about_side_by_side_with_what_starts() -> None:
+    given = facts(a_plan(a_step("a", depends_on=[], gate=True), a_step("b", depends_on=[])))
+    assert _kinds(_decide(given)) == [("AskPerson", "a"), ("IssueOrder", "b")]
+    key = derive(given, means()).steps["a"].key
+    refused = given.with_attempt("a", Attempt(1, talks=(Talk(key=key, reply="reject"),)))
+    assert [kind for kind, _ in _kinds(_decide(refused))] == ["SettleReply", "IssueOrder"]
+
+
+def test_an_ended_run_stays_ended() -> None:
+    given = facts(a_plan(a_step("a", skip="no")))
+    state = derive(given, means())
+    (end,) = decide(state, 1)
+    assert isinstance(end, acts.EndRun)
+    over = replace(given, outcome=outcome_of(state, end, NOW))
+    assert _kinds(_decide(over)) == [("Wait", "nothing")]
+
+
+def test_the_outcome_of_a_run_that_stops_early_tells_what_was_not_done() -> None:
+    given = facts(a_plan(a_step("a"), a_step("b", max_attempts=1), a_step("c")))
+    end, _ = PureWorld(fate=lambda step, _: "failed" if step == "b" else "done").play(given)
+    assert end.outcome is not None
+    assert end.outcome.steps.model_dump() == {
+        "done": ("a",), "failed": ("b",), "skipped": (), "not_reached": ("c",),
+    }  # fmt: skip
+    assert end.outcome.summary == "b failed: it was failed; 1 of 3 steps done"

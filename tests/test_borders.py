@@ -1,0 +1,82 @@
+"""The house keeps its walls: what the core may import, which names are banned, and how big things may get."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "agentfs"
+CORE = sorted((PACKAGE / "core").glob("*.py"))
+ALL = sorted(PACKAGE.rglob("*.py"))
+
+VALUE_MODULES = {
+    "bisect", "collections", "dataclasses", "datetime", "difflib", "functools", "hashlib", "heapq", "itertools",
+    "json", "keyword", "math", "re", "textwrap", "token", "tokenize", "tomllib", "typing", "unicodedata", "urllib.parse", "warnings",
+}  # fmt: skip
+PACKAGES = {"pydantic", "pydantic_core", "jsonschema", "agentfs"}
+BANNED = ("manager", "handler", "helper", "utils", "service", "process", "data", "info")
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+def test_the_core_imports_values_only(path: Path) -> None:
+    allowed = VALUE_MODULES | PACKAGES | ({"yaml"} if path.name == "yaml_text.py" else set())
+    wrong = [name for name in _imports(path) if name not in allowed and name.split(".")[0] not in allowed]
+    assert wrong == []
+    inner = [name for name in _imports(path) if name.startswith("agentfs") and not name.startswith("agentfs.core")]
+    assert inner == []
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+def test_the_core_opens_no_file_and_reads_no_clock(path: Path) -> None:
+    calls = {
+        ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
+    }
+    assert calls & {"open", "print", "input", "datetime.now", "datetime.utcnow", "date.today"} == set()
+
+
+def test_names_say_what_things_are() -> None:
+    found = []
+    for path in ALL:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                words = [word for word in node.name.lower().split("_") if word]
+                found += [f"{path.name}: {node.name}" for word in words if word in BANNED]
+    assert [name for name in found if name not in ALLOWED_NAMES] == []
+
+
+# `Mask.data` is bytes that hold anything: there is no better word for them.
+ALLOWED_NAMES = {"base.py: data", "secrets.py: data"}
+
+
+def test_functions_stay_below_their_ceiling() -> None:
+    long = []
+    for path in ALL:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno and node.end_lineno - node.lineno >= 60:
+                long.append(f"{path.relative_to(ROOT)}: {node.name}")
+    assert long == []
+
+
+def test_importing_does_nothing() -> None:
+    """No module prints, writes or starts anything when it is imported."""
+    import subprocess
+
+    modules = [
+        str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
+        for path in ALL
+        if path.name != "__main__.py" and "worker" not in path.name
+    ]
+    code = f"import threading, importlib\nfor m in {modules!r}: importlib.import_module(m)\nprint(threading.active_count())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("1\n", "")

@@ -1,0 +1,273 @@
+"""The documentation holds: its commands are run, its examples are checked, its links and names are looked up.
+
+Fences of README.md that are executed:
+
+    ```console demo     `$ ./demo` and what it prints: the example is run in a copy, as ./demo does
+    ```console run      `$ command` and what it prints, run one after the other in one new folder
+    ````markdown NAME   a file that stands in that folder before
+
+Durations, the day and the folder may differ; nothing else.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from argparse import _SubParsersAction
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agentfs.cli.parser import build
+from agentfs.core import records
+from agentfs.core.canonical import field_names
+from agentfs.core.check import check_plan
+from agentfs.core.config import Settings
+from agentfs.core.documents import read_json
+from agentfs.core.goals import parse_goal
+from agentfs.core.step_lines import _FORMS, _WORDS
+from agentfs.settings import _variables
+from agentfs.world import catalogue_of
+
+REPO = Path(__file__).parents[1]
+PAGES = sorted(
+    path
+    for path in (
+        *REPO.glob("*.md"),
+        *REPO.glob("docs/**/*.md"),
+        *REPO.glob("examples/**/README.md"),
+        REPO / "runs/README.md",
+    )
+)
+README = REPO / "README.md"
+FORMAT = REPO / "docs" / "format.md"
+SECONDS = 60
+_FENCE = re.compile(r"^(`{3,})(.*)\n((?:.*\n)*?)\1$", re.MULTILINE)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Fence:
+    words: str
+    body: str
+
+
+def fences(page: Path) -> list[Fence]:
+    return [Fence(words.strip(), body) for _, words, body in _FENCE.findall(page.read_text(encoding="utf-8"))]
+
+
+def prose(page: Path) -> str:
+    """Return a page without its fences and code spans."""
+    return re.sub(r"`[^`\n]*`", "", _FENCE.sub("", page.read_text(encoding="utf-8")))
+
+
+def normal(output: str) -> list[str]:
+    """Return output with all that may differ from run to run made the same."""
+    output = re.sub(r"\d+\.\d s\b", "0.0 s", output)
+    output = re.sub(r"\d{4}-\d\d-\d\d/", "DAY/", output)
+    output = re.sub(r"(/\S+)+?/(?=(?:migration|tidy)\b)", "/", output)
+    return [line.rstrip() for line in output.strip().splitlines() if not line.startswith("WARNING: no sandbox")]
+
+
+def ran(command: str, folder: Path, home: Path) -> str:
+    """Run a command line as a person's shell would; return what it printed, on both streams, as it came."""
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    script = home / "bin" / "agentfs"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m agentfs "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    environment = {
+        "PATH": f"{home}/bin:{os.environ['PATH']}",
+        "HOME": str(home),
+        "XDG_STATE_HOME": str(home / "state"),
+        "PYTHONPATH": str(REPO),
+    }
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    return done.stdout
+
+
+def dialogue(body: str) -> Iterator[tuple[str, str]]:
+    """Yield the commands of a console fence, each with what it is said to print."""
+    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    (demo,) = [fence for fence in fences(README) if fence.words == "console demo"]
+    ((command, shown),) = dialogue(demo.body)
+    assert command == "./demo"
+    folder = shutil.copytree(REPO / "examples" / "migration", tmp_path / "migration")
+    said = ran(f"{sys.executable} shop/setup.py && agentfs run goal.md", folder, tmp_path / "home")
+    assert normal(said) == normal(shown)
+
+
+def test_the_commit_in_the_readme_is_the_one_that_is_made(tmp_path: Path) -> None:
+    (shown,) = [fence.body for fence in fences(README) if fence.body.startswith("move-users: revision 2")]
+    folder = shutil.copytree(REPO / "examples" / "migration", tmp_path / "migration")
+    ran(f"{sys.executable} shop/setup.py && agentfs run goal.md", folder, tmp_path / "home")
+    said = ran("git -C runs log -1 --format=%B HEAD~1", folder, tmp_path / "home")
+    assert normal(said) == normal(shown)
+
+
+def test_the_console_fences_of_the_readme_print_what_they_show(tmp_path: Path) -> None:
+    folder = tmp_path / "tidy"
+    folder.mkdir()
+    found = fences(README)
+    for fence in found:
+        if fence.words.startswith("markdown "):
+            (folder / fence.words.split()[1]).write_text(fence.body, encoding="utf-8")
+    dialogues = [pair for fence in found if fence.words == "console run" for pair in dialogue(fence.body)]
+    assert len(dialogues) >= 2
+    for command, shown in dialogues:
+        assert normal(ran(command, folder, tmp_path / "home")) == normal(shown), command
+
+
+@pytest.mark.parametrize(
+    ("example", "end"),
+    [
+        ("migration", "the app finds the same people in the new table"),
+        ("migration-surprise", "the app finds the same people in the new table"),
+        ("log-audit", "- logs/worker.log:47: disk-full"),
+    ],
+)
+def test_the_commands_in_an_examples_readme_lead_to_its_end(example: str, end: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(REPO / "examples" / example, tmp_path / example)
+    typed = "".join(fence.body for fence in fences(folder / "README.md") if fence.words == "sh")
+    assert ran(typed, folder, tmp_path / "home").splitlines()[-1] == end
+
+
+def test_the_runbooks_in_the_docs_are_good() -> None:
+    found = [fence for page in PAGES for fence in fences(page) if fence.words.split()[:1] == ["markdown"]]
+    assert len(found) >= 2
+    for fence in found:
+        assert parse_goal(fence.body.encode(), "goal.md", catalogue_of(Settings(), {})).kind == "runbook"
+
+
+def test_the_json_in_the_docs_is_good() -> None:
+    catalogue = catalogue_of(Settings(), {})
+    plans = 0
+    for page in (README, FORMAT):
+        for fence in fences(page):
+            if fence.words != "json":
+                continue
+            value = json.loads(fence.body)
+            if "status" in value:
+                check_plan(read_json(fence.body.encode()), catalogue)
+                plans += 1
+            else:
+                assert parse_goal(fence.body.encode(), "goal.json", catalogue).kind == "plan"
+    assert plans >= 1
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text(encoding="utf-8")), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", title).lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(prose(page)):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        place = (page.parent / path).resolve() if path else page
+        assert place.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(place), f"{page.name}: {target}"
+
+
+def commands() -> list[str]:
+    parser = build()
+    (subparsers,) = [action for action in parser._actions if isinstance(action, _SubParsersAction)]
+    return sorted(action.dest for action in subparsers._choices_actions)
+
+
+def test_every_command_is_in_the_readme() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert [name for name in commands() if f"`agentfs {name}" not in text] == []
+
+
+def test_every_line_a_step_may_hold_is_in_the_readme() -> None:
+    text = README.read_text(encoding="utf-8")
+    missing = [form for form in _FORMS if f"`{form}: " not in text] + [
+        word for word in _WORDS if f"`{word}`" not in text
+    ]
+    assert missing == []
+
+
+def section(title: str) -> str:
+    """Return what stands under a heading of docs/format.md, up to the next of its level or above."""
+    text = FORMAT.read_text(encoding="utf-8")
+    match = re.search(rf"^(#+) {re.escape(title)}\n((?:.*\n)*?)(?=^#{{1,3}} |\Z)", text, flags=re.MULTILINE)
+    assert match, title
+    return match[2]
+
+
+@pytest.mark.parametrize(
+    ("title", "kinds"),
+    [
+        ("plan.json", (records.Plan, records.Step, records.Limits)),
+        ("Goals", (records.Goal,)),
+        ("run.json", (records.Run, records.Models)),
+        ("Call: planning/C.json", (records.Call,)),
+        ("Answer: planning/C.result.json", (records.Answer,)),
+        ("Goal checks: planning/C.checks.json", (records.GoalChecks,)),
+        ("Revision: revisions/R.json", (records.Revision, records.Author, records.Change)),
+        ("Order: steps/ID.N.json", (records.Order,)),
+        ("Result: steps/ID.N.result.json", (records.Result, records.Failure, records.CheckResult, records.Usage)),
+        ("Outcome: outcome.json", (records.Outcome, records.StepsByEnd)),
+    ],
+)
+def test_every_field_of_a_record_is_in_the_format(title: str, kinds: tuple[type[records.Record], ...]) -> None:
+    text = section(title)
+    assert [name for kind in kinds for name in field_names(kind) if f"`{name}`" not in text] == []
+
+
+def test_every_setting_is_in_the_format() -> None:
+    text = section("Settings")
+    wanted = [(".".join(path), variable) for variable, path in _variables(Settings, ())]
+    assert [key for key, variable in wanted if f"| `{key}` |" not in text or f"`{variable}`" not in text] == []
+
+
+def test_every_tool_is_in_the_format() -> None:
+    text = section("Tools")
+    assert [name for name in catalogue_of(Settings(), {}).tools if f"| `{name}` |" not in text] == []
+
+
+def test_every_decision_is_listed_and_fits_on_a_page() -> None:
+    folder = REPO / "docs" / "decisions"
+    pages = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    listed = re.findall(r"\]\((\d{4}-[a-z0-9-]+\.md)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    assert listed == pages
+    assert [int(name[:4]) for name in pages] == list(range(1, len(pages) + 1))
+    assert [name for name in pages if len((folder / name).read_text(encoding="utf-8").splitlines()) > 60] == []
+
+
+def test_the_two_commands_are_there_and_run_in_a_plain_shell() -> None:
+    for name in ("demo", "test", "scripts/environment", ".ci/run"):
+        path = REPO / name
+        assert os.access(path, os.X_OK), name
+        checked = subprocess.run(
+            ["sh", "-n", str(path)], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        assert (checked.returncode, checked.stderr) == (0, ""), name
+
+
+def test_nothing_generated_is_kept_in_the_repository() -> None:
+    kept = subprocess.run(
+        ["git", "-C", str(REPO), "ls-files", "runs"], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert kept.stdout.split() in ([], ["runs/README.md"])
