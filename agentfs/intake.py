@@ -1,8 +1,10 @@
 """A goal becomes a run: read it, hold it against the settings, make the run's folder, put the goal into it."""
 
+import itertools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from agentfs.core.config import Settings
 from agentfs.core.goals import ParsedGoal, parse_goal
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Limits, Mode, Models, Run
-from agentfs.disk import publish, sync_folder
+from agentfs.disk import locked, publish, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
 from agentfs.workspace import Workspace
@@ -91,14 +93,14 @@ def _tighten(field: str, words: str) -> Problem:
 
 def take(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, settings: Settings, flags: Flags) -> Path:
     """Make the run's folder and put the goal into it, which is the commit point; return the folder."""
-    workdir = _workdir(source, parsed, workspace, settings, flags)
     clock = Clock()
-    folder = _make_folder(workspace, clock.day(), names.run_name(_called(source, parsed)))
-    run = _run_record(source, parsed, f"{folder.parent.name}/{folder.name}", workdir, settings, flags, clock)
-    publish(folder / names.RUN, render(run), durable=True)
-    suffix = Path(source.filename).suffix.lower()
-    goal = folder / f"goal{suffix if suffix in names.GOAL_SUFFIXES else '.md'}"
-    publish(goal, source.content, durable=True)
+    workdir = _workdir(source, parsed, workspace, settings, flags)
+    with _new_folder(workspace, clock.day(), names.run_name(_called(source, parsed))) as folder:
+        run = _run_record(source, parsed, f"{folder.parent.name}/{folder.name}", workdir, settings, flags, clock)
+        publish(folder / names.RUN, render(run), durable=True)
+        suffix = Path(source.filename).suffix.lower()
+        goal = folder / f"goal{suffix if suffix in names.GOAL_SUFFIXES else '.md'}"
+        publish(goal, source.content, durable=True)
     return folder
 
 
@@ -131,24 +133,32 @@ def _workdir(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, setti
     return str(wanted)
 
 
-def _make_folder(workspace: Workspace, day: str, name: str) -> Path:
-    """Make the first free folder of that name; one that a dead intake left without a goal is free."""
+@contextmanager
+def _new_folder(workspace: Workspace, day: str, name: str) -> Iterator[Path]:
+    """Yield the first free folder of that name, locked; one that a dead intake left without a goal is free."""
     parent = workspace.runs / day
     parent.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
+    for number in itertools.count(1):
         folder = parent / (name if number == 1 else f"{name}-{number}")
         try:
             folder.mkdir()
         except FileExistsError:
-            number += 1
-            continue
-        break
-    for part in (names.PLANNING, names.REVISIONS, names.STEPS, names.FILES):
-        (folder / part).mkdir()
-    for path in (folder, parent, workspace.runs):
-        sync_folder(path)
-    return folder
+            if _has_goal(folder):
+                continue
+        with locked(folder) as mine:
+            if not mine or _has_goal(folder):
+                continue
+            (folder / names.RUN).unlink(missing_ok=True)
+            for part in (names.PLANNING, names.REVISIONS, names.STEPS, names.FILES):
+                (folder / part).mkdir(exist_ok=True)
+            for path in (folder, parent, workspace.runs):
+                sync_folder(path)
+            yield folder
+            return
+
+
+def _has_goal(folder: Path) -> bool:
+    return any((folder / f"goal{suffix}").exists() for suffix in names.GOAL_SUFFIXES)
 
 
 def _run_record(
@@ -174,6 +184,7 @@ def _run_record(
         sandbox=settings.tools.sandbox,
         read=settings.tools.read,
         env=settings.tools.env,
+        hosts=settings.tools.hosts,
         models=Models(
             planner=flags.planner or (fields.planner and fields.planner.model) or settings.planner.model,
             executor=flags.executor or (fields.executor and fields.executor.model) or settings.executor.model,

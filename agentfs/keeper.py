@@ -17,7 +17,7 @@ from pathlib import Path
 from agentfs.core import names
 from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_message
 from agentfs.core.records import Answer, Outcome, Revision, Usage
-from agentfs.ledger import Entry, Ledger, LedgerBroken, LedgerBusy
+from agentfs.ledger import Entry, Ledger, LedgerBroken, LedgerBusy, committable
 from agentfs.reader import goal_path
 
 RETRY_SECONDS = 0.5
@@ -86,8 +86,8 @@ def blob_sha(source: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(source) + source, usedforsecurity=False).hexdigest()
 
 
-def files_at(folder: Path, one: Owed) -> dict[str, bytes]:
-    """Return every file that belongs into a commit: the run's story so far, without logs and working files."""
+def files_at(folder: Path, one: Owed, *, logs: bool = False) -> dict[str, bytes]:
+    """Return every file that belongs into a commit: the run's story so far; logs and working files only if asked."""
     files = {names.RUN: (folder / names.RUN).read_bytes(), names.PLAN: one.plan}
     goal = goal_path(folder)
     files[goal.name] = goal.read_bytes()
@@ -95,12 +95,22 @@ def files_at(folder: Path, one: Owed) -> dict[str, bytes]:
         files[names.OUTCOME] = (folder / names.OUTCOME).read_bytes()
     for part in (names.PLANNING, names.REVISIONS, names.STEPS):
         for path in sorted((folder / part).iterdir()):
-            if path.name.startswith(".") or _UNCOMMITTED.match(path.name) or not path.is_file():
+            if path.name.startswith(".") or not path.is_file() or (_UNCOMMITTED.match(path.name) and not logs):
                 continue
             source = path.read_bytes()
             if one.upto is None or _came_before(part, path.name, source, one.upto):
                 files[f"{part}/{path.name}"] = source
-    return files
+    return {**files, **(_working_files(folder) if logs else {})}
+
+
+def _working_files(folder: Path) -> dict[str, bytes]:
+    """Return what the steps made, as far as git can hold it."""
+    found = {}
+    for path in sorted((folder / names.FILES).rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_file() and not path.is_symlink() and committable(name):
+            found[name] = path.read_bytes()
+    return found
 
 
 def _came_before(part: str, name: str, source: bytes, revision: int) -> bool:
@@ -117,8 +127,10 @@ def _came_before(part: str, name: str, source: bytes, revision: int) -> bool:
 class Keeper:
     """Commits in the background, one run after the other."""
 
-    def __init__(self, ledger: Ledger, runs: Path, person: tuple[str, str], say: Callable[[str], None]) -> None:
-        self._ledger, self._runs, self._person, self._say = ledger, runs, person, say
+    def __init__(
+        self, ledger: Ledger, person: tuple[str, str], say: Callable[[str], None], *, commit_logs: bool = False
+    ) -> None:
+        self._ledger, self._person, self._say, self._logs = ledger, person, say, commit_logs
         self._due: dict[Path, float] = {}  # run folder -> not before this moment
         self._turn = threading.Condition()
         self._busy: Path | None = None
@@ -178,7 +190,7 @@ class Keeper:
         run = f"{folder.parent.name}/{folder.name}"
         try:
             for one in owed(folder, run, self._ledger, self._person):
-                files = files_at(folder, one)
+                files = files_at(folder, one, logs=self._logs)
                 self._ledger.commit(Entry(run, files, one.message, *one.author, one.at))
             return self._ledger.sync_index(run)
         except LedgerBusy as busy:

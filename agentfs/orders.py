@@ -172,6 +172,7 @@ def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
         network=run.network,
         sandbox=world.sandbox,
         env={name: world.environment[name] for name in run.env if name in world.environment},
+        hosts=run.hosts,
     )
 
 

@@ -69,8 +69,10 @@ def open_world(
         ledger = Ledger.create(workspace.runs)
     except LedgerError as error:
         raise UserError(str(error)) from None
+    if trouble := ledger.trouble():
+        raise UserError(trouble)
     author = person(workspace.runs)
-    keeper = Keeper(ledger, workspace.runs, author, say)
+    keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
     tools = builtins()
     try:

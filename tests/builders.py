@@ -181,6 +181,7 @@ def states(given: Facts, **more: Any) -> dict[str, str]:
 
 # ── a world that carries actions out ──────────────────────────────────────────────────────────────────────
 
+Verdict = Literal["plan", "keep", "impossible"]
 Fate = Callable[[str, int], ResultStatus]  # what becomes of attempt N of a step
 
 
@@ -190,7 +191,7 @@ class PureWorld:
 
     fate: Fate = lambda _step, _number: "done"
     surprising: frozenset[str] = frozenset()
-    verdict: Literal["plan", "keep", "impossible"] = "keep"
+    verdict: Verdict = "keep"
     goal_holds: bool = True
     planner: bool = False
     slots: int = 2
@@ -198,11 +199,12 @@ class PureWorld:
     def play(self, given: Facts, turns: int = 60) -> tuple[Facts, list[Action]]:
         """Play until the run ends or waits for a person; return where, and the last actions. Fails if it never does."""
         state: RunState | None = None
+        with_these = means(planner=self.planner)
         for turn in range(turns):
-            state = derive(given, means(planner=self.planner), state)
+            state = derive(given, with_these, state)
             actions = decide(state, self.slots)
             if turn % 4 == 3:
-                assert state.steps == derive(given, means(planner=self.planner)).steps, "from scratch it is the same"
+                assert state.steps == derive(given, with_these).steps, "from scratch it is the same"
             assert actions, "every state yields an action"
             assert all(action.why for action in actions), "every action says why"
             if all(isinstance(action, Wait) and action.on in ("person", "nothing") for action in actions):
@@ -342,7 +344,6 @@ def _installed(given: Facts, number: int) -> Facts:
 def _recorded(given: Facts, number: int | None) -> Facts:
     plan = given.plan_file.plan
     assert plan is not None
-    role = "planner" if number else "person"
-    by = Author(role=role, name="x")
+    by = Author(role="planner" if number else "person", name="x")
     revision = a_revision(len(given.revisions) + 1, plan, given.plan, call=number, by=by)
     return replace(given, revisions=(*given.revisions, revision), plan=plan)

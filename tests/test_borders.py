@@ -40,7 +40,9 @@ def test_the_core_imports_values_only(path: Path) -> None:
 @pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
 def test_the_core_opens_no_file_and_reads_no_clock(path: Path) -> None:
     calls = {
-        ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
+        ast.unparse(node.func)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
     }
     assert calls & {"open", "print", "input", "datetime.now", "datetime.utcnow", "date.today"} == set()
 
@@ -60,11 +62,12 @@ ALLOWED_NAMES = {"base.py: data", "secrets.py: data"}
 
 
 def test_functions_stay_below_their_ceiling() -> None:
-    long = []
-    for path in ALL:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and node.end_lineno and node.end_lineno - node.lineno >= 60:
-                long.append(f"{path.relative_to(ROOT)}: {node.name}")
+    long = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in ALL
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.end_lineno and node.end_lineno - node.lineno >= 60
+    ]
     assert long == []
 
 

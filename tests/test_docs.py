@@ -266,6 +266,20 @@ def test_the_two_commands_are_there_and_run_in_a_plain_shell() -> None:
         assert (checked.returncode, checked.stderr) == (0, ""), name
 
 
+def test_every_module_the_architecture_names_is_there() -> None:
+    """A bare name stands for the folder of the name before it, as in `core/goals.py`, `runbook.py`."""
+    folder, missing = Path(), []
+    named = re.findall(r"`([\w/*]+\.py|\w+/)`", (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    for name in named:
+        path = Path(name)
+        folder = path.parent if "/" in name and path.parent.name else folder
+        places = (REPO / "agentfs", REPO / "agentfs" / folder, REPO)
+        if not any(list(place.glob(name)) for place in places):
+            missing.append(name)
+    assert len(named) > 30
+    assert set(missing) == {"steps/", "planning/", "revisions/"}  # folders of a run
+
+
 def test_nothing_generated_is_kept_in_the_repository() -> None:
     kept = subprocess.run(
         ["git", "-C", str(REPO), "ls-files", "runs"], capture_output=True, text=True, timeout=SECONDS, check=False

@@ -109,6 +109,12 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "ended_at": TIME,
         "duration_s": 0,
     },
+    "checks": {
+        "format": "agentfs/checks-1",
+        "revision": 1,
+        "after": {"a": 1},
+        "checks": [{"kind": "command", "ok": False, "detail": "d"}],
+    },
     "outcome": {
         "format": "agentfs/outcome-1",
         "run": "2026-11-16/a",

@@ -12,10 +12,9 @@ from agentfs.core.decide import Wait
 from agentfs.core.records import Outcome
 from agentfs.disk import locked
 from agentfs.driving import Stop, drive
-from agentfs.engine import Driver
+from agentfs.engine import Driver, World
 from agentfs.errors import UserError
 from agentfs.intake import Flags, GoalSource, goal_from, read_goal, take
-from agentfs.ledger import Ledger, LedgerError
 from agentfs.settings import load_settings
 from agentfs.views.answer import answer_text
 from agentfs.views.progress import progress_for
@@ -28,17 +27,19 @@ def run(arguments: Namespace) -> int:
     if (arguments.goal is None) == (arguments.resume is None):
         raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
     workspace, settings = _workspace(arguments)
-    if arguments.resume is not None:
-        return _drive(workspace.find_run(arguments.resume), workspace, settings)
-    return _drive(_begin(arguments, workspace, settings), workspace, settings)
+    stop = Stop()
+    with open_world(workspace, settings, environment(), say, stop.wake.set) as world:
+        if arguments.resume is not None:
+            folder = workspace.find_run(arguments.resume)
+        else:
+            folder = _begin(arguments, workspace, settings)
+        return _drive(folder, settings, world, stop)
 
 
 def plan(arguments: Namespace) -> int:
     """`agentfs plan GOAL`"""
-    workspace, settings = _workspace(arguments)
-    arguments.approve = arguments.approve or "plan"
-    folder = _begin(arguments, workspace, settings)
-    code = _drive(folder, workspace, settings)
+    arguments.approve, arguments.resume = arguments.approve or "plan", None
+    code = run(arguments)
     return 0 if code == 3 else code
 
 
@@ -55,12 +56,6 @@ def _workspace(arguments: Namespace) -> tuple[Workspace, Settings]:
             f"Look at them, then: agentfs trust {workspace.root}"
         )
     settings = load_settings(workspace.settings, environment())
-    try:
-        trouble = Ledger.create(workspace.runs).trouble()
-    except LedgerError as error:
-        trouble = str(error)
-    if trouble:
-        raise UserError(trouble)
     return workspace, settings
 
 
@@ -83,15 +78,13 @@ def _source(arguments: Namespace) -> GoalSource:
     return goal_from(arguments.goal, start_folder(arguments), sys.stdin.buffer.read)
 
 
-def _drive(folder: Path, workspace: Workspace, settings: Settings) -> int:
+def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> int:
     """Drive a run until it rests; print its answer; return the exit code."""
-    stop = Stop()
     with ExitStack() as stack:
         if not stack.enter_context(locked(folder)):
             raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {_id(folder)}`)")
         for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2)):
             _on_signal(stack, number, stop, times)
-        world = stack.enter_context(open_world(workspace, settings, environment(), say, stop.wake.set))
         driver = open_driver(folder, settings, world)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
         rest = drive(driver, stop, progress)

@@ -84,6 +84,9 @@ class ToolSettings(Record):
     )
     read: tuple[str, ...] = Field((), description="More folders the tools may read")
     env: tuple[str, ...] = Field((), description="Variables the tools may see, named in full")
+    hosts: tuple[str, ...] = Field(
+        (), description="Private or local hosts (host or host:port) that http_get may reach"
+    )
     web_search: WebSearchSettings = Field(WebSearchSettings(), description="Where web_search asks")
 
 

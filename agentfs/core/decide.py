@@ -290,7 +290,7 @@ def _rest(state: RunState) -> Action:
     if state.limit_reached:
         return Wait("person", f"{state.limit_reached}: raise it in plan.json")
     if asked := state.moving("person"):
-        return Wait("person", f"{asked[0].id} {asked[0].why}")
+        return Wait("person", f"{asked[0].id}: {asked[0].why}")
     if state.moving("order", "start"):
         return Wait("attempt", "every place for an attempt is taken")
     return _finish(state)

@@ -237,6 +237,7 @@ class Run(Record):
     )
     read: tuple[str, ...] = Field(description="Folders the tools may also read")
     env: tuple[str, ...] = Field(description="Variables the tools may see, by name")
+    hosts: tuple[str, ...] = Field((), description="Private or local hosts that http_get may reach")
     models: Models = Field(description="The models the run began with")
     source: str = Field(description="Where the goal came from: a path, text or stdin")
     started_at: Timestamp
@@ -419,7 +420,7 @@ class Outcome(Record):
 class GoalChecks(Record):
     """What the goal's own checks found once every step was done."""
 
-    format: Literal["agentfs/checks-1"] = "agentfs/checks-1"
-    revision: Counter
+    format: Literal["agentfs/checks-1"] = Field("agentfs/checks-1", description="What kind of record this is")
+    revision: Counter = Field(description="The revision whose steps were all done")
     after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of every step they followed")
-    checks: tuple[CheckResult, ...]
+    checks: tuple[CheckResult, ...] = Field(description="What each check found")

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from agentfs.core.config import Settings
-from agentfs.core.records import Answer, Call, Goal, Order, Outcome, Plan, Record, Result, Revision, Run
+from agentfs.core.records import Answer, Call, Goal, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run
 
 RECORDS: Final[Mapping[str, type[Record]]] = {
     "plan": Plan,
@@ -23,6 +23,7 @@ RECORDS: Final[Mapping[str, type[Record]]] = {
     "order": Order,
     "result": Result,
     "outcome": Outcome,
+    "checks": GoalChecks,
     "settings": Settings,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -52,7 +52,9 @@ def _run_check(check: ResolvedCheck, bench: Bench, output: Any) -> CheckResult:
             problem, fine = _file(check, bench), f"{check.path} is as it should be"
         case OutputCheck():
             problem, fine = _output(check, bench, output), "the output satisfies the schema"
-        case HttpCheck() | JudgeCheck():
+        case HttpCheck():
+            problem, fine = _http(check, bench), f"{check.url} answered {check.status or 200}"
+        case JudgeCheck():
             problem, fine = f"checks of kind {check.kind} are not available in this installation", ""
         case _:
             assert_never(check)
@@ -102,6 +104,17 @@ def _quoted(text: str) -> str:
 
 def _output(check: OutputCheck, bench: Bench, output: Any) -> str | None:
     return mismatch(check.schema_, output, deadline=bench.deadline, stop=bench.stop)
+
+
+def _http(check: HttpCheck, bench: Bench) -> str | None:
+    from agentfs.tools.fetching import Refused, fetch
+
+    expected = check.status or 200
+    try:
+        reply = fetch(check.url, bench, follow=not 300 <= expected < 400)
+    except Refused as refused:
+        return _words(refused.failure)
+    return None if reply.status == expected else f"{check.url} answered {reply.status}, not {expected}"
 
 
 def surprise(

@@ -1,1 +1,5 @@
 """What steps call."""
+
+from agentfs.tools.own import tool
+
+__all__ = ["tool"]

@@ -36,6 +36,7 @@ class Confinement:
     network: bool = False
     sandbox: Sandbox = "bubblewrap"  # "none": programs run unconfined
     env: Mapping[str, str] = field(default_factory=dict)  # the variables named in [tools] env
+    hosts: tuple[str, ...] = ()  # [tools] hosts: private or local hosts that http_get may reach
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class _Watch:
         self.ended_by: EndedBy | None = None
         self.problem: str | None = None
         self._pid, self._bench = child.pid, bench
-        self._log = _Log(bench)
+        self._log = OutputLog(bench)
         self._selector = selectors.DefaultSelector()
         self._open = 0
         self._read = 0
@@ -184,7 +184,7 @@ class _Watch:
                 self._keep(name, capture, b"")
 
 
-class _Log:
+class OutputLog:
     """Writes output into the attempt's log, up to a bound; then one line that says so."""
 
     def __init__(self, bench: Bench) -> None:

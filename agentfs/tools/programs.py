@@ -5,7 +5,6 @@ modules in the working folder can be imported.
 """
 
 import errno
-import json
 import os
 import re
 import shutil
@@ -23,10 +22,10 @@ from agentfs.tools.capture import Capture
 from agentfs.tools.launch import Finished, run_program
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import environment, hint_for, unavailable_because, wrap
+from agentfs.tools.values import NotJson, json_value
 
 LONGEST_TEXT = 128 * 1024 - 1  # what Linux takes as one argument
 STDERR_SHOWN = 2000
-DEEPEST = 100  # nesting of JSON that is taken as a value
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -212,27 +211,9 @@ def _value(text: str) -> Any:
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_doubles)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
-    except (ValueError, RecursionError):  # not JSON; or an infinity, a lone surrogate, a double key
+        return json_value(text)
+    except NotJson:
         return None
-    return value if _depth_is_fine(value, DEEPEST) else None
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a key stands twice")
-    return made
-
-
-def _depth_is_fine(value: Any, left: int) -> bool:
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return left > 0 and all(_depth_is_fine(item, left - 1) for item in items)
 
 
 def _refused(kind: str, message: str, hint: str | None = None) -> ToolResult:

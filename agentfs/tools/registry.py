@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentfs.core.catalogue import ToolSpec
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS
+from agentfs.tools.http import HttpGet
 from agentfs.tools.note import Note
 from agentfs.tools.programs import Python, Shell
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def builtins() -> dict[str, Tool]:
     """Return the built-in tools, by name."""
-    tools: tuple[Tool, ...] = (Shell(), Python(), *FILE_TOOLS, Note())
+    tools: tuple[Tool, ...] = (Shell(), Python(), *FILE_TOOLS, HttpGet(), Note())
     return {tool.spec.name: tool for tool in tools}
 
 

@@ -18,6 +18,7 @@ from tests.builders import (
     a_call,
     a_plan,
     a_result,
+    a_revision,
     a_step,
     an_order,
     facts,
@@ -105,7 +106,9 @@ def test_an_invalid_plan_is_explained_and_nothing_new_starts() -> None:
 
 
 def test_a_broken_file_of_ours_holds_the_run_up_in_words() -> None:
-    assert _decide(replace(facts(WIDE), broken=("run.json is not valid",))) == [Wait("person", "run.json is not valid")]
+    assert _decide(replace(facts(WIDE), broken=("run.json is not valid",))) == [
+        Wait("person", "run.json is not valid")
+    ]
 
 
 def test_a_step_that_left_the_plan_is_stopped_if_it_may_be() -> None:
@@ -135,7 +138,8 @@ def test_a_limit_reached_waits_for_a_top_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "words"), [("requests", "2 requests"), ("tokens", "2 tokens"), ("cost_usd", "$2"), ("minutes", "2 minutes")]
+    ("limit", "words"),
+    [("requests", "2 requests"), ("tokens", "2 tokens"), ("cost_usd", "$2"), ("minutes", "2 minutes")],
 )
 def test_every_limit_counts_from_the_files(limit: str, words: str) -> None:
     given = facts(WIDE, limits={limit: 2.0 if limit in ("cost_usd", "minutes") else 2})
@@ -248,3 +252,31 @@ def test_the_outcome_of_a_run_that_stops_early_tells_what_was_not_done() -> None
         "done": ("a",), "failed": ("b",), "skipped": (), "not_reached": ("c",),
     }  # fmt: skip
     assert end.outcome.summary == "b failed: it was failed; 1 of 3 steps done"
+
+
+@pytest.mark.parametrize(("role", "reason"), [("runbook", "step_failed"), ("planner", "impossible")])
+def test_a_plan_that_only_cleans_up_ends_failed(role: str, reason: str) -> None:
+    given = facts(a_plan(a_step("a")))
+    clean = a_plan(a_step("clean"))
+    answer = Answer(call=2, verdict="impossible", plan={}, duration_s=0.0)
+    given = given.with_call(replace(given.planner_call(2), call=a_call(2, trigger="step_failed"), answer=answer))
+    by = given.revisions[0].by.model_copy(update={"role": role})
+    revision = a_revision(2, clean, given.plan, call=2, by=by)
+    given = replace(
+        given, plan=clean, plan_file=PlanFile(plan_sha(clean), clean), revisions=(*given.revisions, revision)
+    )
+    end, _ = PureWorld().play(given)
+    assert end.outcome is not None
+    assert (end.outcome.status, end.outcome.reason) == ("failed", reason)
+    # a person's switch does not lift it; a person's own steps do
+    paused = a_revision(3, a_plan(*clean.steps, status="paused"), clean)
+    assert derive(replace(given, revisions=(*given.revisions, paused)), means()).doomed
+    own = a_revision(3, a_plan(a_step("own")), clean)
+    assert not derive(replace(given, revisions=(*given.revisions, own)), means()).doomed
+
+
+def test_an_answer_to_an_old_goal_is_not_used() -> None:
+    given = facts()
+    answer = Answer(call=1, verdict="plan", plan={"steps": []}, duration_s=0.0)
+    given = given.with_call(replace(given.planner_call(1), call=a_call(1, goal_sha256="b" * 64), answer=answer))
+    assert _kinds(_decide(given)) == [("CallPlanner", 2)]

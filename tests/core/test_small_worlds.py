@@ -11,7 +11,7 @@ from agentfs.core.decide import Wait
 from agentfs.core.facts import Attempt, Facts, Talk
 from agentfs.core.state import derive
 from agentfs.core.steps import StepView
-from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
+from tests.builders import PureWorld, Verdict, a_plan, a_result, a_step, an_order, facts, means
 
 SHAPES: dict[str, dict[str, list[str]]] = {
     "chain": {"a": [], "b": ["a"], "c": ["b"]},
@@ -29,7 +29,7 @@ def _result(view: StepView, status: Any, **fields: Any) -> tuple[Attempt, ...]:
 
 
 CONDITIONS: dict[str, Condition] = {
-    "fresh": lambda view: (),
+    "fresh": lambda _view: (),
     "ordered": lambda view: (Attempt(1, order=an_order(view)),),
     "ordered for another plan": lambda view: (Attempt(1, order=an_order(view).model_copy(update={"key": "1" * 64})),),
     "running": lambda view: (Attempt(1, order=an_order(view), claimed=True),),
@@ -53,7 +53,7 @@ CONDITIONS: dict[str, Condition] = {
     "asked": lambda view: (Attempt(1, talks=(Talk(key=view.key),)),),
     "approved": lambda view: (Attempt(1, talks=(Talk(key=view.key, reply=" APPROVE \n"),)),),
     "refused": lambda view: (Attempt(1, talks=(Talk(key=view.key, reply="reject\nno"),)),),
-    "approved for another order": lambda view: (Attempt(1, talks=(Talk(key="1" * 64, reply="approve"),)),),
+    "approved for another order": lambda _view: (Attempt(1, talks=(Talk(key="1" * 64, reply="approve"),)),),
 }
 
 POLICIES: list[dict[str, Any]] = [
@@ -122,9 +122,8 @@ def test_every_shape_of_three_steps_comes_to_rest(shape: str) -> None:
 @pytest.mark.parametrize("fate", ["done", "failed", "interrupted", "blocked"])
 @pytest.mark.parametrize("budget", [0, 1])
 def test_every_condition_meets_every_policy_fate_and_budget(policy: int, fate: Any, budget: int) -> None:
-    for (name, shape), verdict, planner in itertools.product(
-        SHAPES.items(), ("plan", "keep", "impossible"), (True, False)
-    ):
+    verdicts: tuple[Verdict, ...] = ("plan", "keep", "impossible")
+    for (name, shape), verdict, planner in itertools.product(SHAPES.items(), verdicts, (True, False)):
         for condition in CONDITIONS:
             before = "done" if name != "independent" else "fresh"
             given = _world(

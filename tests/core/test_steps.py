@@ -237,7 +237,9 @@ def test_what_may_not_be_repeated_is_gated_where_a_planner_made_it_stale() -> No
 
 
 def test_a_surprise_calls_and_a_spent_one_does_not() -> None:
-    given = _with(facts(a_plan(a_step("a"), a_step("b"))), "a", "done", surprising=True, surprise="ten times the rows")
+    given = _with(
+        facts(a_plan(a_step("a"), a_step("b"))), "a", "done", surprising=True, surprise="ten times the rows"
+    )
     view = _view(given)
     assert (view.status, view.move, view.trigger, view.why) == (
         "done", "call", "unexpected_state", "surprising: ten times the rows",

@@ -144,6 +144,7 @@ def test_without_bubblewrap_a_person_is_told_loudly(place: Place, tmp_path: Path
     assert "WARNING: no sandbox" in done.stderr
     assert place.read("steps/a.1.result.json")["sandbox"] == "none"
     refused = place.agentfs("run", "job.md", code=2, env={"PATH": bare, "AGENTFS_TOOLS_SANDBOX": "require"})
+    assert len(list(place.runs.glob("????-*/*"))) == 1
     assert 'sandbox = "require"' in refused.stderr
 
 

@@ -353,3 +353,18 @@ def test_every_record_validates_with_its_schema(place: Place) -> None:
         assert found, pattern
         for path in found:
             check(path, name)
+
+
+def test_logs_and_working_files_are_committed_only_if_asked(place: Place) -> None:
+    name = place.runbook("### a\n```sh\necho hi > made\n```\n")
+    place.agentfs("run", name)
+    assert not [path for path in place.git("ls-files").splitlines() if "log" in path or "files/" in path]
+    place.agentfs("run", name, env={"AGENTFS_LEDGER_COMMIT_LOGS": "true"})
+    listed = place.git("ls-files").splitlines()
+    assert [
+        path.partition("job-2/")[2] for path in listed if "job-2/" in path and ("log" in path or "files/" in path)
+    ] == [
+        "files/made",
+        "steps/a.1.log.jsonl",
+    ]
+    place.ledger_is_sound()

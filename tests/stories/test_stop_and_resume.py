@@ -124,7 +124,7 @@ def test_what_a_killed_driver_left_running_is_ended_first(place: Place) -> None:
     assert {"pid", "pgid", "start_time", "host", "boot_id"} <= claim.keys()
     os.kill(claim["pid"], 0)  # it lives
     resumed = place.begin("run", "--resume", "job")
-    wait_for(lambda: (place.run_folder() / "steps" / "slow.2.log.jsonl").exists(), "the second attempt")
+    wait_for((place.run_folder() / "steps" / "slow.2.log.jsonl").exists, "the second attempt")
     wait_for(lambda: not Path(f"/proc/{claim['pid']}").exists(), "the survivor's end")
     (files / "go").touch()
     code, out, _ = end(resumed, signal.SIGCONT)
@@ -146,7 +146,7 @@ def test_an_order_written_by_another_process_is_picked_up_by_watchdog_alone(plac
     process = place.begin("run", place.runbook(book))
     _until_slow_runs(place)
     folder = place.run_folder() / "steps"
-    wait_for(lambda: (folder / "wanted.1.question.md").exists(), "the gate's question")
+    wait_for((folder / "wanted.1.question.md").exists, "the gate's question")
     question = (folder / "wanted.1.question.md").read_text()
     order = question.partition("```json\n")[2].partition("\n```")[0]
     temp = folder / ".order.tmp"

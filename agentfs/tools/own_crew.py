@@ -1,0 +1,237 @@
+"""Workers for a person's own tools: makes them, lends them, ends them. What they are asked is not its business.
+
+One server per sandbox holds Python and pydantic ready and forks workers, which is a hundred times cheaper than
+starting them. A worker serves one attempt at a time and is used again, unless it was ended or its tool left something
+behind (a child, a thread, another folder or environment).
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentfs.tools.base import Bench, ProcessMark
+from agentfs.tools.launch import end_survivors
+from agentfs.tools.proc import mark_of
+
+PROGRAM = Path(__file__).with_name("own_worker.py")
+PACKAGE = Path(__file__).parent.parent
+START_S = 30.0
+TICK_S = 0.05
+MOST_SERVERS = 8
+_CREDENTIALS = struct.Struct("3i")
+
+Key = tuple[object, ...]
+
+
+class NoWorker(Exception):
+    """There is no worker to be had: why."""
+
+
+class GaveUp(Exception):
+    """The deadline or the stop sign came before the worker."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """A process that waits for a call, and the pipes it prints to."""
+
+    talk: socket.socket
+    out: int
+    err: int
+    mark: ProcessMark
+    server: "Server"
+
+    def is_idle(self) -> bool:
+        """Whether it lives and has said nothing since its last call."""
+        with selectors.DefaultSelector() as selector:
+            for fd in (self.talk.fileno(), self.out, self.err):
+                selector.register(fd, selectors.EVENT_READ)
+            return not selector.select(0)
+
+    def end(self) -> None:
+        """Kill it with all it started."""
+        end_survivors(self.mark)
+        self.close()
+
+    def close(self) -> None:
+        self.talk.close()
+        for fd in (self.out, self.err):
+            os.close(fd)
+
+
+@dataclass(slots=True)
+class Server:
+    """One sandbox with a process in it that forks workers."""
+
+    child: "subprocess.Popen[bytes]"
+    control: socket.socket
+    idle: list[Worker] = field(default_factory=list)
+    lent: int = 0
+    ended: bool = False
+
+    def is_alive(self) -> bool:
+        return self.child.poll() is None
+
+    def make(self, bench: Bench) -> Worker:
+        """Return a new worker, which has not run anything yet."""
+        talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        out, their_out = os.pipe()
+        err, their_err = os.pipe()
+        try:
+            talk.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            socket.send_fds(self.control, [b"w"], [theirs.fileno(), their_out, their_err])
+            mark = self._greeted(talk, bench)
+        except BaseException as error:
+            talk.close()
+            os.close(out)
+            os.close(err)
+            if isinstance(error, OSError):
+                raise NoWorker(self._last_words()) from None
+            raise
+        finally:
+            theirs.close()
+            os.close(their_out)
+            os.close(their_err)
+        for fd in (out, err):
+            os.set_blocking(fd, False)
+        return Worker(talk, out, err, mark, self)
+
+    def _greeted(self, talk: socket.socket, bench: Bench) -> ProcessMark:
+        """Wait for the worker's first word; the kernel says which process spoke, in our own numbers."""
+        until = time.monotonic() + START_S
+        talk.settimeout(TICK_S)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                word, extra, _, _ = talk.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+                break
+            if bench.stop.is_set() or time.monotonic() >= bench.deadline:
+                raise GaveUp
+            if not self.is_alive() or time.monotonic() > until:
+                raise NoWorker(self._last_words())
+        pids = [_CREDENTIALS.unpack(value)[0] for _, kind, value in extra if kind == socket.SCM_CREDENTIALS]
+        mark = mark_of(pids[0]) if word and pids else None
+        if mark is None:
+            raise NoWorker(self._last_words())
+        talk.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        return mark
+
+    def _last_words(self) -> str:
+        """Return what a server that did not come up has said."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.child.wait(1)
+        if self.child.stderr is None or self.is_alive():
+            return "the worker did not start"
+        said = self.child.stderr.read().decode("utf-8", "replace").strip()
+        return f"the worker did not start: {said[-1000:]}"
+
+    def end(self) -> None:
+        """End the server, and with it every worker."""
+        self.ended = True
+        self.control.close()
+        for worker in self.idle:
+            worker.end()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self.child.poll() is None:
+                os.killpg(self.child.pid, signal.SIGKILL)
+        self.child.wait()
+        if self.child.stderr is not None:
+            self.child.stderr.close()
+
+
+class Crew:
+    """Every server of one agentfs. Any thread may borrow."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._servers: dict[Key, Server] = {}
+        # bubblewrap dies with the thread that started it: this one lives as long as the crew
+        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own-tools")
+
+    def borrow(self, key: Key, argv: Sequence[str], cwd: Path, env: Mapping[str, str], bench: Bench) -> Worker:
+        """Return a worker in the sandbox that `key` stands for; NoWorker or GaveUp if there is none."""
+        server = self._server(key, argv, cwd, env)
+        while True:
+            with self._lock:
+                worker = server.idle.pop() if server.idle else None
+            if worker is None:
+                break
+            if worker.is_idle():
+                return worker
+            worker.end()
+        try:
+            return server.make(bench)
+        except BaseException:
+            with self._lock:
+                server.lent -= 1
+            raise
+
+    def give_back(self, worker: Worker, *, spent: bool) -> None:
+        """Take a worker back; one that is spent is ended with all it started."""
+        with self._lock:
+            worker.server.lent -= 1
+            if not spent and not worker.server.ended:
+                worker.server.idle.append(worker)
+                return
+        worker.end()
+
+    def close(self) -> None:
+        with self._lock:
+            servers, self._servers = list(self._servers.values()), {}
+        for server in servers:
+            server.end()
+        self._starter.shutdown(wait=True)
+
+    def _server(self, key: Key, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Server:
+        with self._lock:
+            server = self._servers.get(key)
+            if server is not None and not server.is_alive():
+                server.end()
+                server = None
+            if server is None:
+                self._make_room()
+                server = self._servers[key] = self._starter.submit(_start, argv, cwd, env).result()
+            server.lent += 1
+            return server
+
+    def _make_room(self) -> None:
+        free = [key for key, server in self._servers.items() if server.lent == 0]
+        for key in free[: max(0, len(self._servers) - MOST_SERVERS + 1)]:
+            self._servers.pop(key).end()
+
+
+def program(*words: str) -> list[str]:
+    """Return the command that runs our worker program."""
+    return [sys.executable, "-I", "-B", str(PROGRAM), *words]
+
+
+def _start(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Server:
+    """Start a server; its last argument is the number of its socket."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        child = subprocess.Popen(
+            [*argv, str(theirs.fileno())],
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        raise NoWorker(f"the worker did not start: {error}") from None
+    finally:
+        theirs.close()
+    return Server(child, ours)

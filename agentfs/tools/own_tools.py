@@ -1,0 +1,321 @@
+"""A person's own tools as tools of agentfs: load them in a worker, call them in a worker, never in this process."""
+
+import contextlib
+import json
+import os
+import selectors
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentfs.core.catalogue import ToolSpec
+from agentfs.core.records import Failure, JsonObject, Sandbox
+from agentfs.tools.base import Bench, Confinement, ToolResult
+from agentfs.tools.capture import Capture, text_result, value_result
+from agentfs.tools.launch import OUTPUT_CAP, OutputLog, run_program
+from agentfs.tools.own import Described, Found, without_clashes
+from agentfs.tools.own_crew import PACKAGE, Crew, GaveUp, Key, NoWorker, Worker, program
+from agentfs.tools.own_source import FOLDER, Source
+from agentfs.tools.protected import Unfenceable
+from agentfs.tools.sandbox import environment, unavailable_because, wrap
+from agentfs.tools.secrets import SecretMask
+from agentfs.tools.values import NotJson, json_value
+
+LOAD_S = 10.0
+LARGEST_REPLY = 80 * 1024 * 1024
+STREAM_KEPT = 8192
+TICK_S = 0.05
+_CHUNK = 65536
+
+
+# ── load ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Never:
+    """A stop sign that is never set."""
+
+    def is_set(self) -> bool:
+        return False
+
+
+def load(found: Sequence[Source], root: Path, sandbox: Sandbox, taken: Sequence[str]) -> Found:
+    """Return the tools of these sources, loaded in a sandbox that can write nothing; bounded in time."""
+    if not found:
+        return Found()
+    inner = Confinement(
+        workdir=root / FOLDER if (root / FOLDER).is_dir() else PACKAGE,
+        workspace=root,
+        run_files=root / "runs" / "none",
+        readable=readable_for(found, root),
+        sandbox=sandbox,
+    )
+    asked = {
+        "sources": [{"shown": one.shown, "path": one.path, "entry": one.entry} for one in found],
+        "folders": folders_of(found),
+        "seconds": LOAD_S,
+    }
+    said = _asked(program("describe", json.dumps(asked)), inner)
+    if isinstance(said, str):
+        return Found((), tuple(f"{one.shown} could not be loaded: {said}" for one in found))
+    tools = tuple(_described(one) for answer in said for one in answer["tools"])
+    problems = tuple(problem for answer in said for problem in answer["problems"])
+    return without_clashes(Found(tools, problems), taken)
+
+
+def _asked(argv: Sequence[str], confinement: Confinement) -> list[dict[str, Any]] | str:
+    """Return what the worker answered, or why it did not."""
+    nowhere = confinement.workspace / "runs" / "none"
+    bench = Bench(
+        confinement=confinement,
+        deadline=time.monotonic() + LOAD_S + 5,
+        stop=_Never(),
+        output_bytes=4 * 1024 * 1024,
+        output_file=nowhere,
+        claim=lambda _mark: None,
+        log=lambda _event, _fields: None,
+        mask=SecretMask({}),
+    )
+    try:
+        command = wrap(argv, confinement)
+        done = run_program(command, cwd=confinement.workdir, env=environment(confinement), bench=bench, spill=False)
+        answer: list[dict[str, Any]] = json.loads(done.stdout.text(""))
+    except (OSError, Unfenceable) as error:
+        return str(error)
+    except ValueError:
+        return f"the worker ended without an answer: {done.stderr.strip()[-500:]}"
+    return answer
+
+
+def _described(one: Mapping[str, Any]) -> Described:
+    return Described(ToolSpec(**one["spec"]), one["source"], one["line"], one["function"])
+
+
+def readable_for(found: Sequence[Source], root: Path) -> tuple[Path, ...]:
+    """Return what a worker must see: tools/, agentfs itself, and where entry points are installed."""
+    paths = [root / FOLDER, PACKAGE, *(Path(one.path).parent for one in found if one.path)]
+    return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if path.is_dir()))
+
+
+def folders_of(found: Sequence[Source]) -> list[str]:
+    """Return the folders in which the packages of entry points lie."""
+    return list(dict.fromkeys(one.folder for one in found if one.folder))
+
+
+# ── call ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTool:
+    """One of a person's own tools."""
+
+    described: Described
+    source: Source
+    crew: Crew
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.described.spec
+
+    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
+        if problem := _place_problem(bench.confinement):
+            return ToolResult(failure=problem)
+        confinement = bench.confinement
+        root = confinement.workspace
+        inner = replace(confinement, readable=(*confinement.readable, *readable_for([self.source], root)))
+        try:
+            argv = wrap(program("serve"), inner)
+            env = environment(inner)
+            key = _key(argv, env, confinement.workdir, self.source)
+            worker = self.crew.borrow(key, argv, Path(confinement.workdir), env, bench)
+        except Unfenceable as error:
+            return _failed("sandbox", str(error), "choose another workdir")
+        except NoWorker as error:
+            return _failed("sandbox", str(error))
+        except GaveUp:
+            return _gave_up(bench)
+        return self._with(worker, given, bench)
+
+    def _with(self, worker: Worker, given: JsonObject, bench: Bench) -> ToolResult:
+        talk = Talk(worker, bench)
+        try:
+            bench.claim(worker.mark)  # before anything of the person's runs
+            reply = talk.ask(self._request(given))
+        except BaseException:
+            self.crew.give_back(worker, spent=talk.begun)
+            raise
+        self.crew.give_back(worker, spent=talk.spent)
+        return reply if isinstance(reply, ToolResult) else _result(reply, bench)
+
+    def _request(self, given: JsonObject) -> dict[str, Any]:
+        return {
+            "source": self.source.shown,
+            "path": self.source.path,
+            "entry": self.source.entry,
+            "folders": folders_of([self.source]),
+            "function": self.described.function,
+            "input": given,
+        }
+
+
+def _place_problem(confinement: Confinement) -> Failure | None:
+    if not os.path.isdir(confinement.workdir):
+        message = f"the working folder {confinement.workdir} is not there"
+        return Failure(kind="input", message=message, hint="make it, or choose another workdir")
+    if confinement.sandbox == "bubblewrap" and (why := unavailable_because()):
+        hint = 'install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml'
+        return Failure(kind="sandbox", message=why, hint=hint)
+    return None
+
+
+def _key(argv: Sequence[str], env: Mapping[str, str], workdir: Path, source: Source) -> Key:
+    """Return what makes two sandboxes the same: the same mounts of the same folders, and the same code in them."""
+    paths = [word for word in argv if word.startswith("/")]
+    return (*argv, *sorted(env.items()), str(workdir), *map(_identity, paths), _stamp(source))
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _stamp(source: Source) -> tuple[object, ...]:
+    """Return what changes when a person edits their tools: the names, sizes and times of all files beside it."""
+    folder = os.path.dirname(source.path) if source.path else None
+    if folder is None or source.entry is not None:
+        return ()
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        python = [(one.name, one.stat()) for one in entries if one.name.endswith(".py")]
+        return tuple(sorted((name, found.st_ino, found.st_size, found.st_mtime_ns) for name, found in python))
+    return ()
+
+
+class Talk:
+    """One call to one worker: what it is asked, what it prints, how it ends."""
+
+    def __init__(self, worker: Worker, bench: Bench) -> None:
+        self.begun = False
+        self.spent = True  # unless it answers, and says that it left nothing behind
+        self._worker, self._bench = worker, bench
+        self._log = OutputLog(bench)
+        self._streams = {
+            worker.out: ("stdout", Capture(STREAM_KEPT, bench.mask, None)),
+            worker.err: ("stderr", Capture(STREAM_KEPT, bench.mask, None)),
+        }
+        self._reply, self._printed, self._over = bytearray(), 0, False
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | ToolResult:
+        """Return the worker's answer, or why there is none."""
+        content = json.dumps(request).encode("ascii")
+        self.begun = True
+        waiting = memoryview(struct.pack("!Q", len(content)) + content)
+        self._worker.talk.setblocking(False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._worker.talk, selectors.EVENT_READ | selectors.EVENT_WRITE)
+            for fd in self._streams:
+                selector.register(fd, selectors.EVENT_READ)
+            while not self._complete() and not self._over:
+                if problem := self._problem():
+                    return problem
+                for ready, events in selector.select(TICK_S):
+                    if ready.fd in self._streams:
+                        self._print(ready.fd)
+                        continue
+                    if events & selectors.EVENT_WRITE:
+                        waiting = self._write(waiting)
+                        if not waiting:
+                            selector.modify(self._worker.talk, selectors.EVENT_READ)
+                    if events & selectors.EVENT_READ:
+                        self._listen()
+        return self._end()
+
+    def _write(self, waiting: memoryview) -> memoryview:
+        try:
+            return waiting[self._worker.talk.send(waiting) :]
+        except BlockingIOError:
+            return waiting
+        except OSError:
+            self._over = True
+            return waiting[:0]
+
+    def _listen(self) -> None:
+        try:
+            chunk = self._worker.talk.recv(_CHUNK * 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        self._reply += chunk
+        self._over = self._over or not chunk
+
+    def _print(self, fd: int) -> bool:
+        """Take some of what the tool printed; return whether there was any."""
+        try:
+            chunk = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        self._printed += len(chunk)
+        name, capture = self._streams[fd]
+        self._log.output(name, capture.feed(chunk))
+        return bool(chunk)
+
+    def _complete(self) -> bool:
+        return len(self._reply) >= 8 and len(self._reply) - 8 >= struct.unpack("!Q", self._reply[:8])[0]
+
+    def _problem(self) -> ToolResult | None:
+        """Return why it must be ended now; None if it may go on."""
+        if self._bench.stop.is_set() or time.monotonic() >= self._bench.deadline:
+            self._take_rest()
+            return _gave_up(self._bench)
+        if self._printed > OUTPUT_CAP:
+            return _failed("output", f"it printed more than {OUTPUT_CAP // 2**20} MiB and was killed")
+        if len(self._reply) > LARGEST_REPLY:
+            return _failed("output", f"it gave back more than {LARGEST_REPLY // 2**20} MiB and was killed")
+        return None
+
+    def _take_rest(self) -> None:
+        """Take what is in the pipes: a worker flushes them before it answers."""
+        for fd, (name, capture) in self._streams.items():
+            while self._printed <= OUTPUT_CAP and self._print(fd):
+                pass
+            self._log.output(name, capture.end())
+        self._log.finish()
+
+    def _end(self) -> dict[str, Any] | ToolResult:
+        self._take_rest()
+        try:
+            reply = json.loads(self._reply[8:]) if self._complete() else None
+        except ValueError:
+            reply = None
+        if not isinstance(reply, dict):
+            return _failed("tool", "its worker ended before it gave anything back: it crashed, or ended Python")
+        self.spent = reply.get("spent") is not False
+        return reply
+
+
+def _result(reply: Mapping[str, Any], bench: Bench) -> ToolResult:
+    if "value" not in reply:
+        return _failed(str(reply.get("kind")), bench.mask.text(str(reply.get("message"))))
+    try:
+        value = json_value(str(reply["value"]))
+    except NotJson as error:
+        return _failed("tool", f"what it gave back is no JSON value that can be kept: {error}")
+    try:
+        return text_result(value, bench) if isinstance(value, str) else value_result(value, bench)
+    except OSError as error:
+        return _failed("disk", f"its output could not be kept: {error}")
+
+
+def _gave_up(bench: Bench) -> ToolResult:
+    if bench.stop.is_set():
+        return _failed("interrupted", "it was stopped")
+    return _failed("timeout", "it did not end in time and was killed", "raise timeout_s of the step")
+
+
+def _failed(kind: str, message: str, hint: str | None = None) -> ToolResult:
+    return ToolResult(failure=Failure(kind=kind, message=message, hint=hint))

@@ -1,0 +1,87 @@
+"""Names of files and ids, both ways."""
+
+import pytest
+
+from agentfs.core import names
+from agentfs.core.names import CallFile, StepFile
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("list.1.json", StepFile("list", 1, "order")),
+        ("list.1.log.jsonl", StepFile("list", 1, "log")),
+        ("a-b.12.result.json", StepFile("a-b", 12, "result")),
+        ("send.1.question.md", StepFile("send", 1, "question")),
+        ("send.1.question-2.md", StepFile("send", 1, "question", 2)),
+        ("send.1.reply.md", StepFile("send", 1, "reply")),
+        ("send.1.reply-3.md", StepFile("send", 1, "reply", 3)),
+        ("x.2.again.md", StepFile("x", 2, "again")),
+        ("x.2.output.txt", StepFile("x", 2, "output")),
+    ],
+)
+def test_step_files(name: str, file: StepFile) -> None:
+    assert names.parse_step_file(name) == file
+    assert names.step_file(file.step, file.attempt, file.kind, file.count) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "x", "x.json", "x.0.json", "x.01.json", "X.1.json", "x.1.txt", "x.1.json~", ".x.1.json.swp", "x.1.json\n",
+     "x.1.question-0.md", "-x.1.json", "x.1234567890.json", "x.1.question-2.txt"],
+)  # fmt: skip
+def test_names_that_are_none_of_ours_under_steps(name: str) -> None:
+    assert names.parse_step_file(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("1.json", CallFile(1, "call")),
+        ("1.log.jsonl", CallFile(1, "log")),
+        ("1.result.json", CallFile(1, "answer")),
+        ("1.plan.1.json", CallFile(1, "plan")),
+        ("10.plan.2.json", CallFile(10, "plan", 2)),
+        ("2.question.md", CallFile(2, "question")),
+        ("2.reply.md", CallFile(2, "reply")),
+        ("3.asked.md", CallFile(3, "asked")),
+        ("3.checks.json", CallFile(3, "checks")),
+    ],
+)
+def test_call_files(name: str, file: CallFile) -> None:
+    assert names.parse_call_file(name) == file
+    assert names.call_file(file.call, file.kind, file.count) == name
+
+
+@pytest.mark.parametrize("name", ["0.json", "1.plan.json", "1.plan.0.json", "a.json", "1.txt", "1"])
+def test_names_that_are_none_of_ours_under_planning(name: str) -> None:
+    assert names.parse_call_file(name) is None
+
+
+def test_revision_files() -> None:
+    assert names.parse_revision_file(names.revision_file(3)) == (3, "record")
+    assert names.parse_revision_file(names.revision_plan_file(3)) == (3, "plan")
+    assert names.parse_revision_file("3.txt") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Tidy Invoices", "tidy-invoices"),
+        ("  --Ünïcode & 日本--  ", "n-code"),
+        ("x" * 100, "x" * 48),
+        ("a" * 47 + " b", "a" * 47),
+        ("日本", "goal"),
+        ("", "goal"),
+        ("../../etc/passwd", "etc-passwd"),
+    ],
+)
+def test_run_names(text: str, name: str) -> None:
+    assert names.run_name(text) == name
+
+
+def test_run_ids() -> None:
+    assert names.is_run_id("2026-11-16/tidy-invoices-2")
+    assert not any(
+        map(names.is_run_id, ["2026-11-16", "tidy", "2026-11-16/..", "2026-11-16/A", "2026-1-1/a", "2026-11-16/a\n"])
+    )

@@ -1,0 +1,131 @@
+"""Files appear whole, once; plan.json is exchanged without losing anybody's words."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from agentfs import disk
+from agentfs.disk import install, locked, publish, replace
+
+
+def test_a_file_appears_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    publish(tmp_path / "a", b"x" * 100_000, durable=True)
+    assert (tmp_path / "a").read_bytes() == b"x" * 100_000
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_fact_is_never_rewritten(tmp_path: Path) -> None:
+    publish(tmp_path / "a", b"first", durable=False)
+    with pytest.raises(FileExistsError):
+        publish(tmp_path / "a", b"second", durable=False)
+    assert (tmp_path / "a").read_bytes() == b"first"
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_where_files_need_a_name_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    real = os.open
+
+    def without_unnamed(path: str, flags: int, *more: int, **named: int) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "no unnamed files here")
+        return real(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", without_unnamed)
+    publish(tmp_path / "a", b"whole", durable=durable)
+    with pytest.raises(FileExistsError):
+        publish(tmp_path / "a", b"second", durable=durable)
+    monkeypatch.undo()
+    assert (tmp_path / "a").read_bytes() == b"whole"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_one_of_many_publishers_wins(tmp_path: Path) -> None:
+    won: list[int] = []
+
+    def race(number: int) -> None:
+        try:
+            publish(tmp_path / "a", str(number).encode(), durable=False)
+            won.append(number)
+        except FileExistsError:
+            pass
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [int((tmp_path / "a").read_bytes())] == won
+
+
+def test_a_plan_is_installed_where_there_was_none(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    assert install(plan, b"new", None) is None
+    assert plan.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["plan.json"]
+
+
+def test_a_plan_that_appeared_meanwhile_is_kept(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(b"a person's")
+    assert install(plan, b"new", None) == b"a person's"
+    assert plan.read_bytes() == b"a person's"
+
+
+def test_a_known_plan_is_exchanged(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(b"old")
+    assert install(plan, b"new", b"old") is None
+    assert plan.read_bytes() == b"new"
+
+
+def test_an_unseen_edit_goes_back_to_its_place(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(b"edited")
+    assert install(plan, b"new", b"old") == b"edited"
+    assert plan.read_bytes() == b"edited"
+    assert os.listdir(tmp_path) == ["plan.json"]
+
+
+def test_a_deleted_plan_holds_nothing_to_lose(tmp_path: Path) -> None:
+    assert install(tmp_path / "plan.json", b"new", b"old") is None
+    assert (tmp_path / "plan.json").read_bytes() == b"new"
+
+
+def test_where_files_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EINVAL, "no exchange here")
+
+    monkeypatch.setattr(disk, "_renameat2", refuse)
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(b"old")
+    assert install(plan, b"new", b"old") is None
+    assert plan.read_bytes() == b"new"
+    assert install(plan, b"newer", b"old") == b"new"
+    assert plan.read_bytes() == b"new"
+
+
+def test_a_view_is_replaced_whole(tmp_path: Path) -> None:
+    for text in (b"one", b"two"):
+        replace(tmp_path / "STATUS.md", text)
+    assert (tmp_path / "STATUS.md").read_bytes() == b"two"
+    assert os.listdir(tmp_path) == ["STATUS.md"]
+
+
+def test_a_lock_is_held_by_one_and_freed_by_death(tmp_path: Path) -> None:
+    code = f"import fcntl, os, time; fcntl.flock(os.open({str(tmp_path)!r}, os.O_RDONLY), fcntl.LOCK_EX); print(1, flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with locked(tmp_path) as mine:
+            assert mine is False
+        holder.kill()
+        holder.wait()
+    with locked(tmp_path) as mine:
+        assert mine is True
