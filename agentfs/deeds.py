@@ -8,6 +8,7 @@ from agentfs.core import decide as acts
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.changes import changes
+from agentfs.core.explanations import plan_error
 from agentfs.core.facts import Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
@@ -17,7 +18,7 @@ from agentfs.disk import install, publish
 from agentfs.disk import replace as replace_view
 from agentfs.engine import Driver
 from agentfs.executor.attempt import publish_result, render, unstarted
-from agentfs.orders import check_goal, issue, order_for, start
+from agentfs.orders import check_goal, issue, order_for, start, take_answer
 
 
 def perform(action: acts.Action, driver: Driver) -> None:
@@ -26,11 +27,12 @@ def perform(action: acts.Action, driver: Driver) -> None:
         case acts.RecordRevision():
             _record_revision(action, driver)
         case acts.ExplainPlan():
-            replace_view(driver.folder / names.PLAN_ERROR, questions.plan_error(driver.facts.plan_file).encode())
-            driver.learn(explained=True)
+            note = plan_error(driver.facts.plan_file.problems)
+            replace_view(driver.folder / names.PLAN_ERROR, note.encode())
+            driver.learn(explained=note)
         case acts.ClearExplanation():
             (driver.folder / names.PLAN_ERROR).unlink(missing_ok=True)
-            driver.learn(explained=False)
+            driver.learn(explained=None)
         case acts.CallPlanner():
             _call_planner(action, driver)
         case acts.InstallPlan():
@@ -136,10 +138,11 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
     if digest not in one.tries:
         publish(folder / names.call_file(action.call, "plan", len(one.tries) + 1), source, durable=True)
         driver.facts = facts = facts.with_call(replace(one, tries=(*one.tries, digest)))
-    unseen = install(driver.folder / names.PLAN, source, _last_plan(driver))
-    if unseen is None:
-        plan = driver.reader.judge.plan(source)
-        driver.learn(plan_file=PlanFile(digest, plan))
+    placed, leftover = install(driver.folder / names.PLAN, source, _last_plan(driver))
+    if leftover is not None:
+        driver.leftovers.append(leftover)
+    if placed:
+        driver.learn(plan_file=PlanFile(digest, driver.reader.judge.plan(source)))
     else:
         driver.look_again()
 
@@ -203,6 +206,9 @@ def _ask(action: acts.AskPerson, driver: Driver) -> None:
 def _settle(action: acts.SettleReply, driver: Driver) -> None:
     """Turn a person's words into a result."""
     view = action.view
+    if action.about == "ask":
+        take_answer(view, _reply(driver.facts, view.id, view.attempt), driver)
+        return
     if action.about == "gate":
         reply = _reply(driver.facts, view.id, view.next)
         order = order_for(view, view.next, driver)

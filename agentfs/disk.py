@@ -7,7 +7,9 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 _RENAME_NOREPLACE, _RENAME_EXCHANGE, _AT_FDCWD = 1, 2, -100
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
@@ -108,56 +110,74 @@ def _renameat2(old: Path, new: Path, flags: int) -> None:
         raise OSError(code, os.strerror(code), str(new))
 
 
-def install(path: Path, content: bytes, expected: bytes | None) -> bytes | None:
-    """Exchange `path` for new content, unless it holds something nobody has seen.
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A file that was exchanged out of its place. An editor may still have it open, and write into it."""
 
-    Returns None when the new content is in place; else the unseen content, which is back in its place. The
-    file is never absent and never torn, and what a person wrote is never overwritten.
+    path: Path
+    known: bytes  # what it held when it came out
+
+    def rescued(self) -> bytes | None:
+        """Return what somebody wrote into it since; None if nobody did. Ask once no writer has it open."""
+        content = self.path.read_bytes()
+        return None if content == self.known else content
+
+    def remove(self) -> None:
+        _remove_quietly(self.path)
+
+
+def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, Leftover | None]:
+    """Exchange `path` for new content, unless it holds something nobody has seen: then that stays in its place.
+
+    Returns whether the new content is in place, and the file that came out, to be watched until no writer has it
+    open. `path` is never absent and never torn, and what a person wrote is never overwritten.
     """
     temp = path.parent / temp_name("plan")
     write_new(temp, content, durable=True)
     try:
-        if not _swap_in(temp, path, expected):
-            return path.read_bytes()
-        if expected is None:
-            return None
-        came_out = temp.read_bytes()
-        if came_out in (expected, content):
-            return None
-        _renameat2(temp, path, _RENAME_EXCHANGE)  # a person was faster: theirs goes back
-        return came_out
-    finally:
+        placed = _swap_in(temp, path, expected)
+    except BaseException:
+        _remove_quietly(temp)
+        raise
+    if placed != "exchanged":
         _remove_quietly(temp)
         sync_folder(path.parent)
+        return placed == "linked", None
+    came_out = temp.read_bytes()
+    seen = came_out in (expected, content)
+    if not seen:
+        _renameat2(temp, path, _RENAME_EXCHANGE)  # a person was faster: theirs goes back
+    sync_folder(path.parent)
+    return seen, Leftover(temp, came_out if seen else content)
 
 
-def _swap_in(temp: Path, path: Path, expected: bytes | None) -> bool:
+def _swap_in(temp: Path, path: Path, expected: bytes | None) -> Literal["exchanged", "linked", "taken"]:
     """Move the new file to its place: by exchange if there is an old one, else only if there still is none."""
     try:
-        if expected is None:
-            os.link(temp, path)
-        else:
+        if expected is not None:
             _renameat2(temp, path, _RENAME_EXCHANGE)  # the commit point; then look at what came out
+            return "exchanged"
+        os.link(temp, path)
     except FileExistsError:
-        return False
+        return "taken"
     except FileNotFoundError:
         os.link(temp, path)  # it was deleted meanwhile: a deleted plan holds nothing to lose
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
             raise
         return _swap_by_replacing(temp, path, expected)
-    return True
+    return "linked"
 
 
-def _swap_by_replacing(temp: Path, path: Path, expected: bytes | None) -> bool:
+def _swap_by_replacing(temp: Path, path: Path, expected: bytes | None) -> Literal["exchanged", "taken"]:
     """Where a file system cannot exchange: look, then replace at once. The window is small, not none."""
     if path.read_bytes() != expected:
-        return False
+        return "taken"
     kept = path.parent / temp_name("plan")
     os.link(path, kept)
     os.replace(temp, path)
     os.rename(kept, temp)
-    return True
+    return "exchanged"
 
 
 @contextmanager

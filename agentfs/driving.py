@@ -11,6 +11,7 @@ from agentfs.core.decide import Action, Wait
 from agentfs.core.facts import Facts
 from agentfs.core.state import RunState
 from agentfs.engine import Driver, at_rest
+from agentfs.views.status_page import StatusFile
 from agentfs.watch import FolderWatch
 
 RESCAN_SECONDS = 10.0
@@ -41,18 +42,20 @@ class Watcher(Protocol):
 def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
     """Drive until the run rests; return why it does, or None if a person asked to stop."""
     folders = [driver.folder, driver.folder / names.STEPS, driver.folder / names.PLANNING]
+    status = StatusFile(driver.folder)
     with FolderWatch(folders, stop.wake.set) as watch:
         while True:
             actions = driver.turn(draining=stop.asked > 0)
             watcher.turn(driver.state, actions)
+            status.keep(driver.state)
             _tell(stop, driver, watcher)
             if driver.trouble is not None:
                 raise driver.trouble
             if stop.asked > 1:
                 driver.stop_all()
-            if stop.asked and not driver.jobs:
-                return None
-            if rest := _resting(actions, driver):
+            rest = None if stop.asked else _resting(actions, driver)
+            if rest or (stop.asked and not driver.jobs):
+                status.keep(driver.state, now=True)
                 return rest
             if all(isinstance(action, Wait) for action in actions):
                 _wait(driver, stop, watch)
@@ -62,10 +65,11 @@ def _wait(driver: Driver, stop: Stop, watch: FolderWatch) -> None:
     """Wait until there is a reason to turn: mail, a file that is news, a person's Ctrl-C, or the time to rescan."""
     asked, rescan = stop.asked, time.monotonic() + RESCAN_SECONDS
     while driver.mail.empty() and stop.asked == asked:
-        stop.wake.wait(RESTLESS_SECONDS if driver.reader.restless else max(0.0, rescan - time.monotonic()))
+        restless = driver.reader.restless or bool(driver.leftovers)
+        stop.wake.wait(RESTLESS_SECONDS if restless else max(0.0, rescan - time.monotonic()))
         stop.wake.clear()
         news = [path for path in watch.seen() if is_news(path, driver)]
-        if news or driver.reader.restless or time.monotonic() >= rescan:
+        if news or restless or time.monotonic() >= rescan:
             driver.look_again()
             return
 

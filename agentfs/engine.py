@@ -20,6 +20,7 @@ from agentfs.core.decide import (
     Action,
     IssueOrder,
     RunGoalChecks,
+    SettleReply,
     StartAttempt,
     StopAttempt,
     Wait,
@@ -28,7 +29,9 @@ from agentfs.core.decide import (
 from agentfs.core.facts import Facts
 from agentfs.core.records import Sandbox
 from agentfs.core.state import Means, derive
+from agentfs.disk import Leftover
 from agentfs.keeper import Keeper
+from agentfs.leftovers import look_after
 from agentfs.planner import Planner
 from agentfs.reader import RunReader
 from agentfs.tools.base import Mask, Tool
@@ -52,6 +55,8 @@ class World:
     environment: dict[str, str]
     person: tuple[str, str]
     wake: Callable[[], None]  # somebody should call turn() soon
+    own: tuple[str, ...] = ()  # the tools that are a person's own
+    broken: tuple[str, ...] = ()  # and why others of theirs cannot be used
 
 
 @dataclass(slots=True)
@@ -72,6 +77,7 @@ class Driver:
         self.facts = reader.read()
         self.state = derive(self.facts, world.means)
         self.trouble: BaseException | None = None
+        self.leftovers: list[Leftover] = []  # plans that came out of an exchange and may still be written to
         self._look = threading.Event()
 
     def look_again(self) -> None:
@@ -84,6 +90,8 @@ class Driver:
         from agentfs.deeds import perform
 
         self._take_mail()
+        if self.leftovers:
+            self.leftovers = look_after(self.folder, self.leftovers, self.reader.still)
         if self._look.is_set():
             self._look.clear()
             self.facts = self.reader.read(self.facts)
@@ -110,6 +118,8 @@ class Driver:
             case IssueOrder(view=view):
                 return ("attempt", view.id, view.next) in self.jobs
             case StartAttempt(view=view):
+                return ("attempt", view.id, view.attempt) in self.jobs
+            case SettleReply(view=view, about="ask"):
                 return ("attempt", view.id, view.attempt) in self.jobs
             case RunGoalChecks():
                 return any(key[0] == "checks" for key in self.jobs)
@@ -142,6 +152,6 @@ class Driver:
 
 def at_rest(actions: list[Action], driver: Driver) -> Wait | None:
     """Return why nothing more will happen by itself; None while something may."""
-    if driver.jobs or len(actions) != 1 or not isinstance(actions[0], Wait):
+    if driver.jobs or driver.leftovers or len(actions) != 1 or not isinstance(actions[0], Wait):
         return None
     return actions[0] if actions[0].on in ("person", "nothing") else None

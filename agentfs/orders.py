@@ -5,18 +5,19 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import names
-from agentfs.core.facts import Facts
+from agentfs.core.facts import Facts, Talk
 from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, Step
 from agentfs.core.references import Output, Resolved, resolve_step
-from agentfs.core.steps import StepView
+from agentfs.core.steps import ASK, StepView
 from agentfs.disk import publish, temp_name
 from agentfs.engine import Driver, Job, News
-from agentfs.executor.attempt import Workshop, attempt, publish_result, render, unstarted
+from agentfs.executor.attempt import Workshop, attempt, publish_result, render, settled, unstarted
 from agentfs.executor.checks import run_checks
-from agentfs.executor.log import AlreadyClaimed
-from agentfs.tools.base import Bench, Confinement
+from agentfs.executor.log import AlreadyClaimed, AttemptLog
+from agentfs.tools.base import Bench, Confinement, ToolResult
 
 DEFAULT_TIMEOUT = 600.0
 CHECK_SECONDS = 120.0
@@ -84,7 +85,44 @@ def start(view: StepView, driver: Driver) -> None:
 
 
 def _carry_out(order: Order, driver: Driver) -> None:
+    if order.tool == ASK:
+        _put_question(order, driver)
+        return
     driver.submit(("attempt", order.step, order.attempt), lambda job: _attempted(order, driver, job))
+
+
+def _put_question(order: Order, driver: Driver) -> None:
+    """Carry out an `ask`: claim it and write the question; the answer settles it, however long that takes."""
+    shop = workshop(driver, ())
+    log = AttemptLog(shop.steps, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
+    try:
+        log.claim(None)
+    except AlreadyClaimed:
+        driver.look_again()
+        return
+    finally:
+        log.close()
+    reply = names.step_file(order.step, order.attempt, "reply")
+    text = questions.ask(order, reply)
+    publish(shop.steps / names.step_file(order.step, order.attempt, "question"), text.encode(), durable=False)
+    known = replace(driver.facts.attempt(order.step, order.attempt), order=order, claimed=True, talks=(Talk(),))
+    driver.facts = driver.facts.with_attempt(order.step, known)
+
+
+def take_answer(view: StepView, reply: str, driver: Driver) -> None:
+    """Settle an `ask` with what the person wrote; its checks decide, as they do for every step."""
+    order = driver.facts.attempt(view.id, view.attempt).order
+    if order is None:
+        return
+    given = ToolResult(output=reply.strip("\r\n"))
+
+    def work(job: Job) -> News:
+        result = settled(order, given, workshop(driver, ()), job.stop)
+        return lambda facts: facts.with_attempt(
+            order.step, replace(facts.attempt(order.step, order.attempt), result=result)
+        )
+
+    driver.submit(("attempt", order.step, order.attempt), work)
 
 
 def _attempted(order: Order, driver: Driver, job: Job) -> News:

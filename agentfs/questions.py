@@ -1,8 +1,7 @@
-"""The questions people are asked, and the notes they find beside their files. Words only."""
+"""The questions people are asked. Words only."""
 
 import json
 
-from agentfs.core.facts import PlanFile
 from agentfs.core.records import Call, Order
 
 _HOW = """Answer by a file named `{reply}` beside this one. Its first line decides, and must be exactly one of:
@@ -43,18 +42,15 @@ def cut_off(order: Order | None, step: str, reply: str) -> str:
     )
 
 
+def ask(order: Order, reply: str) -> str:
+    """Return the question of an `ask` step."""
+    question = str(order.input.get("question", ""))
+    how = f"Answer by a file named `{reply}` beside this one: all of it is the answer."
+    return f"# {order.step} asks\n\n{question}\n\n{how}\n"
+
+
 def answer(call: Call, text: str, reply: str) -> str:
     """Return the question about a planner's answer."""
     evidence = "\n".join(f"- {path}" for path in call.evidence)
     how = _how(reply, {"approve": "go on", "reject": "do not; words below it say why"})
     return f"# Go on after {call.trigger.replace('_', ' ')}?\n\n{text}\n\nSee:\n{evidence}\n\n{how}"
-
-
-def plan_error(file: PlanFile) -> str:
-    """Return what is wrong with plan.json, for the person who has it open."""
-    listed = "\n".join(f"- {problem.shown('plan.json')}" for problem in file.problems)
-    return (
-        "# plan.json is not valid\n\n"
-        f"{listed}\n\nThe last revision holds: what runs goes on, nothing new starts. Mend the file and save it; "
-        "this note goes away by itself.\n"
-    )

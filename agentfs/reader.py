@@ -69,7 +69,7 @@ class RunReader:
             calls=calls,
             attempts=self._attempts(before, broken),
             outcome=self._record(names.OUTCOME, Outcome, broken),
-            explained=(self.folder / names.PLAN_ERROR).exists(),
+            explained=self._explanation(),
             broken=tuple(broken),
         )
         return replace(facts, answerable=self.judge.answerable(facts))
@@ -108,6 +108,12 @@ class RunReader:
             return self._plan  # not finished: what stood there before still holds
         self._plan, self._plan_signature = self._judged_plan(source, digest), found
         return self._plan
+
+    def _explanation(self) -> str | None:
+        try:
+            return (self.folder / names.PLAN_ERROR).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
 
     def _judged_plan(self, source: bytes, digest: str) -> PlanFile:
         if digest == self._plan.sha256:
@@ -178,6 +184,7 @@ class RunReader:
             asked="question" in kinds,
             reply=self._reply(path("reply")) if "reply" in kinds else None,
             checks=self._record(path("checks"), GoalChecks, broken) if "checks" in kinds else None,
+            again="again" in kinds,
         )
 
     def _attempts(self, before: Facts | None, broken: list[str]) -> dict[str, tuple[Attempt, ...]]:

@@ -1,16 +1,20 @@
 """Take over a run: end what a dead driver left running, and settle what it left open."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from agentfs.clock import Clock
 from agentfs.core import names
+from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.records import Answer, Failure, Result, Sandbox
 from agentfs.core.state import RunState
+from agentfs.core.steps import ASK
 from agentfs.disk import publish
 from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.log import marks_in
+from agentfs.leftovers import keep_beside
 from agentfs.tools.base import Mask
 from agentfs.tools.launch import end_survivors
 
@@ -20,10 +24,10 @@ _CUT = Failure(kind="interrupted", message="agentfs was ended before this attemp
 def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: Sandbox) -> Facts:
     """Return the facts once nothing claims to run that does not. Call it with the run's lock held."""
     facts = state.facts
-    sweep(folder)
+    sweep(folder, {revision.plan_sha256 for revision in facts.revisions}.union(*(one.tries for one in facts.calls)))
     for step, attempts in state.facts.attempts.items():
         for attempt in attempts:
-            if attempt.unsettled and (attempt.claimed or attempt.torn):
+            if attempt.unsettled and (attempt.claimed or attempt.torn) and not _waits_as_files(attempt):
                 result = _cut_off(folder, state, step, attempt, clock, sandbox)
                 settled = replace(attempt, result=publish_result(result, folder / names.STEPS, mask))
                 facts = facts.with_attempt(step, settled)
@@ -33,10 +37,18 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
     return facts
 
 
-def sweep(folder: Path) -> None:
-    """Remove temp files that a dead driver left; nobody else writes such names while the lock is held."""
+def _waits_as_files(attempt: Attempt) -> bool:
+    """An `ask` whose question stands needs nobody to be running."""
+    return attempt.order is not None and attempt.order.tool == ASK and bool(attempt.talks)
+
+
+def sweep(folder: Path, ours: Collection[str]) -> None:
+    """Remove temp files that a dead driver left; a plan among them that nobody has seen is kept beside plan.json."""
     for part in ("", names.STEPS, names.PLANNING, names.REVISIONS):
         for path in (folder / part).glob(".*.tmp"):
+            source = path.read_bytes()
+            if path.name.startswith(".plan.") and source and sha256_bytes(source) not in ours:
+                keep_beside(folder, source)
             path.unlink(missing_ok=True)
 
 

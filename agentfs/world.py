@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from agentfs.clock import Clock
@@ -19,7 +19,7 @@ from agentfs.planner.own_steps import OwnSteps
 from agentfs.reader import RunReader
 from agentfs.recovery import take_over
 from agentfs.tools import sandbox
-from agentfs.tools.registry import builtins
+from agentfs.tools.registry import Known, known_tools, opened_tools, specs
 from agentfs.tools.secrets import SecretMask
 from agentfs.workspace import Workspace
 
@@ -32,17 +32,30 @@ def has_model(settings: ModelSettings, environment: Mapping[str, str]) -> bool:
     return bool(settings.kind == "command" or settings.base_url or environment.get(settings.api_key_env))
 
 
-def catalogue_of(settings: Settings, environment: Mapping[str, str]) -> Catalogue:
-    """Return the tools of a workspace, for checking plans and goals."""
-    specs = {name: tool.spec for name, tool in builtins().items()}
+def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Known | None = None) -> Catalogue:
+    """Return the tools of a workspace, for checking plans and goals; by default those that come with agentfs."""
+    known = known or Known(specs())
     model = has_model(settings.executor, environment)
-    return Catalogue(specs, frozenset(settings.tools.allow), settings.tools.network, model)
+    allowed = frozenset(allowing_own(settings, known).tools.allow)
+    return Catalogue(known.specs, allowed, settings.tools.network, model, known.broken)
 
 
-def catalogue_of_run(run: Run, model: bool) -> Catalogue:
+def allowing_own(settings: Settings, known: Known) -> Settings:
+    """Return the settings with a person's own tools allowed, unless [tools] allow says which are."""
+    if "allow" in settings.tools.model_fields_set:
+        return settings
+    tools = settings.tools.model_copy(update={"allow": (*settings.tools.allow, *known.own)})
+    return settings.model_copy(update={"tools": tools})
+
+
+def catalogue_of_run(run: Run, model: bool, known: Known) -> Catalogue:
     """Return the tools that one run began with."""
-    specs = {name: tool.spec for name, tool in builtins().items()}
-    return Catalogue(specs, frozenset(run.tools), run.network, model)
+    return Catalogue(known.specs, frozenset(run.tools), run.network, model, known.broken)
+
+
+def known_to(world: World) -> Known:
+    """Return the tools of a world as plans see them."""
+    return Known({name: tool.spec for name, tool in world.tools.items()}, world.own, world.broken)
 
 
 def sandbox_for(settings: Settings, say: Say) -> Sandbox:
@@ -74,42 +87,53 @@ def open_world(
     author = person(workspace.runs)
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
-    tools = builtins()
+    confined = sandbox_for(settings, say)
+    stack = ExitStack()
     try:
+        box = stack.enter_context(opened_tools(workspace.root, confined))
         yield World(
             workspace=workspace.root,
             clock=clock,
             pool=pool,
-            tools=tools,
+            tools=box.tools,
             means=Means(
                 planner=has_model(settings.planner, environment),
-                repeatable={name: tool.spec.repeatable for name, tool in tools.items()},
+                repeatable={name: tool.spec.repeatable for name, tool in box.tools.items()},
             ),
             keeper=keeper,
             mask=SecretMask(environment),
-            sandbox=sandbox_for(settings, say),
+            sandbox=confined,
             environment=dict(environment),
             person=author,
             wake=wake,
+            own=box.own,
+            broken=box.broken,
         )
     finally:
         pool.shutdown(wait=True)
+        stack.close()
         if not keeper.flush(FLUSH_SECONDS):
             say("the ledger is behind: its next commits follow when agentfs runs again")
         keeper.close()
 
 
-def reader_for(folder: Path, settings: Settings, environment: Mapping[str, str], *, patient: bool) -> RunReader:
-    """Return a reader of one run that judges plans by the tools the run began with."""
+def reader_for(
+    folder: Path, settings: Settings, environment: Mapping[str, str], *, patient: bool, known: Known | None = None
+) -> RunReader:
+    """Return a reader of one run that judges plans by the tools the run began with.
+
+    `known`: None to read a person's own tools by their source, without running anything of theirs.
+    """
     source = (folder / "run.json").read_bytes()
     run = Run.model_validate_json(source)
-    judge = FileJudge(catalogue_of_run(run, has_model(settings.executor, environment)))
+    known = known or known_tools(folder.parents[2], run.tools)
+    judge = FileJudge(catalogue_of_run(run, has_model(settings.executor, environment), known))
     return RunReader(folder, judge, patient=patient)
 
 
 def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     """Return a driver that has taken over a run. The caller holds its lock."""
-    reader = reader_for(folder, settings, world.environment, patient=True)
+    reader = reader_for(folder, settings, world.environment, patient=True, known=known_to(world))
     if not isinstance(reader.judge, FileJudge):
         raise TypeError("a driver judges files")
     planner = OwnSteps(reader.judge.parsed, world.clock)

@@ -9,6 +9,7 @@ from agentfs.core import decide as acts
 from agentfs.core.canonical import render_plan, sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.decide import Action, Wait, decide
+from agentfs.core.explanations import plan_error
 from agentfs.core.facts import Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.records import (
@@ -246,9 +247,9 @@ class PureWorld:
             case acts.EndRun():
                 return replace(given, outcome=outcome_of(state, action, NOW))
             case acts.ExplainPlan():
-                return replace(given, explained=True)
+                return replace(given, explained=plan_error(given.plan_file.problems))
             case acts.ClearExplanation():
-                return replace(given, explained=False)
+                return replace(given, explained=None)
             case _:
                 return given
 

@@ -33,6 +33,14 @@ def here(arguments: Namespace) -> Workspace:
     return found
 
 
+def short_path(path: Path) -> str:
+    """Return a path as short as it can be typed from here, with nothing in it that a terminal obeys."""
+    from agentfs.views.words import inert
+
+    relative = os.path.relpath(path)
+    return inert(str(path) if relative.startswith("..") else relative)
+
+
 def environment() -> dict[str, str]:
     return dict(os.environ)
 

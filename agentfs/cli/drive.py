@@ -2,11 +2,13 @@
 
 import signal
 import sys
+import time
 from argparse import Namespace
 from contextlib import ExitStack
 from pathlib import Path
 
 from agentfs.cli.common import environment, say, start_folder
+from agentfs.cli.resuming import take_up_if_held
 from agentfs.core.config import Settings
 from agentfs.core.decide import Wait
 from agentfs.core.records import Outcome
@@ -16,10 +18,13 @@ from agentfs.engine import Driver, World
 from agentfs.errors import UserError
 from agentfs.intake import Flags, GoalSource, goal_from, read_goal, take
 from agentfs.settings import load_settings
+from agentfs.tools.registry import Known
 from agentfs.views.answer import answer_text
 from agentfs.views.progress import progress_for
 from agentfs.workspace import Workspace, find_workspace, init, is_trusted
-from agentfs.world import catalogue_of, has_model, open_driver, open_world
+from agentfs.world import allowing_own, catalogue_of, has_model, known_to, open_driver, open_world
+
+SETTLE_SECONDS, SETTLE_STEP = 5.0, 0.05
 
 
 def run(arguments: Namespace) -> int:
@@ -32,8 +37,8 @@ def run(arguments: Namespace) -> int:
         if arguments.resume is not None:
             folder = workspace.find_run(arguments.resume)
         else:
-            folder = _begin(arguments, workspace, settings)
-        return _drive(folder, settings, world, stop)
+            folder = _begin(arguments, workspace, settings, known_to(world))
+        return _drive(folder, settings, world, stop, resumed=arguments.resume is not None)
 
 
 def plan(arguments: Namespace) -> int:
@@ -59,7 +64,8 @@ def _workspace(arguments: Namespace) -> tuple[Workspace, Settings]:
     return workspace, settings
 
 
-def _begin(arguments: Namespace, workspace: Workspace, settings: Settings) -> Path:
+def _begin(arguments: Namespace, workspace: Workspace, settings: Settings, known: Known) -> Path:
+    settings = allowing_own(settings, known)
     source = _source(arguments)
     flags = Flags(
         mode=arguments.mode,
@@ -68,7 +74,7 @@ def _begin(arguments: Namespace, workspace: Workspace, settings: Settings) -> Pa
         planner=arguments.planner,
         executor=arguments.executor,
     )
-    catalogue = catalogue_of(settings, environment())
+    catalogue = catalogue_of(settings, environment(), known)
     model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
     parsed = read_goal(source, settings, catalogue, model=model)
     return take(source, parsed, workspace, settings, flags)
@@ -78,18 +84,29 @@ def _source(arguments: Namespace) -> GoalSource:
     return goal_from(arguments.goal, start_folder(arguments), sys.stdin.buffer.read)
 
 
-def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> int:
+def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, resumed: bool) -> int:
     """Drive a run until it rests; print its answer; return the exit code."""
     with ExitStack() as stack:
         if not stack.enter_context(locked(folder)):
             raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {_id(folder)}`)")
         for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2)):
             _on_signal(stack, number, stop, times)
+        if resumed:
+            take_up_if_held(Workspace(world.workspace), folder)
         driver = open_driver(folder, settings, world)
+        _let_edits_settle(driver)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
         rest = drive(driver, stop, progress)
         progress.end(rest)
     return _tell(driver, rest)
+
+
+def _let_edits_settle(driver: Driver) -> None:
+    """Wait until what was saved just before counts: deciding without it might end the run all over again."""
+    end = time.monotonic() + SETTLE_SECONDS
+    while driver.reader.restless and time.monotonic() < end:
+        time.sleep(SETTLE_STEP)
+        driver.facts = driver.reader.read(driver.facts)
 
 
 def _on_signal(stack: ExitStack, number: signal.Signals, stop: Stop, times: int) -> None:

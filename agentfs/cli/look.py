@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.cli import reading
-from agentfs.cli.common import here, say
+from agentfs.cli.common import here, say, short_path
 from agentfs.core import names
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import UserError
@@ -30,15 +30,15 @@ def _status_of_all(workspace: Workspace, arguments: Namespace) -> int:
     folders, left_out = _chosen(workspace, everything=arguments.all or arguments.json)
     runs = [reading.glance(folder, workspace).as_json() for folder in folders]
     if arguments.json:
-        return _print([json_text(runs)])
+        return print_lines([json_text(runs)])
     if not runs:
-        return _print([f"no runs yet in {inert(str(workspace.root))}", "begin one: agentfs run GOAL"])
+        return print_lines([f"no runs yet in {inert(str(workspace.root))}", "begin one: agentfs run GOAL"])
     from agentfs.views.status import runs_table
 
-    lines = runs_table(runs, datetime.now(UTC), _width(), colours=_colours())
+    lines = runs_table(runs, datetime.now(UTC), width(), colours=colours())
     if left_out:
         lines.append(f"… and {counted(left_out, 'older run')} that ended (agentfs status --all)")
-    return _print(lines)
+    return print_lines(lines)
 
 
 def _chosen(workspace: Workspace, *, everything: bool) -> tuple[list[Path], int]:
@@ -61,8 +61,8 @@ def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
         {"id": s["id"], "state": s["state"], "why": s["because"], "attempt": s["attempt"]} for s in steps if "id" in s
     ]
     if arguments.json:
-        return _print([json_text(page)])
-    _print([*run_lines(page, _width(), colours=_colours()), *_what_next(found, page)])
+        return print_lines([json_text(page)])
+    print_lines([*run_lines(page, width(), colours=colours()), *_what_next(found, page)])
     return _tell_broken(found)
 
 
@@ -86,19 +86,19 @@ def show(arguments: Namespace) -> int:
     found = reading.read_run(workspace.find_run(arguments.run), workspace)
     page = reading.plan_page(found)
     if arguments.step is None:
-        _print([json_text(page)] if arguments.json else run_lines(page, _width(), colours=_colours()))
+        print_lines([json_text(page)] if arguments.json else run_lines(page, width(), colours=colours()))
         return _tell_broken(found, page["broken"])
     one = reading.step_page(found, page, arguments.step)
     if one is None:
         known = [*(str(step.get("id")) for step in page["steps"]), *reading.step_files(found.folder)]
         mend = did_you_mean(arguments.step, known, f"`agentfs show {found.run}` lists its steps")
         raise UserError(f"{found.run} has no step {inert(arguments.step)!r} ({mend})")
-    _print([json_text(one)] if arguments.json else step_lines(one, colours=_colours()))
+    print_lines([json_text(one)] if arguments.json else step_lines(one, colours=colours()))
     return _tell_broken(found, page["broken"])
 
 
 def log(arguments: Namespace) -> int:
-    """`agentfs log RUN`"""
+    """`agentfs log RUN [-f]`"""
     from agentfs.cli.entries import entries_of
     from agentfs.views.revisions import log_lines
 
@@ -106,23 +106,30 @@ def log(arguments: Namespace) -> int:
     folder = workspace.find_run(arguments.run)
     entries, trouble = entries_of(folder, workspace.runs)
     page = {"run": reading.run_id(folder), "runs": str(workspace.runs), "entries": entries, "broken": trouble}
+    if arguments.follow:
+        from agentfs.cli.following import follow
+
+        return follow(folder, page, json_lines=arguments.json)
     if arguments.json:
-        _print([json_text(page)])
+        print_lines([json_text(page)])
     elif entries:
-        _print(log_lines(page, _path(workspace.runs)))
+        print_lines(log_lines(page, short_path(workspace.runs)))
     else:
-        _print([f"{page['run']} has no revision yet: there is no plan"])
+        print_lines([f"{page['run']} has no revision yet: there is no plan"])
     return _say_all(trouble)
 
 
 def tools(arguments: Namespace) -> int:
     """`agentfs tools`"""
     from agentfs.cli.common import environment
+    from agentfs.tools.registry import known_tools
     from agentfs.views.tools import tools_lines
     from agentfs.world import catalogue_of
 
-    settings, trouble = reading.settings_of(here(arguments))
-    catalogue = catalogue_of(settings, environment())
+    workspace = here(arguments)
+    settings, trouble = reading.settings_of(workspace)
+    known = known_tools(workspace.root)
+    catalogue = catalogue_of(settings, environment(), known)
     listed = []
     for name, spec in catalogue.tools.items():
         refusal = catalogue.refusal(name)
@@ -134,11 +141,12 @@ def tools(arguments: Namespace) -> int:
                 "repeatable": spec.repeatable,
                 "allowed": refusal is None,
                 "why": f"{refusal[0]} ({refusal[1]})" if refusal else None,
+                "own": name in known.own,
                 "input_schema": dict(spec.input_schema),
             }
         )
-    _print([json_text(listed)] if arguments.json else tools_lines(listed))
-    return _say_all([f"{trouble}\nthese are the defaults"] if trouble else [])
+    print_lines([json_text(listed)] if arguments.json else tools_lines(listed))
+    return _say_all([*([f"{trouble}\nthese are the defaults"] if trouble else []), *known.broken])
 
 
 def complete_runs(arguments: Namespace) -> int:
@@ -148,13 +156,13 @@ def complete_runs(arguments: Namespace) -> int:
 
     workspace = find_workspace(start_folder(arguments))
     folders = list(workspace.run_folders()) if workspace else []
-    return _print([*dict.fromkeys(folder.name for folder in folders), *map(reading.run_id, folders)])
+    return print_lines([*dict.fromkeys(folder.name for folder in folders), *map(reading.run_id, folders)])
 
 
 # ── words out ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _print(lines: Iterable[str]) -> int:
+def print_lines(lines: Iterable[str]) -> int:
     encoding = sys.stdout.encoding or "utf-8"
     for line in lines:
         print(line.encode(encoding, "replace").decode(encoding))
@@ -172,15 +180,9 @@ def _say_all(trouble: list[str], where: str = "") -> int:
     return 2 if trouble else 0
 
 
-def _path(path: Path) -> str:
-    """Return a path as short as it can be typed from here."""
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
-
-
-def _width() -> int:
+def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def _colours() -> bool:
+def colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -66,6 +66,7 @@ def _as_json(name: str, problem: Problem) -> dict[str, object]:
 
 def _catalogue(start: Path) -> Catalogue:
     """Return the tools of the workspace around; outside any, those of the default settings."""
+    from agentfs.tools.registry import known_tools
     from agentfs.world import catalogue_of
 
     workspace = find_workspace(start)
@@ -73,7 +74,7 @@ def _catalogue(start: Path) -> Catalogue:
         settings = load_settings(workspace.settings, environment()) if workspace else Settings()
     except BadFile:
         settings = Settings()  # its own problems are told when it is the file to check
-    return catalogue_of(settings, environment())
+    return catalogue_of(settings, environment(), known_tools(workspace.root if workspace else None))
 
 
 def _problems(path: Path, catalogue: Catalogue) -> tuple[Problem, ...]:

@@ -70,6 +70,7 @@ def build() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="agentfs", parser_class=Parser)
     _making(commands)
     _looking(commands)
+    _changing(commands)
     return parser
 
 
@@ -173,10 +174,94 @@ def _looking(commands: Any) -> None:
         "Every change of a plan is a revision, and every revision is a commit in runs/. The newest is last.",
     )  # fmt: skip
     log.add_argument("run", metavar="RUN", help=RUN)
+    log.add_argument(
+        "-f", "--follow", action="store_true", help="go on printing what happens, log lines too, until the run ends"
+    )
     _json(log)
+    diff = _add(
+        commands, "diff", command("compare", "diff"), "what differs between two revisions, by meaning",
+        "Steps added, removed, changed field by field, put after others; what runs again and what is kept.\n\n"
+        "  agentfs diff RUN        the last revision against the one before\n"
+        "  agentfs diff RUN 2      revision 2 against plan.json as it is now\n"
+        "  agentfs diff RUN 2..4   revision 2 against revision 4",
+    )  # fmt: skip
+    diff.add_argument("run", metavar="RUN", help=RUN)
+    diff.add_argument("revisions", metavar="A[..B]", nargs="?", help="numbers of revisions")
+    diff.add_argument("--stat", action="store_true", help="only how much, in one line")
+    _json(diff)
     tools = _add(
         commands, "tools", command("look", "tools"), "the tools that steps may call",
         "Each with its input, what it touches, and whether runs here may use it ([tools] in agentfs.toml).",
     )  # fmt: skip
     _json(tools)
     commands.add_parser("complete-runs").set_defaults(command=command("look", "complete_runs"))  # for completion
+
+
+def _changing(commands: Any) -> None:
+    """Commands that edit a run's files, as a person could with an editor."""
+    approve = _add(
+        commands, "approve", command("change", "approve"), "say yes: to a draft, a gate, a planner's answer",
+        "Settles the one thing that is open; with several it lists them, and STEP says which.\n"
+        "RUN@REV approves that revision and no other: if the plan has changed since, nothing happens.",
+    )  # fmt: skip
+    approve.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
+    approve.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
+    reject = _add(commands, "reject", command("change", "reject"), "say no: to a gate, or a planner's answer")
+    reject.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
+    reject.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
+    reject.add_argument("--because", metavar="TEXT", help="why")
+    reply = _add(
+        commands, "reply", command("change", "reply"), "answer the question of a step",
+        "A gate takes approve or reject, an attempt that was cut off again, done or failed, as its first line;\n"
+        "what follows is the reason, or the output. Any other question takes any words.",
+    )  # fmt: skip
+    _run_and_step(reply)
+    reply.add_argument("text", metavar="TEXT", help="the answer; - reads it from standard input")
+    pause = _add(commands, "pause", command("change", "pause"), "let nothing new start; what runs finishes")
+    pause.add_argument("run", metavar="RUN", help=RUN)
+    _resuming(commands)
+    cancel = _add(commands, "cancel", command("change", "cancel"), "end a run: what runs is ended too")
+    cancel.add_argument("run", metavar="RUN", help=RUN)
+    retry = _add(
+        commands, "retry", command("change", "retry"), "do a step anew, and what depends on it",
+        "Sets its last attempt aside. A run that had ended goes on.",
+    )  # fmt: skip
+    _run_and_step(retry)
+    skip = _add(commands, "skip", command("change", "skip"), "leave a step out; what depends on it goes on")
+    _run_and_step(skip)
+    skip.add_argument("--because", metavar="TEXT", help="why; it stands in plan.json")
+    skip.add_argument("--undo", action="store_true", help="take it in again")
+
+
+def _run_and_step(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help=RUN)
+    parser.add_argument("step", metavar="STEP", help="a step's id")
+
+
+def _resuming(commands: Any) -> None:
+    resume = _add(
+        commands, "resume", command("resuming", "resume"), "take up a run that is paused, or has ended",
+        "A paused run is approved again. In one that has failed, what failed is set aside and tried anew.\n"
+        "Limits are raised by what is added: an edit of `limits` in its plan.json.",
+    )  # fmt: skip
+    resume.add_argument("run", metavar="RUN", help=RUN)
+    resume.add_argument("--add-minutes", dest="minutes", metavar="N", type=_amount, help="more time to work")
+    resume.add_argument("--add-replans", dest="replans", metavar="N", type=_count, help="more calls after a failure")
+    resume.add_argument("--add-cost", dest="cost", metavar="USD", type=_amount, help="more money for models")
+
+
+def _amount(text: str) -> float:
+    """Return a number above nothing."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)

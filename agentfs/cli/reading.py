@@ -129,13 +129,14 @@ def read_run(folder: Path, workspace: Workspace) -> Reading:
     from pydantic import ValidationError
 
     from agentfs.core.state import Means, derive
+    from agentfs.judge import FileJudge
     from agentfs.reader import NotARun
-    from agentfs.tools.registry import builtins
     from agentfs.world import has_model, reader_for
 
     settings, environment = settings_of(workspace)[0], dict(os.environ)
     try:
-        facts = reader_for(folder, settings, environment, patient=False).read()
+        reader = reader_for(folder, settings, environment, patient=False)
+        facts = reader.read()
     except ValidationError as error:
         first = error.errors()[0]
         return Reading(folder, None, (f"run.json is not valid ({'/'.join(map(str, first['loc']))}: {first['msg']})",))
@@ -143,7 +144,8 @@ def read_run(folder: Path, workspace: Workspace) -> Reading:
         return Reading(folder, None, (str(error).removeprefix(f"{folder}: "),))
     except OSError as error:
         return Reading(folder, None, (f"{error.filename or folder}: {error.strerror}",))
-    means = Means(has_model(settings.planner, environment), {n: t.spec.repeatable for n, t in builtins().items()})
+    tools = reader.judge.catalogue.tools if isinstance(reader.judge, FileJudge) else {}
+    means = Means(has_model(settings.planner, environment), {n: spec.repeatable for n, spec in tools.items()})
     return Reading(folder, derive(facts, means), facts.broken)
 
 

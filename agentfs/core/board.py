@@ -8,7 +8,7 @@ from agentfs.core.facts import Facts
 from agentfs.core.scheme import Scheme
 from agentfs.core.steps import Around, StepView, view
 
-BUSY = "busy"  # beside the moves: the steps that are ordered or running
+BUSY = "busy"  # beside the moves: the steps that are under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _view_of(step: str, scheme: Scheme, views: Mapping[str, StepView], facts: Fa
 
 
 def _calls_for(one: StepView) -> tuple[str, ...]:
-    busy = (BUSY,) if one.status in ("ordered", "running") else ()
+    busy = (BUSY,) if one.busy else ()
     return busy if one.move is None else (*busy, one.move)
 
 

@@ -33,6 +33,9 @@ class CallsSummary:
         for one in facts.calls:
             if one.call is None:
                 continue
+            if one.again and one.number not in applied:  # a person set it aside: what it was about is asked anew
+                interrupted = 0
+                continue
             interrupted = interrupted + 1 if one.answer and one.answer.verdict == "interrupted" else 0
             found = found.after(one, one.call, facts, one.number in applied, interrupted)
         return found

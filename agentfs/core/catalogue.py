@@ -28,6 +28,7 @@ class Catalogue:
     allowed: frozenset[str]
     network: bool = False
     model: bool = False  # an executor's model is configured
+    broken: tuple[str, ...] = ()  # a person's own tools that cannot be used, each with its reason
 
     def usable(self) -> frozenset[str]:
         return frozenset(name for name in self.allowed if name in self.tools and self.refusal(name) is None)

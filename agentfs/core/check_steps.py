@@ -19,6 +19,7 @@ from agentfs.core.scheme import dependencies, topological
 
 Numbered = Sequence[tuple[int, Step]]  # a step and its place in the plan
 
+_MOST_BROKEN = 3
 _MOST_HINTS = 20  # looking for a similar id among a thousand takes a while
 _BOTH_WAYS = "name a tool, or set OPENAI_API_KEY (or base_url under [executor] in agentfs.toml)"
 
@@ -128,6 +129,7 @@ def _tools(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
 def _tool(name: str, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
     if name not in catalogue.tools:
         mend = did_you_mean(name, catalogue.tools, f"the tools are {', '.join(sorted(catalogue.tools))}")
+        mend = "; ".join(catalogue.broken[:_MOST_BROKEN]) or mend
         yield Problem(f"there is no tool {name!r}", mend, pointer)
     elif refusal := catalogue.refusal(name):
         yield Problem(*refusal, pointer)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from agentfs.core import names
 from agentfs.core.calls import COUNTED, needs_yes, next_call
+from agentfs.core.explanations import plan_error
 from agentfs.core.facts import PlannerCall
 from agentfs.core.records import Reason
 from agentfs.core.state import Pending, RunState, Stray, goal_checks
@@ -96,10 +97,10 @@ class AskPerson:
 
 @dataclass(frozen=True, slots=True)
 class SettleReply:
-    """Turn a person's decision into a result."""
+    """Turn a person's words into a result."""
 
     view: StepView
-    about: Literal["gate", "cut"]
+    about: Literal["gate", "cut", "ask"]
     why: str
 
 
@@ -171,7 +172,8 @@ def _take_edit(state: RunState) -> list[Action] | None:
 def _cancel(state: RunState) -> list[Action] | None:
     if state.facts.plan is None or state.facts.plan.status != "cancelled":
         return None
-    running = [*((v.id, v.attempt) for v in state.running), *((s.step, s.attempt.number) for s in state.strays)]
+    open_ones = [*state.running, *(v for v in state.moving("person", "settle_ask") if v.status == "running")]
+    running = [*((v.id, v.attempt) for v in open_ones), *((s.step, s.attempt.number) for s in state.strays)]
     if not running:
         return [EndRun("cancelled", "cancelled", "the plan's status is cancelled")]
     return [
@@ -183,9 +185,9 @@ def _cancel(state: RunState) -> list[Action] | None:
 def _put_right(state: RunState) -> Iterator[Action]:
     """What may be done whatever else holds the run up."""
     file = state.facts.plan_file
-    if file.problems and not state.facts.explained:
+    if file.problems and state.facts.explained != plan_error(file.problems):
         yield ExplainPlan("plan.json is not valid")
-    if state.facts.explained and not file.problems:
+    if state.facts.explained is not None and not file.problems:
         yield ClearExplanation("plan.json is valid again")
     for one in state.moving("stop"):
         yield StopAttempt(one.id, one.attempt, "superseded", one.why)
@@ -268,6 +270,8 @@ def _asking(state: RunState) -> Iterator[Action]:
         yield AskPerson(one, "cut", one.why)
     for one in state.moving("settle_cut"):
         yield SettleReply(one, "cut", one.why)
+    for one in state.moving("settle_ask"):
+        yield SettleReply(one, "ask", one.why)
 
 
 def _start(state: RunState, slots: int) -> list[Action]:

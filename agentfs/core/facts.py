@@ -45,6 +45,7 @@ class PlannerCall:
     asked: bool = False  # a question stands
     reply: str | None = None
     checks: GoalChecks | None = None
+    again: bool = False  # a person set this call, or these checks, aside
 
     @property
     def decision(self) -> GateWord | None:
@@ -85,7 +86,7 @@ class Facts:
     calls: tuple[PlannerCall, ...] = ()
     attempts: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     outcome: Outcome | None = None
-    explained: bool = False  # plan.error.md is there
+    explained: str | None = None  # plan.error.md, if it is there
     broken: tuple[str, ...] = ()  # files of ours that do not read, in words
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
     # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.

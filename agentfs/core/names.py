@@ -20,7 +20,7 @@ STEPS, PLANNING, REVISIONS, FILES = "steps", "planning", "revisions", "files"
 GOAL_SUFFIXES = (".md", ".txt", ".yaml", ".yml", ".json")
 
 StepFileKind = Literal["order", "log", "result", "question", "reply", "again", "output"]
-CallFileKind = Literal["call", "log", "answer", "plan", "question", "reply", "asked", "checks"]
+CallFileKind = Literal["call", "log", "answer", "plan", "question", "reply", "asked", "checks", "again"]
 
 _STEP_SUFFIXES: dict[str, StepFileKind] = {
     "json": "order",
@@ -37,6 +37,7 @@ _CALL_SUFFIXES: dict[str, CallFileKind] = {
     "reply.md": "reply",
     "asked.md": "asked",
     "checks.json": "checks",
+    "again.md": "again",
 }
 _STEP_FILE = re.compile(rf"({STEP_ID})\.({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
 _CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.]+)\Z")

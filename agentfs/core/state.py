@@ -176,6 +176,8 @@ def goal_checks(state: RunState) -> PlannerCall | None:
     """Return what the goal's checks found, if that still speaks of this plan and these attempts."""
     after = {step: view.attempt for step, view in state.steps.items()}
     for one in reversed(state.facts.calls):
-        if one.checks and one.checks.revision == len(state.facts.revisions) and dict(one.checks.after) == after:
+        if one.again or one.checks is None:
+            continue
+        if one.checks.revision == len(state.facts.revisions) and dict(one.checks.after) == after:
             return one
     return None

@@ -44,11 +44,13 @@ Move = Literal[
     "ask_cut",  # a person must be asked what became of an attempt that was cut off
     "reject",  # a person said no: settle it
     "settle_cut",  # a person said what became of it: settle it
+    "settle_ask",  # a person answered the step's question: settle it
     "person",  # a question stands
     "call",  # the planner has to look at it
     "halt",  # nobody has an answer: the run ends
 ]
 MAX_INTERRUPTIONS = 3
+ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class StepView:
     @property
     def id(self) -> str:
         return self.step.id
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way; a question that waits for a person is not."""
+        return self.status in ("ordered", "running") and self.move not in ("person", "settle_ask")
 
 
 def result_path(step: str, attempt: int) -> str:
@@ -201,6 +208,11 @@ def _unsettled(base: _Base) -> StepView:
     current = resolved if isinstance(resolved, Resolved) else None
     key = key_of(base.step, current) if current else None
     counts = order is not None and order.key == key and all(order.after.get(d) == n for d, n in base.after.items())
+    if counts and latest.claimed and base.step.tool == ASK and (talk := _talk(latest)):
+        answered = talk.reply is not None
+        why = "a person has answered" if answered else "waits for a person's answer"
+        move: Move = "settle_ask" if answered else "person"
+        return base.view("running", why, key=key, resolved=current, move=move)
     if counts and latest.claimed:
         return base.view("running", f"attempt {latest.number} is running", key=key, resolved=current)
     if counts:

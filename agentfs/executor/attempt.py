@@ -33,33 +33,52 @@ def render(record: Record) -> bytes:
 
 def attempt(order: Order, shop: Workshop, stop: StopSign) -> Result:
     """Carry out one order and return its published result. Raises AlreadyClaimed if another executor has it."""
-    log = AttemptLog(shop.steps, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
+    log = _log(order, shop)
     started, began = shop.clock.stamp(), shop.clock.monotonic()
     bench = _bench(order, shop, stop, log, began)
     try:
         given = _call(order, shop, bench, log)
-        checks = _checked(order, given, bench, log)
-        verdict = _verdict(order, given, checks, bench)
-        result = Result(
-            run=order.run,
-            step=order.step,
-            attempt=order.attempt,
-            revision=order.revision,
-            key=order.key,
-            after=order.after,
-            output=given.output,
-            cut=given.cut,
-            checks=checks,
-            sandbox=shop.confinement.sandbox,
-            started_at=started,
-            ended_at=shop.clock.stamp(),
-            duration_s=round(shop.clock.monotonic() - began, 6),
-            **verdict,
-        )
-        result = publish_result(result, shop.steps, shop.mask)
-        log.write("end", {"status": result.status, "duration_s": result.duration_s})
+        return _settle(order, given, shop, bench, log, started)
     finally:
         log.close()
+
+
+def settled(order: Order, given: ToolResult, shop: Workshop, stop: StopSign) -> Result:
+    """Settle an order that was claimed before and that somebody else has carried out: its checks decide."""
+    log = _log(order, shop)
+    log.reopen()
+    try:
+        bench = _bench(order, shop, stop, log, shop.clock.monotonic())
+        return _settle(order, given, shop, bench, log, order.issued_at)
+    finally:
+        log.close()
+
+
+def _log(order: Order, shop: Workshop) -> AttemptLog:
+    return AttemptLog(shop.steps, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
+
+
+def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog, started: str) -> Result:
+    """Run the checks, publish the result, close the story in the log."""
+    checks = _checked(order, given, bench, log)
+    result = Result(
+        run=order.run,
+        step=order.step,
+        attempt=order.attempt,
+        revision=order.revision,
+        key=order.key,
+        after=order.after,
+        output=given.output,
+        cut=given.cut,
+        checks=checks,
+        sandbox=shop.confinement.sandbox,
+        started_at=started,
+        ended_at=shop.clock.stamp(),
+        duration_s=round(shop.clock.monotonic() - (bench.deadline - order.timeout_s), 6),
+        **_verdict(order, given, checks, bench),
+    )
+    result = publish_result(result, shop.steps, shop.mask)
+    log.write("end", {"status": result.status, "duration_s": result.duration_s})
     return result
 
 

@@ -44,6 +44,10 @@ class AttemptLog:
             os.fsync(self._descriptor)
             sync_folder(self.path.parent)
 
+    def reopen(self) -> None:
+        """Go on with a log that was claimed before."""
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
         """Append one line."""
         if self._descriptor is None:

@@ -86,18 +86,20 @@ def parse_target(url: str) -> Target:
     if port == 0:
         raise Forbidden("there is no port 0")
     path = quote(parts.path or "/", safe="/%:=&?~#+!$,;'@()*[]") + (f"?{_query(parts.query)}" if parts.query else "")
-    return Target(parts.scheme, _host(parts.hostname or ""), port or PORTS[parts.scheme], path)
+    return Target(
+        parts.scheme, _host(parts.hostname or "", bracketed="[" in parts.netloc), port or PORTS[parts.scheme], path
+    )
 
 
 def _query(query: str) -> str:
     return quote(query, safe="/%:=&?~+!$,;'@()*[]")
 
 
-def _host(host: str) -> str:
+def _host(host: str, *, bracketed: bool) -> str:
     """Return a host in the one form that is compared and resolved."""
-    if ":" in host:
+    if bracketed:
         try:
-            return str(ipaddress.IPv6Address(host))
+            return str(ipaddress.IPv6Address(host.replace("%", " ")))  # no zone: it would name an interface of ours
         except ValueError:
             raise Forbidden(f"{host!r} is not an IPv6 address") from None
     try:

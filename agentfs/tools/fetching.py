@@ -82,8 +82,15 @@ def fetch(url: str, bench: Bench, *, follow: bool = True, net: Net = Net()) -> R
             raise Refused("http", f"{url}: {_words(error)}") from error
         if not follow or location is None:
             return reply
-        url = urljoin(target.url, location)
+        url = _joined(target, location)
     raise Refused("http", f"it was redirected more than {MOST_REDIRECTS} times, at last to {url}")
+
+
+def _joined(target: Target, location: str) -> str:
+    try:
+        return urljoin(target.url, location)
+    except ValueError:
+        raise Refused("http", f"{target.url}: it was redirected to what is no address") from None
 
 
 def _words(error: Exception) -> str:

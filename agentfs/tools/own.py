@@ -46,8 +46,8 @@ def tool(
 ) -> F | Callable[[F], F]:
     """Make a tool of a function with type hints; it stays a function that can be called and tested as it is.
 
-    `effects`: what it touches: "read", "write", "execute", "network" or "none". `repeatable`: whether it may run twice
-    without a person's permission; by default if it only reads or touches nothing. `name`: default, the function's.
+    `effects`: what it touches: "read", "write", "execute", "network" or "none". `repeatable`: whether it may run
+    twice without a person's permission; by default if it only reads or touches nothing. `name`: default, its own.
     """
     declared = Declared(name, effects, repeatable)
 
@@ -100,7 +100,8 @@ def problem_of(function: Function) -> str | None:
         if parameter.kind == "/":
             return f"{function.name} takes {parameter.name} by position only; take out the /"
         if not parameter.hinted:
-            return f"the parameter {parameter.name!r} of {function.name} has no type hint; write {parameter.name}: str, say"
+            name = parameter.name
+            return f"the parameter {name!r} of {function.name} has no type hint; write {name}: str, or what it is"
     return None
 
 

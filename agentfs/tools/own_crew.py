@@ -7,31 +7,26 @@ behind (a child, a thread, another folder or environment).
 
 import contextlib
 import os
-import selectors
+import select
 import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from agentfs.tools.base import Bench, ProcessMark
+from agentfs.tools.base import Bench, Confinement, ProcessMark
 from agentfs.tools.launch import end_survivors
+from agentfs.tools.own_rooms import Room, Rooms
+from agentfs.tools.own_source import Source
 from agentfs.tools.proc import mark_of
 
-PROGRAM = Path(__file__).with_name("own_worker.py")
-PACKAGE = Path(__file__).parent.parent
 START_S = 30.0
 TICK_S = 0.05
 MOST_SERVERS = 8
 _CREDENTIALS = struct.Struct("3i")
-
-Key = tuple[object, ...]
 
 
 class NoWorker(Exception):
@@ -54,10 +49,10 @@ class Worker:
 
     def is_idle(self) -> bool:
         """Whether it lives and has said nothing since its last call."""
-        with selectors.DefaultSelector() as selector:
-            for fd in (self.talk.fileno(), self.out, self.err):
-                selector.register(fd, selectors.EVENT_READ)
-            return not selector.select(0)
+        ready = select.poll()
+        for fd in (self.talk.fileno(), self.out, self.err):
+            ready.register(fd, select.POLLIN)
+        return not ready.poll(0)
 
     def end(self) -> None:
         """Kill it with all it started."""
@@ -154,13 +149,18 @@ class Crew:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._servers: dict[Key, Server] = {}
+        self._rooms = Rooms()
+        self._servers: dict[Room, Server] = {}
         # bubblewrap dies with the thread that started it: this one lives as long as the crew
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own-tools")
 
-    def borrow(self, key: Key, argv: Sequence[str], cwd: Path, env: Mapping[str, str], bench: Bench) -> Worker:
-        """Return a worker in the sandbox that `key` stands for; NoWorker or GaveUp if there is none."""
-        server = self._server(key, argv, cwd, env)
+    def room(self, confinement: Confinement, source: Source) -> Room:
+        """Return the sandbox that a tool of this source needs. Raises Unfenceable."""
+        return self._rooms.room(confinement, source)
+
+    def borrow(self, room: Room, bench: Bench) -> Worker:
+        """Return a worker in that sandbox; NoWorker or GaveUp if there is none."""
+        server = self._server(room)
         while True:
             with self._lock:
                 worker = server.idle.pop() if server.idle else None
@@ -192,15 +192,15 @@ class Crew:
             server.end()
         self._starter.shutdown(wait=True)
 
-    def _server(self, key: Key, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Server:
+    def _server(self, room: Room) -> Server:
         with self._lock:
-            server = self._servers.get(key)
+            server = self._servers.get(room)
             if server is not None and not server.is_alive():
                 server.end()
                 server = None
             if server is None:
                 self._make_room()
-                server = self._servers[key] = self._starter.submit(_start, argv, cwd, env).result()
+                server = self._servers[room] = self._starter.submit(_start, room).result()
             server.lent += 1
             return server
 
@@ -210,19 +210,14 @@ class Crew:
             self._servers.pop(key).end()
 
 
-def program(*words: str) -> list[str]:
-    """Return the command that runs our worker program."""
-    return [sys.executable, "-I", "-B", str(PROGRAM), *words]
-
-
-def _start(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Server:
+def _start(room: Room) -> Server:
     """Start a server; its last argument is the number of its socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         child = subprocess.Popen(
-            [*argv, str(theirs.fileno())],
-            cwd=cwd,
-            env=dict(env),
+            [*room.argv, str(theirs.fileno())],
+            cwd=room.cwd,
+            env=dict(room.env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

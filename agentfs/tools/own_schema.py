@@ -1,4 +1,4 @@
-"""Load a person's module and describe its tools by what Python says of them. Used in workers only: it runs their code."""
+"""Load a person's module and describe its tools by what Python says of them. For workers only: it runs their code."""
 
 import importlib
 import importlib.util
@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from agentfs.tools.own import MARK, Described, Found, Function, Parameter, describe, problem_of
 
-_KINDS = {
+_KINDS: dict[Any, str] = {
     inspect.Parameter.POSITIONAL_ONLY: "/",
     inspect.Parameter.VAR_POSITIONAL: "*",
     inspect.Parameter.VAR_KEYWORD: "**",
@@ -137,11 +137,12 @@ def adapter_for(made: Callable[..., Any]) -> TypeAdapter[dict[str, Any]]:
     """Return what checks and converts the input of a function."""
     hints = typing.get_type_hints(made, include_extras=True)
     fields = {
-        one.name: hints[one.name] if one.default is one.empty else NotRequired[hints[one.name]]
+        one.name: hints[one.name] if one.default is one.empty else typing.NotRequired[hints[one.name]]
         for one in inspect.signature(made).parameters.values()
     }
-    shape = TypedDict("Input", fields)  # type: ignore[operator]
-    shape.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+    make: Any = TypedDict  # called with what a person wrote, which no checker can follow
+    shape = make("Input", fields)
+    shape.__pydantic_config__ = ConfigDict(extra="forbid")
     return TypeAdapter(shape)
 
 

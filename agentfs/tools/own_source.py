@@ -37,13 +37,15 @@ def _files(root: Path | None) -> Iterator[Source]:
         return
     try:
         with os.scandir(root / FOLDER) as entries:
-            names = sorted(
-                e.name for e in entries if e.name.endswith(".py") and e.name[0] not in "._" and e.is_file()
-            )
+            names = sorted(one.name for one in entries if _is_tool_file(one))
     except OSError:
         return
     for name in names:
         yield Source(f"{FOLDER}/{name}", os.path.realpath(root / FOLDER / name))
+
+
+def _is_tool_file(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".py") and not entry.name.startswith(("_", ".")) and entry.is_file()
 
 
 def _entry_points() -> Iterator[Source]:
@@ -133,11 +135,8 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, declared: Declared) 
     arguments = node.args
     plain = [*arguments.posonlyargs, *arguments.args]
     optional = {one.arg for one in plain[len(plain) - len(arguments.defaults) :]} if arguments.defaults else set()
-    optional |= {
-        one.arg
-        for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        if default is not None
-    }
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    optional |= {one.arg for one, default in named if default is not None}
     only = {one.arg for one in arguments.posonlyargs}
     parameters = [
         Parameter(one.arg, "/" if one.arg in only else "plain", one.annotation is not None, one.arg not in optional)

@@ -1,13 +1,12 @@
 """A person's own tools as tools of agentfs: load them in a worker, call them in a worker, never in this process."""
 
-import contextlib
 import json
 import os
-import selectors
+import select
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.capture import Capture, text_result, value_result
 from agentfs.tools.launch import OUTPUT_CAP, OutputLog, run_program
 from agentfs.tools.own import Described, Found, without_clashes
-from agentfs.tools.own_crew import PACKAGE, Crew, GaveUp, Key, NoWorker, Worker, program
+from agentfs.tools.own_crew import Crew, GaveUp, NoWorker, Worker
+from agentfs.tools.own_rooms import PACKAGE, folders_of, program, readable_for
 from agentfs.tools.own_source import FOLDER, Source
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import environment, unavailable_because, wrap
@@ -27,7 +27,7 @@ from agentfs.tools.values import NotJson, json_value
 LOAD_S = 10.0
 LARGEST_REPLY = 80 * 1024 * 1024
 STREAM_KEPT = 8192
-TICK_S = 0.05
+TICK_MS = 50
 _CHUNK = 65536
 
 
@@ -93,17 +93,6 @@ def _described(one: Mapping[str, Any]) -> Described:
     return Described(ToolSpec(**one["spec"]), one["source"], one["line"], one["function"])
 
 
-def readable_for(found: Sequence[Source], root: Path) -> tuple[Path, ...]:
-    """Return what a worker must see: tools/, agentfs itself, and where entry points are installed."""
-    paths = [root / FOLDER, PACKAGE, *(Path(one.path).parent for one in found if one.path)]
-    return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if path.is_dir()))
-
-
-def folders_of(found: Sequence[Source]) -> list[str]:
-    """Return the folders in which the packages of entry points lie."""
-    return list(dict.fromkeys(one.folder for one in found if one.folder))
-
-
 # ── call ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -122,14 +111,9 @@ class OwnTool:
     def call(self, given: JsonObject, bench: Bench) -> ToolResult:
         if problem := _place_problem(bench.confinement):
             return ToolResult(failure=problem)
-        confinement = bench.confinement
-        root = confinement.workspace
-        inner = replace(confinement, readable=(*confinement.readable, *readable_for([self.source], root)))
         try:
-            argv = wrap(program("serve"), inner)
-            env = environment(inner)
-            key = _key(argv, env, confinement.workdir, self.source)
-            worker = self.crew.borrow(key, argv, Path(confinement.workdir), env, bench)
+            room = self.crew.room(bench.confinement, self.source)
+            worker = self.crew.borrow(room, bench)
         except Unfenceable as error:
             return _failed("sandbox", str(error), "choose another workdir")
         except NoWorker as error:
@@ -170,31 +154,6 @@ def _place_problem(confinement: Confinement) -> Failure | None:
     return None
 
 
-def _key(argv: Sequence[str], env: Mapping[str, str], workdir: Path, source: Source) -> Key:
-    """Return what makes two sandboxes the same: the same mounts of the same folders, and the same code in them."""
-    paths = [word for word in argv if word.startswith("/")]
-    return (*argv, *sorted(env.items()), str(workdir), *map(_identity, paths), _stamp(source))
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _stamp(source: Source) -> tuple[object, ...]:
-    """Return what changes when a person edits their tools: the names, sizes and times of all files beside it."""
-    folder = os.path.dirname(source.path) if source.path else None
-    if folder is None or source.entry is not None:
-        return ()
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        python = [(one.name, one.stat()) for one in entries if one.name.endswith(".py")]
-        return tuple(sorted((name, found.st_ino, found.st_size, found.st_mtime_ns) for name, found in python))
-    return ()
-
-
 class Talk:
     """One call to one worker: what it is asked, what it prints, how it ends."""
 
@@ -215,23 +174,22 @@ class Talk:
         self.begun = True
         waiting = memoryview(struct.pack("!Q", len(content)) + content)
         self._worker.talk.setblocking(False)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._worker.talk, selectors.EVENT_READ | selectors.EVENT_WRITE)
-            for fd in self._streams:
-                selector.register(fd, selectors.EVENT_READ)
-            while not self._complete() and not self._over:
-                if problem := self._problem():
-                    return problem
-                for ready, events in selector.select(TICK_S):
-                    if ready.fd in self._streams:
-                        self._print(ready.fd)
-                        continue
-                    if events & selectors.EVENT_WRITE:
-                        waiting = self._write(waiting)
-                        if not waiting:
-                            selector.modify(self._worker.talk, selectors.EVENT_READ)
-                    if events & selectors.EVENT_READ:
-                        self._listen()
+        ready = select.poll()
+        for fd in self._streams:
+            ready.register(fd, select.POLLIN)
+        while not self._complete() and not self._over:
+            ready.register(self._worker.talk, select.POLLIN | (select.POLLOUT if waiting else 0))
+            if problem := self._problem():
+                return problem
+            for fd, events in ready.poll(TICK_MS):
+                if fd in self._streams:
+                    if not self._print(fd) and events & select.POLLHUP:
+                        ready.unregister(fd)  # the tool has closed it
+                    continue
+                if events & select.POLLOUT:
+                    waiting = self._write(waiting)
+                if events & ~select.POLLOUT:
+                    self._listen()
         return self._end()
 
     def _write(self, waiting: memoryview) -> memoryview:

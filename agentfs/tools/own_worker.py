@@ -81,7 +81,7 @@ def _found(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_all(fds: list[int], deadline: float) -> list[bytes]:
-    said = {fd: b"" for fd in fds}
+    said = dict.fromkeys(fds, b"")
     with selectors.DefaultSelector() as selector:
         for fd in fds:
             selector.register(fd, selectors.EVENT_READ)
@@ -131,7 +131,7 @@ def _become_worker(talk: int, out: int, err: int) -> NoReturn:
         os.dup2(err, 2)
         for fd in (out, err):
             os.close(fd)
-        os.set_inheritable(talk, False)  # noqa: FBT003 - its only way to be called
+        os.set_inheritable(talk, False)
         _work(socket.socket(fileno=talk))
     finally:
         os._exit(1)

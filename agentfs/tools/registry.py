@@ -1,15 +1,26 @@
-"""The tools that come with agentfs, by name, and the check of what they are given. Runs none of them."""
+"""Every tool by name, agentfs's and a person's own, and the check of what they are given. Runs none of them.
+
+What a person's own tools are is read from their source (`known_tools`), or learned by loading them in a worker
+(`opened_tools`): only commands that run things do the latter.
+"""
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core.catalogue import ToolSpec
+from agentfs.core.config import DEFAULT_TOOLS
+from agentfs.core.records import Sandbox
+from agentfs.tools.ask import Ask
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS
 from agentfs.tools.http import HttpGet
 from agentfs.tools.note import Note
+from agentfs.tools.own import without_clashes
 from agentfs.tools.programs import Python, Shell
 
 if TYPE_CHECKING:
@@ -18,13 +29,73 @@ if TYPE_CHECKING:
 
 def builtins() -> dict[str, Tool]:
     """Return the built-in tools, by name."""
-    tools: tuple[Tool, ...] = (Shell(), Python(), *FILE_TOOLS, HttpGet(), Note())
+    tools: tuple[Tool, ...] = (Shell(), Python(), *FILE_TOOLS, HttpGet(), Ask(), Note())
     return {tool.spec.name: tool for tool in tools}
 
 
 def specs() -> dict[str, ToolSpec]:
     """Return the built-in tools as a plan sees them."""
     return {name: tool.spec for name, tool in builtins().items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The tools there are, as plans see them; which are a person's own; and what of theirs cannot be used."""
+
+    specs: Mapping[str, ToolSpec]
+    own: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+
+def known_tools(root: Path | None, wanted: Iterable[str] | None = None) -> Known:
+    """Return the tools of a workspace, a person's own by their source alone: nothing of theirs is run.
+
+    Installed packages are looked through only for tools that are `wanted` and still unknown (None: all are).
+    """
+    from agentfs.tools.own_source import read_sources, sources
+
+    built_in = specs()
+    found = without_clashes(read_sources(sources(root, installed=False)), DEFAULT_TOOLS)
+    names = {*built_in, *DEFAULT_TOOLS, *(one.spec.name for one in found.tools)}
+    if wanted is None or set(wanted) - names:
+        found = without_clashes(read_sources(sources(root)), DEFAULT_TOOLS)
+    own = {one.spec.name: one.spec for one in found.tools}
+    return Known(built_in | own, tuple(own), found.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """The tools there are, ready to be called; and what of a person's own cannot be used."""
+
+    tools: dict[str, Tool]
+    own: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> Known:
+        return Known({name: tool.spec for name, tool in self.tools.items()}, self.own, self.broken)
+
+
+@contextmanager
+def opened_tools(root: Path, sandbox: Sandbox) -> Iterator[Toolbox]:
+    """Yield every tool; a person's own are loaded in a worker now, and their workers end with this."""
+    from agentfs.tools.own_source import sources
+
+    found = sources(root)
+    if not found:
+        yield Toolbox(builtins())
+        return
+    from agentfs.tools.own_crew import Crew
+    from agentfs.tools.own_tools import OwnTool, load
+
+    loaded = load(found, root, sandbox, DEFAULT_TOOLS)
+    by_name = {source.shown: source for source in found}
+    crew = Crew()
+    own: dict[str, Tool] = {one.spec.name: OwnTool(one, by_name[one.source], crew) for one in loaded.tools}
+    try:
+        yield Toolbox(builtins() | own, tuple(own), loaded.problems)
+    finally:
+        crew.close()
 
 
 def input_problems(spec: ToolSpec, given: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,10 @@ from agentfs.engine import Driver
 from agentfs.views.words import cut, first_line, inert
 
 WIDTH = 300  # of one message: more is in the result
+_WORDS = {
+    "gated": ": approve or reject, on its first line",
+    "interrupted": ": again, done or failed, on its first line",
+}  # an `ask` takes any words
 SHOWN = 5  # failed steps told at the end: all are in `agentfs show`
 
 
@@ -52,11 +56,10 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
     """Return the files that wait for a person, with the words that count."""
     lines = []
     for view in state.moving("person"):
-        gate = view.status == "gated"
-        words = "approve or reject" if gate else "again, done or failed"
-        lines += _question(folder / "steps" / f"{view.id}.{view.next if gate else view.attempt}", words)
+        number = view.next if view.status == "gated" else view.attempt
+        lines += _question(folder / "steps" / f"{view.id}.{number}", _WORDS.get(view.status, ""))
     if (one := state.calls.unapplied) and one.asked:
-        lines += _question(folder / "planning" / str(one.number), "approve or reject")
+        lines += _question(folder / "planning" / str(one.number), _WORDS["gated"])
     plan = state.facts.plan
     if plan is not None and plan.status in ("draft", "paused"):
         lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
@@ -65,4 +68,4 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
 
 def _question(path: Path, words: str) -> list[str]:
     place = inert(str(path))
-    return [f"  read {place}.question.md", f"  answer in {place}.reply.md: {words}, on its first line"]
+    return [f"  read {place}.question.md", f"  answer in {place}.reply.md{words}"]

@@ -25,6 +25,16 @@ def log_lines(page: dict[str, Any], runs: str) -> list[str]:
     return lines
 
 
+def entry_line(entry: dict[str, Any]) -> str:
+    """Return a revision, or an outcome, in one line."""
+    at = str(entry.get("at"))[11:19]
+    if entry["kind"] == "outcome":
+        return inert(f"{at} outcome: {first_line(str(entry['detail']))}")
+    first = entry.get("trigger") == "first"
+    detail = "the first plan" if first else first_line(str(entry.get("detail")))
+    return inert(f"{at} revision {entry.get('revision')}: {detail}, by {_who(entry['by'])}")
+
+
 def _entry(entry: dict[str, Any]) -> Iterator[str]:
     if entry["kind"] == "outcome":
         yield f"outcome: {first_line(str(entry['detail']))}"

@@ -150,11 +150,12 @@ def log_tail(path: Path) -> list[str]:
             source = file.read()
     except OSError as error:
         return [f"cannot be read: {error.strerror}"]
-    lines = [words for line in source.splitlines() if (words := _log_line(line))]
+    lines = [words for line in source.splitlines() if (words := log_line(line))]
     return lines[-LOG_LINES:] if len(lines) <= LOG_LINES else ["…", *lines[-LOG_LINES:]]
 
 
-def _log_line(line: bytes) -> str | None:
+def log_line(line: bytes) -> str | None:
+    """Return one line of a log in words; None if it is torn."""
     try:
         entry = json.loads(line)
         event, at = str(entry.pop("event")), str(entry.pop("at"))

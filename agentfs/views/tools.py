@@ -12,6 +12,7 @@ EFFECTS = {
     "network": "uses the network",
     "none": "touches nothing",
 }
+OWN = "Your own tools are told by their source alone: nothing in tools/ was run. A run knows their inputs exactly."
 
 
 def tools_lines(tools: list[dict[str, Any]]) -> list[str]:
@@ -19,6 +20,7 @@ def tools_lines(tools: list[dict[str, Any]]) -> list[str]:
     lines = [line for tool in tools for line in (*_tool(tool), "")]
     return [
         *lines,
+        *([OWN, ""] if any(tool.get("own") for tool in tools) else []),
         "* must be given. A step names its tool in `tool`, and gives it `input`; in a runbook a fence does.",
     ]
 

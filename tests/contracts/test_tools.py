@@ -1,6 +1,7 @@
 """What every tool keeps to, whichever it is."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from agentfs.core.records import Failure, Sandbox
 from agentfs.tools.base import ProcessMark, ToolResult
 from agentfs.tools.registry import builtins, input_problems, specs
 from tests.benches import Workbench, a_workbench, each_sandbox
+from tests.webs import web
 
 SECRET = "hush-hush-1234"
 GOOD: dict[str, dict[str, Any]] = {
@@ -23,6 +25,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "edit_file": {"path": "file", "old": "text", "new": "words"},
     "list_files": {"path": ".", "pattern": "**"},
     "search_files": {"pattern": "text", "path": "."},
+    "http_get": {"url": "http://127.0.0.1/page"},  # on the port that `loopback` serves
     "note": {"text": f"remember {SECRET}"},
 }
 FAILING: dict[str, dict[str, Any]] = {
@@ -33,13 +36,21 @@ FAILING: dict[str, dict[str, Any]] = {
     "edit_file": {"path": "file", "old": "absent", "new": ""},
     "list_files": {"path": "absent"},
     "search_files": {"pattern": "("},
+    "http_get": {"url": "ftp://127.0.0.1/"},
 }
-REPEATABLE = {"read_file", "write_file", "list_files", "search_files", "note"}
+REPEATABLE = {"read_file", "write_file", "list_files", "search_files", "http_get", "note"}
 each_tool = pytest.mark.parametrize("name", sorted(GOOD))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def loopback() -> Iterator[None]:
+    with web(page=lambda page: page.answer(f"a page with {SECRET}".encode())) as served:
+        GOOD["http_get"]["url"] = f"{served.url}/page"
+        yield
+
+
 def prepared(tmp_path: Path, sandbox: Sandbox = "none") -> Workbench:
-    work = a_workbench(tmp_path, sandbox, environ={"A_SECRET": SECRET})
+    work = a_workbench(tmp_path, sandbox, environ={"A_SECRET": SECRET}, network=True, hosts=("127.0.0.1",))
     (work.workdir / "file").write_text(f"text {SECRET}\n", encoding="utf-8")
     return work
 

@@ -7,6 +7,7 @@ import pytest
 
 from agentfs.core import decide as acts
 from agentfs.core.decide import Action, Wait, decide
+from agentfs.core.explanations import plan_error
 from agentfs.core.facts import Attempt, Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.problems import Problem
@@ -100,8 +101,10 @@ def test_an_edit_comes_before_everything_else() -> None:
 def test_an_invalid_plan_is_explained_and_nothing_new_starts() -> None:
     given = replace(facts(WIDE), plan_file=PlanFile("f" * 64, None, (Problem("bad"),)))
     assert _kinds(_decide(given)) == [("ExplainPlan", None), ("Wait", "person")]
-    assert _kinds(_decide(replace(given, explained=True))) == [("Wait", "person")]
-    mended = replace(facts(WIDE), explained=True)
+    explained = replace(given, explained=plan_error((Problem("bad"),)))
+    assert _kinds(_decide(explained)) == [("Wait", "person")]
+    assert _kinds(_decide(replace(explained, explained="of another mistake")))[0] == ("ExplainPlan", None)
+    mended = replace(facts(WIDE), explained="bad")
     assert _kinds(_decide(mended))[0] == ("ClearExplanation", None)
 
 

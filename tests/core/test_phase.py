@@ -36,7 +36,7 @@ def _asked() -> Facts:
         (facts(a_plan(a_step("a"), status="paused")), "paused", "the plan is paused: resume it"),
         (_asked(), "waiting", "a: waits for a person's approval"),
         (
-            replace(facts(WIDE), plan_file=PlanFile("f" * 64, None, (Problem("bad"),)), explained=True),
+            replace(facts(WIDE), plan_file=PlanFile("f" * 64, None, (Problem("bad"),)), explained="bad"),
             "waiting",
             "plan.json is not valid: see plan.error.md",
         ),

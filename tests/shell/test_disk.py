@@ -66,7 +66,7 @@ def test_one_of_many_publishers_wins(tmp_path: Path) -> None:
 
 def test_a_plan_is_installed_where_there_was_none(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    assert install(plan, b"new", None) is None
+    assert install(plan, b"new", None) == (True, None)
     assert plan.read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["plan.json"]
 
@@ -74,27 +74,42 @@ def test_a_plan_is_installed_where_there_was_none(tmp_path: Path) -> None:
 def test_a_plan_that_appeared_meanwhile_is_kept(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_bytes(b"a person's")
-    assert install(plan, b"new", None) == b"a person's"
+    assert install(plan, b"new", None) == (False, None)
     assert plan.read_bytes() == b"a person's"
 
 
 def test_a_known_plan_is_exchanged(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_bytes(b"old")
-    assert install(plan, b"new", b"old") is None
-    assert plan.read_bytes() == b"new"
+    placed, leftover = install(plan, b"new", b"old")
+    assert placed
+    assert leftover is not None
+    assert (plan.read_bytes(), leftover.path.read_bytes(), leftover.rescued()) == (b"new", b"old", None)
+    leftover.remove()
+    assert os.listdir(tmp_path) == ["plan.json"]
 
 
 def test_an_unseen_edit_goes_back_to_its_place(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_bytes(b"edited")
-    assert install(plan, b"new", b"old") == b"edited"
-    assert plan.read_bytes() == b"edited"
-    assert os.listdir(tmp_path) == ["plan.json"]
+    placed, leftover = install(plan, b"new", b"old")
+    assert not placed
+    assert leftover is not None
+    assert (plan.read_bytes(), leftover.rescued()) == (b"edited", None)
+
+
+def test_a_save_into_the_file_that_came_out_is_found(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(b"old")
+    with plan.open("r+b") as editor:
+        _, leftover = install(plan, b"new", b"old")
+        assert leftover is not None
+        editor.write(b"an edit")
+    assert leftover.rescued() == b"an edit"
 
 
 def test_a_deleted_plan_holds_nothing_to_lose(tmp_path: Path) -> None:
-    assert install(tmp_path / "plan.json", b"new", b"old") is None
+    assert install(tmp_path / "plan.json", b"new", b"old")[0]
     assert (tmp_path / "plan.json").read_bytes() == b"new"
 
 
@@ -105,9 +120,9 @@ def test_where_files_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(disk, "_renameat2", refuse)
     plan = tmp_path / "plan.json"
     plan.write_bytes(b"old")
-    assert install(plan, b"new", b"old") is None
+    assert install(plan, b"new", b"old")[0]
     assert plan.read_bytes() == b"new"
-    assert install(plan, b"newer", b"old") == b"new"
+    assert not install(plan, b"newer", b"old")[0]
     assert plan.read_bytes() == b"new"
 
 

@@ -1,0 +1,240 @@
+"""Commands that change a run by its files: approve, reject, reply, pause, resume, cancel, retry, skip."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+
+from agentfs.cli.common import say, short_path
+from agentfs.cli.editing import Opened, edit_plan, open_run, reopen, set_aside_files, tell_driver, write_reply
+from agentfs.cli.reading import is_driven
+from agentfs.core import names
+from agentfs.core.canonical import sha256_bytes
+from agentfs.core.edits import remove_value, set_value
+from agentfs.core.openings import YES_OR_NO, Opening, answered, openings
+from agentfs.core.phase import reason
+from agentfs.core.records import Plan, PlanStatus
+from agentfs.errors import UserError
+from agentfs.views.words import first_line, inert
+
+MAX_REPLY = 1_000_000
+
+
+# ── a person's word ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def approve(arguments: Namespace) -> int:
+    """`agentfs approve RUN[@REV] [STEP]`"""
+    run = open_run(arguments)
+    opening = _one_open(run, arguments.step, "approve")
+    if opening.about == "draft":
+        _switch(run, "approved", ("draft",))
+    else:
+        _check_revision(run)
+        write_reply(run.folder / opening.reply_path, "approve\n")
+    tell_driver(run)
+    return 0
+
+
+def reject(arguments: Namespace) -> int:
+    """`agentfs reject RUN[@REV] [STEP] [--because TEXT]`"""
+    run = open_run(arguments)
+    opening = _one_open(run, arguments.step, "reject")
+    if opening.about == "draft":
+        where = short_path(run.folder / names.PLAN)
+        raise UserError(f"a draft is not rejected but changed: edit {where}, or: agentfs cancel {run.run}")
+    _check_revision(run)
+    because = arguments.because.strip() if arguments.because else ""
+    write_reply(run.folder / opening.reply_path, f"reject\n{because}\n" if because else "reject\n")
+    tell_driver(run)
+    return 0
+
+
+def reply(arguments: Namespace) -> int:
+    """`agentfs reply RUN STEP TEXT`"""
+    run = open_run(arguments)
+    text = sys.stdin.read(MAX_REPLY + 1) if arguments.text == "-" else arguments.text
+    if len(text) > MAX_REPLY:
+        raise UserError(f"a reply has at most {MAX_REPLY} characters: put more into a file, and name it")
+    _must_go_on(run)
+    opening = _asked_by(run, arguments.step)
+    if not opening.accepts(text):
+        words = f"begin with exactly one of: {', '.join(opening.words)}" if opening.words else "say something"
+        raise UserError(f"that does not answer {opening.question_path}: {words} (nothing was written)")
+    write_reply(run.folder / opening.reply_path, text if text.endswith("\n") else f"{text}\n")
+    tell_driver(run)
+    return 0
+
+
+def _one_open(run: Opened, name: str | None, word: str) -> Opening:
+    """Return what `approve` or `reject` speaks of: the one thing that is open, or the one that is named."""
+    _must_go_on(run)
+    found = openings(run.state)
+    if name is None:
+        if not found:
+            raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}")
+        if len(found) > 1:
+            listed = "\n".join(f"  {_command(run, one, word)}" for one in found)
+            raise UserError(f"{run.run} waits for {len(found)} answers; say which:\n{listed}")
+        opening = found[0]
+    else:
+        opening = next((one for one in found if _name(one) == name), None) or _asked_by(run, name)
+    if opening.about not in YES_OR_NO:
+        raise UserError(f"{opening.question_path} wants more than yes or no: {_command(run, opening, word)}")
+    return opening
+
+
+def _name(opening: Opening) -> str:
+    """Return what a person types for it."""
+    if opening.about == "draft":
+        return names.PLAN
+    return opening.step or f"{names.PLANNING}/{opening.number}"
+
+
+def _command(run: Opened, opening: Opening, word: str) -> str:
+    match opening.about:
+        case "cut":
+            return f"agentfs reply {run.run} {opening.step} again|done|failed"
+        case "ask":
+            return f"agentfs reply {run.run} {opening.step} TEXT"
+        case _:
+            return f"agentfs {word} {run.run} {_name(opening)}"
+
+
+def _asked_by(run: Opened, step: str) -> Opening:
+    """Return the question of a step; one that has its answer may get another only while nobody acts upon it."""
+    view = run.view(step)
+    if found := next((one for one in openings(run.state) if one.step == step), None):
+        return found
+    settled = answered(run.state, step)
+    if settled is None:
+        words = "its question follows when the run is driven" if view.move in ("ask", "ask_cut") else view.why
+        raise UserError(f"{step} asks nothing: it is {view.status}, {inert(words)}")
+    if is_driven(run.folder):
+        raise UserError(f"{step} has its answer, and it is being acted upon ({settled.reply_path})")
+    return settled
+
+
+def _must_go_on(run: Opened) -> None:
+    if run.outcome is not None:
+        raise UserError(f"{run.run} has ended: {inert(run.outcome.summary)} (agentfs resume takes it up again)")
+
+
+def _check_revision(run: Opened) -> None:
+    """Raise if a revision was named and plan.json no longer is that one."""
+    if run.revision is not None:
+        _is_revision(run, (run.folder / names.PLAN).read_bytes())
+
+
+def _is_revision(run: Opened, source: bytes) -> None:
+    revisions = run.state.facts.revisions
+    wanted = next((one for one in revisions if one.revision == run.revision), None)
+    known = len(revisions) - (1 if revisions and not _recorded(run, revisions[-1].revision) else 0)
+    if wanted is None or not _recorded(run, wanted.revision):
+        raise UserError(f"{run.run} has no revision {run.revision} (it has 1 to {known})")
+    if wanted.plan_sha256 != sha256_bytes(source):
+        raise UserError(
+            f"the plan of {run.run} has changed since revision {run.revision}: look at it first "
+            f"(agentfs diff {run.run} {run.revision}), then approve what is there now"
+        )
+
+
+def _recorded(run: Opened, revision: int) -> bool:
+    return (run.folder / names.REVISIONS / names.revision_file(revision)).exists()
+
+
+# ── the switch ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def pause(arguments: Namespace) -> int:
+    """`agentfs pause RUN`"""
+    run = open_run(arguments)
+    _must_go_on(run)
+    if run.plan.status == "draft":
+        raise UserError(f"{run.run} is a draft: nothing starts before it is approved")
+    _switch(run, "paused", ("approved",))
+    if is_driven(run.folder):
+        say("what runs finishes, nothing new starts")
+    tell_driver(run)
+    return 0
+
+
+def cancel(arguments: Namespace) -> int:
+    """`agentfs cancel RUN`"""
+    run = open_run(arguments)
+    _must_go_on(run)
+    _switch(run, "cancelled", ("draft", "paused", "approved"))
+    tell_driver(run)
+    return 0
+
+
+def _switch(run: Opened, status: PlanStatus, allowed: Sequence[PlanStatus]) -> None:
+    """Set the plan's status, if it still is one of those it may have."""
+    before: list[str] = []
+
+    def change(source: bytes, plan: Plan) -> bytes:
+        if run.revision is not None:
+            _is_revision(run, source)
+        if plan.status != status and plan.status not in allowed:
+            raise UserError(f"the plan of {run.run} is {plan.status}: it cannot become {status} (agentfs resume)")
+        before[:] = [plan.status]
+        return source if plan.status == status else set_value(source, "/status", status)
+
+    where = short_path(run.folder / names.PLAN)
+    if edit_plan(run, change):
+        say(f'{where}: "status" is now "{status}" (it was "{before[0]}")')
+    else:
+        say(f'{where}: "status" is "{status}" already')
+
+
+# ── once more, or not at all ──────────────────────────────────────────────────────────────────────────────
+
+
+def retry(arguments: Namespace) -> int:
+    """`agentfs retry RUN STEP`"""
+    run = open_run(arguments)
+    view = run.view(arguments.step)
+    attempt = run.state.facts.attempt(view.id, view.attempt)
+    if view.step.skip:
+        raise UserError(f"{view.id} is left out (take it in again: agentfs skip --undo {run.run} {view.id})")
+    if view.attempt == 0:
+        raise UserError(f"{view.id} has not been tried yet: {inert(view.why)}")
+    if attempt.unsettled:
+        raise UserError(f"{view.id} is under way: wait for attempt {view.attempt}, or stop the run")
+    if attempt.again:
+        say(f"attempt {view.attempt} of {view.id} is set aside already")
+    path = run.folder / names.STEPS / names.step_file(view.id, view.attempt, "again")
+    set_aside_files(run, [path], "retry")
+    reopen(run)
+    tell_driver(run)
+    return 0
+
+
+def skip(arguments: Namespace) -> int:
+    """`agentfs skip RUN STEP [--because TEXT | --undo]`"""
+    run = open_run(arguments)
+    step = run.view(arguments.step).id
+    because = "" if arguments.undo else _because(run, arguments.because)
+
+    def change(source: bytes, plan: Plan) -> bytes:
+        place = next((n for n, one in enumerate(plan.steps) if one.id == step), None)
+        if place is None:
+            raise UserError(f"{step} has just left the plan of {run.run}")
+        pointer = f"/steps/{place}/skip"
+        if not arguments.undo:
+            return set_value(source, pointer, because)
+        return source if plan.steps[place].skip is None else remove_value(source, pointer)
+
+    where, changed = short_path(run.folder / names.PLAN), edit_plan(run, change)
+    if arguments.undo:
+        say(f"{where}: {step} {'is no longer left out' if changed else 'was not left out'}")
+    else:
+        say(f'{where}: "skip" of {step} is now "{first_line(because)}"')
+    reopen(run)
+    tell_driver(run)
+    return 0
+
+
+def _because(run: Opened, given: str | None) -> str:
+    from agentfs.ledger import person
+
+    return (given or "").strip() or f"skipped by {person(run.workspace.runs)[0]}"

@@ -1,0 +1,102 @@
+"""`diff`: two revisions of a run's plan, compared by meaning. Reads only."""
+
+import re
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agentfs.cli.common import here, short_path
+from agentfs.cli.look import colours, print_lines, width
+from agentfs.cli.reading import Reading, read_run
+from agentfs.core import names
+from agentfs.core.differences import difference, effects
+from agentfs.core.records import Plan, Revision
+from agentfs.core.state import RunState
+from agentfs.errors import UserError
+from agentfs.views.diff import diff_lines, stat_line
+from agentfs.views.words import inert, json_text
+
+_RANGE = re.compile(r"([0-9]{1,9})(\.\.([1-9][0-9]{0,8})?)?\Z")
+Number = int | None  # of a revision; 0: nothing at all; None: plan.json as it is
+
+
+def diff(arguments: Namespace) -> int:
+    """`agentfs diff RUN [A[..B]]`"""
+    workspace = here(arguments)
+    found = read_run(workspace.find_run(arguments.run), workspace)
+    state = _readable(found)
+    first, second = _chosen(found.run, state, arguments.revisions)
+    page = _page(found, state, first, second)
+    if arguments.json:
+        return print_lines([json_text(page)])
+    if arguments.stat:
+        return print_lines([f"{found.run}: {stat_line(page)}"])
+    return print_lines([*diff_lines(page, width(), colours=colours()), *_unrecorded(found, state, second)])
+
+
+def _readable(found: Reading) -> RunState:
+    if found.state is None:
+        raise UserError(f"{found.run} does not read: {inert(found.broken[0])}")
+    if not found.state.facts.revisions:
+        raise UserError(f"{found.run} has no revision yet: there is no plan")
+    return found.state
+
+
+def _chosen(run: str, state: RunState, text: str | None) -> tuple[Number, Number]:
+    """Return which two are meant."""
+    last = len(state.facts.revisions)
+    if text is None:
+        return last - 1, last
+    if not (match := _RANGE.match(text)):
+        raise UserError(f"{inert(text)!r} names no revisions: write A or A..B, such as 1..{last}")
+    first, second = int(match[1]), int(match[3]) if match[3] else None
+    for number in (first, second):
+        if number is not None and number > last:
+            raise UserError(f"{run} has no revision {number} (it has 1 to {last})")
+    return first, second
+
+
+def _page(found: Reading, state: RunState, first: Number, second: Number) -> dict[str, Any]:
+    old, new = (_plan(found, state, number) for number in (first, second))
+    if new is None:
+        raise UserError(f"there is nothing to compare revision {first} with")
+    revision = _record(state, second)
+    return {
+        "run": found.run,
+        "from": first,
+        "to": second,
+        "by": {"role": revision.by.role, "name": revision.by.name, "detail": revision.detail} if revision else None,
+        **asdict(difference(old, new)),
+        "effects": [asdict(one) for one in effects(state.facts, state.means, new)],
+    }
+
+
+def _record(state: RunState, number: Number) -> Revision | None:
+    return next((one for one in state.facts.revisions if one.revision == number), None)
+
+
+def _plan(found: Reading, state: RunState, number: Number) -> Plan | None:
+    """Return the plan of a revision, or the one that stands in plan.json."""
+    from pydantic import ValidationError
+
+    if number == 0:
+        return None
+    if number is None:
+        if state.facts.plan_file.plan is None:
+            wrong = [problem.shown(names.PLAN) for problem in state.facts.plan_file.problems]
+            raise UserError("\n".join(["plan.json is not valid, so there is nothing to compare with:", *wrong]))
+        return state.facts.plan_file.plan
+    path: Path = found.folder / names.REVISIONS / names.revision_plan_file(number)
+    try:
+        return Plan.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        raise UserError(f"{short_path(path)} does not read: take it back from the ledger") from None
+
+
+def _unrecorded(found: Reading, state: RunState, second: Number) -> list[str]:
+    """Say that plan.json holds something that is no revision yet."""
+    last = state.facts.revisions[-1]
+    if second is None or state.facts.plan_file.sha256 == last.plan_sha256:
+        return []
+    return ["", f"plan.json has been edited since: agentfs diff {found.run} {last.revision}"]

@@ -1,0 +1,171 @@
+"""What the commands that change a run share: find it, exchange its plan.json, put files beside its questions.
+
+They write what a person could write with an editor, take no lock, and work whether or not somebody drives the run.
+"""
+
+import os
+import re
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfs.cli.common import here, say, short_path
+from agentfs.cli.reading import is_driven, read_run, run_id
+from agentfs.clock import Clock
+from agentfs.core import names
+from agentfs.core.canonical import sha256_bytes
+from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.records import Outcome, Plan
+from agentfs.core.reopening import in_force, still_ends
+from agentfs.core.state import RunState
+from agentfs.core.steps import StepView
+from agentfs.disk import Leftover, install, publish
+from agentfs.disk import replace as replace_file
+from agentfs.errors import BadFile, UserError
+from agentfs.leftovers import look_after
+from agentfs.stillness import Stillness
+from agentfs.views.words import first_line, inert
+from agentfs.workspace import Workspace
+
+TRIES = 20  # a plan that somebody else changes between all of them is not ours to change
+LEFTOVER_SECONDS = 3.0
+_RUN_AT = re.compile(r"(.*)@([1-9][0-9]{0,8})\Z", re.DOTALL)
+Change = Callable[[bytes, Plan], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run that a command is about to change."""
+
+    workspace: Workspace
+    folder: Path
+    state: RunState  # as if it had not ended, and with what stands in plan.json in force
+    outcome: Outcome | None
+    revision: int | None = None  # the one a person typed after @
+
+    @property
+    def run(self) -> str:
+        return run_id(self.folder)
+
+    @property
+    def plan(self) -> Plan:
+        if self.state.facts.plan is None:
+            raise UserError(f"{self.run} has no plan yet")
+        return self.state.facts.plan
+
+    def view(self, step: str) -> StepView:
+        """Return a step of the plan; it must be there."""
+        found = self.state.steps.get(step)
+        if found is None:
+            mend = did_you_mean(step, self.state.steps, f"`agentfs show {self.run}` lists its steps")
+            raise UserError(f"{self.run} has no step {inert(step)!r} ({mend})")
+        return found
+
+
+def open_run(arguments: Namespace) -> Opened:
+    """Return the run a command names as RUN or RUN@REV; what does not read must be mended first."""
+    workspace = here(arguments)
+    match = _RUN_AT.match(arguments.run)
+    folder = workspace.find_run(match[1] if match else arguments.run)
+    return opened(workspace, folder, int(match[2]) if match else None)
+
+
+def opened(workspace: Workspace, folder: Path, revision: int | None = None) -> Opened:
+    """Return a run to be changed, read anew."""
+    found = read_run(folder, workspace)
+    if found.state is None or found.broken:
+        raise UserError(f"{found.run} does not read: {inert(found.broken[0])}")
+    return Opened(workspace, folder, in_force(found.state), found.state.facts.outcome, revision)
+
+
+# ── plan.json ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def edit_plan(run: Opened, change: Change) -> bool:
+    """Change plan.json as a person would, losing nobody's edit; return whether there was anything to change."""
+    path = run.folder / names.PLAN
+    for _ in range(TRIES):
+        source, plan = _valid_plan(run, path)
+        if source is None or plan is None:
+            continue  # it changed while it was read
+        new = change(source, plan)
+        if new == source:
+            return False
+        placed, leftover = install(path, new, source)
+        _settle(run.folder, [leftover] if leftover else [])
+        if placed:
+            return True
+    raise UserError(f"{short_path(path)} keeps changing: try again when nobody else writes it")
+
+
+def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
+    """Return the bytes of plan.json and the plan they are; raise if they are none."""
+    source = path.read_bytes() if path.is_file() and not path.is_symlink() else None
+    state = read_run(run.folder, run.workspace).state
+    file = state.facts.plan_file if state else None
+    if file is None or (source is not None and file.sha256 != sha256_bytes(source)):
+        return None, None
+    if file.problems or source is None:
+        note = "\nplan.error.md beside it says the same; mend it first" if state and state.facts.explained else ""
+        problems = file.problems or (Problem("there is no plan.json", "write one"),)
+        raise UserError(f"{BadFile(short_path(path), problems)}{note}")
+    return source, file.plan
+
+
+def _settle(folder: Path, leftovers: list[Leftover]) -> None:
+    """Look after what came out of the exchange until no editor has it open; what is left, the next driver finds."""
+    still, end = Stillness(), time.monotonic() + LEFTOVER_SECONDS
+    while leftovers and time.monotonic() < end:
+        leftovers = look_after(folder, leftovers, still)
+        if leftovers:
+            time.sleep(0.05)
+
+
+# ── other files ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def write_reply(path: Path, text: str) -> None:
+    """Put a reply in its place, whole; one that has settled nothing is replaced."""
+    try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UserError("the text is not valid UTF-8") from None
+    if os.path.lexists(path):
+        replace_file(path, content)
+    else:
+        publish(path, content, durable=False)
+    say(f"{short_path(path)}: {first_line(text)}")
+
+
+def set_aside_files(run: Opened, paths: list[Path], command: str) -> None:
+    """Write the files that set attempts and calls aside, each saying who asked for that and when."""
+    from agentfs.ledger import person
+
+    words = f"{person(run.workspace.runs)[0]} set this aside with `agentfs {command}` at {Clock().stamp()}.\n"
+    for path in paths:
+        with suppress(FileExistsError):  # it is set aside already
+            publish(path, words.encode("utf-8", "replace"), durable=True)
+            say(f"{short_path(path)}: set aside, to be done anew")
+
+
+def reopen(run: Opened) -> None:
+    """Remove the outcome of a run that has something to do again; say so where it has not."""
+    if run.outcome is None:
+        return
+    now = opened(run.workspace, run.folder)
+    end = still_ends(now.state.facts, now.state.means)
+    if end is not None and end.status == run.outcome.status:
+        say(f"{run.run} stays {end.status}: {first_line(end.why)}")
+        return
+    path = run.folder / names.OUTCOME
+    path.unlink(missing_ok=True)
+    say(f"{short_path(path)}: removed, the run goes on")
+
+
+def tell_driver(run: Opened) -> None:
+    """Say what drives a run that nobody drives."""
+    if not (run.folder / names.OUTCOME).exists() and not is_driven(run.folder):
+        say(f"nothing drives it; go on with: agentfs run --resume {run.run}")

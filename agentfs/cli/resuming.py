@@ -1,0 +1,137 @@
+"""Take a run up again: one that is paused, one that has ended, one that waits for more of something. `resume`."""
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from agentfs.cli.common import say, short_path
+from agentfs.cli.editing import Opened, edit_plan, open_run, opened, set_aside_files, tell_driver
+from agentfs.cli.reading import read_run
+from agentfs.core import names
+from agentfs.core.canonical import sha256_bytes
+from agentfs.core.edits import set_value
+from agentfs.core.phase import reason
+from agentfs.core.records import Limits, Plan
+from agentfs.core.reopening import Aside, set_aside, still_ends, to_set_aside, with_plan
+from agentfs.errors import UserError
+from agentfs.views.words import first_line, inert
+from agentfs.workspace import Workspace
+
+Numbers = Mapping[str, float]  # limit -> a number
+
+
+def resume(arguments: Namespace) -> int:
+    """`agentfs resume RUN [--add-minutes N] [--add-replans N] [--add-cost N]`"""
+    asked = {"minutes": arguments.minutes, "replans": arguments.replans, "cost_usd": arguments.cost}
+    run = open_run(arguments)
+    take_up(run, {name: number for name, number in asked.items() if number is not None})
+    tell_driver(run)
+    return 0
+
+
+def take_up_if_held(workspace: Workspace, folder: Path) -> None:
+    """Take up a run that is paused, or that has failed or was cancelled; leave any other as it is."""
+    if not (folder / names.OUTCOME).exists() and not _may_be_paused(folder / names.PLAN):
+        return  # the common case, told without reading everything
+    found = read_run(folder, workspace)
+    if found.state is None or found.broken:
+        return  # what does not read is told by whoever drives it
+    run = opened(workspace, folder)
+    ended = run.outcome is not None and run.outcome.status != "done"
+    paused = run.outcome is None and run.state.facts.plan is not None and run.plan.status == "paused"
+    if ended or paused:
+        take_up(run, {})
+
+
+def _may_be_paused(plan: Path) -> bool:
+    try:
+        return b"paused" in plan.read_bytes()
+    except OSError:
+        return False
+
+
+def take_up(run: Opened, more: Numbers) -> None:
+    """Change what holds a run up: its status, its limits, what failed; then remove its outcome."""
+    if run.outcome is not None and run.outcome.status == "done":
+        raise UserError(f"{run.run} is done: there is nothing to resume (agentfs retry {run.run} STEP does one anew)")
+    aside, limits = _aside(run), _raised(run, more)
+    plan = run.state.facts.plan
+    if plan is not None and plan.status == "draft":
+        raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
+    switched = plan is not None and plan.status in ("paused", "cancelled")
+    if not (run.outcome or switched or limits or aside.calls):
+        raise UserError(f"{run.run} is neither paused nor ended: {first_line(reason(run.state))}")
+    if run.outcome is not None:
+        _must_go_on(run, aside, limits)
+    set_aside_files(run, list(_files(run, aside)), "resume")
+    if switched or limits:
+        _edit(run, limits)
+    if run.outcome is not None:
+        (run.folder / names.OUTCOME).unlink(missing_ok=True)  # last: from here on the run goes on
+        say(f"{short_path(run.folder / names.OUTCOME)}: removed, the run goes on")
+        _warn(run, limits)
+
+
+def _aside(run: Opened) -> Aside:
+    """Return what is set aside: in a run that has not ended, only a planner's call that came to nothing."""
+    aside = to_set_aside(run.state)
+    if run.outcome is not None:
+        return aside
+    failed = run.state.calls.failed
+    return Aside(calls=(failed.number,) if failed else ())
+
+
+def _files(run: Opened, aside: Aside) -> Iterator[Path]:
+    for step, number in aside.attempts:
+        yield run.folder / names.STEPS / names.step_file(step, number, "again")
+    for call in aside.calls:
+        yield run.folder / names.PLANNING / names.call_file(call, "again")
+
+
+def _raised(run: Opened, more: Numbers) -> dict[str, int | float]:
+    """Return the limits a top-up comes to: those in force, and more of them."""
+    if more and run.state.facts.plan is None:
+        raise UserError(f"{run.run} has no plan yet, so there is nowhere to raise its limits")
+    raised = {name: getattr(run.state.bounds, name) + number for name, number in more.items()}
+    return {name: int(number) if number == int(number) else round(number, 6) for name, number in raised.items()}
+
+
+def _must_go_on(run: Opened, aside: Aside, limits: Mapping[str, int | float]) -> None:
+    """Raise if the run would come to the same end at once: then something else has to change first."""
+    facts = set_aside(run.state.facts, aside)
+    if facts.plan is not None:
+        own = (facts.plan.limits or Limits()).model_copy(update=dict(limits))
+        plan = facts.plan.model_copy(update={"status": "approved", "limits": own})
+        facts = with_plan(facts, plan, sha256_bytes(b""))
+    end = still_ends(facts, run.state.means)
+    if end is not None and end.status != "done":
+        where = short_path(run.folder / names.PLAN)
+        raise UserError(f"{run.run} would end the same way at once: {inert(end.why)} (change {where} first)")
+
+
+def _edit(run: Opened, limits: Mapping[str, int | float]) -> None:
+    """Set status and limits in one exchange."""
+    was: list[str] = []
+
+    def change(source: bytes, plan: Plan) -> bytes:
+        was[:] = [plan.status]
+        if plan.status in ("paused", "cancelled"):
+            source = set_value(source, "/status", "approved")
+        if limits and plan.limits is None:
+            return set_value(source, "/limits", dict(limits))
+        for name, number in limits.items():
+            source = set_value(source, f"/limits/{name}", number)
+        return source
+
+    edit_plan(run, change)
+    where = short_path(run.folder / names.PLAN)
+    if was[0] in ("paused", "cancelled"):
+        say(f'{where}: "status" is now "approved" (it was "{was[0]}")')
+    for name, number in limits.items():
+        say(f'{where}: "{name}" of "limits" is now {number} (it was {getattr(run.state.bounds, name):g})')
+
+
+def _warn(run: Opened, limits: Mapping[str, int | float]) -> None:
+    used = run.state.calls.replans
+    if run.outcome and run.outcome.reason == "replan_budget_exhausted" and "replans" not in limits:
+        say(f"its {used} replans are used up: if it needs another it ends the same way (--add-replans N)")

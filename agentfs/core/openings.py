@@ -1,0 +1,98 @@
+"""What a run waits for a person to say: drafts, gates, answers of the planner, cut attempts, questions. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from agentfs.core import names
+from agentfs.core.facts import Facts
+from agentfs.core.replies import cut_word, gate_word
+from agentfs.core.state import RunState
+from agentfs.core.steps import StepView
+
+About = Literal["draft", "gate", "answer", "cut", "ask"]
+YES_OR_NO: tuple[About, ...] = ("draft", "gate", "answer")  # what `approve` and `reject` speak of
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One thing a person can settle. A draft is settled in plan.json, all else by a reply beside a question."""
+
+    about: About
+    step: str | None = None
+    number: int = 0  # of the attempt, or of the call
+    count: int = 1
+    reply: str | None = None  # what stands there already
+
+    @property
+    def question_path(self) -> str:
+        return self._path("question")
+
+    @property
+    def reply_path(self) -> str:
+        return self._path("reply")
+
+    def _path(self, kind: Literal["question", "reply"]) -> str:
+        if self.step is None:
+            return f"{names.PLANNING}/{names.call_file(self.number, kind)}"
+        return f"{names.STEPS}/{names.step_file(self.step, self.number, kind, self.count)}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words a reply may begin with; none: any words are an answer."""
+        match self.about:
+            case "cut":
+                return ("again", "done", "failed")
+            case "ask":
+                return ()
+            case _:
+                return ("approve", "reject")
+
+    def accepts(self, text: str) -> bool:
+        """Whether a text settles it."""
+        match self.about:
+            case "cut":
+                return cut_word(text) is not None
+            case "ask":
+                return bool(text.strip())
+            case _:
+                return gate_word(text) is not None
+
+
+def openings(state: RunState) -> tuple[Opening, ...]:
+    """Return everything that waits for a person's word, the plan itself first."""
+    return tuple(_found(state))
+
+
+def _found(state: RunState) -> Iterator[Opening]:
+    facts = state.facts
+    if facts.plan is not None and facts.plan.status == "draft":
+        yield Opening("draft")
+    if (one := state.calls.unapplied) is not None and one.asked:
+        yield Opening("answer", None, one.number, reply=one.reply)
+    for view in state.moving("person"):
+        yield _of_step(view, facts)
+
+
+def _of_step(view: StepView, facts: Facts) -> Opening:
+    about: About = "gate" if view.status == "gated" else "cut" if view.status == "interrupted" else "ask"
+    return _with_talk(about, view.id, view.next if about == "gate" else view.attempt, facts)
+
+
+def _with_talk(about: About, step: str, number: int, facts: Facts) -> Opening:
+    talk = facts.attempt(step, number).talks[-1]
+    return Opening(about, step, number, talk.count, talk.reply)
+
+
+def answered(state: RunState, step: str) -> Opening | None:
+    """Return the question of a step that has an answer which nobody has acted upon yet."""
+    view = state.steps[step]
+    match view.move:
+        case "order" | "reject" if view.status == "gated":
+            return _with_talk("gate", step, view.next, state.facts)
+        case "settle_cut":
+            return _with_talk("cut", step, view.attempt, state.facts)
+        case "settle_ask":
+            return _with_talk("ask", step, view.attempt, state.facts)
+        case _:
+            return None

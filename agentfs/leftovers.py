@@ -1,0 +1,64 @@
+"""Plans that came out of an exchange: an editor that had one open may have saved into it. No save is lost."""
+
+from pathlib import Path
+
+from agentfs.core import names
+from agentfs.disk import Leftover, install, publish
+from agentfs.stillness import Stillness, being_written
+
+KEPT = "plan.saved-{}.json"
+
+
+def look_after(folder: Path, leftovers: list[Leftover], still: Stillness) -> list[Leftover]:
+    """Return those that must be looked at again; whatever was saved into one of the others is back in a plan."""
+    waiting: list[Leftover] = []
+    for leftover in leftovers:
+        if not _closed(leftover.path, still):
+            waiting.append(leftover)
+        elif (saved := leftover.rescued()) is None:
+            leftover.remove()
+        else:
+            waiting += _put_back(folder, leftover, saved)
+    return waiting
+
+
+def _closed(path: Path, still: Stillness) -> bool:
+    """Whether no writer has it open; where that cannot be known, whether it has held still long enough."""
+    writing = being_written(path)
+    return still.is_complete(path) if writing is None else not writing
+
+
+def _put_back(folder: Path, leftover: Leftover, saved: bytes) -> list[Leftover]:
+    """Put a save that missed plan.json into it; if plan.json holds another one by now, keep this one beside it."""
+    plan = folder / names.PLAN
+    current = plan.read_bytes() if plan.is_file() else None
+    latest = _last_revision(folder)
+    if current is not None and current == latest:
+        placed, another = install(plan, saved, current)
+        if placed:
+            leftover.remove()
+            return [another] if another else []
+        if another is not None:
+            return [leftover, another]
+    keep_beside(folder, saved)
+    leftover.remove()
+    return []
+
+
+def keep_beside(folder: Path, saved: bytes) -> Path:
+    """Write a save under a name of its own, for a person to look at."""
+    number = 1
+    while True:
+        path = folder / KEPT.format(number)
+        try:
+            publish(path, saved, durable=True)
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _last_revision(folder: Path) -> bytes | None:
+    copies = [(folder / names.REVISIONS / path.name) for path in (folder / names.REVISIONS).glob("*.plan.json")]
+    numbered = [(found[0], path) for path in copies if (found := names.parse_revision_file(path.name))]
+    return max(numbered)[1].read_bytes() if numbered else None

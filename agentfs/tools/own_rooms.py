@@ -1,0 +1,110 @@
+"""The sandbox that a worker of a person's own tools needs, and when it is still the same one. Starts nothing.
+
+Laying out a sandbox takes longer than calling a small tool in it, so the layout is kept for as long as nothing has
+changed that it was made from: the folders, the repositories that must be fenced, the person's files.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentfs.tools.base import Confinement
+from agentfs.tools.own_source import FOLDER, Source
+from agentfs.tools.protected import Fences, git_fences, workspace_fences
+from agentfs.tools.sandbox import environment, wrap
+
+PROGRAM = Path(__file__).with_name("own_worker.py")
+PACKAGE = Path(__file__).parent.parent
+MOST_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """One sandbox, laid out: it is the same only as itself."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+
+
+class Rooms:
+    """Keeps layouts for as long as they hold. Two threads may lay out the same one twice; either will do."""
+
+    def __init__(self) -> None:
+        self._kept: dict[object, tuple[object, Room]] = {}
+
+    def room(self, confinement: Confinement, source: Source) -> Room:
+        """Return the sandbox for these tools in this confinement. Raises Unfenceable."""
+        place = (
+            confinement.workdir,
+            confinement.workspace,
+            confinement.run_files,
+            confinement.readable,
+            confinement.network,
+            confinement.sandbox,
+            tuple(sorted(confinement.env.items())),
+            source,
+        )
+        state = _state(confinement, source)
+        kept = self._kept.get(place)
+        if kept is not None and kept[0] == state:
+            return kept[1]
+        room = _laid_out(confinement, source)
+        if len(self._kept) >= MOST_KEPT:
+            self._kept.clear()
+        self._kept[place] = state, room
+        return room
+
+
+def _laid_out(confinement: Confinement, source: Source) -> Room:
+    readable = (*confinement.readable, *readable_for([source], confinement.workspace))
+    inner = replace(confinement, readable=readable)
+    return Room(tuple(wrap(program("serve"), inner)), environment(inner), Path(confinement.workdir))
+
+
+def _state(confinement: Confinement, source: Source) -> object:
+    """Return all that a layout was made from and that may change under it."""
+    fences: tuple[Fences, ...] = ()
+    if confinement.sandbox != "none":
+        own = workspace_fences(confinement)
+        fences = (own, git_fences(os.path.realpath(confinement.workdir), own.locks))
+    paths = [path for fence in fences for path in (*fence.pins, *fence.locks)]
+    paths += [str(path) for path in (confinement.workdir, confinement.run_files, *confinement.readable)]
+    return fences, tuple(map(_identity, paths)), _stamp(source)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _stamp(source: Source) -> object:
+    """Return what changes when a person edits their tools: names, sizes and times of the files in that folder."""
+    if source.path is None or source.entry is not None:
+        return None
+    with suppress(OSError), os.scandir(os.path.dirname(source.path)) as entries:
+        python = [(one.name, one.stat()) for one in entries if one.name.endswith(".py")]
+        return sorted((name, found.st_ino, found.st_size, found.st_mtime_ns) for name, found in python)
+    return None
+
+
+def program(*words: str) -> list[str]:
+    """Return the command that runs our worker program."""
+    return [sys.executable, "-I", "-B", str(PROGRAM), *words]
+
+
+def readable_for(found: Sequence[Source], root: Path) -> tuple[Path, ...]:
+    """Return what a worker must see: tools/, agentfs itself, and where entry points are installed."""
+    paths = [root / FOLDER, PACKAGE, *(Path(one.path).parent for one in found if one.path)]
+    return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if path.is_dir()))
+
+
+def folders_of(found: Sequence[Source]) -> list[str]:
+    """Return the folders in which the packages of entry points lie."""
+    return list(dict.fromkeys(one.folder for one in found if one.folder))

@@ -1,0 +1,92 @@
+"""STATUS.md: what a run is doing, what it waits for, and exactly what to type or edit. Never read back."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentfs.core import names
+from agentfs.core.phase import phase, reason
+from agentfs.core.state import RunState
+from agentfs.core.steps import StepView
+from agentfs.disk import replace
+from agentfs.views.closing import what_to_do
+from agentfs.views.marks import mark_of
+from agentfs.views.words import cut, duration, first_line, inert
+
+EVERY_SECONDS = 1.0
+MOST_ROWS = 200  # a table of a thousand rows is no help
+WIDTH = 120
+FENCE = "~~~"
+
+
+@dataclass(slots=True)
+class StatusFile:
+    """Keeps STATUS.md current, at most once a second."""
+
+    folder: Path
+    clock: Callable[[], float] = time.monotonic
+    _written: str = field(default="", repr=False)
+    _at: float = field(default=float("-inf"), repr=False)
+
+    def keep(self, state: RunState, *, now: bool = False) -> None:
+        """Write the page if it has changed and the last one is old enough, or if it has to be right now."""
+        if not now and self.clock() - self._at < EVERY_SECONDS:
+            return
+        self._at, page = self.clock(), status_page(self.folder, state)
+        if page != self._written:
+            replace(self.folder / names.STATUS, page.encode("utf-8", "replace"))
+            self._written = page
+
+
+def status_page(folder: Path, state: RunState) -> str:
+    """Return the page."""
+    return "\n".join(_lines(folder, state)) + "\n"
+
+
+def _lines(folder: Path, state: RunState) -> Iterator[str]:
+    facts = state.facts
+    yield f"# {_cell(facts.goal.title)}"
+    yield from ("", f"**{phase(state)}**: {_cell(reason(state))}")
+    if todo := [*what_to_do(folder, state), *_unanswered(state)]:
+        yield from ("", "## Waits for you", "", FENCE, *(inert(line).replace(FENCE, "~ ~") for line in todo), FENCE)
+    if facts.plan_file.problems:
+        yield from ("", "plan.json is not valid, so the last revision holds; see plan.error.md.")
+    done = sum(view.status in ("done", "skipped") for view in state.steps.values())
+    yield from ("", f"## Steps ({done} of {len(state.steps)})", "", "| | step | state | attempt | time | |")
+    yield "|---|---|---|---|---|---|"
+    yield from (_row(view) for view in list(state.steps.values())[:MOST_ROWS])
+    if len(state.steps) > MOST_ROWS:
+        yield from ("", f"and {len(state.steps) - MOST_ROWS} more: `agentfs show {facts.run.run}`")
+    yield from ("", f"`agentfs show {facts.run.run}` has the outputs, `agentfs log {facts.run.run}` the revisions.")
+
+
+def _unanswered(state: RunState) -> Iterator[str]:
+    """Yield why a reply that is there does not count."""
+    replies = [(view.id, _reply(state, view)) for view in state.moving("person")]
+    if (one := state.calls.unapplied) is not None and one.asked:
+        replies.append((f"call {one.number}", one.reply))
+    for about, reply in replies:
+        if reply is not None:
+            said = first_line(reply) or "nothing"
+            yield f"  the reply to {about} begins with {said!r}, which is none of the words that count"
+
+
+def _reply(state: RunState, view: StepView) -> str | None:
+    number = view.next if view.status == "gated" else view.attempt
+    talks = state.facts.attempt(view.id, number).talks
+    return talks[-1].reply if talks else None
+
+
+def _row(view: StepView) -> str:
+    taken = duration(view.result.duration_s) if view.result and view.result.started_at else ""
+    attempt = str(view.attempt) if view.attempt else ""
+    return f"| {mark_of(view.status).sign} | {view.id} | {view.status} | {attempt} | {taken} | {_cell(view.why)} |"
+
+
+def _cell(text: str) -> str:
+    """Return text that stays in its place: one line, no table, no HTML, no Markdown of its own."""
+    plain = cut(first_line(text), WIDTH)
+    for sign in "\\`*_[]<>|!#":
+        plain = plain.replace(sign, f"\\{sign}")
+    return plain
