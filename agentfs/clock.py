@@ -15,7 +15,8 @@ class Clock:
 
     def stamp(self) -> str:
         """Return now as records write it: RFC 3339, UTC, microseconds."""
-        return self.wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        moment = self.wall().astimezone(UTC).replace(tzinfo=None)
+        return f"{moment.isoformat(timespec='microseconds')}Z"
 
     def day(self) -> str:
         """Return the local day, which names the folder of the runs that begin on it."""

@@ -16,6 +16,7 @@ from agentfs.watch import FolderWatch
 
 RESCAN_SECONDS = 10.0
 RESTLESS_SECONDS = 0.1
+REPLY_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -41,9 +42,10 @@ class Watcher(Protocol):
 
 def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
     """Drive until the run rests; return why it does, or None if a person asked to stop."""
-    folders = [driver.folder, driver.folder / names.STEPS, driver.folder / names.PLANNING]
+    folders, steps = [driver.folder, driver.folder / names.PLANNING], [driver.folder / names.STEPS]
     status = StatusFile(driver.folder)
-    with FolderWatch(folders, stop.wake.set) as watch:
+    with FolderWatch(folders, stop.wake.set, names_only=steps) as watch:
+        lookout = Lookout(driver, watch)
         while True:
             actions = driver.turn(draining=stop.asked > 0)
             watcher.turn(driver.state, actions)
@@ -58,18 +60,45 @@ def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
                 status.keep(driver.state, now=True)
                 return rest
             if all(isinstance(action, Wait) for action in actions):
-                _wait(driver, stop, watch)
+                _wait(driver, stop, lookout)
+            elif lookout.has_news():
+                driver.look_again()
 
 
-def _wait(driver: Driver, stop: Stop, watch: FolderWatch) -> None:
-    """Wait until there is a reason to turn: mail, a file that is news, a person's Ctrl-C, or the time to rescan."""
-    asked, rescan = stop.asked, time.monotonic() + RESCAN_SECONDS
+@dataclass(slots=True)
+class Lookout:
+    """Tells when to look at the folder again: a file that is news, one that is being written, or time has passed."""
+
+    driver: Driver
+    watch: FolderWatch
+    looked: float = field(default_factory=time.monotonic)
+
+    def has_news(self) -> bool:
+        seen = any([is_news(path, self.driver) for path in self.watch.seen()])
+        if not seen and self.patience() > 0:
+            return False
+        self.looked = time.monotonic()
+        return True
+
+    def patience(self) -> float:
+        """Return for how many seconds there is no need to look unless something is seen."""
+        return self.looked + self._rhythm() - time.monotonic()
+
+    def _rhythm(self) -> float:
+        if self.driver.reader.restless or self.driver.leftovers:
+            return RESTLESS_SECONDS
+        if self.driver.state.moving("person"):
+            return REPLY_SECONDS  # a reply that does not count may be put right in its place: steps/ has no news then
+        return RESCAN_SECONDS
+
+
+def _wait(driver: Driver, stop: Stop, lookout: Lookout) -> None:
+    """Wait until there is a reason to turn: mail, news of the folder, or a person's Ctrl-C."""
+    asked = stop.asked
     while driver.mail.empty() and stop.asked == asked:
-        restless = driver.reader.restless or bool(driver.leftovers)
-        stop.wake.wait(RESTLESS_SECONDS if restless else max(0.0, rescan - time.monotonic()))
+        stop.wake.wait(max(0.0, lookout.patience()))
         stop.wake.clear()
-        news = [path for path in watch.seen() if is_news(path, driver)]
-        if news or restless or time.monotonic() >= rescan:
+        if lookout.has_news():
             driver.look_again()
             return
 

@@ -34,7 +34,7 @@ from agentfs.keeper import Keeper
 from agentfs.leftovers import look_after
 from agentfs.planner import Planner
 from agentfs.reader import RunReader
-from agentfs.tools.base import Mask, Tool
+from agentfs.tools.base import Confinement, Mask, Tool
 
 JobKey = tuple[str, str, int]  # what, which step, which number
 News = Callable[[Facts], Facts]  # what a finished job has learned, to be laid over the facts
@@ -78,6 +78,8 @@ class Driver:
         self.state = derive(self.facts, world.means)
         self.trouble: BaseException | None = None
         self.leftovers: list[Leftover] = []  # plans that came out of an exchange and may still be written to
+        self.alone = False  # the action being performed has nothing beside it that it could hold up
+        self.room: Confinement | None = None  # what the tools of this run may touch; fixed when the first one starts
         self._look = threading.Event()
 
     def look_again(self) -> None:
@@ -100,6 +102,7 @@ class Driver:
         actions = [action for action in decide(self.state, slots) if not self._under_way(action)]
         if draining:
             actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
+        self.alone = len(actions) == 1 and not self.jobs
         for action in actions:
             perform(action, self)
         return actions or [Wait("attempt", "work is under way")]
@@ -123,11 +126,15 @@ class Driver:
                 return ("attempt", view.id, view.attempt) in self.jobs
             case RunGoalChecks():
                 return any(key[0] == "checks" for key in self.jobs)
+            case StopAttempt(step=step, attempt=number):
+                if job := self.jobs.get(("attempt", step, number)):
+                    return job.stop.is_set()
+                return self.facts.attempt(step, number).order is None  # torn: there is nothing to settle
             case _:
                 return False
 
-    def submit(self, key: JobKey, work: Callable[[Job], News]) -> None:
-        """Run something on the pool; its news arrives by mail."""
+    def submit(self, key: JobKey, work: Callable[[Job], News], *, at_once: bool = False) -> None:
+        """Run something on the pool, or at once if it takes no time; its news arrives by mail either way."""
         job = self.jobs[key] = Job()
 
         def run() -> None:
@@ -138,7 +145,10 @@ class Driver:
             self.mail.put((key, news))
             self.world.wake()
 
-        self.world.pool.submit(run)
+        if at_once:
+            run()
+        else:
+            self.world.pool.submit(run)
 
     def learn(self, **changed: object) -> None:
         """Lay one of our own writes over the facts, so that nobody has to read it back."""

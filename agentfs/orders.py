@@ -18,6 +18,7 @@ from agentfs.executor.attempt import Workshop, attempt, publish_result, render, 
 from agentfs.executor.checks import run_checks
 from agentfs.executor.log import AlreadyClaimed, AttemptLog
 from agentfs.tools.base import Bench, Confinement, ToolResult
+from agentfs.tools.note import Note
 
 DEFAULT_TIMEOUT = 600.0
 CHECK_SECONDS = 120.0
@@ -88,7 +89,14 @@ def _carry_out(order: Order, driver: Driver) -> None:
     if order.tool == ASK:
         _put_question(order, driver)
         return
-    driver.submit(("attempt", order.step, order.attempt), lambda job: _attempted(order, driver, job))
+    key, at_once = ("attempt", order.step, order.attempt), driver.alone and _takes_no_time(order, driver)
+    driver.submit(key, lambda job: _attempted(order, driver, job), at_once=at_once)
+
+
+def _takes_no_time(order: Order, driver: Driver) -> bool:
+    """Whether handing an attempt to another thread would take longer than the attempt."""
+    tool = driver.world.tools.get(order.tool or "")
+    return isinstance(tool, Note) and not order.checks and order.expects is None
 
 
 def _put_question(order: Order, driver: Driver) -> None:
@@ -198,15 +206,21 @@ def _output_path(view: StepView, driver: Driver) -> Path:
 
 
 def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
-    """Return what the tools of this run may touch."""
+    """Return what the tools of this run may touch, and which outputs of other steps."""
+    room = driver.room = driver.room or _room(driver)
+    if not files:
+        return room
+    outputs = tuple(_whole_output(driver.state.steps[name], driver) for name in files)
+    return replace(room, readable=(*room.readable, *outputs))
+
+
+def _room(driver: Driver) -> Confinement:
     run, world = driver.facts.run, driver.world
-    read = [(world.workspace / folder).resolve() for folder in run.read]
-    read += [_whole_output(driver.state.steps[name], driver) for name in files]
     return Confinement(
         workdir=(driver.folder / run.workdir).resolve(),
         workspace=world.workspace,
         run_files=driver.folder / names.FILES,
-        readable=tuple(read),
+        readable=tuple((world.workspace / folder).resolve() for folder in run.read),
         network=run.network,
         sandbox=world.sandbox,
         env={name: world.environment[name] for name in run.env if name in world.environment},

@@ -14,13 +14,14 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run
+from agentfs.errors import UserError
 from agentfs.stillness import Stillness, signature
 
 R = TypeVar("R", bound=Record)
 KEY_LINE = re.compile(r"^<!-- key: ([0-9a-f]{64}) -->$", re.MULTILINE)
 
 
-class NotARun(Exception):
+class NotARun(UserError):
     """A folder that holds no run."""
 
 
@@ -105,7 +106,7 @@ class RunReader:
         source = path.read_bytes()
         digest = sha256_bytes(source)
         if digest != self._plan.sha256 and digest not in ours and not self._complete(path):
-            return self._plan  # not finished: what stood there before still holds
+            return replace(self._plan, being_saved=True)  # what stood there before still holds
         self._plan, self._plan_signature = self._judged_plan(source, digest), found
         return self._plan
 
@@ -194,19 +195,27 @@ class RunReader:
                 groups.setdefault((found.step, found.attempt), []).append(found)
         by_step: dict[str, list[Attempt]] = {}
         for step, number in sorted(groups):
-            by_step.setdefault(step, []).append(self._attempt(step, number, groups[step, number], broken))
+            known = before.attempt(step, number) if before else None
+            by_step.setdefault(step, []).append(self._attempt(step, number, groups[step, number], broken, known))
         found_all = {step: tuple(attempts) for step, attempts in by_step.items()}
         if before is None:
             return found_all
         old = before.attempts  # identical where equal: deriving looks only at what is not
         return {step: old[step] if old.get(step) == mine else mine for step, mine in found_all.items()}
 
-    def _attempt(self, step: str, number: int, files: list[names.StepFile], broken: list[str]) -> Attempt:
+    def _attempt(
+        self, step: str, number: int, files: list[names.StepFile], broken: list[str], before: Attempt | None
+    ) -> Attempt:
         shape = frozenset(f"{file.kind}{file.count}" for file in files)
         known = self._groups.get((step, number))
         if known and known[0] == shape and known[1].result is not None and not known[1].talks:
             return known[1]
+        if shape == _CARRIED_OUT and before and before.result and before.order and before.claimed:
+            self._groups[step, number] = (shape, before)
+            return before  # its files are of our own making, and written once
         order, torn = self._order(step, number) if "order1" in shape else (None, False)
+        if torn and "result1" not in shape:
+            self.restless = True  # it may be that somebody is still writing it
         path = f"{names.STEPS}/{names.step_file(step, number, 'result')}"
         attempt = Attempt(
             number,
@@ -247,6 +256,7 @@ class RunReader:
 
 
 MAX_REPLY = 1_000_000
+_CARRIED_OUT = frozenset(("order1", "log1", "result1"))
 
 
 def goal_path(folder: Path) -> Path:

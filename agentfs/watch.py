@@ -17,7 +17,8 @@ from watchdog.events import (
 )
 from watchdog.observers import Observer
 
-_FILTER: list[type[FileSystemEvent]] = [FileCreatedEvent, FileClosedEvent, FileMovedEvent, FileDeletedEvent]
+NAMES: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, FileMovedEvent, FileDeletedEvent)
+CONTENTS = (*NAMES, FileClosedEvent)
 
 
 class _Enqueue(FileSystemEventHandler):
@@ -29,20 +30,25 @@ class _Enqueue(FileSystemEventHandler):
     def on_any_event(self, event: FileSystemEvent) -> None:
         for path in (event.src_path, event.dest_path):
             name = os.fsdecode(path)
-            if name and not os.path.basename(name).startswith("."):
+            if name and not os.path.basename(name).startswith((".", "#")):  # '#17' has no name yet
                 self._names.put(name)
                 self._wake()
 
 
 class FolderWatch:
-    """Watches some folders, not what lies in them, for as long as the block runs."""
+    """Watches some folders, not the folders in them, for as long as the block runs.
 
-    def __init__(self, folders: list[Path], wake: Callable[[], None]) -> None:
+    Of `names_only`, what is written into a file that is there already goes unreported. Every event costs the process
+    three wake-ups, so that a folder with many files of our own should not be asked for more than is needed.
+    """
+
+    def __init__(self, folders: list[Path], wake: Callable[[], None], names_only: list[Path] | None = None) -> None:
         self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._observer = Observer()
         enqueue = _Enqueue(self._names, wake)
-        for folder in folders:
-            self._observer.schedule(enqueue, str(folder), recursive=False, event_filter=_FILTER)
+        for kinds, watched in ((CONTENTS, folders), (NAMES, names_only or [])):
+            for folder in watched:
+                self._observer.schedule(enqueue, str(folder), recursive=False, event_filter=list(kinds))
 
     def __enter__(self) -> Self:
         self._observer.start()

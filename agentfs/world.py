@@ -87,9 +87,9 @@ def open_world(
     author = person(workspace.runs)
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
-    confined = sandbox_for(settings, say)
     stack = ExitStack()
     try:
+        confined = sandbox_for(settings, say)
         box = stack.enter_context(opened_tools(workspace.root, confined))
         yield World(
             workspace=workspace.root,

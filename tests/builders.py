@@ -10,7 +10,7 @@ from agentfs.core.canonical import render_plan, sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.explanations import plan_error
-from agentfs.core.facts import Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.records import (
     Answer,
@@ -31,7 +31,7 @@ from agentfs.core.records import (
 )
 from agentfs.core.replies import cut_word, gate_word
 from agentfs.core.state import Means, RunState, derive
-from agentfs.core.steps import StepView
+from agentfs.core.steps import ASK, StepView
 
 NOW = "2026-11-16T10:00:00.000000Z"
 RUN = "2026-11-16/goal"
@@ -217,6 +217,9 @@ class PureWorld:
 
     def perform(self, action: Action, given: Facts, state: RunState) -> Facts:
         match action:
+            case acts.IssueOrder(view=view) if view.step.tool == ASK:
+                asked = Attempt(view.next, order=an_order(view), claimed=True, talks=(Talk(),))
+                return given.with_attempt(view.id, asked)
             case acts.IssueOrder(view=view):
                 _assert_permitted(given, view)
                 return self._settle(given, view, view.next)
@@ -238,6 +241,9 @@ class PureWorld:
                 number = view.next if about == "gate" else view.attempt
                 attempt = given.attempt(view.id, number)
                 return given.with_attempt(view.id, replace(attempt, talks=(Talk(key=view.key),)))
+            case acts.SettleReply(view=view, about="ask"):
+                result = a_result(view, "done", view.attempt)
+                return given.with_attempt(view.id, replace(given.attempt(view.id, view.attempt), result=result))
             case acts.SettleReply(view=view, about=about):
                 status: ResultStatus = "rejected" if about == "gate" else "done"
                 result = a_result(view, status, view.next, started_at=None)

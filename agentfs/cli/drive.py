@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentfs.cli.common import environment, say, start_folder
 from agentfs.cli.resuming import take_up_if_held
+from agentfs.core import names
 from agentfs.core.config import Settings
 from agentfs.core.decide import Wait
 from agentfs.core.records import Outcome
@@ -17,6 +18,7 @@ from agentfs.driving import Stop, drive
 from agentfs.engine import Driver, World
 from agentfs.errors import UserError
 from agentfs.intake import Flags, GoalSource, goal_from, read_goal, take
+from agentfs.reader import NotARun
 from agentfs.settings import load_settings
 from agentfs.tools.registry import Known
 from agentfs.views.answer import answer_text
@@ -96,9 +98,21 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, resume
         driver = open_driver(folder, settings, world)
         _let_edits_settle(driver)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
-        rest = drive(driver, stop, progress)
+        stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running that nobody looks after
+        try:
+            rest = drive(driver, stop, progress)
+        except (OSError, NotARun) as error:
+            raise _gone(driver, error) from None
         progress.end(rest)
     return _tell(driver, rest)
+
+
+def _gone(driver: Driver, error: Exception) -> Exception:
+    """Say it plainly when the run's own folder was moved or deleted under our hands."""
+    if driver.folder.is_dir() and (driver.folder / names.RUN).exists():
+        return error
+    words = "is gone: it was moved or deleted while the run was driven. What ran is ended."
+    return UserError(f"the folder of {driver.facts.run.run} {words}")
 
 
 def _let_edits_settle(driver: Driver) -> None:

@@ -50,8 +50,14 @@ def board_after(before: Board, touched: Collection[str], facts: Facts, scheme: S
             views[step] = new
             changed.append(step)
             _move(places, scheme.place[step], old, new)
-            ahead.update(scheme.dependents[step])
+            if _concerns_others(old, new):
+                ahead.update(scheme.dependents[step])
     return Board(views, places, tuple(changed))
+
+
+def _concerns_others(old: StepView, new: StepView) -> bool:
+    """Whether those that depend on a step can tell: of one they still have to wait for, they see the attempt only."""
+    return old.satisfied or new.satisfied or old.attempt != new.attempt
 
 
 def _view_of(step: str, scheme: Scheme, views: Mapping[str, StepView], facts: Facts, around: Around) -> StepView:

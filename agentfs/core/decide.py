@@ -220,6 +220,8 @@ def _go_on(state: RunState, slots: int) -> list[Action]:
 
 
 def _apply(state: RunState, one: PlannerCall) -> list[Action]:
+    if state.facts.plan_file.being_saved:
+        return [Wait("attempt", "plan.json is being saved")]  # an exchange now would only be taken back
     if not needs_yes(one, state.facts):
         return [InstallPlan(one.number, f"call {one.number} answered with a plan")]
     if not one.asked:

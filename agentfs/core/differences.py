@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from agentfs.core.canonical import canonical
 from agentfs.core.facts import Facts
 from agentfs.core.records import Plan, Record, Step
 from agentfs.core.scheme import dependencies
@@ -92,7 +93,7 @@ def _changes(
 ) -> Iterator[FieldChange]:
     for name in names:
         was, now = old.get(name), new.get(name)
-        if was == now and isinstance(was, bool) == isinstance(now, bool):
+        if canonical(was) == canonical(now):  # not `==`, to which true is 1
             continue
         if name in NESTED and not prefix:
             inner, outer = _table(was), _table(now)

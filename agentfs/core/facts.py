@@ -60,6 +60,7 @@ class PlanFile:
     sha256: str | None = None  # None: there is none
     plan: Plan | None = None  # None: missing or invalid
     problems: tuple[Problem, ...] = ()
+    being_saved: bool = False  # there is something newer, which its writer has not finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ class GoalFile:
     checks: tuple[Check, ...] = ()  # the goal's own
     has_steps: bool = False  # a runbook, or a plan of the person's own: it answers for itself
     problems: tuple[Problem, ...] = ()
+
+
+Trail = tuple["Trail", str] | tuple[()]  # the steps touched one after the other; the latest is outermost
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class Facts:
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
     # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.
     origin: object = field(default_factory=object, compare=False, repr=False)
-    trail: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    trail: Trail = field(default=(), compare=False, repr=False)
 
     def touched_since(self, then: "Facts") -> frozenset[str] | None:
         """Return the steps whose attempts are not what they were; None if more than attempts has changed."""
@@ -104,8 +108,8 @@ class Facts:
             and self.answerable == then.answerable
         ):
             return None
-        if self.origin is then.origin and self.trail[: len(then.trail)] == then.trail:
-            return frozenset(self.trail[len(then.trail) :])
+        if self.origin is then.origin and (touched := _walked_back(self.trail, then.trail)) is not None:
+            return touched
         steps = self.attempts.keys() | then.attempts.keys()
         return frozenset(step for step in steps if self.attempts.get(step) is not then.attempts.get(step))
 
@@ -113,7 +117,7 @@ class Facts:
         """Return these facts with one attempt added or replaced."""
         others = tuple(a for a in self.attempts.get(step, ()) if a.number != attempt.number)
         mine = tuple(sorted((*others, attempt), key=lambda a: a.number))
-        return replace(self, attempts={**self.attempts, step: mine}, trail=(*self.trail, step))
+        return replace(self, attempts={**self.attempts, step: mine}, trail=(self.trail, step))
 
     def attempt(self, step: str, number: int) -> Attempt:
         """Return an attempt; an empty one if nothing of it is on disk."""
@@ -127,3 +131,14 @@ class Facts:
     def planner_call(self, number: int) -> PlannerCall:
         """Return a call; an empty one if nothing of it is on disk."""
         return next((c for c in self.calls if c.number == number), PlannerCall(number))
+
+
+def _walked_back(trail: Trail, then: Trail) -> frozenset[str] | None:
+    """Return the steps touched on the way from an earlier trail to this one; None if it is not on the way."""
+    steps = set()
+    while trail is not then:
+        if not trail:
+            return None
+        trail, step = trail
+        steps.add(step)
+    return frozenset(steps)

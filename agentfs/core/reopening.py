@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from agentfs.core.changes import changes
 from agentfs.core.decide import EndRun, RecordRevision, decide
-from agentfs.core.facts import Facts
+from agentfs.core.facts import Facts, PlanFile
 from agentfs.core.records import Author, Plan, Revision
 from agentfs.core.state import Means, RunState, derive, goal_checks
 
@@ -34,7 +34,7 @@ def with_plan(facts: Facts, plan: Plan, digest: str, call: int | None = None) ->
         changes=changes(facts.plan, plan),
         at=facts.run.started_at,
     )
-    return replace(facts, plan=plan, revisions=(*facts.revisions, revision))
+    return replace(facts, plan=plan, plan_file=PlanFile(digest, plan), revisions=(*facts.revisions, revision))
 
 
 def in_force(state: RunState) -> RunState:

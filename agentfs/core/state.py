@@ -99,24 +99,21 @@ def derive(facts: Facts, means: Means, before: RunState | None = None) -> RunSta
         return replace(state, pending=(FIRST,))
     scheme = Scheme.of(facts.plan)
     around = _around(facts, means, bounds, calls, scheme)
-    return _with_board(
-        replace(state, scheme=scheme, around=around, doomed=_doomed(facts)), board_of(facts, scheme, around)
-    )
+    board = board_of(facts, scheme, around)
+    state = replace(state, scheme=scheme, around=around, board=board, doomed=_doomed(facts))
+    return replace(state, strays=_strays(state), pending=_pending(state))
 
 
 def _derive_again(facts: Facts, before: RunState, touched: frozenset[str]) -> RunState:
     """Return the state when only the attempts of some steps have changed."""
     new = {step: facts.attempts.get(step, ()) for step in touched}
     spent = spent_of(new, before.facts.attempts, before.spent)
-    state = replace(before, facts=facts, spent=spent)
     if before.scheme is None or before.around is None:
-        return state
-    return _with_board(state, board_after(before.board, touched, facts, before.scheme, before.around))
-
-
-def _with_board(state: RunState, board: Board) -> RunState:
-    state = replace(state, board=board)
-    return replace(state, strays=_strays(state), pending=_pending(state))
+        return replace(before, facts=facts, spent=spent)
+    board = board_after(before.board, touched, facts, before.scheme, before.around)
+    state = replace(before, facts=facts, spent=spent, board=board)
+    strays = before.strays if all(step in board.views for step in touched) else _strays(state)
+    return replace(state, strays=strays, pending=_pending(state))
 
 
 def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, scheme: Scheme) -> Around:

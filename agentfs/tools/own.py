@@ -85,8 +85,8 @@ class Function:
 
 def problem_of(function: Function) -> str | None:
     """Return why a function cannot be a tool, in words; None if it can."""
-    name = function.declared.name or function.name
-    if not _NAME.match(name):
+    name: object = function.declared.name or function.name
+    if not isinstance(name, str) or not _NAME.match(name):  # a decorator may hold anything
         return f"{name!r} cannot be a tool's name: letters, digits, - and _ only, a letter first"
     if name in RESERVED:
         return f"{name!r} means something else already; give the tool another name"

@@ -6,6 +6,7 @@ changed that it was made from: the folders, the repositories that must be fenced
 
 import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,9 +32,10 @@ class Room:
 
 
 class Rooms:
-    """Keeps layouts for as long as they hold. Two threads may lay out the same one twice; either will do."""
+    """Keeps layouts for as long as they hold. Any thread may ask; the same sandbox is laid out once."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._kept: dict[object, tuple[object, Room]] = {}
 
     def room(self, confinement: Confinement, source: Source) -> Room:
@@ -49,14 +51,15 @@ class Rooms:
             source,
         )
         state = _state(confinement, source)
-        kept = self._kept.get(place)
-        if kept is not None and kept[0] == state:
-            return kept[1]
-        room = _laid_out(confinement, source)
-        if len(self._kept) >= MOST_KEPT:
-            self._kept.clear()
-        self._kept[place] = state, room
-        return room
+        with self._lock:
+            kept = self._kept.get(place)
+            if kept is not None and kept[0] == state:
+                return kept[1]
+            room = _laid_out(confinement, source)
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[place] = state, room
+            return room
 
 
 def _laid_out(confinement: Confinement, source: Source) -> Room:
@@ -71,17 +74,18 @@ def _state(confinement: Confinement, source: Source) -> object:
     if confinement.sandbox != "none":
         own = workspace_fences(confinement)
         fences = (own, git_fences(os.path.realpath(confinement.workdir), own.locks))
-    paths = [path for fence in fences for path in (*fence.pins, *fence.locks)]
-    paths += [str(path) for path in (confinement.workdir, confinement.run_files, *confinement.readable)]
-    return fences, tuple(map(_identity, paths)), _stamp(source)
+    locks = [path for fence in fences for path in fence.locks]
+    places = [str(path) for path in (confinement.workdir, confinement.run_files, *confinement.readable)]
+    return fences, tuple(map(_identity, places)), tuple(_identity(path, made=True) for path in locks), _stamp(source)
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _identity(path: str, *, made: bool = False) -> tuple[int, ...] | None:
+    """Return which file or folder this is; `made`: also when it last changed, since numbers are given out again."""
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return found.st_dev, found.st_ino, found.st_ctime_ns if made else 0
 
 
 def _stamp(source: Source) -> object:

@@ -30,7 +30,6 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from agentfs.tools import own_schema
 
-LOAD_S = 10.0
 LARGEST_REPLY = 64 * 1024 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LIBC = ctypes.CDLL(None)
@@ -132,6 +131,7 @@ def _become_worker(talk: int, out: int, err: int) -> NoReturn:
         for fd in (out, err):
             os.close(fd)
         os.set_inheritable(talk, False)
+        sys.stdout = open(1, "w", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115 - until the end
         _work(socket.socket(fileno=talk))
     finally:
         os._exit(1)

@@ -25,13 +25,12 @@ class Lines:
         self._say(opening_line(driver))
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
+        lines = []
         for view in (state.steps[step] for step in state.board.changed):
             if view.result is not None and (view.id, view.result.attempt) not in self._settled:
                 self._settled.add((view.id, view.result.attempt))
-                self._say(settled_line(view))
-        for action in actions:
-            if words := action_line(action):
-                self._say(words)
+                lines.append(settled_line(view))
+        self._say(*lines, *(words for action in actions if (words := action_line(action))))
 
     def note(self, words: str) -> None:
         self._say(words)
@@ -40,8 +39,11 @@ class Lines:
         for line in closing_words(self._driver, rest):
             print(line, file=self._stream, flush=True)
 
-    def _say(self, line: str) -> None:
-        print(cut(inert(line), WIDTH), file=self._stream, flush=True)
+    def _say(self, *lines: str) -> None:
+        """Write lines in one go: a stream may be slow, and a turn is short."""
+        if lines:
+            self._stream.write("".join(f"{cut(inert(line), WIDTH)}\n" for line in lines))
+            self._stream.flush()
 
 
 def opening_line(driver: Driver) -> str:

@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -229,9 +232,61 @@ def test_cancelling_settles_a_question_that_stands(place: Place) -> None:
     assert place.read("steps/who.1.result.json")["status"] == "interrupted"
 
 
-def test_a_run_folder_that_vanishes_ends_the_drive_in_words(place: Place) -> None:
+@pytest.mark.parametrize("how", ["renamed", "deleted"])
+def test_a_run_folder_that_vanishes_ends_the_drive_in_words(place: Place, how: str) -> None:
     process, folder = _begun(place)
-    folder.rename(folder.parent / "elsewhere")
-    code, _, err = end(process, signal.SIGTERM)
-    assert code in (2, 130), err
+    claim = json.loads((folder / "steps" / "hold.1.log.jsonl").read_text().splitlines()[0])
+    if how == "renamed":
+        folder.rename(folder.parent / "elsewhere")
+    else:
+        while folder.exists():  # the driver may still be writing into it
+            shutil.rmtree(folder, ignore_errors=True)
+    code, out, err = end(process, signal.SIGCONT)
+    assert (code, out) == (2, ""), err
+    assert "is gone: it was moved or deleted" in err
     assert "Traceback" not in err
+    assert not os.path.exists(f"/proc/{claim['pid']}")
+
+
+WRONG_REPLIES = [
+    b"", b"\n", b" ", b"no", b"yes", b"y", b"n", b"ok", b"sure", b"novel", b"approved", b"approve!", b"approve?", b"approve.",
+    b"approve it", b"please approve", b"\napprove", b"\n\napprove\n", b"# approve", b"- approve", b"> approve", b"`approve`",
+    b'"approve"', b"**approve**", b"approve,reject", b"approve reject", b"app rove", b"approv", b"aprove", b"disapprove",
+    b"not approve", b"APPROVE IT", b"rejected", b"reject?", b"again", b"done", b"failed", b"\xff\xfe", b"\x00approve",
+    b"approve\x00", "\u0430pprove".encode(), "approve\u200b".encode(), b"\x1b[0mapprove", b"true", b"1", b"{}",
+]  # fmt: skip
+
+
+def test_a_gate_fails_closed_whatever_else_is_said(place: Place) -> None:
+    place.agentfs("run", place.runbook("### send\n```sh\ntouch sent\n```\ngate\n"), code=3)
+    folder = place.run_folder()
+    assert len(WRONG_REPLIES) >= 40
+    from agentfs.core.catalogue import Catalogue
+    from agentfs.core.facts import Facts
+    from agentfs.core.state import Means, derive
+    from agentfs.judge import FileJudge
+    from agentfs.reader import RunReader
+    from agentfs.tools.registry import specs
+
+    for wrong in WRONG_REPLIES:
+        (folder / "steps" / "send.1.reply.md").write_bytes(wrong)
+        facts: Facts = RunReader(folder, FileJudge(Catalogue(specs(), frozenset({"shell"}))), patient=False).read()
+        assert derive(facts, Means()).steps["send"].move == "person", wrong
+    place.agentfs("run", "--resume", "job", code=3)
+    assert "none of the words that count" in (folder / "STATUS.md").read_text()
+    assert not (folder / "files" / "sent").exists()
+
+
+@pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed")
+def test_a_clock_set_back_by_a_day_changes_nothing(place: Place) -> None:
+    book = "### a\n```sh\necho a\n```\n### b\n```sh\nsleep 0.2; echo b\n```\ntimeout: 30s\n### c\ngate\n```sh\necho c\n```\n"
+    place.agentfs("run", place.runbook(book), code=3)
+    (place.run_folder() / "steps" / "c.1.reply.md").write_text("approve\n")
+    argv = ["faketime", "-f", "-1d", sys.executable, "-m", "agentfs", "run", "--resume", "job"]
+    done = subprocess.run(
+        argv, cwd=place.root, env=place.env, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, "c\n"), done.stderr
+    assert "steps/b.2.json" not in place.tree()
+    assert place.read("outcome.json")["ended_at"] < place.read("outcome.json")["started_at"]
+    place.ledger_is_sound()
