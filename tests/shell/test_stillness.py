@@ -1,0 +1,87 @@
+"""When a file that somebody else writes is complete."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from agentfs.stillness import Stillness, being_written, signature
+
+
+def _clocked() -> tuple[Stillness, list[float]]:
+    now = [0.0]
+    return Stillness(clock=lambda: now[0]), now
+
+
+def test_it_has_to_hold_still_by_the_monotonic_clock(tmp_path: Path) -> None:
+    still, now = _clocked()
+    path = tmp_path / "goal.md"
+    path.write_text("half")
+    assert not still.is_complete(path)
+    now[0] = 0.29
+    assert not still.is_complete(path)
+    path.write_text("whole now")
+    now[0] = 0.31
+    assert not still.is_complete(path)
+    now[0] = 0.62
+    assert still.is_complete(path)
+
+
+def test_a_writer_that_has_it_open_keeps_it_from_being_complete(tmp_path: Path) -> None:
+    still, now = _clocked()
+    path = tmp_path / "goal.md"
+    with path.open("w") as writer:
+        writer.write("slow")
+        writer.flush()
+        still.is_complete(path)
+        now[0] = 100.0
+        assert being_written(path) is True
+        assert not still.is_complete(path)
+    assert being_written(path) is False
+    now[0] = 200.0
+    assert still.is_complete(path)
+
+
+def test_a_reader_is_not_in_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "goal.md"
+    path.write_text("x")
+    with path.open():
+        assert being_written(path) is False
+
+
+def test_asking_does_not_hold_a_writer_up(tmp_path: Path) -> None:
+    path = tmp_path / "goal.md"
+    path.write_text("x")
+    began = time.monotonic()
+    for _ in range(50):
+        being_written(path)
+        path.write_text("y")
+    assert time.monotonic() - began < 20  # a lease left behind would cost 45 s each
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "fifo", "symlink"])
+def test_what_is_no_regular_file_is_never_complete(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "goal.md"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "symlink":
+        (tmp_path / "real").write_text("x")
+        path.symlink_to("real")
+    still, now = _clocked()
+    for moment in (0.0, 10.0):
+        now[0] = moment
+        assert not still.is_complete(path)
+    assert signature(path) is None
+
+
+def test_where_leases_are_not_to_be_had_it_takes_two_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentfs.stillness.being_written", lambda _path: None)
+    still, now = _clocked()
+    path = tmp_path / "goal.md"
+    path.write_text("x")
+    for moment, complete in ((0.0, False), (1.9, False), (2.0, True)):
+        now[0] = moment
+        assert still.is_complete(path) is complete
