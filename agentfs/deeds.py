@@ -8,7 +8,6 @@ from agentfs.core import decide as acts
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.changes import changes
-from agentfs.core.explanations import plan_error
 from agentfs.core.facts import Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
@@ -18,6 +17,7 @@ from agentfs.disk import install, publish
 from agentfs.disk import replace as replace_view
 from agentfs.engine import Driver
 from agentfs.executor.attempt import publish_result, render, unstarted
+from agentfs.executor.log import unwatched
 from agentfs.orders import check_goal, issue, order_for, start, take_answer
 
 
@@ -26,13 +26,12 @@ def perform(action: acts.Action, driver: Driver) -> None:
     match action:
         case acts.RecordRevision():
             _record_revision(action, driver)
-        case acts.ExplainPlan():
-            note = plan_error(driver.facts.plan_file.problems)
-            replace_view(driver.folder / names.PLAN_ERROR, note.encode())
-            driver.learn(explained=note)
-        case acts.ClearExplanation():
-            (driver.folder / names.PLAN_ERROR).unlink(missing_ok=True)
-            driver.learn(explained=None)
+        case acts.WriteNote(name=name, text=text):
+            replace_view(driver.folder / name, text.encode())
+            driver.learn(notes={**driver.facts.notes, name: text})
+        case acts.RemoveNote(name=name):
+            (driver.folder / name).unlink(missing_ok=True)
+            driver.learn(notes={other: text for other, text in driver.facts.notes.items() if other != name})
         case acts.CallPlanner():
             _call_planner(action, driver)
         case acts.InstallPlan():
@@ -171,7 +170,7 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
 def _stop(action: acts.StopAttempt, driver: Driver) -> None:
     """End an attempt: ask its job to stop, or settle at once what was never started."""
     if job := driver.jobs.get(("attempt", action.step, action.attempt)):
-        job.stop.set()
+        job.stop.halt(Failure(kind=action.kind, message=action.why))
         return
     attempt = driver.facts.attempt(action.step, action.attempt)
     if attempt.order is None:
@@ -198,7 +197,7 @@ def _ask(action: acts.AskPerson, driver: Driver) -> None:
     else:
         text, key = questions.cut_off(driver.facts.attempt(view.id, number).order, view.id, reply), None
     path = driver.folder / names.STEPS / names.step_file(view.id, number, "question")
-    publish(path, text.encode(), durable=False)
+    publish(path, text.encode(), durable=False, made_in=unwatched(path.parent))
     attempt = driver.facts.attempt(view.id, number)
     driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, Talk(key=key))))
 

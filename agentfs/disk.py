@@ -22,6 +22,11 @@ def temp_name(purpose: str) -> str:
     return f".{purpose}.{os.getpid()}.{threading.get_ident()}.{next(_counter)}.tmp"
 
 
+def is_own_temp(name: str) -> bool:
+    """Whether this process has made up a name."""
+    return name.startswith(".") and name.endswith(".tmp") and name.split(".")[2:3] == [str(os.getpid())]
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -48,33 +53,39 @@ def _write_all(descriptor: int, content: bytes, *, durable: bool) -> None:
         os.fsync(descriptor)
 
 
-def publish(path: Path, content: bytes, *, durable: bool) -> None:
-    """Make a file appear whole, once. Raises FileExistsError if it is there: a fact is never rewritten."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if not _publish_unnamed(folder, path.name, content, durable=durable):
-            _publish_by_name(path, content, durable=durable)
-        if durable:
-            os.fsync(folder)
-    finally:
-        os.close(folder)
+def publish(path: Path, content: bytes, *, durable: bool, made_in: Path | None = None) -> None:
+    """Make a file appear whole, once. Raises FileExistsError if it is there: a fact is never rewritten.
+
+    `made_in`: a folder beside to write it in while it has no name. Whoever watches only what is written into files
+    then hears nothing of it.
+    """
+    descriptor = open_unnamed(made_in or path.parent, os.O_WRONLY)
+    if descriptor is None:
+        _publish_by_name(path, content, durable=durable)
+    else:
+        try:
+            _write_all(descriptor, content, durable=durable)
+            give_name(descriptor, path)
+        finally:
+            os.close(descriptor)
+    if durable:
+        sync_folder(path.parent)
 
 
-def _publish_unnamed(folder: int, name: str, content: bytes, *, durable: bool) -> bool:
-    """Write a file that has no name until it is whole; False where a file system has no such files."""
+def open_unnamed(folder: Path, flags: int) -> int | None:
+    """Open a file that has no name until it is given one; None where a file system has no such files."""
     try:
-        descriptor = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=folder)
+        return os.open(folder, os.O_TMPFILE | os.O_CLOEXEC | flags, 0o644)
     except OSError as error:
         if error.errno not in _NO_UNNAMED_FILES:
             raise
-        return False
-    try:
-        _write_all(descriptor, content, durable=durable)
-        # The commit point: fails if the name is taken. Only with a dir_fd is the link in /proc followed.
-        os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
-    finally:
-        os.close(descriptor)
-    return True
+        return None
+
+
+def give_name(descriptor: int, path: Path) -> None:
+    """Let a file without a name appear. The commit point: fails if the name is taken."""
+    # Only with a dir_fd is the link in /proc followed; an absolute path does not use it.
+    os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
 def _publish_by_name(path: Path, content: bytes, *, durable: bool) -> None:

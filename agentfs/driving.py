@@ -10,13 +10,14 @@ from agentfs.core import names
 from agentfs.core.decide import Action, Wait
 from agentfs.core.facts import Facts
 from agentfs.core.state import RunState
+from agentfs.disk import is_own_temp
 from agentfs.engine import Driver, at_rest
 from agentfs.views.status_page import StatusFile
 from agentfs.watch import FolderWatch
 
 RESCAN_SECONDS = 10.0
 RESTLESS_SECONDS = 0.1
-REPLY_SECONDS = 0.5
+ALERT_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
     """Drive until the run rests; return why it does, or None if a person asked to stop."""
     folders, steps = [driver.folder, driver.folder / names.PLANNING], [driver.folder / names.STEPS]
     status = StatusFile(driver.folder)
-    with FolderWatch(folders, stop.wake.set, names_only=steps) as watch:
+    with FolderWatch(folders, stop.wake.set, written=steps) as watch:
         lookout = Lookout(driver, watch)
         while True:
             actions = driver.turn(draining=stop.asked > 0)
@@ -72,24 +73,27 @@ class Lookout:
     driver: Driver
     watch: FolderWatch
     looked: float = field(default_factory=time.monotonic)
+    alert: float = 0.0  # until when somebody may be about to give a file its name
 
     def has_news(self) -> bool:
-        seen = any([is_news(path, self.driver) for path in self.watch.seen()])
-        if not seen and self.patience() > 0:
+        seen = self.watch.seen()
+        if any(is_unnamed(path) for path in seen):
+            self.alert = time.monotonic() + ALERT_SECONDS
+        elif not any(is_news(path, self.driver) for path in seen) and self.patience() > 0:
             return False
         self.looked = time.monotonic()
         return True
 
     def patience(self) -> float:
         """Return for how many seconds there is no need to look unless something is seen."""
-        return self.looked + self._rhythm() - time.monotonic()
+        restless = self.driver.reader.restless or self.driver.leftovers or self.alert > time.monotonic()
+        return self.looked + (RESTLESS_SECONDS if restless else RESCAN_SECONDS) - time.monotonic()
 
-    def _rhythm(self) -> float:
-        if self.driver.reader.restless or self.driver.leftovers:
-            return RESTLESS_SECONDS
-        if self.driver.state.moving("person"):
-            return REPLY_SECONDS  # a reply that does not count may be put right in its place: steps/ has no news then
-        return RESCAN_SECONDS
+
+def is_unnamed(path: str) -> bool:
+    """Whether an event speaks of a file in steps/ that somebody else has written and will now link to its place."""
+    folder, name = os.path.split(path)
+    return name.startswith((".", "#")) and os.path.basename(folder) == names.STEPS and not is_own_temp(name)
 
 
 def _wait(driver: Driver, stop: Stop, lookout: Lookout) -> None:

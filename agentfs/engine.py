@@ -30,6 +30,7 @@ from agentfs.core.facts import Facts
 from agentfs.core.records import Sandbox
 from agentfs.core.state import Means, derive
 from agentfs.disk import Leftover
+from agentfs.executor.attempt import Halt
 from agentfs.keeper import Keeper
 from agentfs.leftovers import look_after
 from agentfs.planner import Planner
@@ -63,7 +64,7 @@ class World:
 class Job:
     """Something under way on the pool, and how to end it early."""
 
-    stop: threading.Event = field(default_factory=threading.Event)
+    stop: Halt = field(default_factory=Halt)
 
 
 class Driver:
@@ -98,7 +99,7 @@ class Driver:
             self._look.clear()
             self.facts = self.reader.read(self.facts)
         self.state = derive(self.facts, self.world.means, self.state)
-        slots = 0 if draining else self.places - len(self.jobs)
+        slots = 0 if draining else self.places - len(self.jobs) + self._already_started()
         actions = [action for action in decide(self.state, slots) if not self._under_way(action)]
         if draining:
             actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
@@ -106,6 +107,10 @@ class Driver:
         for action in actions:
             perform(action, self)
         return actions or [Wait("attempt", "work is under way")]
+
+    def _already_started(self) -> int:
+        """Return how many orders that may start have a job: to the files alone, each of them still needs a place."""
+        return sum(("attempt", view.id, view.attempt) in self.jobs for view in self.state.moving("start"))
 
     def _take_mail(self) -> None:
         while not self.mail.empty():

@@ -18,6 +18,7 @@ from agentfs.core.records import Approve, Limits, Mode, Models, Run
 from agentfs.disk import locked, publish, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
+from agentfs.moving import move_in
 from agentfs.workspace import Workspace
 
 _APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")
@@ -48,13 +49,14 @@ class GoalSource:
     shown: str  # what messages call it
     origin: str  # what run.json says it came from
     name: str | None = None  # what the run is called, if neither goal nor file says
+    dropped: Path | None = None  # the file itself, if it moves into the run instead of being copied
 
 
 def read_goal(source: GoalSource, settings: Settings, catalogue: Catalogue, *, model: bool) -> ParsedGoal:
     """Return the goal, held against the settings; raise BadFile with all that is wrong, or NoModel."""
     try:
         parsed = parse_goal(source.content, source.filename, catalogue)
-        if problems := _loosened(parsed, settings):
+        if problems := _loosened(parsed, settings, _default_approve(source, parsed, settings)):
             raise Rejected([problem.at(*_place(problem, source.content)) for problem in problems])
     except Rejected as rejected:
         raise BadFile(source.shown, rejected.problems) from None
@@ -63,10 +65,14 @@ def read_goal(source: GoalSource, settings: Settings, catalogue: Catalogue, *, m
     return parsed
 
 
-def _loosened(parsed: ParsedGoal, settings: Settings) -> list[Problem]:
+def _default_approve(source: GoalSource, parsed: ParsedGoal, settings: Settings) -> Approve:
+    """Of a dropped goal in words the first plan is looked at; a person's own steps are approved by being there."""
+    return settings.approve or ("plan" if source.dropped and parsed.kind == "words" else "never")
+
+
+def _loosened(parsed: ParsedGoal, settings: Settings, approve: Approve) -> list[Problem]:
     """Return where a goal asks for more than the settings give."""
     fields, found = parsed.fields, []
-    approve = settings.approve or "never"
     if fields.approve is not None and _APPROVE_ORDER.index(fields.approve) < _APPROVE_ORDER.index(approve):
         found.append(_tighten("approve", f"{fields.approve!r} is looser than {approve!r}"))
     for name, asked in fields.limits or Limits():
@@ -91,8 +97,14 @@ def _tighten(field: str, words: str) -> Problem:
     return Problem(f"{field}: {words}", "a goal may only tighten the settings; change agentfs.toml, or use a flag")
 
 
-def take(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, settings: Settings, flags: Flags) -> Path:
-    """Make the run's folder and put the goal into it, which is the commit point; return the folder."""
+@contextmanager
+def taking(
+    source: GoalSource, parsed: ParsedGoal, workspace: Workspace, settings: Settings, flags: Flags
+) -> Iterator[Path]:
+    """Make the run's folder and put the goal into it, which is the commit point; the block has the folder, locked.
+
+    Nobody else can drive a new run before whoever made it: the lock is not let go of in between.
+    """
     clock = Clock()
     workdir = _workdir(source, parsed, workspace, settings, flags)
     with _new_folder(workspace, clock.day(), names.run_name(_called(source, parsed))) as folder:
@@ -100,8 +112,11 @@ def take(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, settings:
         publish(folder / names.RUN, render(run), durable=True)
         suffix = Path(source.filename).suffix.lower()
         goal = folder / f"goal{suffix if suffix in names.GOAL_SUFFIXES else '.md'}"
-        publish(goal, source.content, durable=True)
-    return folder
+        if source.dropped is None:
+            publish(goal, source.content, durable=True)
+        else:
+            move_in(source.dropped, goal, source.content)
+        yield folder
 
 
 def _called(source: GoalSource, parsed: ParsedGoal) -> str:
@@ -174,7 +189,7 @@ def _run_record(
     return Run(
         run=run,
         mode=flags.mode or fields.mode or settings.mode,
-        approve=flags.approve or fields.approve or settings.approve or "never",
+        approve=flags.approve or fields.approve or _default_approve(source, parsed, settings),
         replan=settings.replan,
         split_over=settings.split_over,
         workdir=workdir,

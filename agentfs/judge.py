@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.catalogue import Catalogue
-from agentfs.core.check import check_plan
+from agentfs.core.check import check_plan, surely_fits
 from agentfs.core.documents import read_json
 from agentfs.core.facts import Facts, GoalFile
 from agentfs.core.goals import ParsedGoal, parse_goal
@@ -22,9 +22,12 @@ class FileJudge:
     def plan(self, source: bytes) -> Plan:
         return check_plan(read_json(source), self.catalogue)
 
-    def goal(self, source: bytes, filename: str) -> GoalFile:
+    def still_fits(self, plan: Plan) -> bool:
+        return surely_fits(plan, self.catalogue)
+
+    def goal(self, source: bytes, filename: str, *, planned: bool = False) -> GoalFile:
         digest = sha256_bytes(source)
-        parsed = self.goals[digest] = parse_goal(source, filename, self.catalogue)
+        parsed = self.goals[digest] = parse_goal(source, filename, self.catalogue, planned=planned)
         return GoalFile(
             digest, parsed.text, parsed.title, checks=parsed.fields.checks or (), has_steps=parsed.kind != "words"
         )

@@ -17,10 +17,13 @@ from pathlib import Path
 from agentfs.core import names
 from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_message
 from agentfs.core.records import Answer, Outcome, Revision, Usage
+from agentfs.errors import UserError
 from agentfs.ledger import Entry, Ledger, LedgerBroken, LedgerBusy, committable
 from agentfs.reader import goal_path
+from agentfs.views.words import first_line
 
 RETRY_SECONDS = 0.5
+PAUSE_SECONDS = 0.5  # the steps that begin with a plan go first, and what happens meanwhile needs no look of its own
 _UNCOMMITTED = re.compile(r".*\.(log\.jsonl|output\.txt)\Z")
 _REVISION = re.compile(rb'"revision": ?([0-9]+)')
 
@@ -141,7 +144,7 @@ class Keeper:
     def note(self, folder: Path) -> None:
         """Say that a run may owe a commit."""
         with self._turn:
-            self._due[folder] = 0.0
+            self._due[folder] = time.monotonic() + PAUSE_SECONDS
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
                 self._thread.start()
@@ -151,6 +154,8 @@ class Keeper:
         """Wait until nothing is owed; False if a lock or a fault still stands after that long."""
         end = time.monotonic() + seconds
         with self._turn:
+            self._due = dict.fromkeys(self._due, 0.0)
+            self._turn.notify_all()
             while self._due or self._busy:
                 self._turn.wait(max(0.0, min(end - time.monotonic(), RETRY_SECONDS)))
                 if time.monotonic() >= end:
@@ -199,6 +204,11 @@ class Keeper:
             self._tell(f"the ledger cannot be written: {broken}")
         except FileNotFoundError as missing:
             self._tell(f"the ledger passes over {run}: {missing.filename} is gone")
+            return True
+        except OSError as error:
+            self._tell(f"the ledger waits: {error.strerror} ({error.filename})")
+        except (ValueError, UserError) as error:  # one run whose files do not read keeps no other waiting
+            self._tell(f"the ledger passes over {run}: {first_line(str(error))}")
             return True
         return False
 

@@ -16,7 +16,7 @@ from agentfs.disk import publish, temp_name
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import Workshop, attempt, publish_result, render, settled, unstarted
 from agentfs.executor.checks import run_checks
-from agentfs.executor.log import AlreadyClaimed, AttemptLog
+from agentfs.executor.log import AlreadyClaimed, AttemptLog, unwatched
 from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.note import Note
 
@@ -74,8 +74,9 @@ def issue(view: StepView, driver: Driver) -> None:
 
 
 def _publish_order(order: Order, driver: Driver) -> None:
-    path = driver.folder / names.STEPS / names.step_file(order.step, order.attempt, "order")
-    publish(path, render(order), durable=False)  # it can be derived again, so it need not be fsynced
+    steps = driver.folder / names.STEPS
+    path = steps / names.step_file(order.step, order.attempt, "order")
+    publish(path, render(order), durable=False, made_in=unwatched(steps))  # derivable again: no fsync
 
 
 def start(view: StepView, driver: Driver) -> None:
@@ -112,7 +113,8 @@ def _put_question(order: Order, driver: Driver) -> None:
         log.close()
     reply = names.step_file(order.step, order.attempt, "reply")
     text = questions.ask(order, reply)
-    publish(shop.steps / names.step_file(order.step, order.attempt, "question"), text.encode(), durable=False)
+    path = shop.steps / names.step_file(order.step, order.attempt, "question")
+    publish(path, text.encode(), durable=False, made_in=unwatched(shop.steps))
     known = replace(driver.facts.attempt(order.step, order.attempt), order=order, claimed=True, talks=(Talk(),))
     driver.facts = driver.facts.with_attempt(order.step, known)
 
@@ -235,7 +237,7 @@ def _whole_output(view: StepView, driver: Driver) -> Path:
         output = view.result.output
         text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         with contextlib.suppress(FileExistsError):  # two steps may ask for it at once
-            publish(path, text.encode(), durable=False)
+            publish(path, text.encode(), durable=False, made_in=unwatched(path.parent))
     return path
 
 

@@ -1,5 +1,6 @@
 """Read the files of one run into facts. Reads only; remembers what can no longer change."""
 
+import contextlib
 import os
 import re
 from collections.abc import Collection
@@ -30,7 +31,9 @@ class Judge(Protocol):
 
     def plan(self, source: bytes) -> Plan: ...  # raises Rejected
 
-    def goal(self, source: bytes, filename: str) -> GoalFile: ...  # raises Rejected
+    def still_fits(self, plan: Plan) -> bool: ...  # True only if judging it again is a waste
+
+    def goal(self, source: bytes, filename: str, *, planned: bool = False) -> GoalFile: ...  # raises Rejected
 
     def answerable(self, facts: Facts) -> frozenset[str]: ...
 
@@ -47,6 +50,7 @@ class RunReader:
     _plan: PlanFile = field(default_factory=PlanFile)
     _plan_signature: object = None
     _goal: GoalFile | None = None
+    _accepted: tuple[str, Plan] | None = None  # the last revision's plan
     _groups: dict[tuple[str, int], tuple[frozenset[str], Attempt]] = field(default_factory=dict)
 
     # ── all of it ───────────────────────────────────────────────────────────────────────────────────────
@@ -59,26 +63,31 @@ class RunReader:
         if run is None:
             raise NotARun(f"{self.folder}: {broken[0] if broken else 'there is no run.json'}")
         revisions, plan = self._revisions(before, broken)
+        if revisions and plan:
+            self._accepted = (revisions[-1].plan_sha256, plan)
         calls = self._calls(before, broken)
         ours = {revision.plan_sha256 for revision in revisions}.union(*(one.tries for one in calls))
         facts = Facts(
             run=run,
-            goal=self.goal(),
+            goal=self.goal({one.call.goal_sha256 for one in calls if one.call}),
             plan_file=self.plan_file(ours),
             plan=plan,
             revisions=revisions,
             calls=calls,
             attempts=self._attempts(before, broken),
             outcome=self._record(names.OUTCOME, Outcome, broken),
-            explained=self._explanation(),
+            notes=self._notes(),
             broken=tuple(broken),
         )
         return replace(facts, answerable=self.judge.answerable(facts))
 
     # ── what people write ───────────────────────────────────────────────────────────────────────────────
 
-    def goal(self) -> GoalFile:
-        """Return the goal; the last good one, with its problems, if it no longer parses."""
+    def goal(self, planned: Collection[str] = ()) -> GoalFile:
+        """Return the goal; the last good one, with its problems, if it no longer parses.
+
+        `planned`: hashes of the goals that a planner has been given. Their steps have been checked before.
+        """
         path = goal_path(self.folder)
         source = path.read_bytes()
         if self._goal and self._goal.sha256 == sha256_bytes(source):
@@ -86,7 +95,7 @@ class RunReader:
         if self._goal and not self._complete(path):
             return self._goal
         try:
-            self._goal = self.judge.goal(source, path.name)
+            self._goal = self.judge.goal(source, path.name, planned=sha256_bytes(source) in planned)
         except Rejected as rejected:
             if self._goal is None:
                 self._goal = GoalFile(sha256_bytes(source), "", path.stem, problems=rejected.problems)
@@ -110,15 +119,18 @@ class RunReader:
         self._plan, self._plan_signature = self._judged_plan(source, digest), found
         return self._plan
 
-    def _explanation(self) -> str | None:
-        try:
-            return (self.folder / names.PLAN_ERROR).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return None
+    def _notes(self) -> dict[str, str]:
+        found = {}
+        for name in (names.PLAN_ERROR, names.GOAL_ERROR):
+            with contextlib.suppress(OSError):
+                found[name] = (self.folder / name).read_text(encoding="utf-8", errors="replace")
+        return found
 
     def _judged_plan(self, source: bytes, digest: str) -> PlanFile:
         if digest == self._plan.sha256:
             return self._plan
+        if self._accepted and self._accepted[0] == digest and self.judge.still_fits(self._accepted[1]):
+            return PlanFile(digest, self._accepted[1])
         try:
             return PlanFile(digest, self.judge.plan(source))
         except Rejected as rejected:
@@ -132,9 +144,13 @@ class RunReader:
 
     # ── what agentfs writes ─────────────────────────────────────────────────────────────────────────────
 
+    def _bytes(self, name: str) -> bytes:
+        with open(f"{self.folder}/{name}", "rb", buffering=0) as file:  # a run has thousands: a Path takes longer
+            return file.read()
+
     def _record(self, name: str, kind: type[R], broken: list[str]) -> R | None:
         try:
-            source = (self.folder / name).read_bytes()
+            source = self._bytes(name)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -210,19 +226,21 @@ class RunReader:
         known = self._groups.get((step, number))
         if known and known[0] == shape and known[1].result is not None and not known[1].talks:
             return known[1]
-        if shape == _CARRIED_OUT and before and before.result and before.order and before.claimed:
+        if shape == _CARRIED_OUT and before and before.result and before.claimed:
             self._groups[step, number] = (shape, before)
             return before  # its files are of our own making, and written once
-        order, torn = self._order(step, number) if "order1" in shape else (None, False)
-        if torn and "result1" not in shape:
-            self.restless = True  # it may be that somebody is still writing it
         path = f"{names.STEPS}/{names.step_file(step, number, 'result')}"
+        result = self._record(path, Result, broken) if "result1" in shape else None
+        done = result is not None and result.status == "done"  # it stands alone: nobody asks for its order
+        order, torn = self._order(step, number) if "order1" in shape and not done else (None, False)
+        if torn and result is None:
+            self.restless = True  # it may be that somebody is still writing it
         attempt = Attempt(
             number,
             order=order,
             torn=torn,
             claimed="log1" in shape,
-            result=self._record(path, Result, broken) if "result1" in shape else None,
+            result=result,
             talks=tuple(self._talk(step, number, file.count) for file in files if file.kind == "question"),
             again="again1" in shape,
         )
@@ -231,7 +249,7 @@ class RunReader:
 
     def _order(self, step: str, number: int) -> tuple[Order | None, bool]:
         """An order is not fsynced: after a power cut it may be empty or torn, which is not a mistake of anyone's."""
-        source = (self.folder / names.STEPS / names.step_file(step, number, "order")).read_bytes()
+        source = self._bytes(f"{names.STEPS}/{names.step_file(step, number, 'order')}")
         try:
             return Order.model_validate_json(source), False
         except ValidationError:

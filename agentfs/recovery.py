@@ -1,5 +1,6 @@
 """Take over a run: end what a dead driver left running, and settle what it left open."""
 
+import os
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -46,10 +47,18 @@ def sweep(folder: Path, ours: Collection[str]) -> None:
     """Remove temp files that a dead driver left; a plan among them that nobody has seen is kept beside plan.json."""
     for part in ("", names.STEPS, names.PLANNING, names.REVISIONS):
         for path in (folder / part).glob(".*.tmp"):
+            if _in_use(path.name):
+                continue
             source = path.read_bytes()
             if path.name.startswith(".plan.") and source and sha256_bytes(source) not in ours:
                 keep_beside(folder, source)
             path.unlink(missing_ok=True)
+
+
+def _in_use(name: str) -> bool:
+    """Whether a living process other than this one is writing it: a command beside us, which takes no lock."""
+    pid = next((part for part in name.split(".") if part.isdigit()), "")
+    return bool(pid) and int(pid) != os.getpid() and os.path.exists(f"/proc/{pid}")
 
 
 def _cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: Clock, sandbox: Sandbox) -> Result:

@@ -15,10 +15,10 @@ from watchdog.events import (
     FileSystemEvent,
     FileSystemEventHandler,
 )
-from watchdog.observers import Observer
+from watchdog.observers.inotify import InotifyObserver
 
-NAMES: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, FileMovedEvent, FileDeletedEvent)
-CONTENTS = (*NAMES, FileClosedEvent)
+WRITTEN: tuple[type[FileSystemEvent], ...] = (FileClosedEvent, FileMovedEvent, FileDeletedEvent)
+EVERYTHING: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, *WRITTEN)
 
 
 class _Enqueue(FileSystemEventHandler):
@@ -30,7 +30,7 @@ class _Enqueue(FileSystemEventHandler):
     def on_any_event(self, event: FileSystemEvent) -> None:
         for path in (event.src_path, event.dest_path):
             name = os.fsdecode(path)
-            if name and not os.path.basename(name).startswith((".", "#")):  # '#17' has no name yet
+            if name:
                 self._names.put(name)
                 self._wake()
 
@@ -38,15 +38,15 @@ class _Enqueue(FileSystemEventHandler):
 class FolderWatch:
     """Watches some folders, not the folders in them, for as long as the block runs.
 
-    Of `names_only`, what is written into a file that is there already goes unreported. Every event costs the process
-    three wake-ups, so that a folder with many files of our own should not be asked for more than is needed.
+    Of those in `written`, a file is reported when whoever wrote it closes it or moves it there, not when it gets its
+    name: every event costs three wake-ups, and a driver that links a file into its own folder needs none of them.
     """
 
-    def __init__(self, folders: list[Path], wake: Callable[[], None], names_only: list[Path] | None = None) -> None:
+    def __init__(self, folders: list[Path], wake: Callable[[], None], written: list[Path] | None = None) -> None:
         self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._observer = Observer()
+        self._observer = InotifyObserver(generate_full_events=True)  # else a file moved here counts as created
         enqueue = _Enqueue(self._names, wake)
-        for kinds, watched in ((CONTENTS, folders), (NAMES, names_only or [])):
+        for kinds, watched in ((EVERYTHING, folders), (WRITTEN, written or [])):
             for folder in watched:
                 self._observer.schedule(enqueue, str(folder), recursive=False, event_filter=list(kinds))
 

@@ -9,7 +9,6 @@ from agentfs.core import decide as acts
 from agentfs.core.canonical import render_plan, sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.decide import Action, Wait, decide
-from agentfs.core.explanations import plan_error
 from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.records import (
@@ -252,10 +251,10 @@ class PureWorld:
                 return self._goal_checked(given, state, number)
             case acts.EndRun():
                 return replace(given, outcome=outcome_of(state, action, NOW))
-            case acts.ExplainPlan():
-                return replace(given, explained=plan_error(given.plan_file.problems))
-            case acts.ClearExplanation():
-                return replace(given, explained=None)
+            case acts.WriteNote(name=name, text=text):
+                return replace(given, notes={**given.notes, name: text})
+            case acts.RemoveNote(name=name):
+                return replace(given, notes={other: text for other, text in given.notes.items() if other != name})
             case _:
                 return given
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.errors import UserError
-from agentfs.workspace import Workspace, find_workspace
+from agentfs.workspace import Workspace, find_workspace, is_trusted
 
 
 def say(words: str) -> None:
@@ -31,6 +31,15 @@ def here(arguments: Namespace) -> Workspace:
     if found is None:
         raise UserError(f"no workspace at or above {start} (`agentfs init` makes one here)")
     return found
+
+
+def must_be_trusted(workspace: Workspace) -> None:
+    """Raise unless this user made, or trusts, the workspace: what it holds is run."""
+    if not is_trusted(workspace.root, environment()):
+        raise UserError(
+            f"{workspace.root} was not made by you: its settings and tools could do anything you can. "
+            f"Look at them, then: agentfs trust {workspace.root}"
+        )
 
 
 def short_path(path: Path) -> str:

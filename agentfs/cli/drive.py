@@ -2,12 +2,11 @@
 
 import signal
 import sys
-import time
 from argparse import Namespace
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-from agentfs.cli.common import environment, say, start_folder
+from agentfs.cli.common import environment, must_be_trusted, say, start_folder
 from agentfs.cli.resuming import take_up_if_held
 from agentfs.core import names
 from agentfs.core.config import Settings
@@ -17,16 +16,14 @@ from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver, World
 from agentfs.errors import UserError
-from agentfs.intake import Flags, GoalSource, goal_from, read_goal, take
+from agentfs.intake import Flags, GoalSource, goal_from, read_goal, taking
 from agentfs.reader import NotARun
 from agentfs.settings import load_settings
 from agentfs.tools.registry import Known
 from agentfs.views.answer import answer_text
 from agentfs.views.progress import progress_for
-from agentfs.workspace import Workspace, find_workspace, init, is_trusted
+from agentfs.workspace import Workspace, find_workspace, init
 from agentfs.world import allowing_own, catalogue_of, has_model, known_to, open_driver, open_world
-
-SETTLE_SECONDS, SETTLE_STEP = 5.0, 0.05
 
 
 def run(arguments: Namespace) -> int:
@@ -35,12 +32,14 @@ def run(arguments: Namespace) -> int:
         raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
     workspace, settings = _workspace(arguments)
     stop = Stop()
-    with open_world(workspace, settings, environment(), say, stop.wake.set) as world:
-        if arguments.resume is not None:
-            folder = workspace.find_run(arguments.resume)
+    with open_world(workspace, settings, environment(), say, stop.wake.set) as world, ExitStack() as stack:
+        if arguments.resume is None:
+            folder = stack.enter_context(_begin(arguments, workspace, settings, known_to(world)))
         else:
-            folder = _begin(arguments, workspace, settings, known_to(world))
-        return _drive(folder, settings, world, stop, resumed=arguments.resume is not None)
+            folder = workspace.find_run(arguments.resume)
+            _lock(folder, stack)
+            take_up_if_held(workspace, folder)
+        return _drive(folder, settings, world, stop)
 
 
 def plan(arguments: Namespace) -> int:
@@ -57,16 +56,15 @@ def _workspace(arguments: Namespace) -> tuple[Workspace, Settings]:
     if workspace is None:
         workspace, _ = init(start, environment())
         say(f"no workspace here yet: made one in {start}")
-    if not is_trusted(workspace.root, environment()):
-        raise UserError(
-            f"{workspace.root} was not made by you: its settings and tools could do anything you can. "
-            f"Look at them, then: agentfs trust {workspace.root}"
-        )
+    must_be_trusted(workspace)
     settings = load_settings(workspace.settings, environment())
     return workspace, settings
 
 
-def _begin(arguments: Namespace, workspace: Workspace, settings: Settings, known: Known) -> Path:
+def _begin(
+    arguments: Namespace, workspace: Workspace, settings: Settings, known: Known
+) -> AbstractContextManager[Path]:
+    """Make the goal a run; the block has its folder, locked."""
     settings = allowing_own(settings, known)
     source = _source(arguments)
     flags = Flags(
@@ -79,24 +77,24 @@ def _begin(arguments: Namespace, workspace: Workspace, settings: Settings, known
     catalogue = catalogue_of(settings, environment(), known)
     model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
     parsed = read_goal(source, settings, catalogue, model=model)
-    return take(source, parsed, workspace, settings, flags)
+    return taking(source, parsed, workspace, settings, flags)
 
 
 def _source(arguments: Namespace) -> GoalSource:
     return goal_from(arguments.goal, start_folder(arguments), sys.stdin.buffer.read)
 
 
-def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, resumed: bool) -> int:
-    """Drive a run until it rests; print its answer; return the exit code."""
+def _lock(folder: Path, stack: ExitStack) -> None:
+    if not stack.enter_context(locked(folder)):
+        raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {_id(folder)}`)")
+
+
+def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> int:
+    """Drive a run, whose lock is held, until it rests; print its answer; return the exit code."""
     with ExitStack() as stack:
-        if not stack.enter_context(locked(folder)):
-            raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {_id(folder)}`)")
         for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2)):
-            _on_signal(stack, number, stop, times)
-        if resumed:
-            take_up_if_held(Workspace(world.workspace), folder)
+            on_signal(stack, number, stop, times)
         driver = open_driver(folder, settings, world)
-        _let_edits_settle(driver)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
         stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running that nobody looks after
         try:
@@ -115,15 +113,7 @@ def _gone(driver: Driver, error: Exception) -> Exception:
     return UserError(f"the folder of {driver.facts.run.run} {words}")
 
 
-def _let_edits_settle(driver: Driver) -> None:
-    """Wait until what was saved just before counts: deciding without it might end the run all over again."""
-    end = time.monotonic() + SETTLE_SECONDS
-    while driver.reader.restless and time.monotonic() < end:
-        time.sleep(SETTLE_STEP)
-        driver.facts = driver.reader.read(driver.facts)
-
-
-def _on_signal(stack: ExitStack, number: signal.Signals, stop: Stop, times: int) -> None:
+def on_signal(stack: ExitStack, number: signal.Signals, stop: Stop, times: int) -> None:
     before = signal.signal(number, lambda *_: stop.ask(times))
     stack.callback(signal.signal, number, before)
 

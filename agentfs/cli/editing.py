@@ -109,7 +109,11 @@ def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
     if file is None or (source is not None and file.sha256 != sha256_bytes(source)):
         return None, None
     if file.problems or source is None:
-        note = "\nplan.error.md beside it says the same; mend it first" if state and state.facts.explained else ""
+        note = (
+            "\nplan.error.md beside it says the same; mend it first"
+            if state and names.PLAN_ERROR in state.facts.notes
+            else ""
+        )
         problems = file.problems or (Problem("there is no plan.json", "write one"),)
         raise UserError(f"{BadFile(short_path(path), problems)}{note}")
     return source, file.plan

@@ -11,6 +11,7 @@ USAGE = "agentfs [-C DIR] COMMAND ..."
 EPILOG = """\
 start here:
   agentfs run goal.md        plan a goal and carry it out
+  agentfs watch              take the goals dropped into goals/, and drive every run
   agentfs status             what the runs of this workspace are doing
   agentfs show RUN           one run: its plan, each step's state and output
   agentfs log RUN            its revisions: who changed the plan, why, and the git commands to see it
@@ -125,6 +126,15 @@ def _making(commands: Any) -> None:
     run.add_argument("goal", metavar="GOAL", nargs="?", help="a file, -, or the goal in words")
     run.add_argument("--resume", metavar="RUN", help="go on with a run instead of beginning one")
     _flags(run)
+    watch = _add(
+        commands, "watch", command("watch", "watch"), "take the goals dropped into goals/, and drive every open run",
+        "A goal that is complete becomes a run, once; one that is not good goes to goals/rejected/ with its reason.\n"
+        "What you edit in an open run is acted upon at once. `agentfs run` works beside it.\n"
+        "Ctrl-C once: what runs finishes. Twice, or SIGTERM: it is ended. Either way the exit code is 130, and\n"
+        "the next `agentfs watch` goes on.",
+    )  # fmt: skip
+    watch.add_argument("--poll", action="store_true", help="look every second instead of waiting for events")
+    watch.add_argument("--json", action="store_true", help="one JSON object per line on stdout, for programs")
     plan = _add(
         commands, "plan", command("drive", "plan"), "plan a goal and stop before anything runs",
         'The run is left as a draft: edit its plan.json, set "status" to "approved",\n'

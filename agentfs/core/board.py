@@ -1,6 +1,6 @@
 """Every step's view, and the steps by what they call for. Pure; made anew only where something changed."""
 
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -19,10 +19,12 @@ class Board:
     places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # move -> places in the plan, sorted
     changed: tuple[str, ...] = ()  # the steps whose view is not what it was before
 
-    def moving(self, scheme: Scheme, *moves: str) -> tuple[StepView, ...]:
-        """Return the steps that call for one of these moves, in the plan's order."""
-        found = sorted(place for move in moves for place in self.places.get(move, ()))
-        return tuple(self.views[scheme.listed[place]] for place in found)
+    def moving(self, scheme: Scheme, *moves: str, most: int | None = None) -> tuple[StepView, ...]:
+        """Return the steps that call for one of these moves, in the plan's order; `most`: no more than that."""
+        found = self.places.get(moves[0], ())
+        if len(moves) > 1:
+            found = tuple(sorted(place for move in moves for place in self.places.get(move, ())))
+        return tuple(self.views[scheme.listed[place]] for place in found[:most])
 
 
 def board_of(facts: Facts, scheme: Scheme, around: Around) -> Board:
@@ -72,8 +74,9 @@ def _calls_for(one: StepView) -> tuple[str, ...]:
 
 def _move(places: dict[str, tuple[int, ...]], place: int, old: StepView, new: StepView) -> None:
     for name in _calls_for(old):
-        places[name] = tuple(other for other in places[name] if other != place)
+        at = bisect_left(places[name], place)
+        places[name] = places[name][:at] + places[name][at + 1 :]
     for name in _calls_for(new):
-        found = list(places.get(name, ()))
-        insort(found, place)
-        places[name] = tuple(found)
+        found = places.get(name, ())
+        at = bisect_left(found, place)
+        places[name] = (*found[:at], place, *found[at:])

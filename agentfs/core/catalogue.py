@@ -19,6 +19,22 @@ class ToolSpec:
     text_field: str | None = None  # the one required field, filled by a string input or a fence's body
     needs_model: bool = False
 
+    def surely_takes(self, given: Mapping[str, Any]) -> bool:
+        """Whether an input is fine beyond doubt: texts in fields for any text, none missing. Needs no validator."""
+        schema = self.input_schema
+        if schema.get("type") != "object" or not schema.keys() <= _PLAIN_OBJECT:
+            return False
+        texts = {name for name, field in schema.get("properties", {}).items() if _is_any_text(field)}
+        texts_only = given.keys() <= texts and all(type(value) is str for value in given.values())
+        return texts_only and given.keys() >= set(schema.get("required", ()))
+
+
+_PLAIN_OBJECT = frozenset(("type", "properties", "required", "additionalProperties"))
+
+
+def _is_any_text(field: Mapping[str, Any]) -> bool:
+    return field.get("type") == "string" and field.keys() <= {"type", "description"}
+
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:

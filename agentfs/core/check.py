@@ -1,7 +1,8 @@
 """A document -> a record, or every problem at once with line:column and how to mend it. Pure.
 
-Two readers must agree: jsonschema goes first, for its messages; the strict record goes last, as the gate. Then, for
-plans, what no schema can say (`check_steps`). What `Rejected` carries is sorted as it stands in the file.
+Two readers must agree: the strict record is the gate; what it turns away goes to jsonschema, for its messages, which
+takes much longer. Then, for plans, what no schema can say (`check_steps`). What `Rejected` carries is sorted as it
+stands in the file.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from agentfs.core.config import Settings
 from agentfs.core.documents import Document
 from agentfs.core.json_text import pointer_to
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Goal, Plan, Record, Step
+from agentfs.core.records import Goal, HttpCheck, JudgeCheck, Plan, Record, Step
 
 R = TypeVar("R", bound=Record)
 
@@ -31,6 +32,18 @@ def check_plan(document: Document, catalogue: Catalogue) -> Plan:
         findings += map(Finding, cycles(plan))
     _raise(document, findings)
     return _present(plan)
+
+
+def surely_fits(plan: Plan, catalogue: Catalogue) -> bool:
+    """Whether a plan that was accepted before still is, beyond doubt: the tools it names are there as they were."""
+    usable = catalogue.usable()
+    return all(step.skip is not None or _surely_runs(step, usable, catalogue) for step in plan.steps)
+
+
+def _surely_runs(step: Step, usable: frozenset[str], catalogue: Catalogue) -> bool:
+    if step.tool not in usable or any(isinstance(one, HttpCheck | JudgeCheck) for one in step.checks or ()):
+        return False
+    return not step.needs and catalogue.tools[step.tool].surely_takes(step.input or {})
 
 
 def check_goal(document: Document) -> Goal:
@@ -69,11 +82,10 @@ def strict(value: Any, record_type: type[R]) -> tuple[R | None, list[Problem]]:
 
 
 def _read(document: Document, record_type: type[R], schema: str) -> tuple[R | None, list[Finding]]:
-    findings = structural(document.value, schema)
-    if findings:
-        return None, findings
     record, problems = strict(document.value, record_type)
-    return record, [Finding(problem) for problem in problems]
+    if record:
+        return record, []
+    return None, structural(document.value, schema) or [Finding(problem) for problem in problems]
 
 
 def _strict_problem(value: Any, loc: Iterable[int | str], message: str) -> Problem:

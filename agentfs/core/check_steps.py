@@ -145,6 +145,8 @@ class _Inputs:
     def findings(self, step: Step) -> list[Finding]:
         if step.tool is None or step.tool not in self._catalogue.tools:
             return []
+        if self._catalogue.tools[step.tool].surely_takes(step.input or {}):
+            return []
         if step.tool not in self._validators:
             self._validators[step.tool] = validator_for(self._catalogue.tools[step.tool].input_schema)
         errors = self._validators[step.tool].iter_errors(step.input or {})

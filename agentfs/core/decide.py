@@ -6,7 +6,7 @@ from typing import Literal
 
 from agentfs.core import names
 from agentfs.core.calls import COUNTED, needs_yes, next_call
-from agentfs.core.explanations import plan_error
+from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
 from agentfs.core.records import Reason
 from agentfs.core.state import Pending, RunState, Stray, goal_checks
@@ -22,16 +22,19 @@ class RecordRevision:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainPlan:
-    """plan.json is invalid: say what, where and how to mend it."""
+class WriteNote:
+    """A file that a person edits is not valid: say what, where and how to mend it."""
 
+    name: str
+    text: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class ClearExplanation:
-    """plan.json is valid again."""
+class RemoveNote:
+    """What a note was about has been mended."""
 
+    name: str
     why: str
 
 
@@ -131,8 +134,8 @@ class Wait:
 
 Action = (
     RecordRevision
-    | ExplainPlan
-    | ClearExplanation
+    | WriteNote
+    | RemoveNote
     | CallPlanner
     | InstallPlan
     | AskAnswer
@@ -184,11 +187,11 @@ def _cancel(state: RunState) -> list[Action] | None:
 
 def _put_right(state: RunState) -> Iterator[Action]:
     """What may be done whatever else holds the run up."""
-    file = state.facts.plan_file
-    if file.problems and state.facts.explained != plan_error(file.problems):
-        yield ExplainPlan("plan.json is not valid")
-    if state.facts.explained is not None and not file.problems:
-        yield ClearExplanation("plan.json is valid again")
+    for name, text in wanted_notes(state.facts).items():
+        if text is not None and text != state.facts.notes.get(name):
+            yield WriteNote(name, text, f"{text.splitlines()[0].strip('# ')}: see {name}")
+        if text is None and name in state.facts.notes:
+            yield RemoveNote(name, f"what {name} was about has been mended")
     for one in state.moving("stop"):
         yield StopAttempt(one.id, one.attempt, "superseded", one.why)
     for stray in state.strays:
@@ -230,7 +233,9 @@ def _apply(state: RunState, one: PlannerCall) -> list[Action]:
 
 
 def _held(state: RunState) -> Wait | None:
-    """Return what keeps anything new from starting while the plan itself may be fine."""
+    """Return what keeps anything new from starting, or the run from ending, while the plan itself may be fine."""
+    if state.facts.plan_file.being_saved:
+        return Wait("attempt", "plan.json is being saved")
     if state.facts.plan_file.problems:
         return Wait("person", "plan.json is not valid: see plan.error.md")
     plan = state.facts.plan
@@ -283,10 +288,10 @@ def _start(state: RunState, slots: int) -> list[Action]:
     if state.limit_reached:
         return found
     found += [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
-    room = min(slots, state.bounds.parallel - sum(1 for v in state.running if v.status == "running"))
+    room = max(0, min(slots, state.bounds.parallel - sum(1 for v in state.running if v.status == "running")))
     starts: list[Action] = [StartAttempt(one, one.why) for one in state.moving("start")]
-    starts += [IssueOrder(one, one.why) for one in state.moving("order")]
-    return [*found, *starts[: max(0, room)]]
+    starts += [IssueOrder(one, one.why) for one in state.moving("order", most=room)]
+    return [*found, *starts[:room]]
 
 
 def _rest(state: RunState) -> Action:

@@ -1,15 +1,31 @@
-"""The note that stands beside an invalid plan.json. Pure, so that deciding can tell whether it is still right."""
+"""The notes that stand beside files a person made invalid. Pure, so that deciding can tell whether they are right."""
 
 from collections.abc import Sequence
 
+from agentfs.core import names
+from agentfs.core.facts import Facts
 from agentfs.core.problems import Problem
+
+
+def wanted_notes(facts: Facts) -> dict[str, str | None]:
+    """Return what each note should say now; None: it should not be there."""
+    plan, goal = facts.plan_file.problems, facts.goal.problems
+    return {
+        names.PLAN_ERROR: plan_error(plan) if plan else None,
+        names.GOAL_ERROR: _goal_error(goal) if goal else None,
+    }
 
 
 def plan_error(problems: Sequence[Problem]) -> str:
     """Return what is wrong with plan.json, for the person who has it open."""
-    listed = "\n".join(f"- {problem.shown('plan.json')}" for problem in problems)
-    return (
-        "# plan.json is not valid\n\n"
-        f"{listed}\n\nThe last revision holds: what runs goes on, nothing new starts. Mend the file and save it; "
-        "this note goes away by itself.\n"
-    )
+    holds = "The last revision holds: what runs goes on, nothing new starts."
+    return _note(names.PLAN, problems, holds)
+
+
+def _goal_error(problems: Sequence[Problem]) -> str:
+    return _note("the goal", problems, "The last good one holds, and the run goes on with it.")
+
+
+def _note(file: str, problems: Sequence[Problem], holds: str) -> str:
+    listed = "\n".join(f"- {problem.shown(file)}" for problem in problems)
+    return f"# {file} is not valid\n\n{listed}\n\n{holds} Mend the file and save it; this note goes away by itself.\n"

@@ -90,7 +90,7 @@ class Facts:
     calls: tuple[PlannerCall, ...] = ()
     attempts: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     outcome: Outcome | None = None
-    explained: str | None = None  # plan.error.md, if it is there
+    notes: Mapping[str, str] = field(default_factory=dict)  # plan.error.md and goal.error.md, if they are there
     broken: tuple[str, ...] = ()  # files of ours that do not read, in words
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
     # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.

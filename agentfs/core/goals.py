@@ -59,15 +59,19 @@ class ParsedGoal:
         return Document(value, _places(steps))
 
 
-def parse_goal(source: bytes, filename: str, catalogue: Catalogue) -> ParsedGoal:
-    """Return what a goal file asks, its steps checked against the tools; raise `Rejected` with all that is wrong."""
+def parse_goal(source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False) -> ParsedGoal:
+    """Return what a goal file asks, its steps checked against the tools; raise `Rejected` with all that is wrong.
+
+    `planned`: there is a plan made from these very bytes, which is checked in their place.
+    """
     text = _decoded(source)
     suffix = filename[filename.rfind(".") :].lower() if "." in filename else ""
     if suffix in (".yaml", ".yml", ".json"):
         goal, problems = _from_fields(text, filename, suffix == ".json", catalogue)
     else:
         goal, problems = _from_words(text, suffix != ".txt", catalogue)
-    problems = [*problems, *_plan_problems(goal, catalogue, {problem.line for problem in problems})]
+    if not planned:
+        problems = [*problems, *_plan_problems(goal, catalogue, {problem.line for problem in problems})]
     if problems:
         raise Rejected(sorted(problems, key=lambda problem: (problem.line, problem.column)))
     return goal

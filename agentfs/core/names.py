@@ -39,6 +39,8 @@ _CALL_SUFFIXES: dict[str, CallFileKind] = {
     "checks.json": "checks",
     "again.md": "again",
 }
+_STEP_SUFFIX_OF = {kind: suffix for suffix, kind in _STEP_SUFFIXES.items()}
+_CALL_SUFFIX_OF = {kind: suffix for suffix, kind in _CALL_SUFFIXES.items()}
 _STEP_FILE = re.compile(rf"({STEP_ID})\.({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
 _CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.]+)\Z")
 _TALK = re.compile(rf"(question|reply)(?:-({FORMAT_DIGITS}))?\.md\Z")
@@ -70,16 +72,14 @@ def step_file(step: str, attempt: int, kind: StepFileKind, count: int = 1) -> st
     """Return the name of a file under `steps/`."""
     if kind in ("question", "reply"):
         return f"{step}.{attempt}.{kind}{f'-{count}' if count > 1 else ''}.md"
-    suffix = next(s for s, k in _STEP_SUFFIXES.items() if k == kind)
-    return f"{step}.{attempt}.{suffix}"
+    return f"{step}.{attempt}.{_STEP_SUFFIX_OF[kind]}"
 
 
 def call_file(call: int, kind: CallFileKind, count: int = 1) -> str:
     """Return the name of a file under `planning/`."""
     if kind == "plan":
         return f"{call}.plan.{count}.json"
-    suffix = next(s for s, k in _CALL_SUFFIXES.items() if k == kind)
-    return f"{call}.{suffix}"
+    return f"{call}.{_CALL_SUFFIX_OF[kind]}"
 
 
 def revision_file(revision: int) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from agentfs.core.board import BUSY, Board, board_after, board_of
 from agentfs.core.calls import CallsSummary
@@ -11,19 +12,7 @@ from agentfs.core.records import Step, Trigger
 from agentfs.core.scheme import Scheme
 from agentfs.core.steps import Around, StepView, is_repeatable
 
-TRIGGER_ORDER: tuple[Trigger, ...] = (
-    "first",
-    "goal_changed",
-    "asked",
-    "step_unreachable",
-    "repeated_failure",
-    "step_failed",
-    "unexpected_state",
-    "goal_checks_failed",
-    "drift",
-    "next_step",
-    "every_step",
-)
+TRIGGER_ORDER: tuple[Trigger, ...] = get_args(Trigger)  # the record lists them as they are answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +73,9 @@ class RunState:
     def limit_reached(self) -> str | None:
         return reached(self.bounds, self.spent, self.calls_spent)
 
-    def moving(self, *moves: str) -> tuple[StepView, ...]:
-        """Return the steps that call for one of these moves, in the plan's order."""
-        return self.board.moving(self.scheme, *moves) if self.scheme else ()
+    def moving(self, *moves: str, most: int | None = None) -> tuple[StepView, ...]:
+        """Return the steps that call for one of these moves, in the plan's order; `most`: no more than that."""
+        return self.board.moving(self.scheme, *moves, most=most) if self.scheme else ()
 
 
 def derive(facts: Facts, means: Means, before: RunState | None = None) -> RunState:

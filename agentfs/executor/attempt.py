@@ -1,5 +1,6 @@
 """One order in, one result out: claim it, call its tool, run its checks, publish how it settled."""
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,19 @@ from agentfs.core import names
 from agentfs.core.records import CheckResult, Failure, JsonObject, Order, Record, Result, ResultStatus
 from agentfs.disk import publish
 from agentfs.executor.checks import run_checks, surprise
-from agentfs.executor.log import AttemptLog
+from agentfs.executor.log import AttemptLog, unwatched
 from agentfs.tools.base import Bench, Confinement, Mask, StopSign, Tool, ToolResult
 from agentfs.tools.registry import input_problems
+
+
+class Halt(threading.Event):
+    """A stop sign that can say why."""
+
+    because: Failure | None = None
+
+    def halt(self, because: Failure | None = None) -> None:
+        self.because = self.because or because
+        self.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +137,11 @@ def _checked(order: Order, given: ToolResult, bench: Bench, log: AttemptLog) -> 
 
 def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], bench: Bench) -> dict[str, Any]:
     """Return status, error and surprise: the checks decide, not the tool's word."""
+    if given.failure is not None and given.failure.kind == "interrupted":
+        said = bench.stop.because if isinstance(bench.stop, Halt) else None
+        return {"status": "interrupted", "error": said or given.failure}
     if given.failure is not None:
-        status: ResultStatus = "interrupted" if given.failure.kind == "interrupted" else "failed"
-        return {"status": status, "error": given.failure}
+        return {"status": "failed", "error": given.failure}
     if wrong := [check for check in checks if not check.ok]:
         message = "; ".join(f"the {check.kind} check does not hold: {check.detail}" for check in wrong)
         return {"status": "failed", "error": Failure(kind="check", message=message)}
@@ -140,7 +153,7 @@ def publish_result(result: Result, steps: Path, mask: Mask) -> Result:
     """Write a result, once and for good, and return it as it was written: with secrets hidden."""
     path, source = steps / names.step_file(result.step, result.attempt, "result"), render(result)
     hidden = mask.data(source)
-    publish(path, hidden, durable=True)
+    publish(path, hidden, durable=True, made_in=unwatched(steps))
     return result if hidden == source else Result.model_validate_json(hidden)
 
 

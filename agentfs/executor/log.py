@@ -9,7 +9,7 @@ from typing import Any
 
 from agentfs.clock import Clock
 from agentfs.core import names
-from agentfs.disk import sync_folder
+from agentfs.disk import give_name, open_unnamed, sync_folder
 from agentfs.tools.base import Mask, ProcessMark
 
 
@@ -34,15 +34,33 @@ class AttemptLog:
         if self._descriptor is not None:
             self.write("program", _who(mark))
             return
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
-            self._descriptor = os.open(self.path, flags, 0o644)
+            self._create({"driver": os.getpid(), "host": socket.gethostname(), **_who(mark)})
         except FileExistsError:
             raise AlreadyClaimed(self.path.name) from None
-        self.write("claim", {"driver": os.getpid(), "host": socket.gethostname(), **_who(mark)})
         if self._durable:
-            os.fsync(self._descriptor)
             sync_folder(self.path.parent)
+
+    def _create(self, claim: dict[str, Any]) -> None:
+        """Let the log appear with its first line in it; where a file cannot be without a name, just before it."""
+        flags = os.O_WRONLY | os.O_APPEND
+        unnamed = open_unnamed(unwatched(self.path.parent), flags)
+        if unnamed is None:
+            self._descriptor = os.open(self.path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self._write_claim(self._descriptor, claim)
+            return
+        try:
+            self._write_claim(unnamed, claim)
+            give_name(unnamed, self.path)
+        except BaseException:
+            os.close(unnamed)
+            raise
+        self._descriptor = unnamed
+
+    def _write_claim(self, descriptor: int, claim: dict[str, Any]) -> None:
+        os.write(descriptor, self._line("claim", claim))
+        if self._durable:
+            os.fsync(descriptor)
 
     def reopen(self) -> None:
         """Go on with a log that was claimed before."""
@@ -52,12 +70,20 @@ class AttemptLog:
         """Append one line."""
         if self._descriptor is None:
             raise RuntimeError("the log is written after the claim")
+        os.write(self._descriptor, self._line(event, fields))
+
+    def _line(self, event: str, fields: Mapping[str, Any]) -> bytes:
         line = json.dumps({"event": event, "at": self._clock.stamp(), **fields}, ensure_ascii=False)
-        os.write(self._descriptor, self._mask.text(line).encode("utf-8", "replace") + b"\n")
+        return self._mask.text(line).encode("utf-8", "replace") + b"\n"
 
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
+
+
+def unwatched(steps: Path) -> Path:
+    """Return a folder nobody watches, to make the files of steps/ in: a driver needs no news of its own doing."""
+    return steps.with_name(names.REVISIONS)
 
 
 def _who(mark: ProcessMark | None) -> dict[str, Any]:

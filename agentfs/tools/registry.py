@@ -96,24 +96,12 @@ def opened_tools(root: Path, sandbox: Sandbox) -> Iterator[Toolbox]:
 
 def input_problems(spec: ToolSpec, given: Mapping[str, Any]) -> list[str]:
     """Return everything that is wrong with a tool's input, in words; [] if it can be used."""
-    if _plainly_fits(spec.input_schema, given):
+    if spec.surely_takes(given):
         return []
     errors = _validator(json.dumps(spec.input_schema, sort_keys=True)).iter_errors(dict(given))
     return sorted(
         ": ".join(filter(None, ["/".join(map(str, e.absolute_path)), _shortened(e.message)])) for e in errors
     )
-
-
-def _plainly_fits(schema: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Whether an input is fine beyond doubt: texts in fields for any text, none missing. It needs no validator."""
-    if not schema.keys() <= {"type", "properties", "required", "additionalProperties"} or schema["type"] != "object":
-        return False
-    texts = {name for name, field in schema["properties"].items() if _is_any_text(field)}
-    return set(schema.get("required", ())) <= given.keys() <= texts and all(type(v) is str for v in given.values())
-
-
-def _is_any_text(field: Mapping[str, Any]) -> bool:
-    return field.keys() <= {"type", "description"} and field.get("type") == "string"
 
 
 def _shortened(message: str) -> str:

@@ -72,7 +72,7 @@ def action_line(action: Action) -> str | None:
             return f"{view.id}: started{f' (attempt {view.next})' if view.next > 1 else ''}"
         case acts.StartAttempt(view=view):
             return f"{view.id}: started{f' (attempt {view.attempt})' if view.attempt > 1 else ''}"
-        case acts.RecordRevision() | acts.AskAnswer() | acts.ExplainPlan() | acts.ClearExplanation():
+        case acts.RecordRevision() | acts.AskAnswer() | acts.WriteNote() | acts.RemoveNote():
             return f"plan: {action.why}"
         case acts.CallPlanner():
             return f"planner: {action.why}"

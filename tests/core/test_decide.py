@@ -100,12 +100,22 @@ def test_an_edit_comes_before_everything_else() -> None:
 
 def test_an_invalid_plan_is_explained_and_nothing_new_starts() -> None:
     given = replace(facts(WIDE), plan_file=PlanFile("f" * 64, None, (Problem("bad"),)))
-    assert _kinds(_decide(given)) == [("ExplainPlan", None), ("Wait", "person")]
-    explained = replace(given, explained=plan_error((Problem("bad"),)))
+    assert _kinds(_decide(given)) == [("WriteNote", None), ("Wait", "person")]
+    explained = replace(given, notes={"plan.error.md": plan_error((Problem("bad"),))})
     assert _kinds(_decide(explained)) == [("Wait", "person")]
-    assert _kinds(_decide(replace(explained, explained="of another mistake")))[0] == ("ExplainPlan", None)
-    mended = replace(facts(WIDE), explained="bad")
-    assert _kinds(_decide(mended))[0] == ("ClearExplanation", None)
+    other = replace(explained, notes={"plan.error.md": "of another mistake"})
+    assert _kinds(_decide(other))[0] == ("WriteNote", None)
+    mended = replace(facts(WIDE), notes={"plan.error.md": "bad"})
+    assert _kinds(_decide(mended))[0] == ("RemoveNote", None)
+
+
+def test_an_invalid_goal_is_explained_and_the_last_good_one_goes_on() -> None:
+    given = facts(WIDE)
+    spoilt = replace(given, goal=replace(given.goal, problems=(Problem("bad", "mend it"),)))
+    note, *others = _decide(spoilt)
+    assert isinstance(note, acts.WriteNote)
+    assert (note.name, "the goal:1:1: bad (mend it)" in note.text) == ("goal.error.md", True)
+    assert _kinds(others)[0] == ("IssueOrder", "a")
 
 
 def test_a_broken_file_of_ours_holds_the_run_up_in_words() -> None:

@@ -36,7 +36,7 @@ def _asked() -> Facts:
         (facts(a_plan(a_step("a"), status="paused")), "paused", "the plan is paused: resume it"),
         (_asked(), "waiting", "a: waits for a person's approval"),
         (
-            replace(facts(WIDE), plan_file=PlanFile("f" * 64, None, (Problem("bad"),)), explained="bad"),
+            replace(facts(WIDE), plan_file=PlanFile("f" * 64, None, (Problem("bad"),)), notes={"plan.error.md": "x"}),
             "waiting",
             "plan.json is not valid: see plan.error.md",
         ),

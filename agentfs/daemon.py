@@ -1,0 +1,340 @@
+"""Drive every run of a workspace in one process, and take the goals that are dropped into goals/.
+
+Nothing is remembered that files do not say: the runs to drive are those without an outcome whose lock can be had.
+Events only wake; a scan at the start and every ten seconds finds what they missed. One thread turns the drivers, one
+after the other; attempts run on the pool they share. A run that fails in a way of its own is set aside, alone.
+"""
+
+import os
+import queue
+import time
+from collections import deque
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from agentfs.core import names
+from agentfs.core.config import Settings
+from agentfs.core.decide import Action, Wait
+from agentfs.disk import locked
+from agentfs.door import Door
+from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, Stop
+from agentfs.engine import World
+from agentfs.errors import AgentfsError, UserError
+from agentfs.inbox import Inbox
+from agentfs.seats import Seat, is_open, open_runs
+from agentfs.turns import Turns
+from agentfs.views.watching import Teller
+from agentfs.watching import Glance, ManyFolders, folders_of, glance
+from agentfs.workspace import Workspace
+from agentfs.world import open_driver
+
+GLANCE_SECONDS = 1.0  # how often what is not watched is looked at
+PAGE_SECONDS = 1.0  # how old STATUS.md may be
+TURNS_AT_ONCE = 32  # before goals/ is looked at again
+RECENT = 64
+
+
+class Daemon:
+    """Drives many runs until it is asked to stop."""
+
+    def __init__(
+        self, workspace: Workspace, settings: Settings, world: World, inbox: Inbox, stop: Stop, teller: Teller
+    ) -> None:
+        self.workspace, self.settings, self.world, self.stop, self.teller = workspace, settings, world, stop, teller
+        self.door = Door(inbox, teller)
+        self.folders: ManyFolders | None = None  # None: nothing is watched, everything is looked at
+        self.seats: dict[Path, Seat] = {}
+        self.by_folder: dict[str, Seat] = {}  # the folders of a run that are watched
+        self.ready: dict[Path, None] = {}  # to be turned, in this order
+        self.turns = Turns(settings.limits.parallel)
+        self.ended: deque[Path] = deque(maxlen=RECENT)  # ended last: a person may take one up again
+        self.aside: dict[Path, tuple[Glance, bool]] = {}  # runs that failed: as they were, and whether time may help
+        self.pages: dict[Path, float] = {}  # when STATUS.md is due
+        self.soon: dict[Path, float] = {}  # when to look again though nothing is heard
+        self.fatal: UserError | None = None
+        self._woken: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        self._rescan_at = self._glance_at = 0.0
+
+    @property
+    def goals(self) -> Path:
+        return self.door.folder.path
+
+    # ── the loop ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, *, poll: bool) -> None:
+        """Drive until asked to stop and nothing runs any more."""
+        self.door.folder.take()
+        try:
+            self._begin_watching(poll=poll)
+            while not (self.stop.asked and self.turns.busy == 0):
+                self._heed()
+                self._tend()
+                if not self._work():
+                    self.stop.wake.wait(self._patience())
+                self.stop.wake.clear()
+        finally:
+            self._leave()
+        if self.fatal is not None:
+            raise self.fatal
+
+    def _begin_watching(self, *, poll: bool) -> None:
+        how = "looking every second"
+        if not poll:
+            self.folders = ManyFolders(self.stop.wake.set)
+            if self.folders.add(self.goals) and self.folders.lives(self.goals):
+                how = "watching"
+            else:
+                self.folders.close()
+                self.folders = None
+                how = "no events come from this folder, so looking every second"
+        words = f"{how}: drop goals into {self.goals}"
+        self.teller.tell("watching", words, goals=str(self.goals), polling=self.folders is None, pid=os.getpid())
+
+    def _heed(self) -> None:
+        """Take in what was heard since the last time."""
+        for path in self.folders.seen() if self.folders else []:
+            parent = os.path.dirname(path)
+            if parent == str(self.goals):
+                self.door.look_again()
+            elif seat := self.by_folder.get(parent):
+                seat.hear(path)
+        while not self._woken.empty():
+            folder = self._woken.get()
+            if folder in self.seats:
+                self.ready[folder] = None
+        if self.stop.asked > 1:
+            for seat in self.seats.values():
+                seat.driver.stop_all()
+        if self.stop.asked != self.stop.told:
+            self._say_stopping()
+
+    def _say_stopping(self) -> None:
+        self.stop.told = self.stop.asked
+        if self.turns.busy:
+            gently = "what runs finishes; Ctrl-C again ends it"
+            self.teller.tell("stopping", gently if self.stop.asked == 1 else "what runs is being ended")
+
+    def _tend(self) -> None:
+        """Do what is due by the clock."""
+        now = time.monotonic()
+        if now >= self._glance_at:
+            self._glance_at = now + GLANCE_SECONDS
+            self._glance()
+        if now >= self._rescan_at or (self.folders and self.folders.lost):
+            self._rescan()
+            self._rescan_at = time.monotonic() + RESCAN_SECONDS
+        for folder in [folder for folder, moment in self.soon.items() if moment <= now]:
+            del self.soon[folder]
+            self.seats[folder].driver.look_again()
+        for folder in [folder for folder, moment in self.pages.items() if moment <= now]:
+            self._keep_page(self.seats[folder])
+        if self.stop.asked == 0:
+            for folder, hold in self.door.let_in(GLANCE_SECONDS if self.folders is None else RESCAN_SECONDS):
+                self._sit(folder, hold)
+
+    def _glance(self) -> None:
+        """See to what no event tells of: goals/ itself, runs that are gone, mended or taken up again."""
+        self._hold_on_to_goals()
+        for seat in self.seats.values():
+            seat.check()
+        if self.stop.asked == 0:
+            for folder in [one for one in self.ended if is_open(one)]:
+                self.ended.remove(folder)
+                self._try(folder)
+            for folder in [one for one, (seen, _) in self.aside.items() if seen != glance(one)]:
+                self._try(folder)
+
+    def _work(self) -> bool:
+        """Turn some drivers; return whether there is more to do at once."""
+        for folder in list(self.ready)[:TURNS_AT_ONCE]:
+            self.ready.pop(folder, None)
+            if seat := self.seats.get(folder):
+                self._turn(seat)
+        for _ in range(TURNS_AT_ONCE):
+            if self.stop.asked or (seat := self.turns.next()) is None:
+                break
+            self._turn(seat, first=True)
+        goals = self.door.waiting and not self.stop.asked
+        return bool(self.ready or goals or not self._woken.empty())
+
+    def _patience(self) -> float:
+        """Return for how many seconds nothing has to be done unless something is heard."""
+        moments = [self._rescan_at, self._glance_at, *self.soon.values(), *self.pages.values()]
+        if not self.stop.asked:
+            moments.append(self.door.due)
+        return max(0.0, min(moments) - time.monotonic())
+
+    def _hold_on_to_goals(self) -> None:
+        """Notice when goals/ is another folder by now; make it anew if there is none."""
+        if self.door.folder.is_there() or self.fatal is not None:
+            return
+        try:
+            self.door.folder.take()
+        except UserError as error:
+            self.fatal = error
+            self.stop.ask(2)
+            return
+        if self.folders is not None:
+            self.folders.remove(self.goals)
+            self.folders.add(self.goals)
+        self.door.look_again()
+        self.teller.note("goals/ was moved or deleted: the folder that is there now is the one being watched")
+
+    # ── runs ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _rescan(self) -> None:
+        """Find runs that nobody drives, and look again at those that may have changed unheard."""
+        if self.folders is not None:
+            self.folders.lost = False
+        there = set()
+        for folder in open_runs(self.workspace.runs):
+            there.add(folder)
+            if folder not in self.seats and not self.stop.asked:
+                self._try(folder)
+        for folder, seat in self.seats.items():
+            if folder in there:
+                seat.peek()
+            else:
+                seat.driver.look_again()  # ended by somebody else's hand, or gone
+        for folder in self.aside.keys() - there:
+            del self.aside[folder]
+
+    def _try(self, folder: Path) -> None:
+        """Drive a run if nobody else does, and if it is not one that has failed and is as it was."""
+        known = self.aside.get(folder)
+        if known is not None and not known[1] and known[0] == glance(folder):
+            return
+        hold = ExitStack()
+        try:
+            mine = hold.enter_context(locked(folder))
+        except OSError as error:
+            self._put_aside(folder, error)
+            return
+        if mine and is_open(folder):
+            self._sit(folder, hold)
+        else:
+            hold.close()
+
+    def _sit(self, folder: Path, hold: ExitStack) -> None:
+        """Drive a run from now on; its lock is held."""
+        try:
+            watched = self._watch(folder, hold)
+            world = replace(self.world, wake=partial(self._wake, folder))
+            seat = Seat.of(open_driver(folder, self.settings, world), hold, watched=watched)
+        except Exception as error:  # noqa: BLE001 - one broken run never holds up another
+            hold.close()
+            self._put_aside(folder, error)
+            return
+        self.aside.pop(folder, None)
+        self.seats[folder] = seat
+        self.by_folder.update({str(one): seat for one in folders_of(folder)})
+        self.teller.opened(seat.driver)
+        self.ready[folder] = None
+        if seat.is_restless():
+            self.soon[folder] = time.monotonic() + RESTLESS_SECONDS
+
+    def _wake(self, folder: Path) -> None:
+        self._woken.put(folder)
+        self.stop.wake.set()
+
+    def _watch(self, folder: Path, hold: ExitStack) -> bool:
+        if self.folders is None:
+            return False
+        hold.callback(self.folders.remove_run, folder)
+        if self.folders.add_run(folder):
+            return True
+        self.teller.once("there are more open runs than can be watched: the others are looked at every second")
+        return False
+
+    def _turn(self, seat: Seat, *, first: bool = False) -> None:
+        """Turn one driver, with as many places as are its due."""
+        driver = seat.driver
+        if seat.leaving:
+            if seat.under_way == 0:
+                self._close(seat)
+            return
+        room, before = self.turns.room(seat, len(self.seats), first=first), len(driver.jobs)
+        driver.places = seat.under_way + room
+        try:
+            actions = driver.turn(draining=self.stop.asked > 0)
+        except Exception as error:  # noqa: BLE001 - one broken run never holds up another
+            driver.trouble = error
+            actions = []
+        self.turns.busy += len(driver.jobs) - before
+        if driver.trouble is not None:
+            self._give_up(seat, driver.trouble)
+            return
+        self.turns.note(seat, actions, room)
+        self.teller.turn(driver, actions, seat.settled)
+        self._follow_up(seat, actions)
+
+    def _follow_up(self, seat: Seat, actions: list[Action]) -> None:
+        """Decide when a run has its next turn."""
+        now = time.monotonic()
+        if seat.has_ended(actions):
+            self.teller.ended(seat.driver)
+            self._close(seat)
+            self.ended.append(seat.folder)
+            return
+        self.pages.setdefault(seat.folder, now + PAGE_SECONDS)
+        if any(not isinstance(action, Wait) for action in actions):
+            self.ready[seat.folder] = None
+        elif seat.is_restless():
+            self.soon.setdefault(seat.folder, now + RESTLESS_SECONDS)
+        if rest := seat.waits(actions):
+            self.teller.waits(seat.driver, rest)
+            self._keep_page(seat)
+
+    def _keep_page(self, seat: Seat) -> None:
+        self.pages.pop(seat.folder, None)
+        try:
+            seat.status.keep(seat.driver.state, now=True)
+        except OSError as error:
+            self.teller.once(f"{seat.driver.facts.run.run}: STATUS.md cannot be written: {_words(error)}")
+
+    # ── letting go ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _give_up(self, seat: Seat, error: BaseException) -> None:
+        """Set a run aside once what it has under way is over."""
+        seat.leaving = True
+        seat.driver.stop_all()
+        self._put_aside(seat.folder, error)
+        if seat.under_way == 0:
+            self._close(seat)
+
+    def _put_aside(self, folder: Path, error: BaseException) -> None:
+        self.aside[folder] = (glance(folder), isinstance(error, OSError))
+        run = f"{folder.parent.name}/{folder.name}"
+        if not (folder / names.RUN).exists():
+            words = "its folder was moved or deleted; what ran in it is ended"
+        else:
+            words = f"set aside: {_words(error)}"
+        self.teller.once(words, run)
+
+    def _close(self, seat: Seat) -> None:
+        """Let go of a run: its lock, its watches, its place in every list."""
+        if not seat.leaving:
+            self._keep_page(seat)
+        self.turns.leave(seat)
+        for mapping in (self.seats, self.ready, self.soon, self.pages):
+            mapping.pop(seat.folder, None)
+        for one in folders_of(seat.folder):
+            self.by_folder.pop(str(one), None)
+        seat.hold.close()
+
+    def _leave(self) -> None:
+        for seat in list(self.seats.values()):
+            seat.driver.stop_all()  # whatever went wrong, nothing is left running that nobody looks after
+            with suppress(OSError):
+                self._close(seat)
+        if self.folders is not None:
+            self.folders.close()
+        self.door.folder.release()
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    return str(error) if isinstance(error, AgentfsError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,67 @@
+"""goals/ belongs to one daemon at a time: take its lock, or say who has it. Notices when it is another folder."""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from agentfs.errors import UserError
+from agentfs.views.words import inert
+
+_LOCKS = Path("/proc/locks")
+
+
+class HeldFolder:
+    """A folder whose lock is held until it is let go of; the kernel lets go when the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def take(self) -> None:
+        """Make the folder if there is none, and lock it; raises UserError naming who holds it."""
+        self.release()
+        try:
+            self.path.mkdir(exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be watched: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise UserError(f"{self.path} is being watched already, by {who_holds(self.path)}") from None
+        self._descriptor = descriptor
+
+    def is_there(self) -> bool:
+        """Whether the folder under this path is still the one that is held."""
+        if self._descriptor is None:
+            return False
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        except OSError:
+            return False
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def who_holds(folder: Path) -> str:
+    """Return the process that holds a folder's lock, by its pid and what was typed, as far as can be known."""
+    inode = str(folder.stat().st_ino)
+    with contextlib.suppress(OSError):
+        for line in _LOCKS.read_text(encoding="ascii", errors="replace").splitlines():
+            words = line.split()  # 1: FLOCK ADVISORY WRITE 14746 fe:00:2351210 0 EOF
+            if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode:
+                return _named(words[4])
+    return "another agentfs"
+
+
+def _named(pid: str) -> str:
+    try:
+        typed = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return f"process {pid}"
+    return f"process {pid} ({inert(b' '.join(typed).decode('utf-8', 'replace'))})"

@@ -1,0 +1,211 @@
+"""goals/: which files there are goals, when one is complete, and what becomes of those that cannot be taken.
+
+A goal leaves this folder in one of two ways: into its run, by rename, or into `rejected/`, with its reason beside it.
+What is no goal by its name is left alone, and said once.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentfs.core import names
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.config import Settings
+from agentfs.core.goals import MAX_BYTES
+from agentfs.core.problems import Problem
+from agentfs.disk import replace
+from agentfs.errors import AgentfsError, BadFile
+from agentfs.intake import Flags, GoalSource, read_goal, taking
+from agentfs.moving import free_place
+from agentfs.stillness import Stillness
+from agentfs.views.words import inert
+from agentfs.workspace import Workspace
+
+REJECTED = "rejected"
+AGAIN_SECONDS = 10.0  # until something that failed for want of room or rights is tried again
+_JUNK = re.compile(
+    r"""
+    \..* | ~.* | .*~ | \#.*\# | 4913 | sed[A-Za-z0-9]{6}          # hidden, Office, backups, Emacs, vim, sed -i
+    | .*\.(tmp|part|partial|filepart|swp|swo|swx|bak|orig|rej|crdownload|download)
+    | .*___jb_(tmp|old|bak)___                                    # JetBrains
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+_KINDS: tuple[tuple[Callable[[int], bool], str, str], ...] = (
+    (stat.S_ISLNK, "a symbolic link", "drop the file itself: cp -L"),
+    (stat.S_ISFIFO, "a named pipe", "write the goal into a file, then move it into goals/"),
+    (stat.S_ISSOCK, "a socket", "write the goal into a file, then move it into goals/"),
+)
+
+
+def is_junk(name: str) -> bool:
+    """Whether an editor, a shell or a program that copies files makes names like this on its way."""
+    return _JUNK.fullmatch(name) is not None
+
+
+def is_goal_name(name: str) -> bool:
+    """Whether a file of this name in goals/ is a goal."""
+    return not is_junk(name) and name.lower().endswith(names.GOAL_SUFFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A goal that was not taken: why, and where it is now; None if it could not be moved."""
+
+    name: str
+    words: str
+    error: Path | None
+
+
+@dataclass(slots=True)
+class Found:
+    """What one look at the folder found."""
+
+    complete: list[Path] = field(default_factory=list)  # oldest first
+    wrong: list[tuple[Path, Problem]] = field(default_factory=list)  # can never be a goal
+    left: list[tuple[str, str]] = field(default_factory=list)  # names left alone, told once, with why
+    restless: bool = False  # something is being written: look again soon
+
+
+@dataclass(slots=True)
+class Inbox:
+    """Looks at goals/ again and again."""
+
+    workspace: Workspace
+    settings: Settings
+    catalogue: Catalogue
+    model: bool
+    still: Stillness = field(default_factory=Stillness)
+    clock: Callable[[], float] = time.monotonic
+    _told: set[str] = field(default_factory=set)
+    _later: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.workspace.root / "goals"
+
+    # ── looking ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def look(self) -> Found:
+        """Return what is there now."""
+        found, ages = Found(), {}
+        listed = {entry.name: entry for entry in _entries(self.folder)}
+        self._forget_all_but(listed)
+        for name, entry in listed.items():
+            if is_junk(name) or self._later.get(name, 0.0) > self.clock():
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            if (words := _no_goal(name, status.st_mode)) is not None:
+                self._leave(name, words, found)
+            elif not stat.S_ISREG(status.st_mode):
+                found.wrong.append((self.folder / name, _wrong_kind(status.st_mode)))
+            elif self.still.is_complete(self.folder / name):
+                found.complete.append(self.folder / name)
+                ages[self.folder / name] = status.st_mtime_ns
+            else:
+                found.restless = True
+        found.complete.sort(key=lambda path: (ages[path], path.name))
+        return found
+
+    def _leave(self, name: str, words: str, found: Found) -> None:
+        if words and name not in self._told:
+            found.left.append((name, words))
+        self._told.add(name)
+
+    def _forget_all_but(self, listed: "dict[str, os.DirEntry[str]]") -> None:
+        self._told &= listed.keys()
+        for name in self._later.keys() - listed.keys():
+            del self._later[name]
+        for path in [path for path in self.still.seen if path.name not in listed]:
+            self.still.forget(path)
+
+    def later(self, name: str) -> None:
+        """Leave a file alone for a while."""
+        self._later[name] = self.clock() + AGAIN_SECONDS
+
+    # ── taking ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def taking(self, path: Path) -> AbstractContextManager[Path]:
+        """Make a goal a run; the block has the run's folder, locked. Raises AgentfsError if it is no good."""
+        self.still.forget(path)
+        source = self._source(path)
+        parsed = read_goal(source, self.settings, self.catalogue, model=self.model)
+        return taking(source, parsed, self.workspace, self.settings, Flags())
+
+    def _source(self, path: Path) -> GoalSource:
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise BadFile(path.name, [_TOO_LARGE])
+            content = path.read_bytes()
+        except OSError as error:
+            problem = Problem(f"cannot be read: {error.strerror}", "give the user that runs agentfs the right to")
+            raise BadFile(path.name, [problem]) from None
+        if not content.strip():
+            raise BadFile(path.name, [_EMPTY])
+        origin = os.fsencode(path).decode("utf-8", "replace")
+        return GoalSource(content, path.name, path.name, origin, path.stem, dropped=path)
+
+    def reject(self, path: Path, error: AgentfsError) -> Refused:
+        """Move a goal to rejected/ and say beside it what is wrong and how to mend it."""
+        folder = self.folder / REJECTED
+        try:
+            folder.mkdir(exist_ok=True)
+            place = free_place(folder, path.name)
+            beside = place.with_name(f"{place.name}.error.md")
+            replace(beside, _reason(place.name, error).encode("utf-8", "replace"))
+            os.rename(path, place)
+        except OSError as trouble:
+            self.later(path.name)
+            return Refused(path.name, f"{error}; and it cannot be moved to {REJECTED}/: {trouble.strerror}", None)
+        return Refused(path.name, str(error), beside)
+
+
+_EMPTY = Problem("the goal is empty", "write down what is to be done")
+_TOO_LARGE = Problem("the goal is larger than 1 MiB", "keep large texts in files and name their paths")
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+
+
+def _no_goal(name: str, mode: int) -> str | None:
+    """Return why something is left alone; nothing to say of our own folder; None if it is meant as a goal."""
+    if stat.S_ISDIR(mode):
+        return "" if name == REJECTED else "it is a folder; goals are files"
+    if not is_goal_name(name):
+        return f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}"
+    return None
+
+
+def _wrong_kind(mode: int) -> Problem:
+    for is_kind, words, mend in _KINDS:
+        if is_kind(mode):
+            return Problem(f"it is {words}, not a file", mend)
+    return Problem("it is a device, not a file", "write the goal into a file, then move it into goals/")
+
+
+def _reason(name: str, error: AgentfsError) -> str:
+    """Return what stands in NAME.error.md."""
+    lines = [f"    {inert(line)}" for line in str(error).splitlines()]
+    return "\n".join(
+        [
+            f"# {inert(name)} was not taken",
+            "",
+            *lines,
+            "",
+            "Mend it, then move it back into goals/ (`agentfs check FILE` tells whether it is good).",
+            "",
+        ]
+    )

@@ -1,0 +1,125 @@
+"""The runs a daemon drives: which they are; of each its driver, its lock, and when to look at its folder again."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentfs.core import names
+from agentfs.core.decide import Action, Wait
+from agentfs.driving import ALERT_SECONDS, is_news, is_unnamed
+from agentfs.engine import Driver, at_rest
+from agentfs.views.status_page import StatusFile
+from agentfs.watching import Glance, glance
+
+
+@dataclass(eq=False, slots=True)
+class Seat:
+    """One run, driven for as long as `hold` is open."""
+
+    driver: Driver
+    hold: ExitStack  # the run's lock, and whatever else ends with it
+    watched: bool  # whether watchdog tells of its folders
+    status: StatusFile
+    seen: Glance
+    settled: set[tuple[str, int]] = field(default_factory=set)  # attempts whose end was told
+    alert: float = 0.0  # until when somebody may be about to give a file its name
+    told: str = ""  # why it waits, as it was told
+    leaving: bool = False  # set aside, as soon as what it has under way is over
+
+    @classmethod
+    def of(cls, driver: Driver, hold: ExitStack, *, watched: bool) -> "Seat":
+        attempts = driver.facts.attempts.items()
+        settled = {(step, one.number) for step, tries in attempts for one in tries if one.result}
+        return cls(driver, hold, watched, StatusFile(driver.folder), glance(driver.folder), settled)
+
+    @property
+    def folder(self) -> Path:
+        return self.driver.folder
+
+    @property
+    def finished(self) -> int:
+        """How many jobs have ended and wait to be taken in."""
+        return self.driver.mail.qsize()
+
+    @property
+    def under_way(self) -> int:
+        return len(self.driver.jobs) - self.finished
+
+    def hear(self, path: str) -> None:
+        """Take in an event."""
+        if is_unnamed(path):
+            self.alert = time.monotonic() + ALERT_SECONDS
+            self.driver.look_again()
+        elif is_news(path, self.driver):
+            self.driver.look_again()
+
+    def check(self) -> None:
+        """Look again if the folder is gone, of which no event tells; and if nothing tells of anything, peek."""
+        if not self.watched:
+            self.peek()
+        elif not os.path.lexists(self.folder / names.RUN):
+            self.driver.look_again()
+
+    def peek(self) -> None:
+        """Look again if something there is not what it was, or a reply that does not count may have been mended."""
+        now = glance(self.folder)
+        if now != self.seen or self._has_idle_reply():
+            self.seen = now
+            self.driver.look_again()
+
+    def _has_idle_reply(self) -> bool:
+        facts = self.driver.facts
+        for view in self.driver.state.moving("person"):
+            tries = facts.attempts.get(view.id, ())
+            if tries and any(talk.reply is not None for talk in tries[-1].talks):
+                return True
+        return False
+
+    def is_restless(self) -> bool:
+        """Whether something is being written, so that the folder has to be looked at again soon."""
+        driver = self.driver
+        return bool(driver.reader.restless or driver.leftovers or self.alert > time.monotonic())
+
+    def has_ended(self, actions: list[Action]) -> bool:
+        """Whether nothing is left to do but to let go of the run."""
+        driver = self.driver
+        over = driver.facts.outcome is not None and not driver.jobs and not driver.leftovers
+        return over and all(isinstance(action, Wait) for action in actions)
+
+    def waits(self, actions: list[Action]) -> Wait | None:
+        """Return why the run waits for a person, if that has not been told yet."""
+        if any(not isinstance(action, Wait) for action in actions):
+            self.told = ""
+        rest = None if self.driver.reader.restless else at_rest(actions, self.driver)
+        if rest is None or rest.on != "person" or rest.why == self.told:
+            return None
+        self.told = rest.why
+        return rest
+
+
+def open_runs(runs: Path) -> Iterator[Path]:
+    """Yield the folder of every run that has not ended, the oldest day first."""
+    for day in sorted(_subfolders(runs)):
+        for folder in sorted(_subfolders(day)):
+            if is_open(folder):
+                yield folder
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(one.path) for one in entries if one.name[0] != "." and one.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def is_open(folder: Path) -> bool:
+    """Whether a folder holds a run without an outcome; one with no goal yet belongs to whoever makes it."""
+    if not names.is_run_id(f"{folder.parent.name}/{folder.name}") or os.path.lexists(folder / names.OUTCOME):
+        return False
+    return os.path.lexists(folder / names.RUN) and any(
+        os.path.lexists(folder / f"goal{suffix}") for suffix in names.GOAL_SUFFIXES
+    )

@@ -1,0 +1,50 @@
+"""Who of many runs may start attempts, and how many: keeps the line, asks `core.shares` for the number."""
+
+from dataclasses import dataclass, field
+
+from agentfs.core.decide import Action, IssueOrder, StartAttempt
+from agentfs.core.shares import grant
+from agentfs.seats import Seat
+
+
+@dataclass(slots=True)
+class Turns:
+    """The places for attempts of one process, shared by its seats."""
+
+    places: int
+    busy: int = 0  # jobs of all seats, those that have ended but were not taken in yet included
+    line: dict[Seat, None] = field(default_factory=dict)  # could start more than they may; longest waiting first
+
+    def room(self, seat: Seat, seats: int, *, first: bool) -> int:
+        """Return how many attempts a seat may start in the turn it is about to have."""
+        self.line.pop(seat, None)
+        return grant(
+            places=self.places,
+            free=self.places - self.busy + seat.finished,
+            mine=seat.under_way,
+            others=max(len(self.line), min(self.busy, seats - 1)),
+            waiting=(one.under_way for one in self.line),
+            first=first,
+        )
+
+    def note(self, seat: Seat, actions: list[Action], room: int) -> None:
+        """Put a seat in line that could start more than it was allowed to."""
+        starts = sum(isinstance(action, IssueOrder | StartAttempt) for action in actions)
+        if (starts >= room) if room else seat.driver.state.moving("order", "start"):
+            self.line[seat] = None
+
+    def next(self) -> Seat | None:
+        """Return who has a free place next: whoever holds fewest, the longest waiting first."""
+        if self.busy >= self.places:
+            return None
+        best: Seat | None = None
+        for seat in self.line:
+            if seat.under_way == 0:
+                return seat
+            if best is None or seat.under_way < best.under_way:
+                best = seat
+        return best
+
+    def leave(self, seat: Seat) -> None:
+        self.busy -= len(seat.driver.jobs)
+        self.line.pop(seat, None)

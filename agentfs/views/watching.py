@@ -1,0 +1,88 @@
+"""What a daemon does, one line per action: in words on stderr, or as JSON on stdout for programs."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from agentfs.core.decide import Action, IssueOrder, StartAttempt, StopAttempt, Wait
+from agentfs.engine import Driver
+from agentfs.views.closing import failures, what_to_do
+from agentfs.views.lines import WIDTH, action_line, settled_line
+from agentfs.views.words import cut, inert
+
+
+class Teller:
+    """Told of everything; writes a line for what is worth one. A stream that is gone is no trouble."""
+
+    def __init__(self, stream: TextIO, stamp: Callable[[], str] | None = None) -> None:
+        self._stream, self._stamp = stream, stamp  # with a stamp: JSON
+        self._told: set[str] = set()
+
+    def tell(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
+        """Write one line."""
+        if self._stamp is None:
+            line = cut(inert(f"{run}: {words}" if run else words), WIDTH)
+        else:
+            line = json.dumps({"at": self._stamp(), "event": event, "run": run, **more, "words": words})
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+    def note(self, words: str) -> None:
+        self.tell("note", words)
+
+    def once(self, words: str, run: str | None = None) -> None:
+        """Tell of trouble that may come again and again."""
+        if (line := f"{run}: {words}") not in self._told:
+            self._told.add(line)
+            self.tell("trouble", words, run)
+
+    def opened(self, driver: Driver) -> None:
+        run = driver.facts.run
+        self.tell("driving", f"working in {(driver.folder / run.workdir).resolve()}", run.run)
+
+    def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
+        """Tell what a turn found settled and what it decided. `settled`: the attempts told before."""
+        run = driver.facts.run.run
+        for view in (driver.state.steps[step] for step in driver.state.board.changed):
+            result = view.result
+            if result is not None and (view.id, result.attempt) not in settled:
+                settled.add((view.id, result.attempt))
+                self.tell(
+                    "settled", settled_line(view), run, step=view.id, attempt=result.attempt, status=result.status
+                )
+        for action in actions:
+            if words := action_line(action):
+                self.tell(_event(action), words, run, **_about(action))
+
+    def waits(self, driver: Driver, rest: Wait) -> None:
+        run = driver.facts.run.run
+        self.tell("waiting", f"waits: {rest.why}", run)
+        for line in what_to_do(driver.folder, driver.state):
+            self.tell("todo", line.strip(), run)
+
+    def ended(self, driver: Driver) -> None:
+        outcome, run = driver.facts.outcome, driver.facts.run.run
+        if outcome is None:
+            return
+        self.tell("ended", f"{outcome.status}, {outcome.summary}", run, status=outcome.status, reason=outcome.reason)
+        if outcome.status == "failed":
+            for line in failures(driver.state):
+                self.tell("todo", line.strip(), run)
+
+
+def _event(action: Action) -> str:
+    return "started" if isinstance(action, IssueOrder | StartAttempt) else "action"
+
+
+def _about(action: Action) -> dict[str, Any]:
+    match action:
+        case IssueOrder(view=view):
+            return {"step": view.id, "attempt": view.next}
+        case StartAttempt(view=view):
+            return {"step": view.id, "attempt": view.attempt}
+        case StopAttempt(step=step, attempt=attempt):
+            return {"step": step, "attempt": attempt}
+        case _:
+            return {}

@@ -1,0 +1,22 @@
+"""Every figure, one after the other; the exit code says whether all targets are reached.
+
+python benchmarks/all.py
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+FIGURES = ("startup.py", "fsyncs.py", "nothing_to_do.py", "chain.py", "parallel.py")
+
+
+def main() -> int:
+    codes = []
+    for name in FIGURES:
+        codes.append(subprocess.run([sys.executable, Path(__file__).with_name(name)], check=False).returncode)
+        print()
+    return max(codes)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,165 @@
+"""A daemon that is killed, stopped or obstructed: nothing is lost, nothing runs twice, no run holds up another."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.daemons import Watching, book
+from tests.workspaces import Place, wait_for
+
+SLOW = "echo begun >> effects; while ! test -e go; do sleep 0.02; done; echo ended >> effects"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def begun(daemon: Watching, name: str = "job") -> Path:
+    """Wait until the slow step of a run has begun; return the run's folder."""
+    folder = daemon.folder(name)
+    wait_for((folder / "files" / "effects").exists, "the slow step")
+    return folder
+
+
+def children(pid: int) -> list[int]:
+    """Return the living descendants of a process."""
+    found = [int(one) for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split()]
+    return [*found, *(below for one in found for below in children(one))]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process does anything yet; one that has ended may wait for its parent to take notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def unsettled(folder: Path) -> list[str]:
+    claims = [path.name.removesuffix(".log.jsonl") for path in (folder / "steps").glob("*.log.jsonl")]
+    return [name for name in claims if not (folder / "steps" / f"{name}.result.json").exists()]
+
+
+def test_killed_and_started_again_it_goes_on_and_a_goal_is_taken_once(place: Place) -> None:
+    with Watching(place) as first:
+        first.drop("job.md", book(SLOW, lines="repeatable"))
+        folder = begun(first)
+        assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    (first.goals / "later.md").write_text(book("echo later"))
+    (folder / "files" / "go").touch()
+    with Watching(place) as second:
+        assert second.outcome("job")["status"] == "done"
+        assert second.outcome("later")["answer"] == "later"
+    assert (folder / "files" / "effects").read_text() == "begun\nbegun\nended\n"
+    assert place.read("steps/a.1.result.json")["status"] == "interrupted"
+    assert sorted(path.parent.name for path in place.runs.glob("*/*/run.json")) == ["job", "later"]
+    place.ledger_is_sound()
+
+
+def test_a_goal_whose_intake_was_cut_off_is_taken_once(place: Place) -> None:
+    """The folder is made and run.json written, but the goal has not moved yet: the next daemon uses that folder."""
+    place.agentfs("init")
+    text = book("echo x")
+    (place.root / "goals" / "job.md").write_text(text)
+    with Watching(place) as daemon:
+        folder = daemon.folder("job")
+        assert daemon.outcome("job")["status"] == "done"
+    day = folder.parent
+    shutil.rmtree(folder)
+    (day / "job").mkdir()
+    (day / "job" / "run.json").write_text("{")
+    (place.root / "goals" / "job.md").write_text(text)
+    with Watching(place) as daemon:
+        assert daemon.outcome("job")["answer"] == "x"
+    assert [path.name for path in day.iterdir()] == ["job"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_sigterm_leaves_nothing_running_and_nothing_that_claims_to(place: Place, number: signal.Signals) -> None:
+    with Watching(place) as daemon:
+        for name in ("one", "two"):
+            daemon.drop(f"{name}.md", book(SLOW, lines="repeatable"))
+        folders = [begun(daemon, name) for name in ("one", "two")]
+        below = children(daemon.popen.pid)
+        assert below
+        assert daemon.end(number) == 130
+        assert [pid for pid in below if is_running(pid)] == []
+    assert [unsettled(folder) for folder in folders] == [[], []]
+    assert {place.read("steps/a.1.result.json", name)["status"] for name in ("one", "two")} == {"interrupted"}
+    assert "running" not in (folders[0] / "STATUS.md").read_text().partition("\n\n")[2].partition(":")[0]
+
+
+def test_ctrl_c_once_lets_what_runs_finish_and_takes_nothing_new(place: Place) -> None:
+    with Watching(place) as daemon:
+        daemon.drop("job.md", book(SLOW, "echo next"))
+        folder = begun(daemon)
+        daemon.popen.send_signal(signal.SIGINT)
+        daemon.wait_to_hear("what runs finishes; Ctrl-C again ends it")
+        daemon.drop("late.md", book("echo late"))
+        (folder / "files" / "go").touch()
+        assert daemon.popen.wait(timeout=60) == 130
+    assert place.read("steps/a.1.result.json")["status"] == "done"
+    assert not (folder / "steps" / "b.1.json").exists()
+    assert os.listdir(daemon.goals) == ["late.md"]
+    assert "goes on from here" in daemon.said()
+
+
+def test_a_broken_run_is_set_aside_alone_and_taken_up_when_it_is_mended(place: Place) -> None:
+    with Watching(place) as daemon:
+        daemon.drop("job.md", book("test -e ready && echo ok", lines="retries: 0"))
+        daemon.outcome("job")
+        folder = daemon.folder("job")
+    record = (folder / "run.json").read_bytes()
+    broken = shutil.copytree(folder, folder.parent / "broken")
+    (broken / "outcome.json").unlink()
+    (broken / "run.json").write_text('{"run": 1}')
+    with Watching(place) as daemon:
+        daemon.wait_to_hear("/broken: set aside: ")
+        daemon.drop("good.md", book("echo good"))
+        assert daemon.outcome("good")["answer"] == "good"
+        (broken / "run.json").write_bytes(record)
+        (broken / "files" / "ready").touch()
+        (broken / "steps" / "a.1.again.md").touch()
+        wait_for((broken / "outcome.json").exists, "the end of the run that was mended")
+    assert json.loads((broken / "outcome.json").read_text())["answer"] == "ok"
+
+
+def test_a_run_deleted_under_its_hands_holds_up_no_other(place: Place) -> None:
+    with Watching(place) as daemon:
+        daemon.drop("gone.md", book(SLOW))
+        daemon.drop("stays.md", book(SLOW))
+        gone, stays = begun(daemon, "gone"), begun(daemon, "stays")
+        os.rename(gone, place.root / "elsewhere")
+        daemon.wait_to_hear("/gone: its folder was moved or deleted; what ran in it is ended")
+        (stays / "files" / "go").touch()
+        assert daemon.outcome("stays")["status"] == "done"
+
+
+def test_goals_that_is_moved_away_is_made_anew(place: Place) -> None:
+    with Watching(place) as daemon:
+        os.rename(daemon.goals, place.root / "old-goals")
+        daemon.wait_to_hear("goals/ was moved or deleted", seconds=10)
+        (place.root / "old-goals" / "not.md").write_text(book("echo not"))
+        daemon.drop("job.md", book("echo x"))
+        assert daemon.outcome("job")["answer"] == "x"
+        shutil.rmtree(daemon.goals)
+        wait_for(daemon.goals.is_dir, "the new folder", seconds=10)
+    assert len(list(place.runs.glob("*/*/run.json"))) == 1
+
+
+def test_it_stops_when_the_workspace_is_gone(place: Place) -> None:
+    with Watching(place) as daemon:
+        os.rename(place.root, place.root.parent / "moved")
+        assert daemon.popen.wait(timeout=30) == 2
+        assert "goals cannot be watched: No such file or directory" in daemon.said()
+
+
+def test_it_needs_a_workspace_that_is_trusted(place: Place) -> None:
+    assert "no workspace at or above" in place.agentfs("watch", code=2).stderr
+    (place.root / "agentfs.toml").touch()
+    assert "was not made by you" in place.agentfs("watch", code=2).stderr
