@@ -23,7 +23,7 @@ from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, Stop
 from agentfs.engine import World
 from agentfs.errors import AgentfsError, UserError
 from agentfs.inbox import Inbox
-from agentfs.seats import Seat, is_open, open_runs
+from agentfs.seats import Seat, is_open, lately_ended, open_runs
 from agentfs.turns import Turns
 from agentfs.views.watching import Teller
 from agentfs.watching import Glance, ManyFolders, folders_of, glance
@@ -68,6 +68,8 @@ class Daemon:
         self.door.folder.take()
         try:
             self._begin_watching(poll=poll)
+            for folder in lately_ended(self.workspace.runs):
+                self.world.keeper.note(folder)
             while not (self.stop.asked and self.turns.busy == 0):
                 self._heed()
                 self._tend()

@@ -14,6 +14,7 @@ from agentfs.views.watching import Teller
 
 AT_ONCE = 4  # goals taken before the drivers have their turn
 RESTLESS_SECONDS = 0.05  # how often to look while something there is being written
+DEAF_SECONDS = 1.0  # after a file has left a folder watchdog holds back for a while whatever else happens there
 
 
 class Door:
@@ -23,6 +24,7 @@ class Door:
         self.inbox, self.teller = inbox, teller
         self.folder = HeldFolder(inbox.folder)
         self.due = 0.0
+        self._deaf = 0.0  # until when events may be late
         self.waiting: deque[Path] = deque()  # goals that were complete when they were looked at
 
     def look_again(self) -> None:
@@ -47,10 +49,11 @@ class Door:
             self.teller.tell("left", f"goals/{name} is left alone: {words}", goal=name)
         for path, problem in found.wrong:
             self._refuse(path, BadFile(path.name, [problem]))
-        self.due = now + (RESTLESS_SECONDS if found.restless else pause)
+        self.due = now + (RESTLESS_SECONDS if found.restless or now < self._deaf else pause)
 
     def _take(self, path: Path) -> tuple[Path, ExitStack] | None:
         hold = ExitStack()
+        self._expect_silence()
         try:
             folder = hold.enter_context(self.inbox.taking(path))
         except StillChanging:
@@ -67,7 +70,12 @@ class Door:
             return folder, hold
         return None
 
+    def _expect_silence(self) -> None:
+        self._deaf = time.monotonic() + DEAF_SECONDS
+        self.due = min(self.due, time.monotonic() + RESTLESS_SECONDS)
+
     def _refuse(self, path: Path, error: AgentfsError) -> None:
+        self._expect_silence()
         refused = self.inbox.reject(path, error)
         first, *more = refused.words.splitlines()
         count = f" (and {len(more)} more)" if isinstance(error, BadFile) and more else ""

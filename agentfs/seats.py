@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from agentfs.driving import ALERT_SECONDS, is_news, is_unnamed
 from agentfs.engine import Driver, at_rest
 from agentfs.views.status_page import StatusFile
 from agentfs.watching import Glance, glance
+
+BEHIND_SECONDS = 60.0  # by which the ledger may lag behind the runs
 
 
 @dataclass(eq=False, slots=True)
@@ -101,17 +103,30 @@ class Seat:
 
 
 def open_runs(runs: Path) -> Iterator[Path]:
-    """Yield the folder of every run that has not ended, the oldest day first."""
-    for day in sorted(_subfolders(runs)):
-        for folder in sorted(_subfolders(day)):
-            if is_open(folder):
-                yield folder
+    """Yield the folder of every run that has not ended, the oldest day first. Of one that has, it costs one lstat."""
+    for day in sorted(_subfolders(str(runs))):
+        for folder in sorted(one for one in _subfolders(day) if not os.path.lexists(f"{one}/{names.OUTCOME}")):
+            if is_open(Path(folder)):
+                yield Path(folder)
 
 
-def _subfolders(folder: Path) -> list[Path]:
+def lately_ended(runs: Path) -> list[Path]:
+    """Return the runs that ended about when the ledger was last written, or after: they may owe it a commit."""
+    branch = [runs / ".git" / name for name in ("refs/heads/main", "packed-refs")]
+    since = max((path.stat().st_mtime for path in branch if path.exists()), default=0.0) - BEHIND_SECONDS
+    found = []
+    for day in _subfolders(str(runs)):
+        for folder in _subfolders(day):
+            with suppress(OSError):
+                if os.lstat(f"{folder}/{names.OUTCOME}").st_mtime >= since:
+                    found.append(Path(folder))
+    return [folder for folder in found if names.is_run_id(f"{folder.parent.name}/{folder.name}")]
+
+
+def _subfolders(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return [Path(one.path) for one in entries if one.name[0] != "." and one.is_dir(follow_symlinks=False)]
+            return [one.path for one in entries if one.name[0] != "." and one.is_dir(follow_symlinks=False)]
     except OSError:
         return []
 

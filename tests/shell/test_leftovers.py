@@ -75,10 +75,10 @@ def test_where_nobody_can_tell_who_writes_it_has_to_hold_still(folder: Path, mon
 def test_what_a_dead_driver_left_is_swept_but_not_a_save(folder: Path) -> None:
     from agentfs.core.canonical import sha256_bytes
 
-    (folder / ".plan.1.2.3.tmp").write_bytes(b"ours")
-    (folder / ".plan.1.2.4.tmp").write_bytes(b"a person's")
-    (folder / ".plan.1.2.5.tmp").write_bytes(b"")
-    (folder / "steps" / ".new.1.2.6.tmp").write_bytes(b"half a re")
+    (folder / ".plan.99999999.2.3.tmp").write_bytes(b"ours")
+    (folder / ".plan.99999999.2.4.tmp").write_bytes(b"a person's")
+    (folder / ".plan.99999999.2.5.tmp").write_bytes(b"")
+    (folder / "steps" / ".new.99999999.2.6.tmp").write_bytes(b"half a re")
     sweep(folder, {sha256_bytes(b"ours")})
     assert _names(folder) == ["plan.json", "plan.saved-1.json"]
     assert (folder / "plan.saved-1.json").read_bytes() == b"a person's"

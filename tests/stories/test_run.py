@@ -31,6 +31,7 @@ def test_three_steps_become_a_plan_results_and_a_history(place: Place) -> None:
     done = place.agentfs("run", place.runbook(THREE))
     assert json.loads(done.stdout) == {"path": "report.txt", "bytes": 17}
     assert place.tree() == [
+        "STATUS.md",
         "goal.md",
         "outcome.json",
         "plan.json",
