@@ -3,7 +3,7 @@
     python benchmarks/peer.py chain|wide STEPS FOLDER
 
 Prints the seconds it took, without start-up: packages imported, graph built. Every result is kept in the state, as
-agentfs keeps every result in a file; a node is used again and again, which is kinder to LangGraph than one per step.
+agentfs keeps every result in a file; one node is used again and again.
 """
 
 import operator
