@@ -1,5 +1,6 @@
 """Watchdog events as a stream of names: they wake whoever waits, and never inform."""
 
+import logging
 import os
 import queue
 from collections.abc import Callable
@@ -35,6 +36,15 @@ class _Enqueue(FileSystemEventHandler):
                 self._wake()
 
 
+def an_observer() -> InotifyObserver:
+    """Return an observer that keeps its remarks to itself: what watchdog says as it ends is no business of people."""
+    remarks = logging.getLogger("watchdog")
+    if not remarks.handlers:
+        remarks.addHandler(logging.NullHandler())
+        remarks.propagate = False
+    return InotifyObserver(generate_full_events=True)  # else a file moved here counts as created
+
+
 class FolderWatch:
     """Watches some folders, not the folders in them, for as long as the block runs.
 
@@ -44,7 +54,7 @@ class FolderWatch:
 
     def __init__(self, folders: list[Path], wake: Callable[[], None], written: list[Path] | None = None) -> None:
         self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._observer = InotifyObserver(generate_full_events=True)  # else a file moved here counts as created
+        self._observer = an_observer()
         enqueue = _Enqueue(self._names, wake)
         for kinds, watched in ((EVERYTHING, folders), (WRITTEN, written or [])):
             for folder in watched:

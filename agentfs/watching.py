@@ -13,11 +13,10 @@ from pathlib import Path
 
 from watchdog.events import FileCreatedEvent, FileSystemEvent, FileSystemEventHandler
 from watchdog.observers.api import ObservedWatch
-from watchdog.observers.inotify import InotifyObserver
 
 from agentfs.core import names
 from agentfs.stillness import Signature, signature
-from agentfs.watch import WRITTEN
+from agentfs.watch import WRITTEN, an_observer
 
 MOST_FOLDERS = 200
 CANARY_SECONDS = 2.0
@@ -60,7 +59,7 @@ class ManyFolders:
         self._seen: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._enqueue = _Enqueue(self._seen, wake)
         self._watches: dict[Path, ObservedWatch] = {}
-        self._observer = InotifyObserver(generate_full_events=True)  # else a file moved here counts as created
+        self._observer = an_observer()
         self._overflow = _Overflow(self._lose)
         _LOG.addHandler(self._overflow)
         self._observer.start()
