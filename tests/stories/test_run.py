@@ -227,6 +227,14 @@ def test_independent_steps_run_at_the_same_time(place: Place) -> None:
     assert place.read("outcome.json")["steps"]["done"] == ["a", "b"]
 
 
+def test_every_place_is_used(place: Place) -> None:
+    """Four steps, four places: each waits until all four have begun."""
+    wait = 'touch {me}; n=0; while ! test -e a -a -e b -a -e c -a -e d; do n=$((n+1)); test "$n" -lt 600 || exit 9; sleep 0.05; done'
+    book = "".join(f"### {me}\nafter: nothing\n```sh\n{wait.format(me=me)}\n```\n" for me in "abcd")
+    place.agentfs("run", place.runbook(book, "limits:\n  parallel: 4"))
+    assert [place.read(f"steps/{name}.1.result.json")["status"] for name in "abcd"] == ["done"] * 4
+
+
 def test_parallel_one_runs_one_after_the_other(place: Place) -> None:
     alone = "mkdir lock || exit 1; sleep 0.1; rmdir lock"
     book = "".join(f"### {name}\nafter: nothing\n```sh\n{alone}\n```\n" for name in "abcd")
