@@ -22,7 +22,7 @@ WRITTEN: tuple[type[FileSystemEvent], ...] = (FileClosedEvent, FileMovedEvent, F
 EVERYTHING: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, *WRITTEN)
 
 
-class _Enqueue(FileSystemEventHandler):
+class Enqueue(FileSystemEventHandler):
     """Notes the names and wakes; an exception here would end the observer's thread, so nothing here can raise."""
 
     def __init__(self, names: "queue.SimpleQueue[str]", wake: Callable[[], None]) -> None:
@@ -30,10 +30,9 @@ class _Enqueue(FileSystemEventHandler):
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         for path in (event.src_path, event.dest_path):
-            name = os.fsdecode(path)
-            if name:
-                self._names.put(name)
-                self._wake()
+            if path:
+                self._names.put(os.fsdecode(path))
+        self._wake()
 
 
 def an_observer() -> InotifyObserver:
@@ -55,7 +54,7 @@ class FolderWatch:
     def __init__(self, folders: list[Path], wake: Callable[[], None], written: list[Path] | None = None) -> None:
         self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._observer = an_observer()
-        enqueue = _Enqueue(self._names, wake)
+        enqueue = Enqueue(self._names, wake)
         for kinds, watched in ((EVERYTHING, folders), (WRITTEN, written or [])):
             for folder in watched:
                 self._observer.schedule(enqueue, str(folder), recursive=False, event_filter=list(kinds))

@@ -11,31 +11,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from watchdog.events import FileCreatedEvent, FileSystemEvent, FileSystemEventHandler
+from watchdog.events import FileCreatedEvent, FileSystemEvent
 from watchdog.observers.api import ObservedWatch
 
 from agentfs.core import names
 from agentfs.stillness import Signature, signature
-from agentfs.watch import WRITTEN, an_observer
+from agentfs.watch import WRITTEN, Enqueue, an_observer
 
 MOST_FOLDERS = 200
 CANARY_SECONDS = 2.0
 CANARY = ".agentfs-canary-{}.tmp"
 _LOG = logging.getLogger("watchdog")  # the only one who tells of an overflow; says nothing else worth a line
 Glance = tuple[int | Signature | None, ...]
-
-
-class _Enqueue(FileSystemEventHandler):
-    """Notes the names and wakes; an exception here would end the observer's thread, so nothing here can raise."""
-
-    def __init__(self, seen: "queue.SimpleQueue[str]", wake: Callable[[], None]) -> None:
-        self._seen, self._wake = seen, wake
-
-    def on_any_event(self, event: FileSystemEvent) -> None:
-        for path in (event.src_path, event.dest_path):
-            if path:
-                self._seen.put(os.fsdecode(path))
-        self._wake()
 
 
 class _Overflow(logging.Handler):
@@ -57,7 +44,7 @@ class ManyFolders:
         self.lost = False  # events were dropped: look at everything again, then set this back
         self._wake = wake
         self._seen: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._enqueue = _Enqueue(self._seen, wake)
+        self._enqueue = Enqueue(self._seen, wake)
         self._watches: dict[Path, ObservedWatch] = {}
         self._observer = an_observer()
         self._overflow = _Overflow(self._lose)
