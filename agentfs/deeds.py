@@ -1,23 +1,27 @@
 """What each action does to the world: the only place where a driver writes. One function per action."""
 
+import math
 from dataclasses import replace
 from typing import assert_never
 
 from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core.canonical import render_plan, sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
-from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
+from agentfs.core.records import Answer, Author, Call, Failure, Result, Revision, Trigger
 from agentfs.core.replies import cut_word, words_below
+from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.disk import install, publish
 from agentfs.disk import replace as replace_view
-from agentfs.engine import Driver
+from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.executor.log import unwatched
+from agentfs.jsonlines import JsonLines
+from agentfs.models.line import Line
 from agentfs.orders import check_goal, issue, order_for, start, take_answer
 
 
@@ -88,7 +92,7 @@ def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: 
         by = Author(role="person", name=driver.world.person[0])
         trigger: Trigger = "edited"
     else:
-        by, trigger = driver.planner.author(facts), call.trigger
+        by, trigger = driver.planner.author(call, facts), call.trigger
     if facts.plan_file.plan is None:
         raise RuntimeError("a revision is recorded of a valid plan only")
     return Revision(
@@ -107,7 +111,7 @@ def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: 
 
 
 def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
-    """Write the call, let the planner answer, write the answer."""
+    """Write the call, and have it answered."""
     facts, first = driver.facts, action.pending[0]
     call = Call(
         call=action.call,
@@ -122,17 +126,33 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
     folder = driver.folder / names.PLANNING
     publish(folder / names.call_file(action.call, "call"), render(call), durable=False)
     driver.facts = facts.with_call(replace(facts.planner_call(action.call), call=call))
-    answer = driver.planner.answer(call, driver.state, driver.folder)
-    publish(folder / names.call_file(action.call, "answer"), render(answer), durable=True)
-    driver.facts = driver.facts.with_call(replace(driver.facts.planner_call(action.call), answer=answer))
+    state, takes_time = driver.state, driver.planner.takes_time(call, facts)
+    driver.submit(
+        ("call", "", action.call),
+        lambda job: _answered(call, state, driver, job),
+        at_once=not takes_time,
+        desk=driver.world.desk,
+    )
+
+
+def _answered(call: Call, state: RunState, driver: Driver, job: Job) -> News:
+    """Let the planner answer, and write the answer."""
+    folder, mask = driver.folder / names.PLANNING, driver.world.mask
+    with JsonLines(folder / names.call_file(call.call, "log"), mask, driver.world.clock) as log:
+        line = Line(log.write, driver.meter, job.stop, math.inf)
+        answer = driver.planner.answer(call, state, driver.folder, line)
+    source = mask.data(render(answer))
+    publish(folder / names.call_file(call.call, "answer"), source, durable=True)
+    answer = Answer.model_validate_json(source)
+    return lambda facts: facts.with_call(replace(facts.planner_call(call.call), answer=answer))
 
 
 def _install(action: acts.InstallPlan, driver: Driver) -> None:
     """Exchange plan.json for the answer's plan, unless a person was faster."""
     facts, one = driver.facts, driver.facts.planner_call(action.call)
-    if one.answer is None:
-        raise RuntimeError("an answer is installed once there is one")
-    source = driver.planner.plan_bytes(one.answer)
+    if one.answer is None or one.answer.plan is None:
+        raise RuntimeError("an answer is installed once there is one, with a plan")
+    source = render_plan(one.answer.plan)
     digest, folder = sha256_bytes(source), driver.folder / names.PLANNING
     if digest not in one.tries:
         publish(folder / names.call_file(action.call, "plan", len(one.tries) + 1), source, durable=True)

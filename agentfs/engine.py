@@ -28,11 +28,12 @@ from agentfs.core.decide import (
 )
 from agentfs.core.facts import Facts
 from agentfs.core.records import Sandbox
-from agentfs.core.state import Means, derive
+from agentfs.core.state import Means, derive, used_by
 from agentfs.disk import Leftover
 from agentfs.executor.attempt import Halt
 from agentfs.keeper import Keeper
 from agentfs.leftovers import look_after
+from agentfs.models.meter import Meter
 from agentfs.planner import Planner
 from agentfs.reader import RunReader
 from agentfs.tools.base import Confinement, Mask, Tool
@@ -47,7 +48,8 @@ class World:
 
     workspace: Path
     clock: Clock
-    pool: Executor
+    pool: Executor  # attempts and checks
+    desk: Executor  # calls of the planner: they wait for somebody else, and take no place from an attempt
     tools: dict[str, Tool]
     means: Means
     keeper: Keeper
@@ -77,6 +79,7 @@ class Driver:
         self.jobs: dict[JobKey, Job] = {}
         self.facts = reader.read()
         self.state = derive(self.facts, world.means)
+        self.meter = Meter(self.state.bounds, used_by(self.state))
         self.trouble: BaseException | None = None
         self.leftovers: list[Leftover] = []  # plans that came out of an exchange and may still be written to
         self.alone = False  # the action being performed has nothing beside it that it could hold up
@@ -99,7 +102,8 @@ class Driver:
             self._look.clear()
             self.facts = self.reader.read(self.facts)
         self.state = derive(self.facts, self.world.means, self.state)
-        slots = 0 if draining else self.places - len(self.jobs) + self._already_started()
+        self.meter.bounds = self.state.bounds
+        slots = 0 if draining else self.places - self._taken() + self._already_started()
         actions = [action for action in decide(self.state, slots) if not self._under_way(action)]
         if draining:
             actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
@@ -107,6 +111,9 @@ class Driver:
         for action in actions:
             perform(action, self)
         return actions or [Wait("attempt", "work is under way")]
+
+    def _taken(self) -> int:
+        return sum(key[0] != "call" for key in self.jobs)
 
     def _already_started(self) -> int:
         """Return how many orders that may start have a job: to the files alone, each of them still needs a place."""
@@ -138,7 +145,9 @@ class Driver:
             case _:
                 return False
 
-    def submit(self, key: JobKey, work: Callable[[Job], News], *, at_once: bool = False) -> None:
+    def submit(
+        self, key: JobKey, work: Callable[[Job], News], *, at_once: bool = False, desk: Executor | None = None
+    ) -> None:
         """Run something on the pool, or at once if it takes no time; its news arrives by mail either way."""
         job = self.jobs[key] = Job()
 
@@ -153,7 +162,7 @@ class Driver:
         if at_once:
             run()
         else:
-            self.world.pool.submit(run)
+            (desk or self.world.pool).submit(run)
 
     def learn(self, **changed: object) -> None:
         """Lay one of our own writes over the facts, so that nobody has to read it back."""

@@ -16,6 +16,7 @@ from agentfs.disk import publish
 from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.log import marks_in
 from agentfs.leftovers import keep_beside
+from agentfs.models.line import usage_in
 from agentfs.tools.base import Mask
 from agentfs.tools.launch import end_survivors
 
@@ -79,6 +80,7 @@ def _cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: 
         status="interrupted",
         error=_CUT,
         sandbox=sandbox,
+        usage=usage_in(log),
         started_at=(order.issued_at if order else now) if attempt.claimed else None,
         ended_at=now,
         duration_s=0.0,
@@ -86,6 +88,7 @@ def _cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: 
 
 
 def _interrupted(folder: Path, one: PlannerCall) -> PlannerCall:
-    answer = Answer(call=one.number, verdict="interrupted", error=_CUT, duration_s=0.0)
+    usage = usage_in(folder / names.PLANNING / names.call_file(one.number, "log"))
+    answer = Answer(call=one.number, verdict="interrupted", error=_CUT, usage=usage, duration_s=0.0)
     publish(folder / names.PLANNING / names.call_file(one.number, "answer"), render(answer), durable=True)
     return replace(one, answer=answer)

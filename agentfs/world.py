@@ -24,6 +24,7 @@ from agentfs.tools.secrets import SecretMask
 from agentfs.workspace import Workspace
 
 FLUSH_SECONDS = 5.0
+CALLS_AT_ONCE = 16
 Say = Callable[[str], None]
 
 
@@ -87,6 +88,7 @@ def open_world(
     author = person(workspace.runs)
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
+    desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
     stack = ExitStack()
     try:
         confined = sandbox_for(settings, say)
@@ -95,6 +97,7 @@ def open_world(
             workspace=workspace.root,
             clock=clock,
             pool=pool,
+            desk=desk,
             tools=box.tools,
             means=Means(
                 planner=has_model(settings.planner, environment),
@@ -111,6 +114,7 @@ def open_world(
         )
     finally:
         pool.shutdown(wait=True)
+        desk.shutdown(wait=True)
         stack.close()
         if not keeper.flush(FLUSH_SECONDS):
             say("the ledger is behind: its next commits follow when agentfs runs again")

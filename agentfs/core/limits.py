@@ -71,15 +71,28 @@ def bounds_of(facts: Facts) -> Bounds:
 
 def reached(bounds: Bounds, attempts: Spent, calls: Spent) -> str | None:
     """Return which limit stops the run from starting anything new, in words; None if none does."""
-    requests, tokens = attempts.requests + calls.requests, attempts.tokens + calls.tokens
-    cost = attempts.cost_usd + calls.cost_usd
     if attempts.seconds >= bounds.minutes * 60:
         return f"the limit of {bounds.minutes:g} minutes is reached (limits.minutes)"
-    if requests and requests >= bounds.requests:
+    used = total(attempts, calls)
+    return no_room(bounds, used) if used != Spent() else None  # what asks no model needs no room for it
+
+
+def total(one: Spent, other: Spent) -> Spent:
+    """Return what two have asked of models together; time is no part of it."""
+    return Spent(
+        requests=one.requests + other.requests,
+        tokens=one.tokens + other.tokens,
+        cost_usd=one.cost_usd + other.cost_usd,
+    )
+
+
+def no_room(bounds: Bounds, used: Spent) -> str | None:
+    """Return which limit leaves no room for another request to a model, in words; None if none does."""
+    if used.requests >= bounds.requests:
         return f"the limit of {bounds.requests} requests is reached (limits.requests)"
-    if tokens and tokens >= bounds.tokens:
+    if used.tokens >= bounds.tokens:
         return f"the limit of {bounds.tokens} tokens is reached (limits.tokens)"
-    if cost and cost >= bounds.cost_usd:
+    if used.cost_usd >= bounds.cost_usd:
         return f"the limit of ${bounds.cost_usd:g} is reached (limits.cost_usd)"
     return None
 

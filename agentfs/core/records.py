@@ -378,6 +378,7 @@ class Result(Record):
     checks: tuple[CheckResult, ...] = Field((), description="What each check found")
     evidence: tuple[str, ...] = Field((), description="What the result rests on")
     sandbox: Sandbox = Field(description="What confined the step")
+    prompt_sha256: Sha256 | None = Field(None, description="The prompt its model was given, hashed")
     usage: Usage | None = Field(None, description="What the step's model cost")
     started_at: Timestamp | None = Field(description="null: it never started")
     ended_at: Timestamp

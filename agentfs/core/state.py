@@ -7,7 +7,7 @@ from typing import get_args
 from agentfs.core.board import BUSY, Board, board_after, board_of
 from agentfs.core.calls import CallsSummary
 from agentfs.core.facts import Attempt, Facts, PlannerCall
-from agentfs.core.limits import Bounds, Spent, bounds_of, reached, spent_of, spent_on_calls
+from agentfs.core.limits import Bounds, Spent, bounds_of, reached, spent_of, spent_on_calls, total
 from agentfs.core.records import Step, Trigger
 from agentfs.core.scheme import Scheme
 from agentfs.core.steps import Around, StepView, is_repeatable
@@ -76,6 +76,11 @@ class RunState:
     def moving(self, *moves: str, most: int | None = None) -> tuple[StepView, ...]:
         """Return the steps that call for one of these moves, in the plan's order; `most`: no more than that."""
         return self.board.moving(self.scheme, *moves, most=most) if self.scheme else ()
+
+
+def used_by(state: RunState) -> Spent:
+    """Return what the models have been asked so far, over calls and attempts."""
+    return total(state.spent, state.calls_spent)
 
 
 def derive(facts: Facts, means: Means, before: RunState | None = None) -> RunState:

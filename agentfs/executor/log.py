@@ -10,6 +10,7 @@ from typing import Any
 from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.disk import give_name, open_unnamed, sync_folder
+from agentfs.jsonlines import one_line
 from agentfs.tools.base import Mask, ProcessMark
 
 
@@ -73,8 +74,7 @@ class AttemptLog:
         os.write(self._descriptor, self._line(event, fields))
 
     def _line(self, event: str, fields: Mapping[str, Any]) -> bytes:
-        line = json.dumps({"event": event, "at": self._clock.stamp(), **fields}, ensure_ascii=False)
-        return self._mask.text(line).encode("utf-8", "replace") + b"\n"
+        return one_line(event, fields, self._mask, self._clock)
 
     def close(self) -> None:
         if self._descriptor is not None:

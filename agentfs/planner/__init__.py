@@ -6,13 +6,20 @@ from typing import Protocol
 from agentfs.core.facts import Facts
 from agentfs.core.records import Answer, Author, Call
 from agentfs.core.state import RunState
+from agentfs.models.line import Line
 
 
 class Planner(Protocol):
     """Whoever may change a plan."""
 
-    def author(self, facts: Facts) -> Author: ...
+    def author(self, call: Call, facts: Facts) -> Author:
+        """Return whose revision the answer to a call becomes."""
+        ...
 
-    def answer(self, call: Call, state: RunState, folder: Path) -> Answer: ...
+    def takes_time(self, call: Call, facts: Facts) -> bool:
+        """Whether somebody has to wait for the answer: then nobody else should."""
+        ...
 
-    def plan_bytes(self, answer: Answer) -> bytes: ...
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:
+        """Return the answer, whatever happens: what goes wrong is an answer that failed. Writes no file."""
+        ...

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from agentfs.clock import Clock
 from agentfs.core import names
-from agentfs.core.canonical import render_plan
 from agentfs.core.facts import Facts
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, PlanStatus
 from agentfs.core.state import RunState
+from agentfs.models.line import Line
 from agentfs.planner.runbook import Situation, answer
 
 
@@ -22,10 +22,13 @@ class OwnSteps:
     parsed: Callable[[str], ParsedGoal]  # the goal with this sha256, as it was read
     clock: Clock
 
-    def author(self, facts: Facts) -> Author:
+    def author(self, call: Call, facts: Facts) -> Author:  # noqa: ARG002 - whatever it was called for
         return Author(role="runbook", name=facts.goal.title)
 
-    def answer(self, call: Call, state: RunState, folder: Path) -> Answer:
+    def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002 - it is all in the goal
+        return False
+
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:  # noqa: ARG002 - asks nobody
         """Return what the goal's own steps say to a trigger."""
         began = self.clock.monotonic()
         goal = self.parsed(call.goal_sha256)
@@ -37,11 +40,6 @@ class OwnSteps:
             answer=said.question or said.answer,
             duration_s=round(self.clock.monotonic() - began, 6),
         )
-
-    def plan_bytes(self, answer: Answer) -> bytes:
-        if answer.plan is None:
-            raise ValueError("this answer holds no plan")
-        return render_plan(answer.plan)
 
 
 def situation(goal: ParsedGoal, state: RunState, folder: Path) -> Situation:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentfs.core.catalogue import ToolSpec
-from agentfs.core.records import Failure, JsonObject, Sandbox
+from agentfs.core.records import Failure, JsonObject, Sandbox, Usage
 
 
 class StopSign(Protocol):
@@ -66,11 +66,16 @@ class Mask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gives back: an output, or why there is none."""
+    """What a tool gives back: an output, or why there is none. A model that did a step says more."""
 
     output: Any = None
     cut: bool = False
     failure: Failure | None = None
+    surprise: str | None = None  # it succeeded, but not as expected, in the model's own word
+    blocked: str | None = None  # why the step cannot be done as it stands
+    evidence: tuple[str, ...] = ()
+    usage: Usage | None = None
+    prompt_sha256: str | None = None
 
 
 class Tool(Protocol):

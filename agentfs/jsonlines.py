@@ -1,0 +1,41 @@
+"""A log of JSON lines, written as it goes: appended to, never edited, with secrets hidden."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agentfs.clock import Clock
+from agentfs.tools.base import Mask
+
+
+def one_line(event: str, fields: Mapping[str, Any], mask: Mask, clock: Clock) -> bytes:
+    """Return one line of a log."""
+    line = json.dumps({"event": event, "at": clock.stamp(), **fields}, ensure_ascii=False)
+    return mask.text(line).encode("utf-8", "replace") + b"\n"
+
+
+class JsonLines:
+    """Appends to a file that is made with its first line."""
+
+    def __init__(self, path: Path, mask: Mask, clock: Clock) -> None:
+        self.path, self._mask, self._clock = path, mask, clock
+        self._descriptor: int | None = None
+
+    def write(self, event: str, fields: Mapping[str, Any]) -> None:
+        if self._descriptor is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._descriptor = os.open(self.path, flags, 0o644)
+        os.write(self._descriptor, one_line(event, fields, self._mask, self._clock))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
