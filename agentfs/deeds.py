@@ -1,6 +1,9 @@
 """What each action does to the world: the only place where a driver writes. One function per action."""
 
+import json
 import math
+import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
@@ -11,7 +14,7 @@ from agentfs.core.canonical import render_plan, sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
-from agentfs.core.records import Answer, Author, Call, Failure, Result, Revision, Trigger
+from agentfs.core.records import Answer, Author, Call, Failure, Plan, Result, Revision, Trigger
 from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
@@ -124,8 +127,10 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,
     )
     folder = driver.folder / names.PLANNING
+    words = _take_replan(action.call, driver)
     publish(folder / names.call_file(action.call, "call"), render(call), durable=False)
-    driver.facts = facts.with_call(replace(facts.planner_call(action.call), call=call))
+    driver.facts = facts.with_call(replace(facts.planner_call(action.call), call=call, words=words))
+    driver.learn(replan=None)
     state, takes_time = driver.state, driver.planner.takes_time(call, facts)
     driver.submit(
         ("call", "", action.call),
@@ -133,6 +138,15 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         at_once=not takes_time,
         desk=driver.world.desk,
     )
+
+
+def _take_replan(number: int, driver: Driver) -> str | None:
+    """Move replan.md in beside the call that answers it: dropped again, it is asked again."""
+    if driver.facts.replan is not None:
+        with suppress(FileNotFoundError):  # taken back by whoever wrote it: its words have been read
+            taken = driver.folder / names.PLANNING / names.call_file(number, "asked")
+            os.rename(driver.folder / names.REPLAN, taken)
+    return driver.facts.replan
 
 
 def _answered(call: Call, state: RunState, driver: Driver, job: Job) -> News:
@@ -179,9 +193,20 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
     if one.call is None or one.answer is None:
         raise RuntimeError("a question is asked about an answer")
     reply = names.call_file(action.call, "reply")
-    text = questions.answer(one.call, str(one.answer.answer or one.call.detail), reply)
+    text = questions.answer(one.call, _what_is_asked(one.answer, one.call, driver.facts), reply)
     publish(driver.folder / names.PLANNING / names.call_file(action.call, "question"), text.encode(), durable=False)
     driver.facts = driver.facts.with_call(replace(one, asked=True))
+
+
+def _what_is_asked(answer: Answer, call: Call, facts: Facts) -> str:
+    """Return what a person decides about: a runbook's own words, or what a model's answer would change."""
+    words = str(answer.answer or call.detail)
+    if facts.goal.has_steps or answer.plan is None:
+        return words
+    new = Plan.model_validate_json(json.dumps(answer.plan))
+    listed = "\n".join(f"- {change.step or 'the plan'}: {change.what}" for change in changes(facts.plan, new))
+    shown = json.dumps(answer.plan, indent=2, ensure_ascii=False)
+    return f"{words}\n\nWhat would change:\n\n{listed}\n\nThe plan as it would be:\n\n```json\n{shown}\n```"
 
 
 # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -77,6 +77,7 @@ class RunReader:
             attempts=self._attempts(before, broken),
             outcome=self._record(names.OUTCOME, Outcome, broken),
             notes=self._notes(),
+            replan=self._reply(names.REPLAN),
             broken=tuple(broken),
         )
         return replace(facts, answerable=self.judge.answerable(facts))
@@ -202,6 +203,7 @@ class RunReader:
             reply=self._reply(path("reply")) if "reply" in kinds else None,
             checks=self._record(path("checks"), GoalChecks, broken) if "checks" in kinds else None,
             again="again" in kinds,
+            words=self._reply(path("asked")) if "asked" in kinds else None,
         )
 
     def _attempts(self, before: Facts | None, broken: list[str]) -> dict[str, tuple[Attempt, ...]]:

@@ -15,6 +15,8 @@ from agentfs.errors import UserError
 from agentfs.judge import FileJudge
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
+from agentfs.planner.choosing import Chosen, Nobody
+from agentfs.planner.one_step import OneStep
 from agentfs.planner.own_steps import OwnSteps
 from agentfs.reader import RunReader
 from agentfs.recovery import take_over
@@ -101,6 +103,7 @@ def open_world(
             tools=box.tools,
             means=Means(
                 planner=has_model(settings.planner, environment),
+                executor=has_model(settings.executor, environment),
                 repeatable={name: tool.spec.repeatable for name, tool in box.tools.items()},
             ),
             keeper=keeper,
@@ -140,7 +143,12 @@ def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     reader = reader_for(folder, settings, world.environment, patient=True, known=known_to(world))
     if not isinstance(reader.judge, FileJudge):
         raise TypeError("a driver judges files")
-    planner = OwnSteps(reader.judge.parsed, world.clock)
+    planner = Chosen(
+        own=OwnSteps(reader.judge.parsed, world.clock),
+        loop=OneStep(reader.judge.parsed, reader.judge.catalogue, world.clock),
+        model=Nobody(),
+        executor=world.means.executor,
+    )
     driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)
     driver.facts = take_over(folder, driver.state, world.clock, world.mask, world.sandbox)
     driver.state = derive(driver.facts, world.means)

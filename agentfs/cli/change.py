@@ -1,4 +1,4 @@
-"""Commands that change a run by its files: approve, reject, reply, pause, resume, cancel, retry, skip."""
+"""Commands that change a run by its files: approve, reject, reply, replan, pause, cancel, retry, skip."""
 
 import sys
 from argparse import Namespace
@@ -13,6 +13,7 @@ from agentfs.core.edits import remove_value, set_value
 from agentfs.core.openings import YES_OR_NO, Opening, answered, openings
 from agentfs.core.phase import reason
 from agentfs.core.records import Plan, PlanStatus
+from agentfs.core.triggers import WITHOUT_A_STEP
 from agentfs.errors import UserError
 from agentfs.views.words import first_line, inert
 
@@ -39,12 +40,38 @@ def reject(arguments: Namespace) -> int:
     """`agentfs reject RUN[@REV] [STEP] [--because TEXT]`"""
     run = open_run(arguments)
     opening = _one_open(run, arguments.step, "reject")
-    if opening.about == "draft":
-        where = short_path(run.folder / names.PLAN)
-        raise UserError(f"a draft is not rejected but changed: edit {where}, or: agentfs cancel {run.run}")
     _check_revision(run)
     because = arguments.because.strip() if arguments.because else ""
+    if opening.about == "draft":
+        _reject_draft(run, because)
+        tell_driver(run)
+        return 0
     write_reply(run.folder / opening.reply_path, f"reject\n{because}\n" if because else "reject\n")
+    tell_driver(run)
+    return 0
+
+
+def _reject_draft(run: Opened, because: str) -> None:
+    """Ask the planner for another draft; a plan of the person's own is theirs to change."""
+    if run.state.facts.goal.has_steps:
+        where = short_path(run.folder / names.PLAN)
+        raise UserError(
+            f"a draft of your own is not rejected but changed: edit {where}, or: agentfs cancel {run.run}"
+        )
+    write_reply(run.folder / names.REPLAN, f"{because or 'The draft was rejected.'}\n")
+
+
+def replan(arguments: Namespace) -> int:
+    """`agentfs replan RUN [--because TEXT]`"""
+    run = open_run(arguments)
+    if run.state.facts.goal.has_steps:
+        raise UserError(f"{run.run} follows its goal's own steps: edit its goal or its plan.json instead")
+    because = (arguments.because or "").strip()
+    write_reply(run.folder / names.REPLAN, f"{because or WITHOUT_A_STEP}\n")
+    if run.outcome is not None:
+        path = run.folder / names.OUTCOME
+        path.unlink(missing_ok=True)
+        say(f"{short_path(path)}: removed, the run goes on")
     tell_driver(run)
     return 0
 

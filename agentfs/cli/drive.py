@@ -10,7 +10,7 @@ from agentfs.cli.common import environment, must_be_trusted, say, start_folder
 from agentfs.cli.resuming import take_up_if_held
 from agentfs.core import names
 from agentfs.core.config import Settings
-from agentfs.core.decide import Wait
+from agentfs.core.decide import Wait, no_model_reached
 from agentfs.core.records import Outcome
 from agentfs.disk import locked
 from agentfs.driving import Stop, drive
@@ -130,7 +130,7 @@ def _tell(driver: Driver, rest: Wait | None) -> int:
     if rest is None:
         say(f"stopped; go on with: agentfs run --resume {driver.facts.run.run}")
         return 130
-    return 3
+    return 4 if no_model_reached(driver.state) else 3
 
 
 def _ended(outcome: Outcome) -> int:

@@ -216,7 +216,10 @@ def _changing(commands: Any) -> None:
     )  # fmt: skip
     approve.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
     approve.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
-    reject = _add(commands, "reject", command("change", "reject"), "say no: to a gate, or a planner's answer")
+    reject = _add(
+        commands, "reject", command("change", "reject"), "say no: to a draft, a gate, a planner's answer",
+        "A planner whose draft or answer is rejected is asked again, with what you say.",
+    )  # fmt: skip
     reject.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
     reject.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
     reject.add_argument("--because", metavar="TEXT", help="why")
@@ -227,6 +230,12 @@ def _changing(commands: Any) -> None:
     )  # fmt: skip
     _run_and_step(reply)
     reply.add_argument("text", metavar="TEXT", help="the answer; - reads it from standard input")
+    replan = _add(
+        commands, "replan", command("change", "replan"), "ask the planner for another plan",
+        "Drops replan.md into the run's folder; what is done and still counts is kept. A run that had ended goes on.",
+    )  # fmt: skip
+    replan.add_argument("run", metavar="RUN", help=RUN)
+    replan.add_argument("--because", metavar="TEXT", help="what is wrong with the plan, for the planner")
     pause = _add(commands, "pause", command("change", "pause"), "let nothing new start; what runs finishes")
     pause.add_argument("run", metavar="RUN", help=RUN)
     _resuming(commands)
@@ -258,6 +267,8 @@ def _resuming(commands: Any) -> None:
     resume.add_argument("--add-minutes", dest="minutes", metavar="N", type=_amount, help="more time to work")
     resume.add_argument("--add-replans", dest="replans", metavar="N", type=_count, help="more calls after a failure")
     resume.add_argument("--add-cost", dest="cost", metavar="USD", type=_amount, help="more money for models")
+    resume.add_argument("--add-requests", dest="requests", metavar="N", type=_count, help="more requests to models")
+    resume.add_argument("--add-tokens", dest="tokens", metavar="N", type=_count, help="more tokens")
 
 
 def _amount(text: str) -> float:

@@ -145,7 +145,11 @@ def read_run(folder: Path, workspace: Workspace) -> Reading:
     except OSError as error:
         return Reading(folder, None, (f"{error.filename or folder}: {error.strerror}",))
     tools = reader.judge.catalogue.tools if isinstance(reader.judge, FileJudge) else {}
-    means = Means(has_model(settings.planner, environment), {n: spec.repeatable for n, spec in tools.items()})
+    means = Means(
+        planner=has_model(settings.planner, environment),
+        executor=has_model(settings.executor, environment),
+        repeatable={name: spec.repeatable for name, spec in tools.items()},
+    )
     return Reading(folder, derive(facts, means), facts.broken)
 
 

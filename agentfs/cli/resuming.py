@@ -12,7 +12,7 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.edits import set_value
 from agentfs.core.phase import reason
 from agentfs.core.records import Limits, Plan
-from agentfs.core.reopening import Aside, set_aside, still_ends, to_set_aside, with_plan
+from agentfs.core.reopening import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
 from agentfs.errors import UserError
 from agentfs.views.words import first_line, inert
 from agentfs.workspace import Workspace
@@ -21,8 +21,14 @@ Numbers = Mapping[str, float]  # limit -> a number
 
 
 def resume(arguments: Namespace) -> int:
-    """`agentfs resume RUN [--add-minutes N] [--add-replans N] [--add-cost N]`"""
-    asked = {"minutes": arguments.minutes, "replans": arguments.replans, "cost_usd": arguments.cost}
+    """`agentfs resume RUN [--add-minutes N] [--add-replans N] [--add-cost N] [--add-requests N] [--add-tokens N]`"""
+    asked = {
+        "minutes": arguments.minutes,
+        "replans": arguments.replans,
+        "cost_usd": arguments.cost,
+        "requests": arguments.requests,
+        "tokens": arguments.tokens,
+    }
     run = open_run(arguments)
     take_up(run, {name: number for name, number in asked.items() if number is not None})
     tell_driver(run)
@@ -30,24 +36,15 @@ def resume(arguments: Namespace) -> int:
 
 
 def take_up_if_held(workspace: Workspace, folder: Path) -> None:
-    """Take up a run that is paused, or that has failed or was cancelled; leave any other as it is."""
-    if not (folder / names.OUTCOME).exists() and not _may_be_paused(folder / names.PLAN):
-        return  # the common case, told without reading everything
+    """Take up a run that is paused, failed, was cancelled, or could not reach a model; leave any other as it is."""
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
         return  # what does not read is told by whoever drives it
     run = opened(workspace, folder)
     ended = run.outcome is not None and run.outcome.status != "done"
     paused = run.outcome is None and run.state.facts.plan is not None and run.plan.status == "paused"
-    if ended or paused:
+    if ended or paused or (run.outcome is None and _aside(run) != Aside()):
         take_up(run, {})
-
-
-def _may_be_paused(plan: Path) -> bool:
-    try:
-        return b"paused" in plan.read_bytes()
-    except OSError:
-        return False
 
 
 def take_up(run: Opened, more: Numbers) -> None:
@@ -59,7 +56,7 @@ def take_up(run: Opened, more: Numbers) -> None:
     if plan is not None and plan.status == "draft":
         raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
     switched = plan is not None and plan.status in ("paused", "cancelled")
-    if not (run.outcome or switched or limits or aside.calls):
+    if not (run.outcome or switched or limits or aside != Aside()):
         raise UserError(f"{run.run} is neither paused nor ended: {first_line(reason(run.state))}")
     if run.outcome is not None:
         _must_go_on(run, aside, limits)
@@ -73,12 +70,8 @@ def take_up(run: Opened, more: Numbers) -> None:
 
 
 def _aside(run: Opened) -> Aside:
-    """Return what is set aside: in a run that has not ended, only a planner's call that came to nothing."""
-    aside = to_set_aside(run.state)
-    if run.outcome is not None:
-        return aside
-    failed = run.state.calls.failed
-    return Aside(calls=(failed.number,) if failed else ())
+    """Return what is set aside: in a run that has not ended, only what came to nothing because no model answered."""
+    return to_set_aside(run.state) if run.outcome is not None else unanswered(run.state)
 
 
 def _files(run: Opened, aside: Aside) -> Iterator[Path]:

@@ -1,16 +1,28 @@
 """What the calls of the planner so far amount to. Pure."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agentfs.core import names
+from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlannerCall
-from agentfs.core.records import Call, Trigger, Verdict
-from agentfs.core.steps import MAX_INTERRUPTIONS
+from agentfs.core.records import Answer, Call, JsonObject, Plan, Trigger, Verdict
+from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS
 
 COUNTED: frozenset[Trigger] = frozenset(
     ("step_unreachable", "repeated_failure", "step_failed", "unexpected_state", "goal_checks_failed")
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A reason to call the planner."""
+
+    trigger: Trigger
+    step: str | None
+    detail: str
+    evidence: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +31,10 @@ class CallsSummary:
 
     open: PlannerCall | None = None
     unapplied: PlannerCall | None = None
-    refused: PlannerCall | None = None
+    refused: PlannerCall | None = None  # a runbook's: there is nobody else to ask
+    rejected: tuple[PlannerCall, ...] = ()  # a model's: it is asked again
     failed: PlannerCall | None = None
+    latest: PlannerCall | None = None  # the last whose answer took effect
     spent: Mapping[str, Verdict] = field(default_factory=dict)
     replans: int = 0
     goal_sha256: str | None = None  # of the goal that the plan in force answers
@@ -36,7 +50,7 @@ class CallsSummary:
             if one.again and one.number not in applied:  # a person set it aside: what it was about is asked anew
                 interrupted = 0
                 continue
-            interrupted = interrupted + 1 if one.answer and one.answer.verdict == "interrupted" else 0
+            interrupted = interrupted + 1 if one.answer and _was_cut_off(one.answer) else 0
             found = found.after(one, one.call, facts, one.number in applied, interrupted)
         return found
 
@@ -49,20 +63,53 @@ class CallsSummary:
             return replace(self, failed=one, replans=replans)
         if one.answer.verdict == "interrupted" or (not applied and _overtaken(one, call, facts)):
             return self
-        if needs_yes(one, facts) and one.decision != "approve":
-            waits = replace(self, refused=one) if one.decision == "reject" else replace(self, unapplied=one)
-            return replace(waits, replans=replans)
+        if not applied and one.decision != "approve" and needs_yes(one, facts):
+            return replace(self._held_up(one, facts), replans=replans)
         return CallsSummary(
             spent={**self.spent, **dict.fromkeys(call.evidence, one.answer.verdict)},
             unapplied=one if one.answer.plan is not None and not applied else None,
+            rejected=self.rejected,
+            latest=one,
             replans=replans,
             goal_sha256=call.goal_sha256,
         )
 
+    def _held_up(self, one: PlannerCall, facts: Facts) -> "CallsSummary":
+        """Return this summary with an answer that has no yes: it waits, or a person said no."""
+        if one.decision is None:
+            return replace(self, unapplied=one)
+        if facts.goal.has_steps:
+            return replace(self, refused=one)
+        return replace(self, rejected=(*self.rejected, one))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the planner's last word is that nothing is left to do."""
+        return self.latest is not None and self.latest.answer is not None and self.latest.answer.verdict == "finished"
+
+
+def _was_cut_off(answer: Answer) -> bool:
+    """Whether an answer counts towards the interruptions that are one too many; a limit is nobody's failure."""
+    return answer.verdict == "interrupted" and not (answer.error and answer.error.kind == LIMIT)
+
 
 def needs_yes(one: PlannerCall, facts: Facts) -> bool:
-    """Whether an answer waits for a person: a runbook has none of its own to a surprise."""
-    return facts.goal.has_steps and one.call is not None and any(_is_surprise(p, facts) for p in one.call.evidence)
+    """Whether an answer that is not in effect waits for a person.
+
+    A runbook has no answer of its own to a surprise; of a model's answers, each that changes steps is looked at
+    where `approve` is `always`. A first plan is approved in the file.
+    """
+    if one.call is None or one.answer is None:
+        return False
+    if facts.goal.has_steps:
+        return any(_is_surprise(path, facts) for path in one.call.evidence)
+    asks = facts.run.approve == "always" and one.call.trigger != "first"
+    return asks and one.answer.plan is not None and _changes_steps(one.answer.plan, facts.plan)
+
+
+def _changes_steps(answered: JsonObject, plan: Plan | None) -> bool:
+    new = Plan.model_validate_json(json.dumps(answered))
+    return any(change.step is not None for change in changes(plan, new))
 
 
 def _is_surprise(path: str, facts: Facts) -> bool:

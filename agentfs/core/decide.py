@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import names
-from agentfs.core.calls import COUNTED, needs_yes, next_call
+from agentfs.core.calls import COUNTED, Pending, needs_yes, next_call
 from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
+from agentfs.core.modes import is_stepwise
 from agentfs.core.records import Reason
-from agentfs.core.state import Pending, RunState, Stray, goal_checks
-from agentfs.core.steps import StepView
+from agentfs.core.state import RunState, Stray, goal_checks
+from agentfs.core.steps import UNREACHABLE, StepView
+from agentfs.core.triggers import next_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,22 +212,41 @@ def _go_on(state: RunState, slots: int) -> list[Action]:
         return _apply(state, state.calls.unapplied)
     if state.calls.open:
         return [Wait("planner", "the planner is thinking")]
-    if state.calls.failed and state.calls.failed.answer:
-        error = state.calls.failed.answer.error
-        return [Wait("person", f"the planner could not answer: {error.message if error else 'it was cut off'}")]
+    if unanswered := _unanswered(state):
+        return [unanswered]
     if held := _held(state):
         return [*_asking(state), held]
     if ending := _ending(state):
         return [ending] if not _busy(state) else [Wait("attempt", f"{ending.why}; what runs finishes first")]
     if state.pending:
-        return [CallPlanner(next_call(state.facts), state.pending, state.pending[0].detail)]
+        return [_call(state, next_call(state.facts), state.pending)]
     return _start(state, slots) or [_rest(state)]
+
+
+def _unanswered(state: RunState) -> Wait | None:
+    """A call that came to nothing holds the run up, until a person has something to say about it."""
+    failed = state.calls.failed
+    if failed is None or failed.answer is None or failed.call is None:
+        return None
+    if any(
+        pending.trigger == "asked" and not set(pending.evidence) <= set(failed.call.evidence)
+        for pending in state.pending
+    ):
+        return None
+    error = failed.answer.error
+    return Wait("person", f"the planner could not answer: {error.message if error else 'it was cut off'}")
+
+
+def _call(state: RunState, number: int, pending: tuple[Pending, ...]) -> CallPlanner | Wait:
+    if state.limit_reached:
+        return Wait("attempt" if _busy(state) else "person", f"{state.limit_reached}: raise it in plan.json")
+    return CallPlanner(number, pending, pending[0].detail)
 
 
 def _apply(state: RunState, one: PlannerCall) -> list[Action]:
     if state.facts.plan_file.being_saved:
         return [Wait("attempt", "plan.json is being saved")]  # an exchange now would only be taken back
-    if not needs_yes(one, state.facts):
+    if one.decision == "approve" or not needs_yes(one, state.facts):
         return [InstallPlan(one.number, f"call {one.number} answered with a plan")]
     if not one.asked:
         return [AskAnswer(one.number, f"the answer of call {one.number} needs a person's yes")]
@@ -239,10 +260,24 @@ def _held(state: RunState) -> Wait | None:
     if state.facts.plan_file.problems:
         return Wait("person", "plan.json is not valid: see plan.error.md")
     plan = state.facts.plan
+    if plan is not None and plan.status == "draft" and _concerns_the_draft(state):
+        return None
     if plan is not None and plan.status in ("draft", "paused"):
         words = "is a draft: approve it" if plan.status == "draft" else "is paused: resume it"
         return Wait("attempt" if _busy(state) else "person", f"the plan {words}")
     return None
+
+
+def _concerns_the_draft(state: RunState) -> bool:
+    """Whether a person wants another draft: they edited the goal, or said what is wrong with this one."""
+    return any(pending.trigger in ("goal_changed", "asked") for pending in state.pending)
+
+
+def no_model_reached(state: RunState) -> bool:
+    """Whether the run waits because no model could be reached, or none is configured."""
+    failed = state.calls.failed
+    error = failed.answer.error if failed and failed.answer else None
+    return bool(state.moving("reach")) or (error is not None and error.kind == UNREACHABLE)
 
 
 def _busy(state: RunState) -> bool:
@@ -254,6 +289,8 @@ def _ending(state: RunState) -> EndRun | None:
     if state.calls.refused:
         step = state.calls.refused.call.step if state.calls.refused.call else None
         return EndRun("failed", "step_failed", f"a person rejected the result of {step}")
+    if (last := given_up(state)) and last.answer:
+        return EndRun("failed", "impossible", f"the planner says that it is impossible: {last.answer.answer}")
     if halted := state.moving("halt"):
         return EndRun("failed", "step_failed", f"{halted[0].id} {_ended_words(halted[0])}")
     if state.pending and state.pending[0].trigger in COUNTED and state.calls.replans >= state.bounds.replans:
@@ -263,6 +300,15 @@ def _ending(state: RunState) -> EndRun | None:
             f"{state.calls.replans} of {state.bounds.replans} replans are used up, and {state.pending[0].detail}",
         )
     return None
+
+
+def given_up(state: RunState) -> PlannerCall | None:
+    """Return the call that gave this very plan up, if it is the planner's last word and there is no clean-up."""
+    last = state.calls.latest
+    if last is None or last.call is None or last.answer is None or last.call.revision != len(state.facts.revisions):
+        return None
+    gave_up = last.answer.verdict == "impossible" and last.answer.plan is None
+    return last if gave_up and not state.pending else None
 
 
 def _ended_words(halted: StepView) -> str:
@@ -300,7 +346,7 @@ def _rest(state: RunState) -> Action:
         return Wait("attempt", _busy_words(state))
     if state.limit_reached:
         return Wait("person", f"{state.limit_reached}: raise it in plan.json")
-    if asked := state.moving("person"):
+    if asked := state.moving("person", "reach"):
         return Wait("person", f"{asked[0].id}: {asked[0].why}")
     if state.moving("order", "start"):
         return Wait("attempt", "every place for an attempt is taken")
@@ -320,6 +366,8 @@ def _finish(state: RunState) -> Action:
     scheme = state.scheme
     if scheme is None or not any(state.steps[leaf].status == "done" for leaf in scheme.leaves):
         return EndRun("failed", "step_failed", "no step that the plan ends with was done")
+    if is_stepwise(state.facts) and not state.calls.finished:
+        return _one_more(state)
     if not state.facts.goal.checks:
         return EndRun("done", "steps_done", "every step is done")
     checked = goal_checks(state)
@@ -328,6 +376,13 @@ def _finish(state: RunState) -> Action:
     if all(check.ok for check in checked.checks.checks):
         return EndRun("done", "steps_done", "every step is done, and the goal's own checks hold")
     return _unmet(state, checked, "; ".join(c.detail for c in checked.checks.checks if not c.ok))
+
+
+def _one_more(state: RunState) -> CallPlanner | Wait:
+    """Stepwise: the planner adds steps one at a time, until it says that it is finished."""
+    if len(state.steps) >= state.bounds.steps:
+        return Wait("person", f"the limit of {state.bounds.steps} steps is reached (limits.steps): raise it")
+    return _call(state, next_call(state.facts), (next_step(state),))
 
 
 def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
@@ -339,7 +394,7 @@ def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
         return EndRun("failed", "goal_checks_failed", why)
     if state.calls.replans >= state.bounds.replans:
         return EndRun("failed", "replan_budget_exhausted", why)
-    return CallPlanner(checked.number, (Pending("goal_checks_failed", None, why, (evidence,)),), why)
+    return _call(state, checked.number, (Pending("goal_checks_failed", None, why, (evidence,)),))
 
 
 def _doom(state: RunState) -> Reason:

@@ -46,6 +46,7 @@ class PlannerCall:
     reply: str | None = None
     checks: GoalChecks | None = None
     again: bool = False  # a person set this call, or these checks, aside
+    words: str | None = None  # what a person asked for: replan.md, as this call took it
 
     @property
     def decision(self) -> GateWord | None:
@@ -91,6 +92,7 @@ class Facts:
     attempts: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     outcome: Outcome | None = None
     notes: Mapping[str, str] = field(default_factory=dict)  # plan.error.md and goal.error.md, if they are there
+    replan: str | None = None  # what replan.md says, while it stands
     broken: tuple[str, ...] = ()  # files of ours that do not read, in words
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
     # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.
@@ -105,6 +107,7 @@ class Facts:
             and self.goal is then.goal
             and self.revisions is then.revisions
             and self.run is then.run
+            and self.replan == then.replan
             and self.answerable == then.answerable
         ):
             return None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agentfs.core.changes import changes
-from agentfs.core.decide import EndRun, RecordRevision, decide
+from agentfs.core.decide import EndRun, RecordRevision, decide, given_up
 from agentfs.core.facts import Facts, PlanFile
 from agentfs.core.records import Author, Plan, Revision
 from agentfs.core.state import Means, RunState, derive, goal_checks
@@ -53,10 +53,18 @@ def to_set_aside(state: RunState) -> Aside:
     """Return what holds a run up: failed steps, a planner that could not answer, checks of the goal that fail."""
     failed = [view for view in state.steps.values() if view.status in HELD_UP and view.attempt]
     holding = [view for view in failed if not view.satisfied] or failed  # those under `continue` hold nothing up
-    calls = [one.number for one in (state.calls.failed, state.calls.refused) if one is not None]
+    silent = unanswered(state)
+    calls = [*silent.calls, *(one.number for one in (state.calls.refused, given_up(state)) if one is not None)]
     if not holding and (checked := goal_checks(state)) and checked.checks:
         calls += [] if all(check.ok for check in checked.checks.checks) else [checked.number]
-    return Aside(tuple((view.id, view.attempt) for view in holding), tuple(calls))
+    return Aside((*((view.id, view.attempt) for view in holding), *silent.attempts), tuple(calls))
+
+
+def unanswered(state: RunState) -> Aside:
+    """Return what came to nothing because no model answered: a call, and attempts."""
+    failed = state.calls.failed
+    attempts = tuple((view.id, view.attempt) for view in state.moving("reach"))
+    return Aside(attempts, (failed.number,) if failed else ())
 
 
 def set_aside(facts: Facts, aside: Aside) -> Facts:

@@ -2,35 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
 from agentfs.core.board import BUSY, Board, board_after, board_of
-from agentfs.core.calls import CallsSummary
+from agentfs.core.calls import CallsSummary, Pending
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.limits import Bounds, Spent, bounds_of, reached, spent_of, spent_on_calls, total
-from agentfs.core.records import Step, Trigger
+from agentfs.core.modes import DO, loops
+from agentfs.core.records import Step
 from agentfs.core.scheme import Scheme
 from agentfs.core.steps import Around, StepView, is_repeatable
-
-TRIGGER_ORDER: tuple[Trigger, ...] = get_args(Trigger)  # the record lists them as they are answered
+from agentfs.core.triggers import pending_in
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What this process has to work with, beside the files: a planner, and tools that may be repeated or not."""
+    """What this process has to work with, beside the files: models, and tools that may be repeated or not."""
 
     planner: bool = False
+    executor: bool = False
     repeatable: Mapping[str, bool] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A reason to call the planner."""
-
-    trigger: Trigger
-    step: str | None
-    detail: str
-    evidence: tuple[str, ...]
 
 
 FIRST = Pending("first", None, "there is no plan yet", ())
@@ -95,7 +85,7 @@ def derive(facts: Facts, means: Means, before: RunState | None = None) -> RunSta
     around = _around(facts, means, bounds, calls, scheme)
     board = board_of(facts, scheme, around)
     state = replace(state, scheme=scheme, around=around, board=board, doomed=_doomed(facts))
-    return replace(state, strays=_strays(state), pending=_pending(state))
+    return replace(state, strays=_strays(state), pending=pending_in(state))
 
 
 def _derive_again(facts: Facts, before: RunState, touched: frozenset[str]) -> RunState:
@@ -107,7 +97,7 @@ def _derive_again(facts: Facts, before: RunState, touched: frozenset[str]) -> Ru
     board = board_after(before.board, touched, facts, before.scheme, before.around)
     state = replace(before, facts=facts, spent=spent, board=board)
     strays = before.strays if all(step in board.views for step in touched) else _strays(state)
-    return replace(state, strays=strays, pending=_pending(state))
+    return replace(state, strays=strays, pending=pending_in(state))
 
 
 def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, scheme: Scheme) -> Around:
@@ -133,6 +123,7 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, sch
         can_answer=can_answer,
         repeatable=repeatable,
         planner_made_stale=planner_made_stale,
+        loop=DO if loops(facts) else None,
     )
 
 
@@ -140,18 +131,6 @@ def _strays(state: RunState) -> tuple[Stray, ...]:
     left = state.facts.attempts.keys() - state.steps.keys()
     latest = ((step, state.facts.attempts[step][-1]) for step in sorted(left))
     return tuple(Stray(step, attempt) for step, attempt in latest if attempt.unsettled)
-
-
-def _pending(state: RunState) -> tuple[Pending, ...]:
-    """Return every reason to call the planner, the most pressing first."""
-    found = [
-        Pending(view.trigger, view.id, f"{view.id}: {view.why}", view.evidence)
-        for view in state.moving("call")
-        if view.trigger is not None
-    ]
-    if state.calls.goal_sha256 not in (None, state.facts.goal.sha256):
-        found.append(Pending("goal_changed", None, "the goal was edited", ()))
-    return tuple(sorted(found, key=lambda pending: TRIGGER_ORDER.index(pending.trigger)))
 
 
 def _doomed(facts: Facts) -> bool:

@@ -46,10 +46,12 @@ Move = Literal[
     "settle_cut",  # a person said what became of it: settle it
     "settle_ask",  # a person answered the step's question: settle it
     "person",  # a question stands
+    "reach",  # its model could not be reached: somebody has to mend that
     "call",  # the planner has to look at it
     "halt",  # nobody has an answer: the run ends
 ]
 MAX_INTERRUPTIONS = 3
+LIMIT, UNREACHABLE, DRIFT = "limit", "unreachable", "drift"  # kinds of failure that are told apart
 ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
 
 
@@ -64,6 +66,7 @@ class Around:
     can_answer: Callable[[str], bool]  # is there anyone to ask when this step fails?
     repeatable: Callable[[Step], bool]
     planner_made_stale: Callable[[str, int], bool]  # did a planner's revision since then change what it does?
+    loop: str | None = None  # the step that does the whole goal in one loop, while the run is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +275,7 @@ def _failed(base: _Base, key: str, resolved: Resolved) -> StepView:
     """A failed step is tried again until its attempts are used up; then it is somebody's business."""
     mine = [a for a in base.attempts if a.result and a.result.key == key and base.unspent(a)]
     failed = [a for a in mine if a.result and a.result.status == "failed"]
-    cut = [a for a in mine if a.result and a.result.status == "interrupted"]
+    cut = [a for a in mine if a.result and a.result.status == "interrupted" and _kind(a.result) != LIMIT]
     used = len(failed) + max(0, len(cut) - MAX_INTERRUPTIONS + 1)
     allowed = base.step.max_attempts or base.around.attempts
     said_so = bool(failed) and failed[-1].result is not None and _kind(failed[-1].result) == "person"
@@ -287,9 +290,17 @@ def _failed(base: _Base, key: str, resolved: Resolved) -> StepView:
         resolved=resolved,
         satisfied=base.step.on_failure == "continue",
         move=_move_on_failure(base),
-        trigger="repeated_failure" if used >= 2 else "step_failed",
+        trigger=_failure_trigger(base, used),
         evidence=tuple(sorted(evidence)),
     )
+
+
+def _failure_trigger(base: _Base, used: int) -> Trigger:
+    """A loop that went astray needs a plan; it is not a step of one that failed."""
+    kind = _kind(base.latest.result) if base.latest.result else None
+    if kind == DRIFT or (kind == "check" and base.step.id == base.around.loop):
+        return "drift"
+    return "repeated_failure" if used >= 2 else "step_failed"
 
 
 def _kind(result: Result) -> str | None:
@@ -313,6 +324,8 @@ def _move_on_failure(base: _Base) -> Move | None:
 
 
 def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
+    if _kind(result) == UNREACHABLE and result.key == key and result.error:
+        return base.view("interrupted", result.error.message, key=key, resolved=resolved, move="reach")
     if result.started_at is None or base.around.repeatable(base.step):
         return _failed(base, key, resolved)
     if result.key != key:

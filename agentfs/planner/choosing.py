@@ -1,0 +1,57 @@
+"""Who answers a call: the goal's own steps, code, or a model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfs.core.facts import Facts
+from agentfs.core.modes import loops, starts_as_loop
+from agentfs.core.records import Answer, Author, Call, Failure
+from agentfs.core.state import RunState
+from agentfs.models.line import Line
+from agentfs.planner import Planner
+
+NO_PLANNER = Failure(
+    kind="unreachable",
+    message="no model is configured to plan with",
+    hint="set OPENAI_API_KEY, or base_url under [planner] in agentfs.toml; then resume the run",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One of several planners, by what the goal is and what the run has become."""
+
+    own: Planner  # a goal that brings its own steps answers for itself
+    loop: Planner  # code: one step for the whole goal
+    model: Planner
+    executor: bool  # there is a model to do steps with
+
+    def author(self, call: Call, facts: Facts) -> Author:
+        return self._who(call, facts).author(call, facts)
+
+    def takes_time(self, call: Call, facts: Facts) -> bool:
+        return self._who(call, facts).takes_time(call, facts)
+
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:
+        return self._who(call, state.facts).answer(call, state, folder, line)
+
+    def _who(self, call: Call, facts: Facts) -> Planner:
+        if facts.goal.has_steps:
+            return self.own
+        begins = call.trigger == "first" and starts_as_loop(facts.run, executor=self.executor)
+        if begins or (call.trigger == "goal_changed" and loops(facts)):
+            return self.loop
+        return self.model
+
+
+class Nobody:
+    """Stands where no model is configured: every call fails, and says what to set."""
+
+    def author(self, call: Call, facts: Facts) -> Author:  # noqa: ARG002
+        return Author(role="planner", name="nobody")
+
+    def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002
+        return False
+
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:  # noqa: ARG002
+        return Answer(call=call.call, verdict="failed", error=NO_PLANNER, duration_s=0.0)
