@@ -35,6 +35,7 @@ from agentfs.keeper import Keeper
 from agentfs.leftovers import look_after
 from agentfs.planner import Planner
 from agentfs.reader import RunReader
+from agentfs.shelf import Shelf
 from agentfs.tools.base import Confinement, Mask, Tool
 
 JobKey = tuple[str, str, int]  # what, which step, which number
@@ -72,6 +73,7 @@ class Driver:
 
     def __init__(self, folder: Path, reader: RunReader, world: World, planner: Planner, *, places: int) -> None:
         self.folder, self.reader, self.world, self.planner = folder, reader, world, planner
+        self.shelf = Shelf.of(folder)
         self.places = places  # attempts this process may run at once
         self.mail: queue.SimpleQueue[tuple[JobKey, News | BaseException]] = queue.SimpleQueue()
         self.jobs: dict[JobKey, Job] = {}
@@ -148,12 +150,15 @@ class Driver:
             except BaseException as error:  # noqa: BLE001 - a worker's surprise belongs to the driver, not to a thread
                 news = error
             self.mail.put((key, news))
+
+        def run_and_wake() -> None:
+            run()
             self.world.wake()
 
         if at_once:
             run()
         else:
-            self.world.pool.submit(run)
+            self.world.pool.submit(run_and_wake)
 
     def learn(self, **changed: object) -> None:
         """Lay one of our own writes over the facts, so that nobody has to read it back."""
@@ -162,7 +167,7 @@ class Driver:
     def stop_all(self) -> None:
         """Ask everything under way to end."""
         for job in self.jobs.values():
-            job.stop.set()
+            job.stop.halt()
 
 
 def at_rest(actions: list[Action], driver: Driver) -> Wait | None:
