@@ -15,8 +15,8 @@ class Clock:
 
     def stamp(self) -> str:
         """Return now as records write it: RFC 3339, UTC, microseconds."""
-        moment = self.wall().astimezone(UTC).replace(tzinfo=None)
-        return f"{moment.isoformat(timespec='microseconds')}Z"
+        moment = self.wall().astimezone(UTC).isoformat(timespec="microseconds")
+        return f"{moment.removesuffix('+00:00')}Z"
 
     def day(self) -> str:
         """Return the local day, which names the folder of the runs that begin on it."""

@@ -22,7 +22,6 @@ from agentfs.disk import install, publish
 from agentfs.disk import replace as replace_view
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import publish_result, render, unstarted
-from agentfs.executor.log import unwatched
 from agentfs.jsonlines import JsonLines
 from agentfs.models.line import Line
 from agentfs.orders import check_goal, issue, order_for, start, take_answer
@@ -227,7 +226,7 @@ def _stop(action: acts.StopAttempt, driver: Driver) -> None:
 
 def settle(result: Result, driver: Driver) -> None:
     """Publish a result that no tool had a part in."""
-    result = publish_result(result, driver.folder / names.STEPS, driver.world.mask)
+    result = publish_result(result, driver.shelf, driver.world.mask)
     attempt = driver.facts.attempt(result.step, result.attempt)
     driver.facts = driver.facts.with_attempt(result.step, replace(attempt, result=result))
 
@@ -241,8 +240,7 @@ def _ask(action: acts.AskPerson, driver: Driver) -> None:
         text, key = questions.gate(order, reply), view.key
     else:
         text, key = questions.cut_off(driver.facts.attempt(view.id, number).order, view.id, reply), None
-    path = driver.folder / names.STEPS / names.step_file(view.id, number, "question")
-    publish(path, text.encode(), durable=False, made_in=unwatched(path.parent))
+    driver.shelf.put(names.step_file(view.id, number, "question"), text.encode(), durable=False)
     attempt = driver.facts.attempt(view.id, number)
     driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, Talk(key=key))))
 

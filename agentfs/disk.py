@@ -27,7 +27,7 @@ def is_own_temp(name: str) -> bool:
     return name.startswith(".") and name.endswith(".tmp") and name.split(".")[2:3] == [str(os.getpid())]
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | str) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -36,7 +36,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_new(path: Path, content: bytes, *, durable: bool) -> None:
+def write_new(path: Path | str, content: bytes, *, durable: bool) -> None:
     """Write a file that must not exist yet, in one go."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
@@ -53,13 +53,14 @@ def _write_all(descriptor: int, content: bytes, *, durable: bool) -> None:
         os.fsync(descriptor)
 
 
-def publish(path: Path, content: bytes, *, durable: bool, made_in: Path | None = None) -> None:
+def publish(path: Path | str, content: bytes, *, durable: bool, made_in: Path | str | None = None) -> None:
     """Make a file appear whole, once. Raises FileExistsError if it is there: a fact is never rewritten.
 
     `made_in`: a folder beside to write it in while it has no name. Whoever watches only what is written into files
     then hears nothing of it.
     """
-    descriptor = open_unnamed(made_in or path.parent, os.O_WRONLY)
+    folder = os.path.dirname(path)
+    descriptor = open_unnamed(made_in or folder, os.O_WRONLY)
     if descriptor is None:
         _publish_by_name(path, content, durable=durable)
     else:
@@ -69,10 +70,10 @@ def publish(path: Path, content: bytes, *, durable: bool, made_in: Path | None =
         finally:
             os.close(descriptor)
     if durable:
-        sync_folder(path.parent)
+        sync_folder(folder)
 
 
-def open_unnamed(folder: Path, flags: int) -> int | None:
+def open_unnamed(folder: Path | str, flags: int) -> int | None:
     """Open a file that has no name until it is given one; None where a file system has no such files."""
     try:
         return os.open(folder, os.O_TMPFILE | os.O_CLOEXEC | flags, 0o644)
@@ -82,15 +83,15 @@ def open_unnamed(folder: Path, flags: int) -> int | None:
         return None
 
 
-def give_name(descriptor: int, path: Path) -> None:
+def give_name(descriptor: int, path: Path | str) -> None:
     """Let a file without a name appear. The commit point: fails if the name is taken."""
     # Only with a dir_fd is the link in /proc followed; an absolute path does not use it.
     os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
-def _publish_by_name(path: Path, content: bytes, *, durable: bool) -> None:
+def _publish_by_name(path: Path | str, content: bytes, *, durable: bool) -> None:
     """The same where a file cannot begin its life without a name."""
-    temp = path.parent / temp_name("new")
+    temp = os.path.join(os.path.dirname(path), temp_name("new"))
     try:
         write_new(temp, content, durable=durable)
         os.link(temp, path)
@@ -108,7 +109,7 @@ def replace(path: Path, content: bytes) -> None:
         _remove_quietly(temp)
 
 
-def _remove_quietly(path: Path) -> None:
+def _remove_quietly(path: Path | str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -36,6 +36,7 @@ from agentfs.leftovers import look_after
 from agentfs.models.meter import Meter
 from agentfs.planner import Planner
 from agentfs.reader import RunReader
+from agentfs.shelf import Shelf
 from agentfs.tools.base import Confinement, Mask, Tool
 
 JobKey = tuple[str, str, int]  # what, which step, which number
@@ -74,6 +75,7 @@ class Driver:
 
     def __init__(self, folder: Path, reader: RunReader, world: World, planner: Planner, *, places: int) -> None:
         self.folder, self.reader, self.world, self.planner = folder, reader, world, planner
+        self.shelf = Shelf.of(folder)
         self.places = places  # attempts this process may run at once
         self.mail: queue.SimpleQueue[tuple[JobKey, News | BaseException]] = queue.SimpleQueue()
         self.jobs: dict[JobKey, Job] = {}
@@ -157,12 +159,15 @@ class Driver:
             except BaseException as error:  # noqa: BLE001 - a worker's surprise belongs to the driver, not to a thread
                 news = error
             self.mail.put((key, news))
+
+        def run_and_wake() -> None:
+            run()
             self.world.wake()
 
         if at_once:
             run()
         else:
-            (desk or self.world.pool).submit(run)
+            (desk or self.world.pool).submit(run_and_wake)
 
     def learn(self, **changed: object) -> None:
         """Lay one of our own writes over the facts, so that nobody has to read it back."""
@@ -171,7 +176,7 @@ class Driver:
     def stop_all(self) -> None:
         """Ask everything under way to end."""
         for job in self.jobs.values():
-            job.stop.set()
+            job.stop.halt()
 
 
 def at_rest(actions: list[Action], driver: Driver) -> Wait | None:

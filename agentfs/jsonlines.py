@@ -10,10 +10,12 @@ from typing import Any, Self
 from agentfs.clock import Clock
 from agentfs.tools.base import Mask
 
+_TEXT = json.JSONEncoder(ensure_ascii=False)
+
 
 def one_line(event: str, fields: Mapping[str, Any], mask: Mask, clock: Clock) -> bytes:
     """Return one line of a log."""
-    line = json.dumps({"event": event, "at": clock.stamp(), **fields}, ensure_ascii=False)
+    line = _TEXT.encode({"event": event, "at": clock.stamp(), **fields})
     return mask.text(line).encode("utf-8", "replace") + b"\n"
 
 

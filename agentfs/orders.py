@@ -16,7 +16,7 @@ from agentfs.disk import publish, temp_name
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import Workshop, attempt, publish_result, render, settled, unstarted
 from agentfs.executor.checks import run_checks
-from agentfs.executor.log import AlreadyClaimed, AttemptLog, unwatched
+from agentfs.executor.log import AlreadyClaimed, AttemptLog
 from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.note import Note
 
@@ -74,9 +74,8 @@ def issue(view: StepView, driver: Driver) -> None:
 
 
 def _publish_order(order: Order, driver: Driver) -> None:
-    steps = driver.folder / names.STEPS
-    path = steps / names.step_file(order.step, order.attempt, "order")
-    publish(path, render(order), durable=False, made_in=unwatched(steps))  # derivable again: no fsync
+    name = names.step_file(order.step, order.attempt, "order")
+    driver.shelf.put(name, render(order), durable=False)  # derivable again: no fsync
 
 
 def start(view: StepView, driver: Driver) -> None:
@@ -103,7 +102,7 @@ def _takes_no_time(order: Order, driver: Driver) -> bool:
 def _put_question(order: Order, driver: Driver) -> None:
     """Carry out an `ask`: claim it and write the question; the answer settles it, however long that takes."""
     shop = workshop(driver, ())
-    log = AttemptLog(shop.steps, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
+    log = AttemptLog(shop.shelf, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
     try:
         log.claim(None)
     except AlreadyClaimed:
@@ -113,8 +112,7 @@ def _put_question(order: Order, driver: Driver) -> None:
         log.close()
     reply = names.step_file(order.step, order.attempt, "reply")
     text = questions.ask(order, reply)
-    path = shop.steps / names.step_file(order.step, order.attempt, "question")
-    publish(path, text.encode(), durable=False, made_in=unwatched(shop.steps))
+    shop.shelf.put(names.step_file(order.step, order.attempt, "question"), text.encode(), durable=False)
     known = replace(driver.facts.attempt(order.step, order.attempt), order=order, claimed=True, talks=(Talk(),))
     driver.facts = driver.facts.with_attempt(order.step, known)
 
@@ -168,7 +166,7 @@ def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News
     wrong = "; ".join(check.detail for check in found if not check.ok)
     error = Failure(kind="needs", message=f"what it needs does not hold: {wrong}")
     blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
-    result = publish_result(blank.model_copy(update={"checks": found}), shop.steps, shop.mask)
+    result = publish_result(blank.model_copy(update={"checks": found}), shop.shelf, shop.mask)
     return lambda facts: facts.with_attempt(view.id, replace(facts.attempt(view.id, order.attempt), result=result))
 
 
@@ -237,14 +235,14 @@ def _whole_output(view: StepView, driver: Driver) -> Path:
         output = view.result.output
         text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         with contextlib.suppress(FileExistsError):  # two steps may ask for it at once
-            publish(path, text.encode(), durable=False, made_in=unwatched(path.parent))
+            driver.shelf.put(path.name, text.encode(), durable=False)
     return path
 
 
 def workshop(driver: Driver, files: tuple[str, ...]) -> Workshop:
     """Return what one attempt of this run works with."""
     return Workshop(
-        steps=driver.folder / names.STEPS,
+        shelf=driver.shelf,
         confinement=confine(driver, files),
         tools=driver.world.tools,
         mask=driver.world.mask,

@@ -17,6 +17,7 @@ from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.log import marks_in
 from agentfs.leftovers import keep_beside
 from agentfs.models.line import usage_in
+from agentfs.shelf import Shelf
 from agentfs.tools.base import Mask
 from agentfs.tools.launch import end_survivors
 
@@ -31,7 +32,7 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
         for attempt in attempts:
             if attempt.unsettled and (attempt.claimed or attempt.torn) and not _waits_as_files(attempt):
                 result = _cut_off(folder, state, step, attempt, clock, sandbox)
-                settled = replace(attempt, result=publish_result(result, folder / names.STEPS, mask))
+                settled = replace(attempt, result=publish_result(result, Shelf.of(folder), mask))
                 facts = facts.with_attempt(step, settled)
     for one in state.facts.calls:
         if one.call is not None and one.answer is None:

@@ -19,7 +19,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "agentfs-benchmarks")
-PLACE = os.environ.get("AGENTFS_BENCH_DIR")  # where to write; by default where temporary files go
+# Where to write; by default where temporary files go. Taken out: agentfs refuses a setting that it does not know.
+PLACE = os.environ.pop("AGENTFS_BENCH_DIR", None)
 PEER_PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite")
 KILOBYTE = b"x" * 1000
 Step = dict[str, Any]

@@ -13,7 +13,7 @@ from agentfs.core.edits import remove_value, set_value
 from agentfs.core.openings import YES_OR_NO, Opening, answered, openings
 from agentfs.core.phase import reason
 from agentfs.core.records import Plan, PlanStatus
-from agentfs.core.triggers import WITHOUT_A_STEP
+from agentfs.core.triggers import WITHOUT_WORDS
 from agentfs.errors import UserError
 from agentfs.views.words import first_line, inert
 
@@ -67,7 +67,7 @@ def replan(arguments: Namespace) -> int:
     if run.state.facts.goal.has_steps:
         raise UserError(f"{run.run} follows its goal's own steps: edit its goal or its plan.json instead")
     because = (arguments.because or "").strip()
-    write_reply(run.folder / names.REPLAN, f"{because or WITHOUT_A_STEP}\n")
+    write_reply(run.folder / names.REPLAN, f"{because or WITHOUT_WORDS}\n")
     if run.outcome is not None:
         path = run.folder / names.OUTCOME
         path.unlink(missing_ok=True)

@@ -24,6 +24,8 @@ class Board:
         found = self.places.get(moves[0], ())
         if len(moves) > 1:
             found = tuple(sorted(place for move in moves for place in self.places.get(move, ())))
+        if not found:
+            return ()
         return tuple(self.views[scheme.listed[place]] for place in found[:most])
 
 
@@ -44,16 +46,19 @@ def board_after(before: Board, touched: Collection[str], facts: Facts, scheme: S
     """Return the board once the attempts of some steps have changed; the others are looked at only if they follow."""
     views, places = dict(before.views), dict(before.places)
     ahead, changed = {step for step in touched if step in views}, []
+    followers: set[str] = set()  # they come after a step that is not what it was
     while ahead:
         step = min(ahead, key=scheme.rank.__getitem__)
         ahead.discard(step)
-        old, new = views[step], _view_of(step, scheme, views, facts, around)
+        old = views[step]
+        new = _view_of(step, scheme, views, facts, around, None if step in followers else old)
         if new != old:
             views[step] = new
             changed.append(step)
             _move(places, scheme.place[step], old, new)
             if _concerns_others(old, new):
                 ahead.update(scheme.dependents[step])
+                followers.update(scheme.dependents[step])
     return Board(views, places, tuple(changed))
 
 
@@ -62,9 +67,16 @@ def _concerns_others(old: StepView, new: StepView) -> bool:
     return old.satisfied or new.satisfied or old.attempt != new.attempt
 
 
-def _view_of(step: str, scheme: Scheme, views: Mapping[str, StepView], facts: Facts, around: Around) -> StepView:
+def _view_of(
+    step: str,
+    scheme: Scheme,
+    views: Mapping[str, StepView],
+    facts: Facts,
+    around: Around,
+    known: StepView | None = None,
+) -> StepView:
     before = {dependency: views[dependency] for dependency in scheme.needs[step]}
-    return view(scheme.steps[step], before, facts.attempts.get(step, ()), around)
+    return view(scheme.steps[step], before, facts.attempts.get(step, ()), around, known)
 
 
 def _calls_for(one: StepView) -> tuple[str, ...]:

@@ -28,10 +28,12 @@ _CHECKS: dict[str, type[Record]] = {
 }
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def canonical(value: Any) -> bytes:
     """Return the one spelling of a JSON value; ValueError if it has none (NaN, a lone surrogate)."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8")
+    return _CANONICAL.encode(value).encode("utf-8")
 
 
 def sha256_bytes(content: bytes) -> str:

@@ -24,16 +24,17 @@ class ToolSpec:
         schema = self.input_schema
         if schema.get("type") != "object" or not schema.keys() <= _PLAIN_OBJECT:
             return False
-        texts = {name for name, field in schema.get("properties", {}).items() if _is_any_text(field)}
-        texts_only = given.keys() <= texts and all(type(value) is str for value in given.values())
-        return texts_only and given.keys() >= set(schema.get("required", ()))
+        fields = schema.get("properties", {})
+        texts_only = all(type(text) is str and _is_any_text(fields.get(name, {})) for name, text in given.items())
+        return texts_only and all(name in given for name in schema.get("required", ()))
 
 
 _PLAIN_OBJECT = frozenset(("type", "properties", "required", "additionalProperties"))
+_PLAIN_TEXT = frozenset(("type", "description"))
 
 
 def _is_any_text(field: Mapping[str, Any]) -> bool:
-    return field.get("type") == "string" and field.keys() <= {"type", "description"}
+    return field.get("type") == "string" and field.keys() <= _PLAIN_TEXT
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,7 +238,7 @@ def _unanswered(state: RunState) -> Wait | None:
 
 
 def _call(state: RunState, number: int, pending: tuple[Pending, ...]) -> CallPlanner | Wait:
-    if state.limit_reached:
+    if state.limit_reached and not state.facts.goal.has_steps:  # a goal's own steps cost nothing to ask
         return Wait("attempt" if _busy(state) else "person", f"{state.limit_reached}: raise it in plan.json")
     return CallPlanner(number, pending, pending[0].detail)
 

@@ -50,8 +50,8 @@ class Spent:
     def plus(self, result: Result) -> "Spent":
         if result.started_at is None:
             return self
-        span = (_seconds(result.started_at), _seconds(result.started_at) + result.duration_s)
-        spans, added = merged(self.spans, span)
+        began = _seconds(result.started_at)
+        spans, added = merged(self.spans, (began, began + result.duration_s))
         return replace(self.plus_usage(result.usage), spans=spans, seconds=self.seconds + added)
 
 

@@ -84,8 +84,15 @@ def derive(facts: Facts, means: Means, before: RunState | None = None) -> RunSta
     scheme = Scheme.of(facts.plan)
     around = _around(facts, means, bounds, calls, scheme)
     board = board_of(facts, scheme, around)
-    state = replace(state, scheme=scheme, around=around, board=board, doomed=_doomed(facts))
-    return replace(state, strays=_strays(state), pending=pending_in(state))
+    return replace(
+        state,
+        scheme=scheme,
+        around=around,
+        board=board,
+        strays=_strays(facts, board),
+        pending=pending_in(facts, board, scheme, calls),
+        doomed=_doomed(facts),
+    )
 
 
 def _derive_again(facts: Facts, before: RunState, touched: frozenset[str]) -> RunState:
@@ -95,9 +102,9 @@ def _derive_again(facts: Facts, before: RunState, touched: frozenset[str]) -> Ru
     if before.scheme is None or before.around is None:
         return replace(before, facts=facts, spent=spent)
     board = board_after(before.board, touched, facts, before.scheme, before.around)
-    state = replace(before, facts=facts, spent=spent, board=board)
-    strays = before.strays if all(step in board.views for step in touched) else _strays(state)
-    return replace(state, strays=strays, pending=pending_in(state))
+    strays = before.strays if all(step in board.views for step in touched) else _strays(facts, board)
+    pending = pending_in(facts, board, before.scheme, before.calls)
+    return replace(before, facts=facts, spent=spent, board=board, strays=strays, pending=pending)
 
 
 def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, scheme: Scheme) -> Around:
@@ -127,9 +134,9 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, sch
     )
 
 
-def _strays(state: RunState) -> tuple[Stray, ...]:
-    left = state.facts.attempts.keys() - state.steps.keys()
-    latest = ((step, state.facts.attempts[step][-1]) for step in sorted(left))
+def _strays(facts: Facts, board: Board) -> tuple[Stray, ...]:
+    left = facts.attempts.keys() - board.views.keys()
+    latest = ((step, facts.attempts[step][-1]) for step in sorted(left))
     return tuple(Stray(step, attempt) for step, attempt in latest if attempt.unsettled)
 
 

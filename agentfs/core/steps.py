@@ -52,6 +52,7 @@ Move = Literal[
 ]
 MAX_INTERRUPTIONS = 3
 LIMIT, UNREACHABLE, DRIFT = "limit", "unreachable", "drift"  # kinds of failure that are told apart
+_NONE = Attempt(0)
 ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
 
 
@@ -123,11 +124,19 @@ def key_of(step: Step, resolved: Resolved) -> str:
     return sha256_of(does)
 
 
-def view(step: Step, before: Mapping[str, StepView], attempts: tuple[Attempt, ...], around: Around) -> StepView:
-    """Return the state these files mean for one step."""
-    traces = [a for a in attempts if a.result or a.unsettled]
-    latest = traces[-1] if traces else Attempt(0)
-    base = _Base(step, latest, attempts, before, around)
+def view(
+    step: Step,
+    before: Mapping[str, StepView],
+    attempts: tuple[Attempt, ...],
+    around: Around,
+    known: StepView | None = None,
+) -> StepView:
+    """Return the state these files mean for one step.
+
+    `known`: an earlier view of the same step after the same dependencies. It saves resolving the step again.
+    """
+    latest = next((a for a in reversed(attempts) if a.result or a.unsettled), _NONE)
+    base = _Base(step, latest, attempts, before, around, known)
     if latest.unsettled:
         return _unsettled(base)
     if step.skip:
@@ -152,6 +161,7 @@ class _Base:
     attempts: tuple[Attempt, ...]
     before: Mapping[str, StepView]
     around: Around
+    known: StepView | None
 
     @property
     def after(self) -> dict[str, int]:
@@ -182,12 +192,20 @@ class _Base:
         return [name for name in gone if name in referred]
 
     def resolve(self) -> Resolved | Unresolved:
+        if self.known is not None and self.known.resolved is not None:
+            return self.known.resolved
         outputs = {
             name: Output(d.result.output, d.result.cut, output_path(name, d.attempt))
             for name, d in self.before.items()
             if d.status == "done" and d.result is not None
         }
         return resolve_step(self.step, outputs, self.around.goal)
+
+    def key(self, resolved: Resolved) -> str:
+        """Return the key; hashing is not repeated for what was resolved before."""
+        if self.known is not None and self.known.key is not None and self.known.resolved is resolved:
+            return self.known.key
+        return key_of(self.step, resolved)
 
     def unspent(self, attempt: Attempt) -> bool:
         return not attempt.again and result_path(self.step.id, attempt.number) not in self.around.spent
@@ -209,7 +227,7 @@ def _unsettled(base: _Base) -> StepView:
     waits = any(not dependency.satisfied for dependency in base.before.values())
     resolved = None if base.step.skip or waits or base.lost_outputs() else base.resolve()
     current = resolved if isinstance(resolved, Resolved) else None
-    key = key_of(base.step, current) if current else None
+    key = base.key(current) if current else None
     counts = order is not None and order.key == key and all(order.after.get(d) == n for d, n in base.after.items())
     if counts and latest.claimed and base.step.tool == ASK and (talk := _talk(latest)):
         answered = talk.reply is not None
@@ -238,7 +256,7 @@ def _unresolved(base: _Base, unresolved: Unresolved) -> StepView:
 
 def _settled(base: _Base, resolved: Resolved) -> StepView:
     """Return the state of a step that could run now, or need not."""
-    key, result = key_of(base.step, resolved), base.latest.result
+    key, result = base.key(resolved), base.latest.result
     if result is None or base.latest.again:
         return _startable(base, key, resolved, "ready", "nothing stands in its way")
     fits = result.key == key and all(result.after.get(d) == n for d, n in base.after.items())

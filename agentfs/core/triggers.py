@@ -4,64 +4,62 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, get_args
 
 from agentfs.core import names
-from agentfs.core.calls import Pending, next_call
+from agentfs.core.board import Board
+from agentfs.core.calls import CallsSummary, Pending, next_call
+from agentfs.core.facts import Facts
 from agentfs.core.modes import asks_after_every_step
 from agentfs.core.records import Trigger
 from agentfs.core.replies import words_below
+from agentfs.core.scheme import Scheme
 from agentfs.core.steps import result_path
 
 if TYPE_CHECKING:
     from agentfs.core.state import RunState
 
 TRIGGER_ORDER: tuple[Trigger, ...] = get_args(Trigger)  # the record lists them as they are answered
-WITHOUT_A_STEP = "a person asked for another plan"
+WITHOUT_WORDS = "a person asked for another plan"
 
 
-def pending_in(state: "RunState") -> tuple[Pending, ...]:
+def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) -> tuple[Pending, ...]:
     """Return every reason to call the planner, the most pressing first."""
-    found = [*_steps(state), *_goal_changed(state), *_asked(state), *_every_step(state)]
+    found = [
+        Pending(view.trigger, view.id, f"{view.id}: {view.why}", view.evidence)
+        for view in board.moving(scheme, "call")
+        if view.trigger is not None
+    ]
+    if calls.goal_sha256 not in (None, facts.goal.sha256):
+        found.append(Pending("goal_changed", None, "the goal was edited", ()))
+    found += [*_asked(facts, calls), *_every_step(facts, board, calls)]
     return tuple(sorted(found, key=lambda pending: TRIGGER_ORDER.index(pending.trigger)))
 
 
-def _steps(state: "RunState") -> Iterator[Pending]:
-    for view in state.moving("call"):
-        if view.trigger is not None:
-            yield Pending(view.trigger, view.id, f"{view.id}: {view.why}", view.evidence)
-
-
-def _goal_changed(state: "RunState") -> Iterator[Pending]:
-    if state.calls.goal_sha256 not in (None, state.facts.goal.sha256):
-        yield Pending("goal_changed", None, "the goal was edited", ())
-
-
-def _asked(state: "RunState") -> Iterator[Pending]:
+def _asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
     """A person's own words: in replan.md, in one that a call has taken, or in a reply that rejects an answer."""
-    facts = state.facts
     if facts.replan is not None:
         evidence = names.call_file(next_call(facts), "asked")
         yield Pending("asked", None, _said(facts.replan), (f"{names.PLANNING}/{evidence}",))
     for one in facts.calls:
         taken = f"{names.PLANNING}/{names.call_file(one.number, 'asked')}"
-        if one.words is not None and taken not in state.calls.spent:
+        if one.words is not None and taken not in calls.spent:
             yield Pending("asked", None, _said(one.words), (taken,))
-    for one in state.calls.rejected:
+    for one in calls.rejected:
         reply = f"{names.PLANNING}/{names.call_file(one.number, 'reply')}"
-        if reply not in state.calls.spent:
+        if reply not in calls.spent:
             said = words_below(one.reply or "") or f"the answer of call {one.number} was rejected"
             yield Pending("asked", None, said, (reply,))
 
 
 def _said(words: str) -> str:
-    return words.strip() or WITHOUT_A_STEP
+    return words.strip() or WITHOUT_WORDS
 
 
-def _every_step(state: "RunState") -> Iterator[Pending]:
-    if not asks_after_every_step(state.facts):
+def _every_step(facts: Facts, board: Board, calls: CallsSummary) -> Iterator[Pending]:
+    if not asks_after_every_step(facts):
         return
-    done = [view for view in state.steps.values() if view.status == "done" and view.attempt]
-    new = [view for view in done if result_path(view.id, view.attempt) not in state.calls.spent]
-    for view in new:
-        yield Pending("every_step", view.id, f"{view.id} is done", (result_path(view.id, view.attempt),))
+    for view in board.views.values():
+        path = result_path(view.id, view.attempt)
+        if view.status == "done" and path not in calls.spent:
+            yield Pending("every_step", view.id, f"{view.id} is done", (path,))
 
 
 def next_step(state: "RunState") -> Pending:

@@ -1,6 +1,5 @@
 """One order in, one result out: claim it, call its tool, run its checks, publish how it settled."""
 
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,28 +7,33 @@ from typing import Any
 from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.records import CheckResult, Failure, JsonObject, Order, Record, Result, ResultStatus
-from agentfs.disk import publish
 from agentfs.executor.checks import run_checks, surprise
-from agentfs.executor.log import AttemptLog, unwatched
+from agentfs.executor.log import AttemptLog
+from agentfs.shelf import Shelf
 from agentfs.tools.base import Bench, Confinement, Mask, StopSign, Tool, ToolResult
 from agentfs.tools.registry import input_problems
 
 
-class Halt(threading.Event):
-    """A stop sign that can say why."""
+@dataclass(slots=True)
+class Halt:
+    """A stop sign that can say why. It is looked at, never waited for."""
 
     because: Failure | None = None
+    _set: bool = False
+
+    def is_set(self) -> bool:
+        return self._set
 
     def halt(self, because: Failure | None = None) -> None:
         self.because = self.because or because
-        self.set()
+        self._set = True
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
     """What every attempt of a run works with."""
 
-    steps: Path  # the run's steps/
+    shelf: Shelf  # the run's steps/
     confinement: Confinement
     tools: dict[str, Tool]
     mask: Mask
@@ -66,7 +70,7 @@ def settled(order: Order, given: ToolResult, shop: Workshop, stop: StopSign) -> 
 
 
 def _log(order: Order, shop: Workshop) -> AttemptLog:
-    return AttemptLog(shop.steps, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
+    return AttemptLog(shop.shelf, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
 
 
 def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog, started: str) -> Result:
@@ -88,7 +92,7 @@ def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: 
         duration_s=round(shop.clock.monotonic() - (bench.deadline - order.timeout_s), 6),
         **_verdict(order, given, checks, bench),
     )
-    result = publish_result(result, shop.steps, shop.mask)
+    result = publish_result(result, shop.shelf, shop.mask)
     log.write("end", {"status": result.status, "duration_s": result.duration_s})
     return result
 
@@ -99,7 +103,7 @@ def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began:
         deadline=began + order.timeout_s,
         stop=stop,
         output_bytes=shop.output_bytes,
-        output_file=shop.steps / names.step_file(order.step, order.attempt, "output"),
+        output_file=Path(shop.shelf.path(order.step, order.attempt, "output")),
         claim=log.claim,
         log=log.write,
         mask=shop.mask,
@@ -123,7 +127,9 @@ def _call(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> ToolRe
 
 def _as_planned(order: Order) -> JsonObject:
     """Return an order's input as a plan may write it: the values of a shell text's references came later."""
-    return {name: value for name, value in order.input.items() if (order.tool, name) != ("shell", "env")}
+    if order.tool != "shell":
+        return order.input
+    return {name: value for name, value in order.input.items() if name != "env"}
 
 
 def _checked(order: Order, given: ToolResult, bench: Bench, log: AttemptLog) -> tuple[CheckResult, ...]:
@@ -149,11 +155,11 @@ def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], b
     return {"status": "done", "surprising": unexpected is not None, "surprise": unexpected}
 
 
-def publish_result(result: Result, steps: Path, mask: Mask) -> Result:
+def publish_result(result: Result, shelf: Shelf, mask: Mask) -> Result:
     """Write a result, once and for good, and return it as it was written: with secrets hidden."""
-    path, source = steps / names.step_file(result.step, result.attempt, "result"), render(result)
+    source = render(result)
     hidden = mask.data(source)
-    publish(path, hidden, durable=True, made_in=unwatched(steps))
+    shelf.put(names.step_file(result.step, result.attempt, "result"), hidden, durable=True)
     return result if hidden == source else Result.model_validate_json(hidden)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from agentfs.clock import Clock
 from agentfs.core import names
-from agentfs.disk import give_name, open_unnamed, sync_folder
 from agentfs.jsonlines import one_line
+from agentfs.shelf import Shelf
 from agentfs.tools.base import Mask, ProcessMark
 
 
@@ -21,10 +21,14 @@ class AlreadyClaimed(Exception):
 class AttemptLog:
     """Appends one line per event; the first is the claim."""
 
-    def __init__(self, steps: Path, step: str, attempt: int, mask: Mask, clock: Clock, *, durable: bool) -> None:
-        self.path = steps / names.step_file(step, attempt, "log")
+    def __init__(self, shelf: Shelf, step: str, attempt: int, mask: Mask, clock: Clock, *, durable: bool) -> None:
+        self._shelf, self._name = shelf, names.step_file(step, attempt, "log")
         self._mask, self._clock, self._durable = mask, clock, durable
         self._descriptor: int | None = None
+
+    @property
+    def _path(self) -> str:
+        return f"{self._shelf.folder}/{self._name}"
 
     @property
     def claimed(self) -> bool:
@@ -38,21 +42,21 @@ class AttemptLog:
         try:
             self._create({"driver": os.getpid(), "host": socket.gethostname(), **_who(mark)})
         except FileExistsError:
-            raise AlreadyClaimed(self.path.name) from None
+            raise AlreadyClaimed(self._name) from None
         if self._durable:
-            sync_folder(self.path.parent)
+            self._shelf.sync()
 
     def _create(self, claim: dict[str, Any]) -> None:
         """Let the log appear with its first line in it; where a file cannot be without a name, just before it."""
         flags = os.O_WRONLY | os.O_APPEND
-        unnamed = open_unnamed(unwatched(self.path.parent), flags)
+        unnamed = self._shelf.open_unnamed(flags)
         if unnamed is None:
-            self._descriptor = os.open(self.path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(self._path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             self._write_claim(self._descriptor, claim)
             return
         try:
             self._write_claim(unnamed, claim)
-            give_name(unnamed, self.path)
+            self._shelf.give_name(unnamed, self._name)
         except BaseException:
             os.close(unnamed)
             raise
@@ -65,7 +69,7 @@ class AttemptLog:
 
     def reopen(self) -> None:
         """Go on with a log that was claimed before."""
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
         """Append one line."""
@@ -79,11 +83,6 @@ class AttemptLog:
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
-
-
-def unwatched(steps: Path) -> Path:
-    """Return a folder nobody watches, to make the files of steps/ in: a driver needs no news of its own doing."""
-    return steps.with_name(names.REVISIONS)
 
 
 def _who(mark: ProcessMark | None) -> dict[str, Any]:

@@ -105,9 +105,13 @@ class Capture:
 
 def text_result(text: str, bench: Bench) -> ToolResult:
     """Return a text as a tool's result: masked, and cut when it is too long."""
+    source = text.encode("utf-8", "replace")
+    whole = bench.mask.text(source.decode("utf-8"))
+    if len(whole.encode("utf-8", "replace")) <= bench.output_bytes:
+        return ToolResult(whole)
     capture = Capture(bench.output_bytes, bench.mask, bench.output_file)
     try:
-        capture.feed(text.encode("utf-8", "replace"))
+        capture.feed(source)
         capture.end()
     finally:
         capture.close()

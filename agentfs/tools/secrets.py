@@ -27,13 +27,10 @@ class SecretMask:
                 if not any(form in f"[secret {other}]" for other in secret):  # else the mask would mask itself
                     self._names.setdefault(form, name)
         self._bytes = {_encoded(form): name for form, name in self._names.items()}
+        self.longest = max(map(len, self._bytes), default=0)
         longest_first = sorted(self._names, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)))
         self._byte_pattern = re.compile(b"|".join(re.escape(_encoded(form)) for form in longest_first))
-
-    @property
-    def longest(self) -> int:
-        return max(map(len, self._bytes), default=0)
 
     def text(self, text: str) -> str:
         if not self._names:
