@@ -28,6 +28,14 @@ class GoalSettings(Record):
     workdirs: tuple[str, ...] = Field((".",), description="Folders a dropped goal may work in")
 
 
+class PriceSettings(Record):
+    """price of [planner] or [executor]: USD per million tokens"""
+
+    input: Amount = Field(description="Tokens sent")
+    cached: Amount | None = Field(None, description="Tokens sent that the server had already; default: as input")
+    output: Amount = Field(description="Tokens received")
+
+
 class ModelSettings(Record):
     """What [planner] and [executor] share."""
 
@@ -37,6 +45,9 @@ class ModelSettings(Record):
     api_key_env: str = Field("OPENAI_API_KEY", description="The variable that holds the key")
     temperature: Amount | None = Field(None, description="Sent only if set")
     extra_body: JsonObject | None = Field(None, description="Added to every request as it is")
+    price: PriceSettings | None = Field(
+        None, description="USD per million tokens; default: the list price, where one is known"
+    )
 
 
 class PlannerSettings(ModelSettings):

@@ -10,7 +10,7 @@ A model knows nothing of plans, steps or tools that run. It never runs a tool: i
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from agentfs.core.records import JsonObject
+from agentfs.core.records import JsonObject, Usage
 from agentfs.models.line import Line
 
 Role = Literal["planner", "executor", "judge"]
@@ -82,6 +82,20 @@ class Reply:
                 for call in self.tool_calls
             ]
         return said
+
+
+def usage_of(role: Role, model: str, tokens: Tokens | None = None, cost_usd: float | None = None) -> Usage:
+    """Return what one request took, as records write it."""
+    tokens = tokens or Tokens()
+    return Usage(
+        role=role,
+        model=model,
+        requests=1,
+        input_tokens=tokens.input,
+        cached_tokens=tokens.cached,
+        output_tokens=tokens.output,
+        cost_usd=cost_usd,
+    )
 
 
 class Model(Protocol):

@@ -1,11 +1,11 @@
 """One conversation's line: what is said on it is logged, counted and held to the limits of its run.
 
 The log of a conversation is exact, and does not repeat itself: a `request` says how many messages of the request
-before it are kept, and lists those that follow.
+before it are kept, and lists those that follow. `body` is what else was sent: left out where it stayed the same.
 
     {"event": "request", "number": 2, "role": "executor", "model": "…", "keep": 3, "messages": […], …}
     {"event": "reply",   "number": 2, "message": {…}, "finish": "stop", "usage": {…}, "seconds": 1.2, …}
-    {"event": "failed",  "number": 2, "error": {…}, "again_in": 2.0}
+    {"event": "failed",  "number": 2, "error": {…}, "usage": {…}, "again_in": 2.0}
 
 A request is written before it is sent, so that one which nobody saw the end of is still counted.
 """
@@ -41,6 +41,7 @@ class Line:
     usage: Usage | None = None  # everything so far
     _kept: Spent = field(default_factory=Spent)  # the room kept for the request under way
     _sent: dict[str, tuple[JsonObject, ...]] = field(default_factory=dict)  # by role: the messages sent last
+    _beside: dict[str, Any] = field(default_factory=dict)  # by role: what was sent last beside the messages
 
     def request(self, role: str, model: str, messages: tuple[JsonObject, ...], more: Mapping[str, Any]) -> None:
         """Note a request that is about to be sent; raises LimitReached if the run has no room for it."""
@@ -48,23 +49,31 @@ class Line:
         self.number += 1
         kept = _shared(self._sent.get(role, ()), messages)
         self._sent[role] = messages
-        new = list(messages[kept:])
-        self.log(
-            "request", {"number": self.number, "role": role, "model": model, "keep": kept, "messages": new, **more}
-        )
+        told = {"number": self.number, "role": role, "model": model, "keep": kept, "messages": list(messages[kept:])}
+        self.log("request", {**told, **self._news(role, more)})
+
+    def _news(self, role: str, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is said of a request, without a body that is the one before's."""
+        known, self._beside[role] = self._beside.get(role), more.get("body")
+        same = "body" in more and more["body"] == known
+        return {name: value for name, value in more.items() if name != "body" or not same}
 
     def reply(self, message: JsonObject, usage: Usage, more: Mapping[str, Any]) -> None:
         """Note a reply, whole or not, and what it took."""
         self.meter.spend(usage, self._kept)
         self.usage = added(self.usage, usage)
-        told = usage.model_dump(exclude={"role", "requests"})
-        self.log("reply", {"number": self.number, "message": message, "usage": told, **more})
+        self.log("reply", {"number": self.number, "message": message, "usage": _told(usage), **more})
 
     def failed(self, usage: Usage, more: Mapping[str, Any]) -> None:
         """Note a request that brought no reply; it was made, so it counts."""
         self.meter.spend(usage, self._kept)
         self.usage = added(self.usage, usage)
-        self.log("failed", {"number": self.number, **more})
+        self.log("failed", {"number": self.number, "usage": _told(usage), **more})
+
+
+def _told(usage: Usage) -> JsonObject:
+    """Return what a reply's line says of its usage; the request's line says the rest."""
+    return usage.model_dump(exclude={"role", "requests"})
 
 
 def _shared(before: tuple[JsonObject, ...], now: tuple[JsonObject, ...]) -> int:
@@ -101,11 +110,9 @@ def usage_in(path: Path) -> Usage | None:
             case "request":
                 usage = added(usage, waiting) if waiting else usage
                 waiting = _unseen(entry)
-            case "reply" if waiting:
+            case "reply" | "failed" if waiting:
                 told = {**waiting.model_dump(), **entry["usage"]}
                 usage, waiting = added(usage, Usage.model_validate(told)), None
-            case "failed" if waiting:
-                usage, waiting = added(usage, waiting.model_copy(update={"cost_usd": 0.0})), None
             case _:
                 pass
     return added(usage, waiting) if waiting else usage

@@ -1,0 +1,17 @@
+"""For tests of one's own: a model that answers from a script, and a server that does so over HTTP.
+
+    with ScriptedServer() as server:
+        server.plan({"steps": […]})
+        server.calls(("write_file", {"path": "a.txt", "content": "hello"}))
+        server.calls(("finish", {"ok": True, …}))
+        …                                   # base_url = server.url
+        server.done()                       # nothing was asked beyond the script, and nothing of it is left
+
+Nothing of agentfs itself imports this.
+"""
+
+from agentfs.testing.model import Scripted
+from agentfs.testing.replies import ScriptedReply
+from agentfs.testing.server import ScriptedServer
+
+__all__ = ["Scripted", "ScriptedReply", "ScriptedServer"]

@@ -1,0 +1,69 @@
+"""A model that answers from a list."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agentfs.core.records import Failure
+from agentfs.models.base import Reply, Request, usage_of
+from agentfs.models.errors import Garbled, ModelError
+from agentfs.models.line import Line
+
+Said = Reply | str | Mapping[str, Any] | BaseException
+Item = Said | Callable[[Request], Said]
+
+
+class Scripted:
+    """Answers each request with the next item: a reply, text, a value to write as JSON, an exception to raise,
+    or a function of the request that returns one of these. `cost_usd` is what each reply is said to cost.
+    """
+
+    def __init__(self, *items: Item, name: str = "scripted", cost_usd: float | None = None) -> None:
+        self.requests: list[Request] = []
+        self._items = list(items)
+        self._name, self._cost = name, cost_usd
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def complete(self, request: Request, line: Line) -> Reply:
+        """Return what the script says next."""
+        line.request(request.role, self.name, request.messages, {})
+        item = self._next(request)
+        said = item(request) if callable(item) else item
+        if isinstance(said, BaseException):
+            line.failed(usage_of(request.role, self.name, cost_usd=0.0), {"error": _failure(said).model_dump()})
+            raise said
+        reply = _reply(said)
+        usage = usage_of(request.role, self.name, reply.tokens, self._cost)
+        line.reply(reply.message(), usage, {"finish": reply.finish, "seconds": 0.0})
+        return reply
+
+    def _next(self, request: Request) -> Item:
+        with self._lock:
+            self.requests.append(request)
+            if self._items:
+                return self._items.pop(0)
+        return Garbled(Failure(kind="model", message=f"nothing is scripted for request {len(self.requests)}"))
+
+    def done(self) -> None:
+        """Raise AssertionError if something of the script was never asked for."""
+        if self._items:
+            raise AssertionError(f"{len(self._items)} of the script were never asked for: {self._items!r}")
+
+
+def _failure(error: BaseException) -> Failure:
+    return error.failure if isinstance(error, ModelError) else Failure(kind="model", message=str(error))
+
+
+def _reply(said: Reply | str | Mapping[str, Any]) -> Reply:
+    match said:
+        case Reply():
+            return said
+        case str():
+            return Reply(text=said)
+        case _:
+            return Reply(text=json.dumps(said, ensure_ascii=False))
