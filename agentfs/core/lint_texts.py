@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from agentfs.core.reftext import find
+
 _PART = r"(?:output|result|stdout|content|text|value|response|file|path)s?"
 _SAID = r"(?:the\s+)?(?:output|result|content|stdout|text|value|response|summary|answer|list)s?\s+(?:of|from)\s+"
 _EARLIER = r"(?:previous|prior|preceding|last)"
@@ -28,6 +30,7 @@ _NOTHING_SAID = frozenset(
         went were when will with without work worked works yes""",
     )
 )
+_WITH_DOLLAR = re.compile(r"\$\{\{\s*steps\.[^{}\n]{0,80}\}\}")  # as GitHub writes it: the $ would stay
 _ALWAYS_TRUE = re.compile(
     r"\s*(?:true|/bin/true|:|exit 0|test 1|\[ 1 \]|test 1 = 1|echo\b[^|&;<>`$()]*|printf\b[^|&;<>`$()]*)\s*"
 )
@@ -56,8 +59,7 @@ def _patterns(ids: tuple[str, ...]) -> Patterns:
     return Patterns(
         anywhere=compiled(
             rf"\{{\{{\s*(?:{named}|{_SAID}{_MORE}|(?:outputs?|results?)[.\[]{_MORE})\s*\}}\}}",
-            r"\$\{\{\s*steps\.[^{}\n]{0,80}\}\}",
-            r"\$\{\s*steps?[.\[][^{}\n]{1,80}\}|\$steps?\.[a-z0-9]",
+            r"\$\{\s*steps?[.\[][^{}\n]{1,80}\}|\$steps?\.[a-z0-9][\w.-]*\w",
             rf"\$\{{\s*{one}[.\[]{_PART}{_MORE}\}}|\${one}\.{_PART}\b",
             rf"(?<!\{{)\{{\s*steps\.{one}\.{_MORE}\}}(?!\}})",
             rf"<\s*(?:{_SAID}[^<>\n]{{1,80}}|(?:{step})[ _.-]{_PART}\s*|{_INSERT}[^<>\n]{{1,80}})>",
@@ -83,7 +85,8 @@ def wrong_references(text: str, ids: Collection[str], *, code: bool) -> Iterator
     if not ids:
         return
     patterns = _patterns(tuple(sorted(ids)))
-    found: dict[str, None] = {}
+    found: dict[str, None] = {match[0]: None for match in _WITH_DOLLAR.finditer(text)}
+    text = _without_references(text)
     for pattern in (*patterns.anywhere, *(() if code else patterns.in_prose)):
         found |= {match[0]: None for match in pattern.finditer(text)}
     stripped = text.strip()
@@ -91,6 +94,13 @@ def wrong_references(text: str, ids: Collection[str], *, code: bool) -> Iterator
         found[stripped] = None
     found |= {match[0]: None for match in patterns.variable.finditer(text) if not _is_set(match[1], text)}
     yield from (one for one in found if not any(one != other and one in other for other in found))
+
+
+def _without_references(text: str) -> str:
+    """Return a text with blanks where good references stand."""
+    for one in find(text):
+        text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
+    return text
 
 
 def _is_set(name: str, text: str) -> bool:

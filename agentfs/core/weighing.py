@@ -12,6 +12,7 @@ from agentfs.core.answers import Said, SaidVerdict, read_answer
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.changes import changes
 from agentfs.core.check import check_plan, strict
+from agentfs.core.check_schema import shown
 from agentfs.core.documents import Document
 from agentfs.core.json_text import pointer_tokens
 from agentfs.core.lint import lint
@@ -112,7 +113,8 @@ def _where(tokens: list[str], plan: JsonObject | None) -> str:
     if len(tokens) > 1 and tokens[0] == "steps" and int(tokens[1]) < len(steps):
         step = steps[int(tokens[1])]
         name = step.get("id") if isinstance(step, dict) else None
-        return ", ".join(filter(None, [f"step {name!r}" if name else "a step", ".".join(tokens[2:])]))
+        named = f"step {name!r}" if isinstance(name, str) else f"the step {shown(step)}"
+        return ", ".join(filter(None, [named, ".".join(tokens[2:])]))
     return ".".join(tokens)
 
 
