@@ -1,0 +1,231 @@
+"""The form in which a model answers a call: a closed JSON Schema for the tools of a run; and the way back. Pure.
+
+Strict endpoints want every object closed and every property required, so what may be absent is null here, and what
+has no fixed shape (`expects`, the schema of an `output` check, an open object in a tool's input) is JSON as text.
+A number, a truth value or a list may also be text: a reference stands for a value of any type.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agentfs.core.catalogue import Catalogue, ToolSpec
+from agentfs.core.documents import read_json
+from agentfs.core.problems import Rejected
+from agentfs.core.records import JsonObject
+from agentfs.core.references import find
+
+NAME = "answer"
+MATERIAL = "material"  # the input of a step that a model does: one text, which may hold references
+
+_WORDS, _LINE, _TEXT = 500, 300, 20_000  # the longest of descriptions, paths and patterns, texts
+_DEEPEST = 4  # levels of a tool's own objects; what lies deeper is JSON as text
+_JSON_TEXT = "JSON, written as text"
+_LISTS = 100
+
+Schema = dict[str, Any]
+
+
+def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool) -> JsonObject:
+    """Return the form: the verdicts that are allowed first, so that a model decides before it lists steps."""
+    fields: Schema = {}
+    if finished:
+        fields["finished"] = _nullable("boolean", "true: the goal is reached, nothing more is to be done")
+        fields["answer"] = _nullable("string", "with finished: the answer to the goal", maxLength=_TEXT)
+    if keep:
+        fields["keep"] = _nullable("boolean", "true: the plan stays as it is")
+    fields["impossible"] = _nullable("string", "why the goal cannot be reached; else null", maxLength=_WORDS)
+    fields["steps"] = {
+        "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/step"}, "maxItems": _LISTS}, {"type": "null"}]
+    }
+    return _closed_object(fields) | {"$defs": {"step": _step(catalogue), "check": _check(catalogue)}}
+
+
+def _step(catalogue: Catalogue) -> Schema:
+    usable = sorted(catalogue.usable())
+    checks = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/check"}, "maxItems": 10}, {"type": "null"}]}
+    tool: Schema = {"type": "string", "enum": usable}
+    names = _nullable_list({"type": "string", "enum": usable})
+    fields: Schema = {
+        "id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,62}$"},
+        "description": _text("what the step does", _WORDS),
+        "why": _text("why it is in the plan", _WORDS),
+        "tool": _or_null(tool) if catalogue.model else tool,
+        "input": _input(catalogue, usable),
+        "depends_on": _nullable_list({"type": "string", "maxLength": 63}),
+        "success_condition": _text("what is true when it succeeded, so that it can be checked", _WORDS),
+        "needs": checks,
+        "checks": checks,
+        "expects": _nullable("string", f"JSON Schema of an unsurprising output: {_JSON_TEXT}", maxLength=_TEXT),
+        "gate": _nullable("boolean", "true: a person must approve it first"),
+        "on_failure": _or_null({"type": "string", "enum": ["replan", "stop", "continue"]}),
+        "timeout_s": _nullable("number", "seconds; default 600"),
+    }
+    if catalogue.model:
+        fields["tools"] = names
+    return _closed_object(fields)
+
+
+def _check(catalogue: Catalogue) -> Schema:
+    kinds: dict[str, Schema] = {
+        "command": {"run": _text("shell text that must exit with 0", _TEXT)},
+        "file": {
+            "path": _text("relative to the working folder", _LINE),
+            "contains": _nullable("string", "text that stands in it", maxLength=_WORDS),
+            "matches": _nullable("string", "a regular expression", maxLength=_WORDS),
+            "min_bytes": _nullable("integer", "its least size"),
+        },
+        "output": {"schema": _text(f"JSON Schema of the output: {_JSON_TEXT}", _TEXT)},
+    }
+    if catalogue.network:
+        kinds["http"] = {"url": _text("http:// or https://", _LINE), "status": _nullable("integer", "default 200")}
+    if catalogue.model:
+        kinds["judge"] = {"condition": _text("what must be true, for a model to judge", _WORDS)}
+    return {
+        "anyOf": [
+            _closed_object({"kind": {"type": "string", "enum": [kind]}, **fields}) for kind, fields in kinds.items()
+        ]
+    }
+
+
+def _input(catalogue: Catalogue, usable: Iterable[str]) -> Schema:
+    branches: list[Schema] = []
+    for name in usable:
+        if (closed := _tool_input(catalogue.tools[name])) not in branches:
+            branches.append(closed)
+    if catalogue.model:
+        words = "only without a tool: what the step works on; may hold references"
+        branches.append(_closed_object({MATERIAL: _text(words, _TEXT)}))
+    return {"anyOf": [*branches, {"type": "null"}]}
+
+
+def _tool_input(spec: ToolSpec) -> Schema:
+    schema, required = spec.input_schema, set(spec.input_schema.get("required", ()))
+    defs = schema.get("$defs", {})
+    return _closed_object(
+        {
+            name: _closed(field, defs) if name in required else _or_null(_closed(field, defs))
+            for name, field in schema.get("properties", {}).items()
+        }
+    )
+
+
+# ── closing ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _closed(schema: Any, defs: Mapping[str, Any], depth: int = 0) -> Schema:
+    """Return a schema as strict endpoints take it: what cannot be closed becomes text."""
+    schema = _looked_up(schema, defs)
+    told = {"description": schema["description"][:_LINE]} if isinstance(schema.get("description"), str) else {}
+    if depth > _DEEPEST:
+        return _text(_JSON_TEXT, _TEXT)
+    match schema:
+        case {"enum": [*values]} if all(isinstance(one, str) for one in values):
+            return {"type": "string", "enum": values} | told
+        case {"type": "string"}:
+            return {"type": "string", "maxLength": min(schema.get("maxLength", _TEXT), _TEXT)} | told
+        case {"type": "number" | "integer" | "boolean" as kind}:
+            return {"type": [kind, "string"]} | told
+        case {"type": "array", "items": items}:
+            return {"anyOf": [{"type": "array", "items": _closed(items, defs, depth + 1)}, _text("", _TEXT)]} | told
+        case {"type": "object", "properties": fields, "additionalProperties": False}:
+            return _closed_fields(fields, set(schema.get("required", ())), defs, depth) | told
+        case {"anyOf": [*branches]} if all(_looked_up(one, defs).get("type") != "null" for one in branches):
+            return {"anyOf": [_closed(one, defs, depth + 1) for one in branches]} | told
+        case {"anyOf": [one, {"type": "null"}]}:
+            return _or_null(_closed(one, defs, depth)) | told
+        case _:
+            return _text(_JSON_TEXT, _TEXT)
+
+
+def _closed_fields(fields: Schema, required: set[str], defs: Mapping[str, Any], depth: int) -> Schema:
+    closed = {name: _closed(one, defs, depth + 1) for name, one in fields.items()}
+    return _closed_object({name: one if name in required else _or_null(one) for name, one in closed.items()})
+
+
+def _looked_up(schema: Any, defs: Mapping[str, Any]) -> Schema:
+    """Return what a reference within a tool's schema means; an empty schema where it means nothing."""
+    for _ in range(_DEEPEST):
+        if not isinstance(schema, dict) or "$ref" not in schema:
+            break
+        schema = defs.get(str(schema["$ref"]).removeprefix("#/$defs/"), {})
+    return schema if isinstance(schema, dict) else {}
+
+
+def _closed_object(fields: Schema) -> Schema:
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def _text(description: str, longest: int) -> Schema:
+    told = {"description": description} if description else {}
+    return {"type": "string", "maxLength": longest} | told
+
+
+def _nullable(kind: str, description: str, **more: Any) -> Schema:
+    return {"type": [kind, "null"], "description": description} | more
+
+
+def _nullable_list(items: Schema) -> Schema:
+    return {"anyOf": [{"type": "array", "items": items, "maxItems": _LISTS}, {"type": "null"}]}
+
+
+def _or_null(schema: Schema) -> Schema:
+    match schema:
+        case {"anyOf": [*branches]}:
+            return schema | {"anyOf": branches if {"type": "null"} in branches else [*branches, {"type": "null"}]}
+        case {"type": "object"}:
+            return {"anyOf": [schema, {"type": "null"}]}
+        case {"type": str() as kind, "enum": [*values]}:
+            return schema | {"type": [kind, "null"], "enum": [*values, None]}
+        case _:
+            kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+            return schema | {"type": [*dict.fromkeys([*kinds, "null"])]}
+
+
+# ── the way back ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def tool_input(given: Any, spec: ToolSpec) -> Any:
+    """Return a tool's input as the tool itself takes it: nulls that mean absent are gone, JSON text is a value."""
+    return _opened(given, spec.input_schema, spec.input_schema.get("$defs", {}), 0)
+
+
+def json_value(text: Any) -> Any:
+    """Return the value that a JSON text holds; anything else as it is."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return read_json(text.encode("utf-8", "surrogatepass")).value
+    except Rejected:
+        return text
+
+
+def _opened(value: Any, schema: Any, defs: Mapping[str, Any], depth: int) -> Any:
+    schema = _looked_up(schema, defs)
+    if isinstance(value, dict) and "properties" in schema and depth <= _DEEPEST:
+        required, fields = schema.get("required", ()), schema["properties"]
+        return {
+            name: _opened(one, fields.get(name), defs, depth + 1)
+            for name, one in value.items()
+            if one is not None or name in required or name not in fields or _takes(fields[name], "null", defs)
+        }
+    if isinstance(value, list) and "items" in schema and depth <= _DEEPEST:
+        return [_opened(one, schema["items"], defs, depth + 1) for one in value]
+    if isinstance(value, str) and not find(value) and not _takes(schema, "string", defs):
+        return json_value(value)
+    return value
+
+
+def _takes(schema: Any, kind: str, defs: Mapping[str, Any]) -> bool:
+    """Whether a schema takes values of a kind, as far as one can tell without a value."""
+    schema = _looked_up(schema, defs)
+    match schema:
+        case {"enum": [*values]}:
+            return any(one is None if kind == "null" else isinstance(one, str) for one in values)
+        case {"anyOf": [*branches]}:
+            return any(_takes(one, kind, defs) for one in branches)
+        case {"type": [*kinds]}:
+            return kind in kinds
+        case {"type": own}:
+            return bool(own == kind)
+        case _:
+            return True

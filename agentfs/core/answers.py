@@ -1,0 +1,174 @@
+"""What a planner's reply says: text -> one verdict with its steps, words or answer; or every problem. Pure.
+
+A reply is one JSON object in the form of `answer_form`, or looser: a bare list of steps, a verdict alone, JSON in a
+fence, prose around it. What the steps say is not judged here, only brought into plan form.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import JsonValue
+
+from agentfs.core.answer_form import json_value, tool_input
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.documents import read_json
+from agentfs.core.problems import Problem, Rejected
+
+SaidVerdict = Literal["plan", "keep", "finished", "impossible"]
+
+_ASIDE = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)  # what some models say to themselves first
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE)
+_OPENING = re.compile(r"[\[{]")
+_TRIES = 200  # places at which a value in prose may begin
+_DECODER = json.JSONDecoder()
+_WORDS = frozenset(("steps", "keep", "finished", "impossible"))
+_FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answer": …} or {"impossible": "why"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply, read: one verdict, and what belongs to it."""
+
+    verdict: SaidVerdict
+    steps: list[Any] = field(default_factory=list)  # with `plan`: in plan form, as loose as goals may be
+    answer: JsonValue = None  # with `finished`
+    why: str = ""  # with `impossible`
+    beside: tuple[str, ...] = ()  # fields of a plan that were answered beside the steps: status, limits
+
+
+def read_answer(text: str, catalogue: Catalogue) -> Said:
+    """Return what a reply says, or raise `Rejected` with why it says nothing that can be used."""
+    value = _value(_ASIDE.sub("", text, count=1))
+    if isinstance(value, list):
+        value = {"steps": value}
+    if not isinstance(value, dict):
+        raise Rejected([Problem("the answer is neither an object nor a list", _FORMS)])
+    given = {name: one for name, one in value.items() if one is not None}
+    match verdicts := [*_verdicts(given)]:
+        case [said]:
+            return _said(said, given, catalogue)
+        case []:
+            raise Rejected([_nothing(given)])
+        case _:
+            message = f"the answer says {' and '.join(verdicts)} at once"
+            raise Rejected([Problem(message, "choose one, and set the others to null")])
+
+
+def _verdicts(given: dict[str, Any]) -> Iterator[str]:
+    if "impossible" in given and given["impossible"] not in (False, ""):
+        yield "impossible"
+    if given.get("finished") is True:
+        yield "finished"
+    if given.get("keep") is True:
+        yield "keep"
+    if given.get("steps", []) != []:
+        yield "steps"
+
+
+def _nothing(given: dict[str, Any]) -> Problem:
+    if "steps" in given:
+        return Problem("the plan has no steps", "list at least one step, or answer with another verdict", "/steps")
+    return Problem("the answer holds neither steps nor a verdict", _FORMS)
+
+
+def _said(verdict: str, given: dict[str, Any], catalogue: Catalogue) -> Said:
+    beside = tuple(name for name in ("status", "limits") if name in given)
+    match verdict:
+        case "keep":
+            return Said("keep", beside=beside)
+        case "finished":
+            return Said("finished", answer=given.get("answer"), beside=beside)
+        case "impossible":
+            return Said("impossible", why=_why(given["impossible"]), beside=beside)
+        case _:
+            return Said("plan", steps=_steps(given["steps"], catalogue), beside=beside)
+
+
+def _why(given: Any) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise Rejected([Problem("'impossible' does not say why", 'write {"impossible": "why"}', "/impossible")])
+    return given.strip()
+
+
+# ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _steps(given: Any, catalogue: Catalogue) -> list[Any]:
+    if not isinstance(given, list):
+        raise Rejected([Problem("'steps' must be a list of steps", "write [{…}, {…}]", "/steps")])
+    return [_step(step, catalogue) if isinstance(step, dict) else step for step in given]
+
+
+def _step(given: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    """Return a step in plan form: without nulls, with values in place of JSON text."""
+    step = {name: one for name, one in given.items() if one is not None}
+    tool = step.get("tool")
+    if isinstance(tool, str) and tool in catalogue.tools and "input" in step:
+        step["input"] = tool_input(step["input"], catalogue.tools[tool])
+    if "expects" in step:
+        step["expects"] = json_value(step["expects"])
+    for name in ("needs", "checks"):
+        if isinstance(step.get(name), list):
+            step[name] = [_check(check) for check in step[name]]
+    return step
+
+
+def _check(check: Any) -> Any:
+    if isinstance(check, dict) and "schema" in check:
+        return check | {"schema": json_value(check["schema"])}
+    return check
+
+
+# ── JSON in a text ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _value(text: str) -> Any:
+    """Return the JSON value of a reply: the whole text, a fence's, or the largest answer within the prose."""
+    if not text.strip():
+        raise Rejected([Problem("the reply is empty", _FORMS)])
+    spans = [text.strip(), *(match[2] for match in _FENCE.finditer(text))]
+    readable, troubles = _read(spans)
+    for value in (*readable, *_read(_within(text))[0]):
+        if _is_answer(value):
+            return value
+    if readable:
+        return readable[0]
+    raise troubles[0] if text.lstrip()[:1] in ("{", "[") else Rejected([_no_json()])
+
+
+def _read(spans: Iterable[str]) -> tuple[list[Any], list[Rejected]]:
+    values, troubles = [], []
+    for span in spans:
+        try:
+            values.append(read_json(span.encode("utf-8", "surrogatepass"), lenient_bom=True).value)
+        except Rejected as rejected:
+            troubles.append(rejected)
+    return values, troubles
+
+
+def _is_answer(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(isinstance(one, dict) and "id" in one for one in value)
+    return isinstance(value, dict) and not _WORDS.isdisjoint(value)
+
+
+def _no_json() -> Problem:
+    return Problem("the reply holds no JSON that can be read", "answer with one JSON object and nothing else")
+
+
+def _within(text: str) -> list[str]:
+    """Return the JSON values that stand in prose, the largest first."""
+    found, at = [], 0
+    for _ in range(_TRIES):
+        if not (opening := _OPENING.search(text, at)):
+            break
+        try:
+            _, at = _DECODER.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            at = opening.end()
+        else:
+            found.append(text[opening.start() : at])
+    return sorted(found, key=len, reverse=True)

@@ -1,0 +1,73 @@
+"""What is wrong with a plan that passes the check: mistakes planners make, that would waste a run. Pure.
+
+A hard finding would surely fail, or prove nothing, and must be put right. A soft one is told once, and may be meant.
+Only what is still to be done is looked at; what is finished counts as being there.
+"""
+
+from collections.abc import Collection, Iterator
+
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.lint_files import misplaced, overwritten
+from agentfs.core.lint_references import paths_into_outputs, placeholders
+from agentfs.core.lint_texts import always_true, proves_nothing
+from agentfs.core.lint_view import Finding, Linted, Surroundings
+from agentfs.core.problems import Problem
+from agentfs.core.records import CommandCheck, Plan
+from agentfs.core.scheme import Scheme
+
+_FINDS = frozenset(("read_file", "list_files", "search_files", "http_get", "web_search", "summarize", "ask"))
+
+
+def lint(
+    plan: Plan, finished: Collection[str], catalogue: Catalogue, around: Surroundings, *, stepwise: bool = False
+) -> list[Finding]:
+    """Return every finding, in the order of the plan, which has passed the check. `finished`: not to be looked at.
+
+    `stepwise`: the planner reads every result itself before it decides, so none goes unused.
+    """
+    scheme = Scheme.of(plan)
+    subject = Linted(scheme, tuple(step for step in scheme.listed if step not in finished), catalogue, around)
+    rules = [_conditions, _tools, placeholders, paths_into_outputs, misplaced, overwritten]
+    found = [finding for rule in (*rules, *(() if stepwise else (_unused,))) for finding in rule(subject)]
+    return sorted(found, key=lambda finding: int(finding.problem.pointer.split("/")[2]))
+
+
+def _conditions(subject: Linted) -> Iterator[Finding]:
+    for name in subject.new:
+        step, pointer = subject.scheme.steps[name], subject.at(name, "/success_condition")
+        words, rests_on_words = step.success_condition, step.tool is None and not step.checks
+        mend = "say what is true of the files or the output when it succeeded, so that somebody could look"
+        if not words or not words.strip():
+            yield Finding(Problem(f"the step {name!r} has no success_condition", mend, pointer))
+        elif proves_nothing(words):
+            message = f"the success_condition {words!r} is true of any step: it proves nothing"
+            yield Finding(Problem(message, mend, pointer), hard=rests_on_words)
+        for place, check in enumerate(step.checks or ()):
+            if isinstance(check, CommandCheck) and always_true(check.run):
+                message = f"the check {check.run!r} always holds: it proves nothing"
+                yield Finding(
+                    Problem(message, "look at what the step made", subject.at(name, f"/checks/{place}/run"))
+                )
+
+
+def _tools(subject: Linted) -> Iterator[Finding]:
+    for name in subject.new:
+        step = subject.scheme.steps[name]
+        if step.tool is None and step.tools is None:
+            message = f"the step {name!r} has no tool, and names no 'tools' for the model that does it"
+            mend = "name a tool, or list in 'tools' what the model may use ([] if it needs none)"
+            yield Finding(Problem(message, mend, subject.at(name, "/tools")))
+
+
+def _unused(subject: Linted) -> Iterator[Finding]:
+    """A step that only finds something out is of use to those who refer to it, or as the answer of the run."""
+    referred = {name for names in subject.scheme.refers.values() for name in names}
+    leaves = subject.scheme.leaves
+    for name in subject.new:
+        step = subject.scheme.steps[name]
+        is_answer = name in leaves and name == leaves[-1]
+        if step.tool not in _FINDS or name in referred or is_answer or step.expects is not None or step.checks:
+            continue
+        message = f"nobody uses the output of {name!r}: no later step refers to it"
+        mend = f"write {{{{steps.{name}.output}}}} where it is needed, or leave the step out"
+        yield Finding(Problem(message, mend, subject.at(name)), hard=False)

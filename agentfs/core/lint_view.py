@@ -1,0 +1,60 @@
+"""What lint looks at: a plan laid out, the folder around it, and what tools give back. Pure."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.problems import Problem
+from agentfs.core.scheme import Scheme
+
+TEXT, NUMBER = "text", "a number"
+SHAPES: dict[str, Any] = {  # what the outputs of the tools are made of, where that is fixed
+    "read_file": TEXT,
+    "note": TEXT,
+    "ask": TEXT,
+    "summarize": TEXT,
+    "write_file": {"path": TEXT, "bytes": NUMBER},
+    "edit_file": {"path": TEXT},
+    "list_files": [TEXT],
+    "search_files": [{"path": TEXT, "line": NUMBER, "text": TEXT}],
+    "web_search": [{"title": TEXT, "url": TEXT, "snippet": TEXT}],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The working folder as the planner was shown it."""
+
+    workdir: str = "/"  # its real path
+    readable: tuple[str, ...] = ()  # other folders that tools may read
+    files: frozenset[str] = frozenset()  # relative to it
+    folders: frozenset[str] = frozenset()
+    complete: bool = False  # there is nothing else
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, and whether it has to be put right."""
+
+    problem: Problem
+    hard: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Linted:
+    """A plan that has passed the check, and all there is to know about it."""
+
+    scheme: Scheme
+    new: tuple[str, ...]  # the steps to look at
+    catalogue: Catalogue
+    around: Surroundings
+    _ancestors: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def at(self, step: str, pointer: str = "") -> str:
+        return f"/steps/{self.scheme.place[step]}{pointer}"
+
+    def before(self, step: str) -> frozenset[str]:
+        """Return every step that this one comes after."""
+        if step not in self._ancestors:
+            self._ancestors[step] = self.scheme.ancestors(step)
+        return self._ancestors[step]

@@ -1,0 +1,122 @@
+"""A planner's reply, weighed: the answer it amounts to, and everything that stands in its way. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import JsonValue
+
+from agentfs.core.answer_plan import Standing, kept_plan, loosened, merged
+from agentfs.core.answer_policy import plan_problems, verdict_problems
+from agentfs.core.answers import Said, SaidVerdict, read_answer
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.changes import changes
+from agentfs.core.check import check_plan, strict
+from agentfs.core.check_schema import shown
+from agentfs.core.documents import Document
+from agentfs.core.json_text import pointer_tokens
+from agentfs.core.lint import lint
+from agentfs.core.lint_view import Surroundings
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.records import JsonObject, Plan
+
+_ENDS_THE_RUN = {
+    "step_unreachable": "the step that cannot be reached would end the run",
+    "goal_checks_failed": "the goal's checks still do not hold, and the run would end",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a reply amounts to. It can be used if nothing in it is hard."""
+
+    verdict: SaidVerdict = "plan"
+    plan: JsonObject | None = None
+    answer: JsonValue = None
+    hard: tuple[str, ...] = ()  # has to be put right, in words
+    soft: tuple[str, ...] = ()  # may be meant
+
+    @property
+    def usable(self) -> bool:
+        return not self.hard
+
+
+def weigh(text: str, standing: Standing, catalogue: Catalogue, around: Surroundings) -> Weighed:
+    """Return what a reply amounts to as the answer to a call."""
+    try:
+        said = read_answer(text, catalogue)
+    except Rejected as rejected:
+        return Weighed(hard=_told(rejected.problems))
+    hard = _told(verdict_problems(said, standing))
+    match said.verdict:
+        case "keep":
+            return Weighed("keep", hard=hard)
+        case "finished":
+            return Weighed("finished", kept_plan(standing), said.answer, hard)
+        case "impossible":
+            return Weighed("impossible", None, said.why, hard)
+        case _:
+            return _weighed_plan(said, standing, catalogue, around, hard)
+
+
+def _weighed_plan(
+    said: Said, standing: Standing, catalogue: Catalogue, around: Surroundings, hard: tuple[str, ...]
+) -> Weighed:
+    listed = loosened(said.steps, standing, catalogue)
+    plan = merged(listed, standing)
+    hard += _told(plan_problems(listed, plan, standing, catalogue), plan)
+    try:
+        checked = check_plan(Document(plan), catalogue)
+    except Rejected as rejected:
+        return Weighed("plan", plan, hard=(*hard, *_told(rejected.problems, plan)))
+    found = lint(checked, standing.kept, catalogue, around, stepwise=standing.mode == "stepwise")
+    weighed = Weighed(
+        "plan",
+        plan,
+        hard=(*hard, *_told((one.problem for one in found if one.hard), plan)),
+        soft=_told((one.problem for one in found if not one.hard), plan),
+    )
+    return _unchanged(weighed, standing) if weighed.usable and _is_same(checked, standing) else weighed
+
+
+def _is_same(plan: Plan, standing: Standing) -> bool:
+    present = strict(standing.plan, Plan)[0] if standing.plan is not None else None
+    return present is not None and not changes(present, plan)
+
+
+def _unchanged(weighed: Weighed, standing: Standing) -> Weighed:
+    """A plan that changes nothing keeps the present one, where that is an answer."""
+    ends = [_ENDS_THE_RUN[one] for one in sorted(standing.triggers) if one in _ENDS_THE_RUN]
+    if standing.may_keep and not ends:
+        return Weighed("keep")
+    because = ends[0] if ends else "there is nothing to go on with"
+    problem = Problem(f"this is the plan as it stands: {because}", "change what has to change", "/steps")
+    return replace(weighed, hard=_told([problem]))
+
+
+# ── in words ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _told(problems: Iterable[Problem], plan: JsonObject | None = None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_words(problem, plan) for problem in problems))
+
+
+def _words(problem: Problem, plan: JsonObject | None) -> str:
+    """Return a problem as a planner can follow it: by the step's id, not by its place in a list it never saw."""
+    where = _where(pointer_tokens(problem.pointer), plan) if problem.pointer else _line(problem)
+    mend = f" -> {problem.mend}" if problem.mend else ""
+    return f"{where}{': ' if where else ''}{problem.message}{mend}"
+
+
+def _where(tokens: list[str], plan: JsonObject | None) -> str:
+    steps: Any = (plan or {}).get("steps", [])
+    if len(tokens) > 1 and tokens[0] == "steps" and int(tokens[1]) < len(steps):
+        step = steps[int(tokens[1])]
+        name = step.get("id") if isinstance(step, dict) else None
+        named = f"step {name!r}" if isinstance(name, str) else f"the step {shown(step)}"
+        return ", ".join(filter(None, [named, ".".join(tokens[2:])]))
+    return ".".join(tokens)
+
+
+def _line(problem: Problem) -> str:
+    return f"line {problem.line}, column {problem.column}" if (problem.line, problem.column) != (1, 1) else ""

@@ -1,0 +1,202 @@
+"""The planner on a model: a briefing, a reply, at most two turns to put it right. Calls no tool, writes no file.
+
+    briefing ──► model ──► reply ──weigh──► usable: the answer
+                   ▲                 │
+                   └── what is wrong ┘  at most twice; then the call has failed
+
+What a model or an endpoint does is never an exception here: it is an answer that failed, or was interrupted.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentfs.clock import Clock
+from agentfs.core import names
+from agentfs.core.answer_form import NAME, answer_form
+from agentfs.core.answer_plan import Standing, standing_of
+from agentfs.core.briefing import briefing, cut
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.facts import Facts
+from agentfs.core.goals import ParsedGoal
+from agentfs.core.lint_view import Surroundings
+from agentfs.core.pins import Pins, pinned
+from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Plan, Revision, Verdict
+from agentfs.core.state import RunState
+from agentfs.core.weighing import Weighed, weigh
+from agentfs.models.base import Form, Model, Reply, Request
+from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
+from agentfs.models.line import Line
+from agentfs.planner.surroundings import look_around
+from agentfs.prompts import Prompt
+
+REPAIRS = 2
+MOST_PROBLEMS = 20  # told in one turn
+_SHOWN_REPLY = 20_000  # characters of a reply that had to be put right
+_IN_MESSAGE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlanner:
+    """Answers calls by asking a model."""
+
+    model: Model
+    prompt: Prompt
+    catalogue: Catalogue
+    parsed: Callable[[str], ParsedGoal]  # the goal with this sha256, as it was read
+    workspace: Path
+    clock: Clock
+
+    def author(self, call: Call, facts: Facts) -> Author:  # noqa: ARG002 - whatever it was called for
+        return Author(role="planner", name="planner", model=self.model.name)
+
+    def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002 - a model always does
+        return True
+
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:
+        """Return what a model says to a call, checked and put into plan form."""
+        began = self.clock.monotonic()
+        verdict, fields = _Conversation(self, call, state, folder, line).settle()
+        return Answer(
+            call=call.call,
+            verdict=verdict,
+            prompt_sha256=self.prompt.sha256,
+            usage=line.usage,
+            duration_s=round(self.clock.monotonic() - began, 6),
+            **fields,  # type: ignore[arg-type]  # plan, answer, error: each of its own type
+        )
+
+
+Settled = tuple[Verdict, dict[str, object]]
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """One call's exchange with the model."""
+
+    planner: ModelPlanner
+    call: Call
+    state: RunState
+    folder: Path
+    line: Line
+    messages: list[JsonObject] = field(default_factory=list)
+
+    def settle(self) -> Settled:
+        """Ask, weigh, ask again; return the verdict and what belongs to it."""
+        standing = standing_of(self.call, self.state, present_plan(self.folder, self.state.facts))
+        around = self._open(standing)
+        good_enough: Weighed | None = None
+        for turn in range(REPAIRS + 1):
+            try:
+                reply = self._ask(standing)
+            except Stopped as stopped:
+                return "interrupted", {"error": stopped.failure}
+            except ModelError as error:
+                return self._used(good_enough) if good_enough else _failed(error)
+            weighed = weigh(reply_text(reply), standing, self.planner.catalogue, around)
+            if weighed.usable and (not weighed.soft or turn > 0):
+                return self._used(weighed)
+            good_enough = weighed if weighed.usable else good_enough
+            self.messages += [_shortened(reply), {"role": "user", "content": repair(weighed, reply)}]
+        return self._used(good_enough) if good_enough else self._given_up(weighed)
+
+    def _open(self, standing: Standing) -> Surroundings:
+        """Begin: the standing instructions, and everything about this call."""
+        goal = self.planner.parsed(self.call.goal_sha256)
+        run = self.state.facts.run
+        material, around = look_around(self.folder, run, self.planner.workspace, goal.fields.context)
+        pins = hand_set(self.folder, self.state.facts.revisions)
+        told = briefing(self.call, self.state, standing, material, self.planner.catalogue, pins)
+        self.messages = [
+            {"role": "system", "content": self.planner.prompt.text},
+            {"role": "user", "content": told},
+        ]
+        return around
+
+    def _ask(self, standing: Standing) -> Reply:
+        schema = answer_form(self.planner.catalogue, keep=standing.may_keep, finished=standing.may_finish)
+        request = Request("planner", tuple(self.messages), form=Form(NAME, schema))
+        return self.planner.model.complete(request, self.line)
+
+    def _used(self, weighed: Weighed) -> Settled:
+        if weighed.soft:
+            self.line.log("accepted", {"although": list(weighed.soft)})
+        return weighed.verdict, {"plan": weighed.plan, "answer": weighed.answer}
+
+    def _given_up(self, weighed: Weighed) -> Settled:
+        first, more = weighed.hard[:_IN_MESSAGE], len(weighed.hard) - _IN_MESSAGE
+        words = "; ".join(first) + (f"; and {more} more" if more > 0 else "")
+        log = f"{names.PLANNING}/{names.call_file(self.call.call, 'log')}"
+        message = f"the planner's answer cannot be used, after {REPAIRS} turns to put it right: {words}"
+        hint = f"the conversation is in {log}; try again with `agentfs replan`, or another model under [planner]"
+        return "failed", {"error": Failure(kind="model", message=message, hint=hint)}
+
+
+def _failed(error: ModelError) -> Settled:
+    match error:
+        case LimitReached():
+            return "interrupted", {"error": error.failure.model_copy(update={"kind": "limit"})}
+        case Unreachable():
+            return "failed", {"error": error.failure.model_copy(update={"kind": "unreachable"})}
+        case _:
+            return "failed", {"error": error.failure}
+
+
+# ── the turns ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def reply_text(reply: Reply) -> str:
+    """Return what a reply says; some endpoints give the answer as the arguments of a call."""
+    if not reply.text.strip() and reply.tool_calls:
+        return reply.tool_calls[0].arguments
+    return reply.text
+
+
+def repair(weighed: Weighed, reply: Reply) -> str:
+    """Return the turn that says what has to be put right."""
+    parts = []
+    if reply.finish == "length":
+        parts.append(
+            "Your reply was cut off: it was too long. Answer again, shorter: fewer steps, one line for each text; "
+            "long texts are for the steps to write, not for the plan."
+        )
+    if weighed.hard:
+        parts.append(f"Your answer cannot be used yet:\n{_numbered(weighed.hard)}")
+    if weighed.soft:
+        parts.append(f"Look at this too, and change it unless it is meant:\n{_numbered(weighed.soft)}")
+    parts.append("Send the whole answer again in the same form, with this put right. Nothing but the JSON object.")
+    return "\n\n".join(parts)
+
+
+def _numbered(problems: Sequence[str]) -> str:
+    lines = [f"{place}. {cut(problem, 1000)}" for place, problem in enumerate(problems[:MOST_PROBLEMS], start=1)]
+    more = len(problems) - MOST_PROBLEMS
+    return "\n".join([*lines, *([f"and {more} more of the kind"] if more > 0 else [])])
+
+
+def _shortened(reply: Reply) -> JsonObject:
+    return {"role": "assistant", "content": cut(reply_text(reply), _SHOWN_REPLY)}
+
+
+# ── what is on disk ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def present_plan(folder: Path, facts: Facts) -> JsonObject | None:
+    """Return the last revision's plan as it was written; None before the first."""
+    if not facts.revisions:
+        return None
+    plan: JsonObject = json.loads(_revision_plan(folder, facts.revisions[-1]))
+    return plan
+
+
+def hand_set(folder: Path, revisions: Sequence[Revision]) -> Pins:
+    """Return the fields that a person set by hand; nothing is read where nobody edited."""
+    if not any(revision.trigger == "edited" for revision in revisions):
+        return {}
+    plans = (Plan.model_validate_json(_revision_plan(folder, revision)) for revision in revisions)
+    return pinned(zip(revisions, plans, strict=True))
+
+
+def _revision_plan(folder: Path, revision: Revision) -> bytes:
+    return (folder / names.REVISIONS / names.revision_plan_file(revision.revision)).read_bytes()

@@ -1,0 +1,124 @@
+"""Read what a planner is shown of the world: the working folder, its AGENTS.md, the goal's context. Reads only.
+
+Everything is bounded, and no link leads out of the folder it stands in. What cannot be read is left out, or said.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfs.core.briefing import Material
+from agentfs.core.lint_view import Surroundings
+from agentfs.core.records import Run
+from agentfs.tools.beneath import Refused, opened
+
+INSTRUCTIONS = "AGENTS.md"
+MOST_ENTRIES = 200
+DEEPEST = 3  # levels below the working folder
+MOST_BYTES = 64 * 1024  # of one file
+
+_LEFT_OUT = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".tox"))
+_OURS = frozenset(
+    ("agentfs.toml", "goals", "runs", "schemas", "tools", "prompts")
+)  # where the workspace is the folder
+_PATH = re.compile(r"[^\s<>|*?\"']{1,300}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is in a folder: every entry down to a depth, or the first of them."""
+
+    files: dict[str, int]  # path -> size
+    folders: tuple[str, ...]
+    complete: bool
+
+    def lines(self) -> tuple[str, ...]:
+        entries = {
+            **{f"{folder}/": "" for folder in self.folders},
+            **{p: f"  {n} bytes" for p, n in self.files.items()},
+        }
+        return tuple(f"{path}{entries[path]}" for path in sorted(entries))
+
+
+def look_around(
+    folder: Path, run: Run, workspace: Path, context: str | tuple[str, ...] | None
+) -> tuple[Material, Surroundings]:
+    """Return what a planner is shown, and what lint knows of the same folder. `folder`: the run's."""
+    workdir = (folder / run.workdir).resolve()
+    listing = list_folder(workdir, _OURS if workdir == workspace.resolve() else frozenset())
+    items = (context,) if isinstance(context, str) else context or ()
+    material = Material(
+        context=tuple(_context(item, (workdir, workspace)) for item in items),
+        listing=listing.lines(),
+        complete=listing.complete,
+        instructions=read_text(workdir, INSTRUCTIONS),
+    )
+    readable = tuple(str((workspace / one).resolve()) for one in run.read)
+    around = Surroundings(
+        str(workdir), readable, frozenset(listing.files), frozenset(listing.folders), listing.complete
+    )
+    return material, around
+
+
+def list_folder(folder: Path, left_out: frozenset[str] = frozenset()) -> Listing:
+    """Return what is in a folder, nearest first; links are listed and not followed."""
+    files: dict[str, int] = {}
+    folders: list[str] = []
+    level, complete = [""], True
+    for depth in range(DEEPEST + 1):
+        below: list[str] = []
+        for parent in level:
+            for entry in _entries(folder / parent):
+                if entry.name in _LEFT_OUT or (not parent and entry.name in left_out):
+                    complete = False
+                    continue
+                if len(files) + len(folders) >= MOST_ENTRIES:
+                    return Listing(files, tuple(folders), complete=False)
+                path = _printable(f"{parent}/{entry.name}" if parent else entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path)
+                    below.append(f"{parent}/{entry.name}" if parent else entry.name)
+                else:
+                    files[path] = entry.stat(follow_symlinks=False).st_size
+        level = below
+        complete = complete and not (depth == DEEPEST and level)
+    return Listing(files, tuple(folders), complete)
+
+
+def _entries(folder: Path) -> Iterator["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as found:
+            yield from sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return  # gone meanwhile, or not ours to read
+
+
+def _printable(path: str) -> str:
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return "".join(character if character.isprintable() else "�" for character in text)
+
+
+def _context(item: str, roots: tuple[Path, ...]) -> tuple[str, str]:
+    """Return where a piece of context is from, and its text: a file's, if it names one, else itself."""
+    if not _PATH.match(item):
+        return "From the goal", item
+    for root in roots:
+        if (text := read_text(root, item)) is not None:
+            return f"The file {item}", text
+    looks_like_a_file = "/" in item or "." in item
+    return "From the goal", f"{item} (there is no such text file)" if looks_like_a_file else item
+
+
+def read_text(folder: Path, name: str) -> str | None:
+    """Return the text of a file that lies in a folder, as far as it goes; None if there is none to read."""
+    try:
+        with opened(str(folder)) as inside, os.fdopen(inside.open_file(name), "rb") as file:
+            source = file.read(MOST_BYTES + 1)
+    except (Refused, OSError):
+        return None
+    if b"\0" in source:
+        return None
+    more = "\n[… the rest is left out …]" if len(source) > MOST_BYTES else ""
+    return source[:MOST_BYTES].decode("utf-8", "replace") + more

@@ -1,0 +1,151 @@
+"""The form a model answers in: what strict endpoints accept, and what comes back from it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from agentfs.core.answer_form import answer_form, json_value, tool_input
+from agentfs.core.catalogue import Catalogue, ToolSpec
+from tests.core.planning_samples import ADD, CATALOGUE, NO_MODEL
+
+FORMS = [
+    answer_form(catalogue, keep=keep, finished=finished)
+    for catalogue in (CATALOGUE, NO_MODEL)
+    for keep in (True, False)
+    for finished in (True, False)
+]
+
+
+def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield a schema and every schema within it."""
+    yield schema
+    inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", [])]
+    for one in [*inner, *([schema["items"]] if "items" in schema else [])]:
+        yield from schemas_in(one)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_it_is_what_strict_endpoints_accept(form: dict[str, Any]) -> None:
+    Draft202012Validator.check_schema(form)
+    assert form["type"] == "object"
+    for schema in schemas_in(form):
+        assert schema.keys() & {"oneOf", "allOf", "not", "if", "patternProperties", "const"} == set()
+        assert schema.keys() & {"type", "anyOf", "$ref"}, f"{schema} takes anything"
+        kinds = schema.get("type", [])
+        if "object" in kinds:
+            assert schema["additionalProperties"] is False
+            assert schema["required"] == list(schema["properties"])
+        if "string" in kinds:
+            assert {"maxLength", "enum", "pattern"} & schema.keys() or kinds != "string"
+        if "array" in kinds:
+            assert "items" in schema
+
+
+def test_only_the_verdicts_that_are_allowed_are_there() -> None:
+    assert [list(form["properties"]) for form in FORMS[:4]] == [  # type: ignore[arg-type]
+        ["finished", "answer", "keep", "impossible", "steps"],
+        ["keep", "impossible", "steps"],
+        ["finished", "answer", "impossible", "steps"],
+        ["impossible", "steps"],
+    ]
+
+
+def test_only_the_tools_that_may_be_used_are_there() -> None:
+    few = Catalogue(CATALOGUE.tools, frozenset(("note", "http_get", "gone")), network=False, model=False)
+    step: Any = answer_form(few, keep=False, finished=False)["$defs"]["step"]["properties"]  # type: ignore[index,call-overload]
+    assert step["tool"] == {"type": "string", "enum": ["note"]}
+    assert step["input"]["anyOf"] == [
+        {
+            "type": "object",
+            "properties": {"text": {"type": "string", "maxLength": 20000}},
+            "required": ["text"],
+            "additionalProperties": False,
+        },
+        {"type": "null"},
+    ]
+    assert "tools" not in step
+    with_model: Any = FORMS[0]["$defs"]["step"]["properties"]  # type: ignore[index,call-overload]
+    assert None in with_model["tool"]["enum"]
+    assert "tools" in with_model
+
+
+def test_the_kinds_of_checks_that_can_be_run_are_there() -> None:
+    kinds = [
+        [branch["properties"]["kind"]["enum"][0] for branch in form["$defs"]["check"]["anyOf"]]  # type: ignore[index,call-overload]
+        for form in (FORMS[0], FORMS[4])
+    ]
+    assert kinds == [["command", "file", "output", "judge"], ["command", "file", "output", "http"]]
+
+
+def test_a_tools_input_is_closed_and_takes_references() -> None:
+    branches: Any = FORMS[0]["$defs"]["step"]["properties"]["input"]["anyOf"]  # type: ignore[index,call-overload]
+    add = next(one for one in branches if "a" in one.get("properties", {}))
+    text = {"type": "string", "maxLength": 20000}
+    as_json = text | {"description": "JSON, written as text"}
+    deepest = {
+        "type": "object",
+        "properties": {"x": {"type": ["integer", "string"]}, "deeper": {"anyOf": [..., {"type": "null"}]}},
+        "required": ["x", "deeper"],
+        "additionalProperties": False,
+    }
+    place = add["properties"].pop("place")
+    assert add["properties"] == {
+        "a": {"type": ["number", "string"], "description": "the first"},
+        "b": {"type": ["number", "string"]},
+        "exact": {"type": ["boolean", "string", "null"]},
+        "tags": {"anyOf": [{"type": "array", "items": text}, text, {"type": "null"}]},
+        "table": as_json | {"type": ["string", "null"]},
+        "unit": text | {"type": ["string", "null"]},
+        "either": {"anyOf": [{"type": ["integer", "string"]}, text, {"type": "null"}]},
+        "choice": {"type": ["string", "null"], "enum": ["x", "y", None]},
+    }
+    for _ in range(5):
+        assert place["anyOf"][0].keys() == deepest.keys()
+        place = place["anyOf"][0]["properties"]["deeper"]
+    assert place == as_json | {"type": ["string", "null"]}
+
+
+@pytest.mark.parametrize(
+    "schema", [True, {}, {"$ref": "#/$defs/no"}, {"type": "array"}, {"type": "object"}, {"enum": [1]}]
+)
+def test_what_cannot_be_closed_is_json_as_text(schema: Any) -> None:
+    spec = ToolSpec(
+        "odd", "", {"type": "object", "properties": {"x": schema}, "required": ["x"]}, effects="none", repeatable=True
+    )
+    form: Any = answer_form(Catalogue({"odd": spec}, frozenset(("odd",))), keep=False, finished=False)
+    branch = form["$defs"]["step"]["properties"]["input"]["anyOf"][0]
+    assert branch["properties"] == {
+        "x": {"type": "string", "maxLength": 20000, "description": "JSON, written as text"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "back"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1, "b": 2}),
+        ({"a": "1", "b": "1.5", "exact": "true"}, {"a": 1, "b": 1.5, "exact": True}),
+        ({"a": "{{steps.x.output}}", "b": "two"}, {"a": "{{steps.x.output}}", "b": "two"}),
+        ({"a": None, "exact": None, "unit": None, "else": None}, {"a": None, "unit": None, "else": None}),
+        ({"tags": ["1", "2"], "either": "3"}, {"tags": ["1", "2"], "either": "3"}),
+        ({"tags": '["x"]', "table": '{"k": 1}'}, {"tags": ["x"], "table": {"k": 1}}),
+        ({"place": {"x": "1", "deeper": None}}, {"place": {"x": 1}}),
+        ({"place": '{"x": 1}', "choice": "x"}, {"place": {"x": 1}, "choice": "x"}),
+        ({"choice": None}, {}),
+        ("text", "text"),
+        (7, 7),
+    ],
+)
+def test_the_way_back(given: Any, back: Any) -> None:
+    assert tool_input(given, ADD) == back
+
+
+def test_nulls_that_a_schema_lists_are_values() -> None:
+    fields = {"x": {"enum": ["a", None]}, "y": {"type": ["string", "null"]}, "z": {}}
+    spec = ToolSpec("odd", "", {"type": "object", "properties": fields}, effects="none", repeatable=True)
+    assert tool_input({"x": None, "y": None, "z": None}, spec) == {"x": None, "y": None, "z": None}
+
+
+def test_only_text_is_read_as_json() -> None:
+    assert [json_value(one) for one in (3, '{"a": 1}', "{", "\ud800")] == [3, {"a": 1}, "{", "\ud800"]

@@ -1,0 +1,134 @@
+"""What a planner's reply says: every form it may have, and every one that says nothing."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentfs.core.answers import Said, read_answer
+from agentfs.core.problems import Rejected
+from tests.core.planning_samples import CATALOGUE
+
+STEPS = [{"id": "a", "tool": "note", "input": {"text": "x"}}]
+PLAN = Said("plan", STEPS)
+TEXT = json.dumps({"steps": STEPS})
+FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answer": …} or {"impossible": "why"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TEXT, PLAN),
+        (json.dumps(STEPS), PLAN),
+        (f"\ufeff{TEXT}", PLAN),
+        (f"  \n{TEXT}\n", PLAN),
+        (f"```json\n{TEXT}\n```", PLAN),
+        (f"Here is the plan:\n\n```json\n{TEXT}\n```\nIt has {{one}} step.", PLAN),
+        (f"~~~\n{TEXT}\n~~~", PLAN),
+        (f"Sure! [1] {TEXT} I hope that [2] helps {{x}}.", PLAN),
+        (f"<think>maybe {json.dumps({'keep': True})}?</think>\n{TEXT}", PLAN),
+        (f'First ```json\n{{"example": 1}}\n``` and\n```json\n{TEXT}\n```', PLAN),
+        (f'```json\n{{"example": 1}}\n```\n```json\n{TEXT}\n```', PLAN),
+        (json.dumps({"steps": STEPS, "keep": None, "finished": False, "answer": None, "impossible": None}), PLAN),
+        (json.dumps({"steps": STEPS, "keep": False, "impossible": ""}), PLAN),
+        (json.dumps({"steps": STEPS, "goal": "g", "thoughts": "t"}), PLAN),
+        (json.dumps({"steps": STEPS, "status": "approved", "limits": {}}), Said("plan", STEPS, beside=("status", "limits"))),
+        ('{"keep": true}', Said("keep")),
+        ('{"keep": true, "steps": []}', Said("keep")),
+        ('{"finished": true, "answer": {"n": 1}}', Said("finished", answer={"n": 1})),
+        ('{"finished": true}', Said("finished")),
+        ('{"impossible": " no road "}', Said("impossible", why="no road")),
+    ],
+)  # fmt: skip
+def test_a_reply_says(text: str, said: Said) -> None:
+    assert read_answer(text, CATALOGUE) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "mend"),
+    [
+        ("", "the reply is empty", FORMS),
+        ("<think>hm", "the reply is empty", FORMS),
+        ("I cannot do that.", "the reply holds no JSON that can be read", "answer with one JSON object and nothing else"),
+        ("so [it goes", "the reply holds no JSON that can be read", "answer with one JSON object and nothing else"),
+        ('"steps"', "the answer is neither an object nor a list", FORMS),
+        ("{}", "the answer holds neither steps nor a verdict", FORMS),
+        ('{"answer": 4}', "the answer holds neither steps nor a verdict", FORMS),
+        ('{"keep": false}', "the answer holds neither steps nor a verdict", FORMS),
+        ('{"steps": []}', "the plan has no steps", "list at least one step, or answer with another verdict"),
+        ("[]", "the plan has no steps", "list at least one step, or answer with another verdict"),
+        ('{"steps": {"id": "a"}}', "'steps' must be a list of steps", "write [{…}, {…}]"),
+        ('{"impossible": true}', "'impossible' does not say why", 'write {"impossible": "why"}'),
+        ('{"impossible": "  "}', "'impossible' does not say why", 'write {"impossible": "why"}'),
+        ('{"keep": true, "impossible": "x"}', "the answer says impossible and keep at once", "choose one, and set the others to null"),
+        ('{"finished": true, "steps": [{"id": "a"}]}', "the answer says finished and steps at once", "choose one, and set the others to null"),
+        ('{"steps": [{"id": "a"}, {"id": "b"', "the file ends in the middle", "close what is open: a } or a ] is missing"),
+        ('{"keep": true, "keep": true}', "the field 'keep' is there twice", "keep one of the two"),
+        ('{"finished": true, "answer": NaN}', "NaN is not JSON", "write a number, null, or put it in quotes"),
+        ('{"finished": true, "answer": "\\ud800"}', "half of a character pair: a lone surrogate", "write the character itself, or both \\u halves"),
+        ("[" * 5000, "nested more than 100 levels deep", "make it flatter"),
+    ],
+)  # fmt: skip
+def test_a_reply_says_nothing_usable(text: str, message: str, mend: str) -> None:
+    with pytest.raises(Rejected) as caught:
+        read_answer(text, CATALOGUE)
+    assert [(one.message, one.mend) for one in caught.value.problems] == [(message, mend)]
+
+
+def test_json_in_text_becomes_a_value_again() -> None:
+    schema = {"type": "string"}
+    loose = {
+        "id": 1,
+        "tool": "add",
+        "input": {
+            "a": "{{steps.x.output}}",
+            "b": "2",
+            "exact": None,
+            "table": '{"k": 1}',
+            "unit": None,
+            "tags": None,
+        },
+        "expects": json.dumps(schema),
+        "checks": [{"kind": "output", "schema": json.dumps(schema)}, "true", {"kind": "output", "schema": schema}],
+        "needs": None,
+        "why": None,
+    }
+    assert read_answer(json.dumps({"steps": [loose, "odd"]}), CATALOGUE).steps == [
+        {
+            "id": 1,
+            "tool": "add",
+            "input": {"a": "{{steps.x.output}}", "b": 2, "table": {"k": 1}, "unit": None},
+            "expects": schema,
+            "checks": [{"kind": "output", "schema": schema}, "true", {"kind": "output", "schema": schema}],
+        },
+        "odd",
+    ]
+
+
+def test_what_cannot_be_read_back_stays_for_the_check_to_name() -> None:
+    loose = [
+        {"id": "a", "tool": "gone", "input": {"x": None}},
+        {"id": "b", "tool": ["add"], "input": 1, "expects": "{", "checks": "true"},
+        {"id": "c", "tool": "add", "input": {"a": "many", "b": None, "other": None, "exact": True}},
+    ]
+    assert read_answer(json.dumps(loose), CATALOGUE).steps == loose
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet='{}[]":,`~\n stepkaid01<>/', max_size=80) | JSON.map(json.dumps))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        said = read_answer(text, CATALOGUE)
+    except Rejected as rejected:
+        assert rejected.problems
+    else:
+        assert said.verdict in ("plan", "keep", "finished", "impossible")
