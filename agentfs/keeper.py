@@ -98,7 +98,9 @@ def files_at(folder: Path, one: Owed, *, logs: bool = False) -> dict[str, bytes]
         files[names.OUTCOME] = (folder / names.OUTCOME).read_bytes()
     for part in (names.PLANNING, names.REVISIONS, names.STEPS):
         for path in sorted((folder / part).iterdir()):
-            if path.name.startswith(".") or not path.is_file() or (_UNCOMMITTED.match(path.name) and not logs):
+            if path.name.startswith(".") or (_UNCOMMITTED.match(path.name) and not logs):
+                continue
+            if _surely_came_later(part, path.name, one.upto) or not path.is_file():
                 continue
             source = path.read_bytes()
             if one.upto is None or _came_before(part, path.name, source, one.upto):
@@ -114,6 +116,11 @@ def _working_files(folder: Path) -> dict[str, bytes]:
         if path.is_file() and not path.is_symlink() and committable(name):
             found[name] = path.read_bytes()
     return found
+
+
+def _surely_came_later(part: str, name: str, upto: int | None) -> bool:
+    """Whether a file need not be read: no order and no result is older than the first revision."""
+    return upto == 1 and part == names.STEPS and name.endswith(".json")
 
 
 def _came_before(part: str, name: str, source: bytes, revision: int) -> bool:

@@ -68,8 +68,6 @@ def issue(view: StepView, driver: Driver) -> None:
         driver.submit(("attempt", view.id, view.next), lambda job: _after_needs(view, order, driver, job))
         return
     _publish_order(order, driver)
-    known = replace(driver.facts.attempt(view.id, order.attempt), order=order)
-    driver.facts = driver.facts.with_attempt(view.id, known)
     _carry_out(order, driver)
 
 
@@ -91,6 +89,9 @@ def _carry_out(order: Order, driver: Driver) -> None:
         return
     key, at_once = ("attempt", order.step, order.attempt), driver.alone and _takes_no_time(order, driver)
     driver.submit(key, lambda job: _attempted(order, driver, job), at_once=at_once)
+    if not at_once:  # else the order comes with its result
+        known = replace(driver.facts.attempt(order.step, order.attempt), order=order)
+        driver.facts = driver.facts.with_attempt(order.step, known)
 
 
 def _takes_no_time(order: Order, driver: Driver) -> bool:
@@ -139,7 +140,7 @@ def _attempted(order: Order, driver: Driver, job: Job) -> News:
         result = attempt(order, workshop(driver, files), job.stop)
     except AlreadyClaimed:
         return lambda facts: facts.with_attempt(
-            order.step, replace(facts.attempt(order.step, order.attempt), claimed=True)
+            order.step, replace(facts.attempt(order.step, order.attempt), order=order, claimed=True)
         )
 
     def news(facts: Facts) -> Facts:

@@ -335,9 +335,10 @@ def _start(state: RunState, slots: int) -> list[Action]:
         return found
     found += [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
     room = max(0, min(slots, state.bounds.parallel - sum(1 for v in state.running if v.status == "running")))
-    starts: list[Action] = [StartAttempt(one, one.why) for one in state.moving("start")]
-    starts += [IssueOrder(one, one.why) for one in state.moving("order", most=room)]
-    return [*found, *starts[:room]]
+    ordered = state.moving("start", most=room)
+    found += [StartAttempt(one, one.why) for one in ordered]
+    found += [IssueOrder(one, one.why) for one in state.moving("order", most=room - len(ordered))]
+    return found
 
 
 def _rest(state: RunState) -> Action:
