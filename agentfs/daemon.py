@@ -314,6 +314,7 @@ class Daemon:
         else:
             words = f"set aside: {_words(error)}"
         self.teller.once(words, run)
+        self.teller.let_go(run)
 
     def _close(self, seat: Seat) -> None:
         """Let go of a run: its lock, its watches, its place in every list."""

@@ -285,3 +285,22 @@ def test_nothing_generated_is_kept_in_the_repository() -> None:
         ["git", "-C", str(REPO), "ls-files", "runs"], capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert kept.stdout.split() in ([], ["runs/README.md"])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    """`verify` also wants the command to be there: a unit needs the whole path of it."""
+    (unit,) = [fence.body for fence in fences(REPO / "docs" / "watch.md") if fence.words == "ini"]
+    command, path = tmp_path / ".local" / "bin" / "agentfs", tmp_path / "agentfs@.service"
+    command.parent.mkdir(parents=True)
+    command.symlink_to(Path(sys.executable).parent / "agentfs")
+    path.write_text(unit, encoding="utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "--user", "verify", path],
+        env={**os.environ, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

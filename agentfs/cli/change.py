@@ -100,31 +100,14 @@ def _one_open(run: Opened, name: str | None, word: str) -> Opening:
         if not found:
             raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}")
         if len(found) > 1:
-            listed = "\n".join(f"  {_command(run, one, word)}" for one in found)
+            listed = "\n".join(f"  {one.command(run.run, word)}" for one in found)
             raise UserError(f"{run.run} waits for {len(found)} answers; say which:\n{listed}")
         opening = found[0]
     else:
-        opening = next((one for one in found if _name(one) == name), None) or _asked_by(run, name)
+        opening = next((one for one in found if one.name == name), None) or _asked_by(run, name)
     if opening.about not in YES_OR_NO:
-        raise UserError(f"{opening.question_path} wants more than yes or no: {_command(run, opening, word)}")
+        raise UserError(f"{opening.question_path} wants more than yes or no: {opening.command(run.run, word)}")
     return opening
-
-
-def _name(opening: Opening) -> str:
-    """Return what a person types for it."""
-    if opening.about == "draft":
-        return names.PLAN
-    return opening.step or f"{names.PLANNING}/{opening.number}"
-
-
-def _command(run: Opened, opening: Opening, word: str) -> str:
-    match opening.about:
-        case "cut":
-            return f"agentfs reply {run.run} {opening.step} again|done|failed"
-        case "ask":
-            return f"agentfs reply {run.run} {opening.step} TEXT"
-        case _:
-            return f"agentfs {word} {run.run} {_name(opening)}"
 
 
 def _asked_by(run: Opened, step: str) -> Opening:

@@ -1,18 +1,23 @@
 """The command that drives everything: watch."""
 
+import os
 import signal
 import sys
 from argparse import Namespace
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from agentfs.cli.common import environment, here, must_be_trusted
 from agentfs.cli.drive import on_signal
 from agentfs.clock import Clock
+from agentfs.core.config import Settings
 from agentfs.daemon import Daemon
 from agentfs.driving import Stop
 from agentfs.inbox import Inbox
 from agentfs.settings import load_settings
+from agentfs.views.screen import can_draw
 from agentfs.views.watching import Teller
+from agentfs.workspace import Workspace
 from agentfs.world import allowing_own, catalogue_of, has_model, known_to, open_world
 
 STOPPED = 130
@@ -24,8 +29,8 @@ def watch(arguments: Namespace) -> int:
     must_be_trusted(workspace)
     settings = load_settings(workspace.settings, environment())
     stop = Stop()
-    teller = Teller(sys.stdout, Clock().stamp) if arguments.json else Teller(sys.stderr)
     with ExitStack() as stack:
+        teller = stack.enter_context(_teller(workspace, settings, in_json=arguments.json))
         for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)):
             on_signal(stack, number, stop, times)
         world = stack.enter_context(open_world(workspace, settings, environment(), teller.note, stop.wake.set))
@@ -36,3 +41,17 @@ def watch(arguments: Namespace) -> int:
         Daemon(workspace, settings, world, inbox, stop, teller).run(poll=arguments.poll)
     teller.tell("stopped", "stopped; `agentfs watch` goes on from here")
     return STOPPED
+
+
+@contextmanager
+def _teller(workspace: Workspace, settings: Settings, *, in_json: bool) -> Iterator[Teller]:
+    """Yield who is told what happens: JSON on stdout; else a live view on a terminal, and lines anywhere else."""
+    if in_json:
+        yield Teller(sys.stdout, Clock().stamp)
+    elif can_draw(sys.stderr, os.environ.get("TERM", "")):
+        from agentfs.views.watching_live import LiveTeller
+
+        with LiveTeller(sys.stderr, workspace.root, settings.limits.parallel, Clock()) as live:
+            yield live
+    else:
+        yield Teller(sys.stderr)

@@ -55,6 +55,17 @@ class Spent:
         return replace(self.plus_usage(result.usage), spans=spans, seconds=self.seconds + added)
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A limit that keeps anything new from starting."""
+
+    name: str
+    amount: str
+
+    def __str__(self) -> str:
+        return f"the limit of {self.amount} is reached (limits.{self.name})"
+
+
 def bounds_of(facts: Facts) -> Bounds:
     """Return the limits in force."""
     own = (facts.plan.limits if facts.plan else None) or Limits()
@@ -69,10 +80,10 @@ def bounds_of(facts: Facts) -> Bounds:
     return Bounds(**{f.name: value(f.name) for f in fields(Bounds)})  # type: ignore[arg-type]
 
 
-def reached(bounds: Bounds, attempts: Spent, calls: Spent) -> str | None:
-    """Return which limit stops the run from starting anything new, in words; None if none does."""
+def reached(bounds: Bounds, attempts: Spent, calls: Spent) -> Reached | None:
+    """Return which limit stops the run from starting anything new; None if none does."""
     if attempts.seconds >= bounds.minutes * 60:
-        return f"the limit of {bounds.minutes:g} minutes is reached (limits.minutes)"
+        return Reached("minutes", f"{bounds.minutes:g} minutes")
     used = total(attempts, calls)
     return no_room(bounds, used) if used != Spent() else None  # what asks no model needs no room for it
 
@@ -86,14 +97,14 @@ def total(one: Spent, other: Spent) -> Spent:
     )
 
 
-def no_room(bounds: Bounds, used: Spent) -> str | None:
-    """Return which limit leaves no room for another request to a model, in words; None if none does."""
+def no_room(bounds: Bounds, used: Spent) -> Reached | None:
+    """Return which limit leaves no room for another request to a model; None if none does."""
     if used.requests >= bounds.requests:
-        return f"the limit of {bounds.requests} requests is reached (limits.requests)"
+        return Reached("requests", f"{bounds.requests} requests")
     if used.tokens >= bounds.tokens:
-        return f"the limit of {bounds.tokens} tokens is reached (limits.tokens)"
+        return Reached("tokens", f"{bounds.tokens} tokens")
     if used.cost_usd >= bounds.cost_usd:
-        return f"the limit of ${bounds.cost_usd:g} is reached (limits.cost_usd)"
+        return Reached("cost_usd", f"${bounds.cost_usd:g}")
     return None
 
 

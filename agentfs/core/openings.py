@@ -6,11 +6,13 @@ from typing import Literal
 
 from agentfs.core import names
 from agentfs.core.facts import Facts
+from agentfs.core.limits import Reached
 from agentfs.core.replies import cut_word, gate_word
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 
 About = Literal["draft", "gate", "answer", "cut", "ask"]
+RAISED_BY = {"minutes": "--add-minutes N", "cost_usd": "--add-cost N"}  # limits that `resume` raises
 YES_OR_NO: tuple[About, ...] = ("draft", "gate", "answer")  # what `approve` and `reject` speak of
 
 
@@ -48,6 +50,23 @@ class Opening:
             case _:
                 return ("approve", "reject")
 
+    @property
+    def name(self) -> str:
+        """What a person types for it."""
+        if self.about == "draft":
+            return names.PLAN
+        return self.step or f"{names.PLANNING}/{self.number}"
+
+    def command(self, run: str, word: str = "approve", *, alone: bool = False) -> str:
+        """Return what a person types to settle it; `alone`: the run asks nothing else."""
+        match self.about:
+            case "cut":
+                return f"agentfs reply {run} {self.step} again|done|failed"
+            case "ask":
+                return f"agentfs reply {run} {self.step} TEXT"
+            case _:
+                return f"agentfs {word} {run}" if alone else f"agentfs {word} {run} {self.name}"
+
     def accepts(self, text: str) -> bool:
         """Whether a text settles it."""
         match self.about:
@@ -62,6 +81,26 @@ class Opening:
 def openings(state: RunState) -> tuple[Opening, ...]:
     """Return everything that waits for a person's word, the plan itself first."""
     return tuple(_found(state))
+
+
+def ways_on(state: RunState, run: str) -> tuple[str, ...]:
+    """Return what a person may type, or has to mend, to have a run go on that waits for them."""
+    facts = state.facts
+    if facts.broken:
+        return ()  # its words name the file
+    if facts.plan_file.problems:
+        return (f"mend runs/{facts.run.run}/{names.PLAN}: {names.PLAN_ERROR} beside it says how",)
+    if found := openings(state):
+        return tuple(one.command(run, alone=len(found) == 1) for one in found)
+    if (facts.plan is not None and facts.plan.status == "paused") or state.calls.failed:
+        return (f"agentfs resume {run}",)
+    if limit := state.limit_reached:
+        return (f"agentfs resume {run} {RAISED_BY[limit.name]}" if limit.name in RAISED_BY else _raise(facts, limit),)
+    return ()
+
+
+def _raise(facts: Facts, limit: Reached) -> str:
+    return f"raise limits.{limit.name} in runs/{facts.run.run}/{names.PLAN}"
 
 
 def _found(state: RunState) -> Iterator[Opening]:

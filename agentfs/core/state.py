@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from agentfs.core.board import BUSY, Board, board_after, board_of
 from agentfs.core.calls import CallsSummary, Pending
 from agentfs.core.facts import Attempt, Facts, PlannerCall
-from agentfs.core.limits import Bounds, Spent, bounds_of, reached, spent_of, spent_on_calls, total
+from agentfs.core.limits import Bounds, Reached, Spent, bounds_of, reached, spent_of, spent_on_calls, total
 from agentfs.core.modes import DO, loops
 from agentfs.core.records import Step
 from agentfs.core.scheme import Scheme
@@ -60,7 +60,7 @@ class RunState:
         return self.moving(BUSY)
 
     @property
-    def limit_reached(self) -> str | None:
+    def limit_reached(self) -> Reached | None:
         return reached(self.bounds, self.spent, self.calls_spent)
 
     def moving(self, *moves: str, most: int | None = None) -> tuple[StepView, ...]:

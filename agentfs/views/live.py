@@ -1,15 +1,10 @@
-"""A calm live table of one run on a terminal. `turn` only keeps the state; a thread of rich's draws it."""
+"""A calm live table of one run on a terminal. `turn` only keeps the state; the screen draws it at its own pace."""
 
+import os
 from collections import Counter
 from datetime import datetime
 from types import TracebackType
 from typing import Self, TextIO
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live as RichLive
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
 from agentfs.core.decide import Action, Wait
 from agentfs.core.phase import reason
@@ -17,12 +12,12 @@ from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.engine import Driver
 from agentfs.views.closing import closing_words
-from agentfs.views.marks import mark_of
+from agentfs.views.marks import BOLD, DIM, GOOD, mark_of
+from agentfs.views.screen import Screen, knows_signs, wants_colours
+from agentfs.views.table import Cell, line_of
 from agentfs.views.words import cut, duration, first_line, inert, padded
 
-PER_SECOND = 8
 AROUND = 7  # lines that are no step: two of heading, the rest of the steps, bar, what it waits for, blanks
-STYLES = {31: "red", 32: "green", 33: "yellow", 36: "cyan", None: "dim"}
 OVER = frozenset(("done", "skipped"))
 WRONG = frozenset(("failed", "blocked", "interrupted", "rejected", "gated"))
 STATE_WIDTH, TRY_WIDTH, TIME_WIDTH = 12, 5, 8
@@ -35,79 +30,80 @@ class Live:
         self._driver, self._stream = driver, stream
         self._state, self._waits = driver.state, ""
         self._began = driver.world.clock.monotonic()
-        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
-        self._live = RichLive(
-            get_renderable=self._draw, console=self._console, refresh_per_second=PER_SECOND, redirect_stdout=False
-        )
+        self._colours, self._plain = wants_colours(os.environ), not knows_signs(stream)
+        self._screen = Screen(stream, self._draw)
 
     def __enter__(self) -> Self:
-        self._live.start(refresh=True)
+        self._screen.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        self._screen.close(keep=True)
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
         """Keep the latest state: drawing happens elsewhere, at its own pace."""
         self._state = state
         last = actions[-1]
         self._waits = last.why if isinstance(last, Wait) and last.on in ("person", "planner") else ""
+        self._screen.changed()
 
     def note(self, words: str) -> None:
         """Say something above the table."""
-        self._console.print(Text(words))
+        self._screen.say(inert(words))
 
     def end(self, rest: Wait | None) -> None:
         """Draw for the last time, then say how it ended."""
         self._state, self._waits = self._driver.state, ""
-        self._live.stop()
+        self._screen.close(keep=True)
         for line in closing_words(self._driver, rest):
             print(line, file=self._stream, flush=True)
 
-    def _draw(self) -> RenderableType:
+    def _draw(self, width: int, height: int) -> list[str]:
         state, run = self._state, self._driver.facts.run
         where = inert(str((self._driver.folder / run.workdir).resolve()))
-        heading = Text.assemble((run.run, "bold"), ("  works in ", "dim"), where, no_wrap=True, overflow="ellipsis")
-        chosen = choose(list(state.steps.values()), max(1, self._console.height - AROUND))
-        parts: list[RenderableType] = [heading, Text(""), *self._rows(state, chosen)]
-        if left_out := [view for view in state.steps.values() if view.id not in {c.id for c in chosen}]:
-            parts.append(Text(f"  and {rest_words(left_out)}", style="dim", no_wrap=True, overflow="ellipsis"))
-        parts += [Text(""), self._bar(state)]
-        if words := self._now(state):
-            parts.append(Text(words, style="dim", no_wrap=True, overflow="ellipsis"))
-        return Group(*parts)
+        chosen = choose(list(state.steps.values()), max(1, height - AROUND))
+        shown = {view.id for view in chosen}
+        left_out = [view for view in state.steps.values() if view.id not in shown]
+        now = "" if state.facts.outcome else first_line(self._waits or reason(state))
+        more: list[list[Cell]] = [[(f"  and {rest_words(left_out)}", DIM)]] if left_out else []
+        last: list[list[Cell]] = [[(now, DIM)]] if now else []
+        rows: list[list[Cell]] = [
+            [(run.run, BOLD), ("  works in ", DIM), (where, None)],
+            [],
+            *self._rows(state, chosen, width),
+            *more,
+            [],
+            self._bar(state, width),
+            *last,
+        ]
+        return [line_of(cells, width, colours=self._colours) for cells in rows]
 
-    def _now(self, state: RunState) -> str:
-        """Return what happens, or what it waits for."""
-        return "" if state.facts.outcome else first_line(self._waits or reason(state))
-
-    def _bar(self, state: RunState) -> RenderableType:
+    def _bar(self, state: RunState, width: int) -> list[Cell]:
         done, total = sum(view.status in OVER for view in state.steps.values()), len(state.steps)
         elapsed = duration(self._driver.world.clock.monotonic() - self._began)
-        row = Table.grid(padding=(0, 2, 0, 0))
-        bar = ProgressBar(total=max(1, total), completed=done, width=min(40, max(8, self._console.width - 40)))
-        words = f"{done} of {total} steps" if total else "no plan yet"
-        row.add_row(bar, Text(words, no_wrap=True), Text(elapsed, style="dim", no_wrap=True))
-        return row
+        long = min(40, max(8, width - 40))
+        full = long * done // max(1, total)
+        bar, rest = ("#", "-") if self._plain else ("━", "─")
+        words = f"  {done} of {total} steps" if total else "  no plan yet"
+        return [(bar * full, GOOD), (rest * (long - full), DIM), (words, None), (f"  {elapsed}", DIM)]
 
-    def _rows(self, state: RunState, chosen: list[StepView]) -> list[Text]:
-        id_width = min(max((len(view.id) for view in chosen), default=0), max(8, self._console.width // 3))
+    def _rows(self, state: RunState, chosen: list[StepView], width: int) -> list[list[Cell]]:
+        id_width = min(max((len(view.id) for view in chosen), default=0), max(8, width // 3))
         return [self._row(state, view, id_width) for view in chosen]
 
-    def _row(self, state: RunState, view: StepView, id_width: int) -> Text:
+    def _row(self, state: RunState, view: StepView, id_width: int) -> list[Cell]:
         mark = mark_of(view.status)
-        style, quiet = STYLES[mark.colour], "dim" if mark.colour is None else ""
-        row = Text(no_wrap=True, overflow="crop")
-        row.append(f"{mark.plain if self._console.options.ascii_only else mark.sign} ", style)
-        row.append(padded(cut(view.id, id_width), id_width + 2), quiet)
-        row.append(padded("running" if view.status == "ordered" else view.status, STATE_WIDTH), style)
-        row.append(padded(tries(state, view), TRY_WIDTH), "dim")
-        row.append(padded(self._time(state, view), TIME_WIDTH), "dim")
-        room = self._console.width - row.cell_len - 1
-        row.append(cut(about(view), room), style if view.status in WRONG else "dim")
-        return row
+        colour, quiet = mark.colour or DIM, DIM if mark.colour is None else None
+        return [
+            (f"{mark.plain if self._plain else mark.sign} ", colour),
+            (padded(cut(view.id, id_width), id_width + 2), quiet),
+            (padded("running" if view.status == "ordered" else view.status, STATE_WIDTH), colour),
+            (padded(tries(state, view), TRY_WIDTH), DIM),
+            (padded(self._time(state, view), TIME_WIDTH), DIM),
+            (about(view), colour if view.status in WRONG else DIM),
+        ]
 
     def _time(self, state: RunState, view: StepView) -> str:
         if view.status in ("ordered", "running"):

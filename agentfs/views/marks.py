@@ -12,7 +12,7 @@ class Mark:
     colour: int | None = None
 
 
-_GOOD, _BAD, _PERSON, _BUSY, _QUIET = 32, 31, 33, 36, None
+GOOD, _BAD, _PERSON, _BUSY, _QUIET = 32, 31, 33, 36, None
 
 MARKS: dict[str, Mark] = {
     "waiting": Mark("·", ".", _QUIET),
@@ -20,7 +20,7 @@ MARKS: dict[str, Mark] = {
     "gated": Mark("?", "?", _PERSON),
     "ordered": Mark("▸", ">", _BUSY),
     "running": Mark("▸", ">", _BUSY),
-    "done": Mark("✓", "+", _GOOD),
+    "done": Mark("✓", "+", GOOD),
     "failed": Mark("✗", "x", _BAD),
     "blocked": Mark("✗", "x", _BAD),
     "interrupted": Mark("!", "!", _PERSON),
@@ -28,21 +28,36 @@ MARKS: dict[str, Mark] = {
     "skipped": Mark("-", "-", _QUIET),
     "stale": Mark("○", "o", _QUIET),
 }
+RUN_SIGNS: dict[str, tuple[str, str]] = {
+    "planning": ("▸", ">"),
+    "draft": ("?", "?"),
+    "running": ("▸", ">"),
+    "waiting": ("?", "?"),
+    "paused": ("‖", "="),
+    "done": ("✓", "+"),
+    "failed": ("✗", "x"),
+    "cancelled": ("✗", "x"),
+}
 RUN_COLOURS: dict[str, int | None] = {
     "planning": _BUSY,
     "draft": _PERSON,
     "running": _BUSY,
     "waiting": _PERSON,
     "paused": _PERSON,
-    "done": _GOOD,
+    "done": GOOD,
     "failed": _BAD,
     "cancelled": _BAD,
 }
+BOLD, DIM = 1, 2  # in the place of a colour
 UNKNOWN = Mark("?", "?")
 
 
 def mark_of(state: str) -> Mark:
     return MARKS.get(state, UNKNOWN)
+
+
+def mark_of_run(state: str) -> Mark:
+    return Mark(*RUN_SIGNS[state], RUN_COLOURS[state]) if state in RUN_SIGNS else UNKNOWN
 
 
 def painted(text: str, colour: int | None, *, colours: bool) -> str:

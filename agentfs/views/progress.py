@@ -8,6 +8,7 @@ from typing import Protocol, TextIO
 from agentfs.core.decide import Action, Wait
 from agentfs.core.state import RunState
 from agentfs.engine import Driver
+from agentfs.views.screen import can_draw
 
 
 class Progress(Protocol):
@@ -23,7 +24,7 @@ class Progress(Protocol):
 @contextmanager
 def progress_for(driver: Driver, stream: TextIO) -> Iterator[Progress]:
     """Yield the progress that suits the stream."""
-    if not (stream.isatty() and can_move_the_cursor(os.environ.get("TERM", ""))):
+    if not can_draw(stream, os.environ.get("TERM", "")):
         from agentfs.views.lines import Lines
 
         yield Lines(driver, stream)
@@ -32,8 +33,3 @@ def progress_for(driver: Driver, stream: TextIO) -> Iterator[Progress]:
 
     with Live(driver, stream) as live:
         yield live
-
-
-def can_move_the_cursor(term: str) -> bool:
-    """Whether a terminal of this kind can draw over what it has drawn."""
-    return term not in ("", "dumb", "unknown")

@@ -26,6 +26,16 @@ def _line(row: Sequence[Cell], sizes: Sequence[int], *, colours: bool) -> str:
     return (" " * GAP).join(cells)
 
 
+def line_of(cells: Sequence[Cell], width: int, *, colours: bool) -> str:
+    """Return cells in a row, with no gaps but their own blanks; what goes beyond the width is cut."""
+    parts, room = [], width
+    for text, colour in cells:
+        shown = cut(text, room)
+        parts.append(painted(shown, colour, colours=colours and bool(shown.strip())))
+        room -= columns(shown)
+    return "".join(parts).rstrip()
+
+
 def columned(pairs: Sequence[tuple[str, str]], indent: int = 2) -> list[str]:
     """Return `name  words` lines, the names in a column."""
     widest = max((columns(name) for name, _ in pairs), default=0)

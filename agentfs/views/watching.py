@@ -71,6 +71,9 @@ class Teller:
             for line in failures(driver.state):
                 self.tell("todo", line.strip(), run)
 
+    def let_go(self, run: str) -> None:
+        """Hear that a run is no longer driven though it has not ended; why was told."""
+
 
 def _event(action: Action) -> str:
     return "started" if isinstance(action, IssueOrder | StartAttempt) else "action"

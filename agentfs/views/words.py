@@ -61,6 +61,19 @@ def cut(text: str, width: int) -> str:
     return "".join(kept).rstrip() + ELLIPSIS if width > 0 else ""
 
 
+def cut_front(text: str, width: int) -> str:
+    """Return a line that takes at most that many columns and keeps its end, as is best for a path."""
+    return text if columns(text) <= width else cut(text[::-1], width)[::-1]
+
+
+def cut_middle(text: str, width: int) -> str:
+    """Return a line that takes at most that many columns and keeps both ends, as is best for a name."""
+    if columns(text) <= width:
+        return text
+    end = text[-(width // 3) :] if width >= 6 else ""
+    return cut(text, max(0, width - columns(end))) + end
+
+
 def padded(text: str, width: int) -> str:
     """Return a line filled up with blanks to a width."""
     return text + " " * (width - columns(text))
@@ -76,12 +89,17 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def ago(seconds: float) -> str:
-    """Return how long ago something was, short enough for a column."""
+def age(seconds: float) -> str:
+    """Return how old something is, short enough for a column."""
     for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            return f"{int(seconds // size)} {word} ago"
-    return "just now"
+            return f"{int(seconds // size)} {word}"
+    return f"{max(0, int(seconds))} s"
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago something was, short enough for a column."""
+    return f"{age(seconds)} ago" if seconds >= 60 else "just now"
 
 
 def counted(number: int, word: str) -> str:

@@ -6,8 +6,9 @@ import pytest
 
 from agentfs.core.decide import CallPlanner, EndRun, Wait, decide
 from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk
-from agentfs.core.openings import Opening, answered, openings
-from agentfs.core.records import Answer, CommandCheck, Failure, Verdict
+from agentfs.core.openings import Opening, answered, openings, ways_on
+from agentfs.core.problems import Problem
+from agentfs.core.records import Answer, CommandCheck, Failure, Usage, Verdict
 from agentfs.core.reopening import Aside, in_force, set_aside, still_ends, to_set_aside
 from agentfs.core.state import derive
 from tests.builders import PureWorld, a_call, a_plan, a_result, a_step, facts, means, plan_sha
@@ -50,6 +51,53 @@ def test_an_attempt_that_was_cut_off_is_open() -> None:
         assert answered(state, "a") == (None if open_ones else opening)
         assert opening.words == ("again", "done", "failed")
         assert [opening.accepts(text) for text in ("again", "approve")] == [True, False]
+
+
+def limited(name: str) -> Facts:
+    given = facts(a_plan(a_step("a"), a_step("b")), limits={name: 2})
+    usage = Usage(
+        role="executor", model="m", requests=2, input_tokens=2, cached_tokens=0, output_tokens=0, cost_usd=2.0
+    )
+    result = a_result(derive(given, means()).steps["a"], "done", usage=usage)
+    return given.with_attempt("a", Attempt(1, result=result))
+
+
+def unanswered() -> Facts:
+    given, error = facts(a_plan(a_step("a"))), Failure(kind="model", message="no answer")
+    answer = Answer(call=2, verdict="failed", error=error, duration_s=0.0)
+    return given.with_call(PlannerCall(2, a_call(2, trigger="asked"), answer))
+
+
+@pytest.mark.parametrize(
+    ("given", "ways"),
+    [
+        (facts(a_plan()), ()),
+        (facts(a_plan(status="draft")), ("agentfs approve x",)),
+        (facts(a_plan(status="paused")), ("agentfs resume x",)),
+        (unanswered(), ("agentfs resume x",)),
+        (limited("cost_usd"), ("agentfs resume x --add-cost N",)),
+        (limited("requests"), ("raise limits.requests in runs/2026-11-16/goal/plan.json",)),
+        (replace(facts(a_plan(status="paused")), broken=("run.json is torn",)), ()),
+        (
+            replace(facts(a_plan()), plan_file=PlanFile("f" * 64, None, (Problem("bad"),))),
+            ("mend runs/2026-11-16/goal/plan.json: plan.error.md beside it says how",),
+        ),
+    ],
+)
+def test_a_person_is_told_the_way_on(given: Facts, ways: tuple[str, ...]) -> None:
+    assert ways_on(derive(given, means()), "x") == ways
+
+
+def test_what_is_open_is_settled_by_its_name() -> None:
+    named = [Opening("draft"), Opening("gate", "a", 1), Opening("answer", None, 4), Opening("cut", "a", 1)]
+    assert [one.command("x") for one in named] == [
+        "agentfs approve x plan.json",
+        "agentfs approve x a",
+        "agentfs approve x planning/4",
+        "agentfs reply x a again|done|failed",
+    ]
+    assert Opening("gate", "a", 1).command("x", "reject", alone=True) == "agentfs reject x"
+    assert Opening("ask", "a", 1).command("x", alone=True) == "agentfs reply x a TEXT"
 
 
 def test_any_words_answer_a_question() -> None:

@@ -1,13 +1,8 @@
 """What people see while a run is driven: inert, within the terminal, and the same last words everywhere."""
 
-import io
 import json
 import os
-import pty
-import subprocess
-import sys
-import termios
-import threading
+import re
 from pathlib import Path
 
 import pytest
@@ -17,9 +12,21 @@ from agentfs.core.steps import Move, Status, StepView
 from agentfs.views.answer import answer_text
 from agentfs.views.lines import settled_line
 from agentfs.views.live import about, choose, rest_words
-from agentfs.views.progress import can_move_the_cursor
 from agentfs.views.table import table
-from agentfs.views.words import ago, block, columns, cut, duration, first_line, inert, json_text
+from agentfs.views.words import (
+    age,
+    ago,
+    block,
+    columns,
+    cut,
+    cut_front,
+    cut_middle,
+    duration,
+    first_line,
+    inert,
+    json_text,
+)
+from tests.terminals import OnTerminal
 
 HOSTILE = "a\x1b[2Jb\x9bc\u202ed\x07\x7fe\u2028f\u200bg"
 GOAL = """\
@@ -73,6 +80,23 @@ def test_text_is_cut_by_columns(text: str, width: int, shown: str) -> None:
     assert columns(cut(text, width)) <= width
 
 
+def test_a_path_keeps_its_end_and_a_name_both() -> None:
+    assert [cut_front("/home/日本", width) for width in (10, 6, 5, 1, 0)] == [
+        "/home/日本",
+        "…/日本",
+        "…日本",
+        "…",
+        "",
+    ]
+    assert [cut_middle("import-customers-2", width) for width in (18, 12, 6, 4, 1)] == [
+        "import-customers-2",
+        "import-…rs-2",
+        "imp…-2",
+        "imp…",
+        "…",
+    ]
+
+
 def test_durations_and_moments_read_well() -> None:
     assert [duration(s) for s in (0.04, 9.94, 9.96, 89.6, 3700)] == [
         "0.0 s",
@@ -82,6 +106,7 @@ def test_durations_and_moments_read_well() -> None:
         "1 h 1 min",
     ]
     assert [ago(s) for s in (3, 60, 7300, 200_000)] == ["just now", "1 min ago", "2 h ago", "2 d ago"]
+    assert [age(s) for s in (-1, 3.9, 60, 7300, 200_000)] == ["0 s", "3 s", "1 min", "2 h", "2 d"]
 
 
 def test_a_table_fits_and_is_coloured_only_when_asked() -> None:
@@ -134,77 +159,52 @@ def test_of_a_thousand_steps_the_telling_ones_are_shown() -> None:
     assert choose(views[:12], 12) == views[:12]
 
 
-def test_only_terminals_that_can_draw_get_the_live_view() -> None:
-    assert [can_move_the_cursor(term) for term in ("xterm-256color", "dumb", "unknown", "")] == [
-        True,
-        False,
-        False,
-        False,
-    ]
-
-
 # ── whole runs ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def environment(tmp_path: Path, **more: str) -> dict[str, str]:
-    return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm", "COLUMNS": "80", **more}
-
-
-def on_a_terminal(tmp_path: Path, env: dict[str, str], lines: int = 24) -> str:
-    """Run the goal with stderr on a real terminal; return everything that was drawn there."""
+def on_a_terminal(tmp_path: Path, columns: int = 80, rows: int = 24, **more: str) -> OnTerminal:
+    """Run the goal with stderr on a real terminal, to its end."""
     (tmp_path / "both.md").write_text(GOAL, encoding="utf-8")
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (lines, 80))
-    seen = io.BytesIO()
-
-    def read() -> None:
-        while True:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:
-                return
-            if not piece:
-                return
-            seen.write(piece)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    done = subprocess.run(
-        [sys.executable, "-m", "agentfs", "run", "both.md"], cwd=tmp_path, env=env, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=theirs, check=False,
-    )  # fmt: skip
-    os.close(theirs)
-    reader.join(20)
-    os.close(ours)
-    assert (done.returncode, done.stdout) == (1, b"")
-    return seen.getvalue().decode("utf-8")
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), **more}
+    with OnTerminal(["run", "both.md"], tmp_path, environment, columns, rows) as shown:
+        assert shown.wait() == (1, "")
+    return shown
 
 
 CLOSING = ["  bad: exit code 3: no ␛]0;title␇ [red]luck[/red]", "see what happened: agentfs show"]
 
 
 def test_the_live_table_stays_with_the_last_words_below(tmp_path: Path) -> None:
-    seen = on_a_terminal(tmp_path, environment(tmp_path))
-    assert "\x1b]0;" not in seen
-    assert "\x07" not in seen
-    last = seen[seen.rindex("works in") :]
-    assert "✓" in last
-    assert "✗" in last
-    assert "1 of 2 steps" in last
-    after = last[last.index("1 of 2 steps") :].splitlines()
-    assert after[2] == CLOSING[0]
-    assert after[3].startswith(CLOSING[1])
+    terminal = on_a_terminal(tmp_path, columns=150).terminal
+    lines = [re.sub(r"\d\.\d s", "T", line) for line in terminal.everything]
+    run = lines[-1].removeprefix("see what happened: agentfs show ")
+    assert lines == [
+        f"no workspace here yet: made one in {tmp_path}",
+        f"{run}  works in {tmp_path}/runs/{run}/files",
+        "",
+        "✓ good  done        1/2  T",
+        "✗ bad   failed      2/2  T   exit code 3: no ␛]0;title␇ [red]luck[/red]",
+        "",
+        f"{'━' * 20}{'─' * 20}  1 of 2 steps  T",
+        f"{run}: failed, bad failed 2 times, last: exit code 3: no ␛]0;title␇ [red]luck[/red]; 1 of 2 steps done",
+        CLOSING[0],
+        f"{CLOSING[1]} {run}",
+    ]
+    assert terminal.shows_cursor()
+    assert terminal.colours
 
 
-def test_no_color_is_obeyed(tmp_path: Path) -> None:
-    assert "\x1b[3" not in on_a_terminal(tmp_path, environment(tmp_path, NO_COLOR="1"))
-    assert "\x1b[3" in on_a_terminal(tmp_path, environment(tmp_path, NO_COLOR=""))
+def test_the_live_table_fits_a_small_terminal(tmp_path: Path) -> None:
+    terminal = on_a_terminal(tmp_path, columns=40, rows=6, NO_COLOR="1").terminal
+    assert not terminal.colours
+    assert any(line.startswith("✗ bad  failed") for line in terminal.everything)
+    assert "  and 1 more: 1 done" in terminal.everything
 
 
 def test_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:
-    seen = on_a_terminal(tmp_path, environment(tmp_path, TERM="dumb"))
-    assert "\x1b" not in seen
-    lines = seen.splitlines()
+    shown = on_a_terminal(tmp_path, columns=200, TERM="dumb")
+    assert "\x1b" not in shown.raw
+    lines = shown.terminal.everything
     assert any(line.startswith("bad: FAILED in") and line.endswith("; it is tried again") for line in lines)
     assert lines[-2] == CLOSING[0]
     assert lines[-1].startswith(CLOSING[1])
