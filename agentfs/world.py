@@ -15,9 +15,13 @@ from agentfs.errors import UserError
 from agentfs.judge import FileJudge
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
+from agentfs.models.opening import model_for
+from agentfs.planner import Planner
 from agentfs.planner.choosing import Chosen, Nobody
+from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
 from agentfs.planner.own_steps import OwnSteps
+from agentfs.prompts import load_prompt
 from agentfs.reader import RunReader
 from agentfs.recovery import take_over
 from agentfs.tools import sandbox
@@ -131,11 +135,27 @@ def reader_for(
 
     `known`: None to read a person's own tools by their source, without running anything of theirs.
     """
-    source = (folder / "run.json").read_bytes()
-    run = Run.model_validate_json(source)
+    run = run_record(folder)
     known = known or known_tools(folder.parents[2], run.tools)
     judge = FileJudge(catalogue_of_run(run, has_model(settings.executor, environment), known))
     return RunReader(folder, judge, patient=patient)
+
+
+def _model_planner(folder: Path, judge: FileJudge, settings: Settings, world: World) -> Planner:
+    """Return the planner on a model that a run began with; its address and key are read at each start."""
+    if not world.means.planner:
+        return Nobody()
+    chosen = run_record(folder).models
+    model = model_for(
+        settings.planner, chosen.planner or settings.planner.model, chosen.planner_temperature, world.environment
+    )
+    prompt = load_prompt("planner", world.workspace)
+    return ModelPlanner(model, prompt, judge.catalogue, judge.parsed, world.workspace, world.clock)
+
+
+def run_record(folder: Path) -> Run:
+    """Return the settings a run began with."""
+    return Run.model_validate_json((folder / "run.json").read_bytes())
 
 
 def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
@@ -146,7 +166,7 @@ def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     planner = Chosen(
         own=OwnSteps(reader.judge.parsed, world.clock),
         loop=OneStep(reader.judge.parsed, reader.judge.catalogue, world.clock),
-        model=Nobody(),
+        model=_model_planner(folder, reader.judge, settings, world),
         executor=world.means.executor,
     )
     driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)

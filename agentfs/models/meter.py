@@ -26,8 +26,8 @@ class Meter:
         kept = Spent(requests=1, tokens=characters // CHARACTERS_PER_TOKEN)
         with self._lock:
             under_way = total(self.spent, self.reserved)
-            if words := no_room(self.bounds, replace(under_way, tokens=under_way.tokens + kept.tokens)):
-                raise LimitReached(Failure(kind="limit", message=words, hint="raise it in plan.json"))
+            if limit := no_room(self.bounds, replace(under_way, tokens=under_way.tokens + kept.tokens)):
+                raise LimitReached(Failure(kind="limit", message=str(limit), hint="raise it in plan.json"))
             self.reserved = total(self.reserved, kept)
         return kept
 

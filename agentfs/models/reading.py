@@ -1,7 +1,5 @@
 """What a reply of an endpoint means for the request it answers. Pure."""
 
-import json
-from typing import Any
 
 from agentfs.core.records import Failure, JsonObject
 from agentfs.models.actions import actions_in, json_in, without_thoughts
@@ -54,19 +52,9 @@ def _formed(form: Form, rung: Rung, said: Said) -> str:
     """Return the JSON text of an answer; words, where no other way to ask is left: the caller asks for a repair."""
     given = next((call.arguments for call in said.tool_calls if call.name == form.name), None)
     text = json_in(given if given is not None else said.text)
-    if said.finish != "length" and rung in ("schema", "tool") and not _fits(text, form.schema):
-        raise FormIgnored
+    if text is None and said.finish != "length" and rung in ("schema", "tool"):
+        raise FormIgnored  # what is JSON, but of another form, is the caller's to judge and to have repaired
     return text if text is not None else without_thoughts(said.text)
-
-
-def _fits(text: str | None, schema: Any) -> bool:
-    """Whether an answer has the fields that the form asks for at its top: more is for others to judge."""
-    if text is None:
-        return False
-    value = json.loads(text)
-    return not isinstance(schema.get("required"), list) or (
-        isinstance(value, dict) and value.keys() >= set(schema["required"])
-    )
 
 
 def _refusal(said: Said) -> Failure:
