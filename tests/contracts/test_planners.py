@@ -18,16 +18,17 @@ from agentfs.core.documents import Document
 from agentfs.core.facts import Attempt, Facts
 from agentfs.core.goals import ParsedGoal, parse_goal
 from agentfs.core.limits import Bounds
-from agentfs.core.records import Answer, Author, Call, Failure, Usage
+from agentfs.core.records import Answer, Author, Call, Failure
 from agentfs.core.state import derive
 from agentfs.core.weighing import Weighed
-from agentfs.models.base import Reply, Request, ToolCall
+from agentfs.models.base import Reply, ToolCall, usage_of
 from agentfs.models.errors import Garbled, LimitReached, ModelError, Refused, Stopped, Unreachable
 from agentfs.models.line import Line
 from agentfs.models.meter import Meter
 from agentfs.planner import Planner
 from agentfs.planner.model import ModelPlanner, repair
 from agentfs.prompts import load_prompt
+from agentfs.testing import Scripted
 from tests.builders import GOAL, a_call, a_plan, a_result, a_revision, a_step, facts, means
 from tests.core.planning_samples import CATALOGUE, by_model, read, shell, step, write
 
@@ -36,35 +37,9 @@ PROMPT = load_prompt("planner", None)
 BOUNDS = Bounds(3, 2, 4, 200, 300, 2_000_000, 5.0, 120.0, 65536)
 
 
-@dataclass
-class Parrot:
-    """A model that says what it was told to say, one reply after the other."""
-
-    replies: list[Any]
-    name: str = "parrot-1"
-    requests: list[Request] = field(default_factory=list)
-
-    def complete(self, request: Request, line: Line) -> Reply:
-        said = self.replies[len(self.requests)]
-        self.requests.append(request)
-        line.request(request.role, self.name, request.messages, {})
-        if isinstance(said, ModelError):
-            line.failed(_usage(), {"error": said.failure.model_dump()})
-            raise said
-        reply = said if isinstance(said, Reply) else Reply(said if isinstance(said, str) else json.dumps(said))
-        line.reply(reply.message(), _usage(), {"finish": reply.finish})
-        return reply
-
-    @property
-    def told(self) -> list[str]:
-        """What the planner said last in each request."""
-        return [str(request.messages[-1]["content"]) for request in self.requests]
-
-
-def _usage() -> Usage:
-    return Usage(
-        role="planner", model="parrot-1", requests=1, input_tokens=10, cached_tokens=0, output_tokens=5, cost_usd=0.01
-    )
+def told(model: Scripted) -> list[str]:
+    """What the planner said last in each request."""
+    return [str(request.messages[-1]["content"]) for request in model.requests]
 
 
 @dataclass
@@ -73,7 +48,7 @@ class Scene:
 
     folder: Path
     given: Facts
-    model: Parrot
+    model: Scripted
     log: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     goal: ParsedGoal = field(default_factory=lambda: parse_goal(b"the goal", "goal.md", CATALOGUE))
 
@@ -90,7 +65,7 @@ class Scene:
 def scene(tmp_path: Path, *replies: Any, **more: Any) -> Scene:
     (tmp_path / "files").mkdir(exist_ok=True)
     (tmp_path / "files/a.txt").write_text("x\n", encoding="utf-8")
-    return Scene(tmp_path, facts(has_steps=False), Parrot(list(replies)), **more)
+    return Scene(tmp_path, facts(has_steps=False), Scripted(*replies, name="parrot-1", cost_usd=0.01), **more)
 
 
 def midway(tmp_path: Path, *replies: Any) -> Scene:
@@ -119,7 +94,12 @@ def test_a_good_plan_is_the_answer(tmp_path: Path) -> None:
     it = scene(tmp_path, GOOD)
     said = it.answer()
     plan: Any = said.plan
-    assert (said.verdict, said.error, said.prompt_sha256, said.usage) == ("plan", None, PROMPT.sha256, _usage())
+    assert (said.verdict, said.error, said.prompt_sha256, said.usage) == (
+        "plan",
+        None,
+        PROMPT.sha256,
+        usage_of("planner", "parrot-1", cost_usd=0.01),
+    )
     assert said.call == 1
     assert said.duration_s >= 0
     assert [plan["status"], plan["goal"], *(one["depends_on"] for one in plan["steps"])] == [
@@ -155,10 +135,10 @@ def test_a_replan_knows_what_happened_and_keeps_what_is_done(tmp_path: Path) -> 
     said = it.answer(ASKED)
     steps: Any = said.plan["steps"] if said.plan else []
     assert [(one["id"], one["depends_on"]) for one in steps] == [("a", []), ("d", ["a"])]
-    told = it.model.told[0]
-    assert "- c: why" in told
-    assert "another way, please" in told
-    assert "planted-word" in told
+    words = told(it.model)[0]
+    assert "- c: why" in words
+    assert "another way, please" in words
+    assert "planted-word" in words
     assert list(it.model.requests[0].form.schema["properties"]) == [  # type: ignore[union-attr,arg-type]
         "finished", "answer", "keep", "impossible", "steps",
     ]  # fmt: skip
@@ -192,7 +172,7 @@ def test_what_is_wrong_is_told_and_put_right(tmp_path: Path) -> None:
     it = scene(tmp_path, BAD, GOOD)
     said = it.answer()
     assert (said.verdict, said.usage.requests if said.usage else 0) == ("plan", 2)
-    assert it.model.told[1] == (
+    assert told(it.model)[1] == (
         "Your answer cannot be used yet:\n"
         "1. step 'a', success_condition: the step 'a' has no success_condition -> say what is true of the files or the "
         "output when it succeeded, so that somebody could look\n"
@@ -221,7 +201,7 @@ def test_two_repairs_then_the_call_has_failed(tmp_path: Path) -> None:
 def test_a_reply_that_was_cut_off_is_told_so(tmp_path: Path) -> None:
     it = scene(tmp_path, Reply('{"steps": [{"id": "a", "too', finish="length"), GOOD)
     assert it.answer().verdict == "plan"
-    assert it.model.told[1].startswith("Your reply was cut off: it was too long. Answer again, shorter")
+    assert told(it.model)[1].startswith("Your reply was cut off: it was too long. Answer again, shorter")
 
 
 def test_a_long_reply_is_not_sent_back_whole(tmp_path: Path) -> None:
@@ -242,7 +222,7 @@ DOUBT = "step 'look': nobody uses the output of 'look': no later step refers to 
 def test_a_doubt_is_told_once_and_then_let_pass(tmp_path: Path) -> None:
     it = scene(tmp_path, DOUBTFUL, DOUBTFUL)
     assert it.answer().verdict == "plan"
-    assert it.model.told[1].startswith(f"Look at this too, and change it unless it is meant:\n1. {DOUBT}\n\n")
+    assert told(it.model)[1].startswith(f"Look at this too, and change it unless it is meant:\n1. {DOUBT}\n\n")
     assert it.log[-1] == ("accepted", {"although": [DOUBT]})
 
 
@@ -342,4 +322,4 @@ def test_the_prompt_of_the_workspace_is_used_instead(tmp_path: Path) -> None:
 def test_a_model_step_without_tools_is_repaired(tmp_path: Path) -> None:
     it = scene(tmp_path, {"steps": [by_model("m", tools=...)]}, {"steps": [by_model("m")]})
     assert it.answer().verdict == "plan"
-    assert "names no 'tools'" in it.model.told[1]
+    assert "names no 'tools'" in told(it.model)[1]
