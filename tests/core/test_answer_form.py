@@ -1,6 +1,7 @@
 """The form a model answers in: what strict endpoints accept, and what comes back from it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from agentfs.core.answer_form import answer_form, json_value, tool_input
 from agentfs.core.catalogue import Catalogue, ToolSpec
 from tests.core.planning_samples import ADD, CATALOGUE, NO_MODEL
 
-FORMS = [
+FORMS: list[Any] = [
     answer_form(catalogue, keep=keep, finished=finished)
     for catalogue in (CATALOGUE, NO_MODEL)
     for keep in (True, False)
@@ -44,7 +45,7 @@ def test_it_is_what_strict_endpoints_accept(form: dict[str, Any]) -> None:
 
 
 def test_only_the_verdicts_that_are_allowed_are_there() -> None:
-    assert [list(form["properties"]) for form in FORMS[:4]] == [  # type: ignore[arg-type]
+    assert [list(form["properties"]) for form in FORMS[:4]] == [
         ["finished", "answer", "keep", "impossible", "steps"],
         ["keep", "impossible", "steps"],
         ["finished", "answer", "impossible", "steps"],
@@ -54,7 +55,8 @@ def test_only_the_verdicts_that_are_allowed_are_there() -> None:
 
 def test_only_the_tools_that_may_be_used_are_there() -> None:
     few = Catalogue(CATALOGUE.tools, frozenset(("note", "http_get", "gone")), network=False, model=False)
-    step: Any = answer_form(few, keep=False, finished=False)["$defs"]["step"]["properties"]  # type: ignore[index,call-overload]
+    form: Any = answer_form(few, keep=False, finished=False)
+    step = form["$defs"]["step"]["properties"]
     assert step["tool"] == {"type": "string", "enum": ["note"]}
     assert step["input"]["anyOf"] == [
         {
@@ -66,21 +68,21 @@ def test_only_the_tools_that_may_be_used_are_there() -> None:
         {"type": "null"},
     ]
     assert "tools" not in step
-    with_model: Any = FORMS[0]["$defs"]["step"]["properties"]  # type: ignore[index,call-overload]
+    with_model: Any = FORMS[0]["$defs"]["step"]["properties"]
     assert None in with_model["tool"]["enum"]
     assert "tools" in with_model
 
 
 def test_the_kinds_of_checks_that_can_be_run_are_there() -> None:
     kinds = [
-        [branch["properties"]["kind"]["enum"][0] for branch in form["$defs"]["check"]["anyOf"]]  # type: ignore[index,call-overload]
+        [branch["properties"]["kind"]["enum"][0] for branch in form["$defs"]["check"]["anyOf"]]
         for form in (FORMS[0], FORMS[4])
     ]
     assert kinds == [["command", "file", "output", "judge"], ["command", "file", "output", "http"]]
 
 
 def test_a_tools_input_is_closed_and_takes_references() -> None:
-    branches: Any = FORMS[0]["$defs"]["step"]["properties"]["input"]["anyOf"]  # type: ignore[index,call-overload]
+    branches: Any = FORMS[0]["$defs"]["step"]["properties"]["input"]["anyOf"]
     add = next(one for one in branches if "a" in one.get("properties", {}))
     text = {"type": "string", "maxLength": 20000}
     as_json = text | {"description": "JSON, written as text"}
@@ -149,3 +151,16 @@ def test_nulls_that_a_schema_lists_are_values() -> None:
 
 def test_only_text_is_read_as_json() -> None:
     assert [json_value(one) for one in (3, '{"a": 1}', "{", "\ud800")] == [3, {"a": 1}, "{", "\ud800"]
+
+
+def test_tools_that_take_the_same_share_a_branch_and_endless_references_end() -> None:
+    twin = replace(CATALOGUE.tools["note"], name="twin")
+    fields = {"x": {"$ref": "#/$defs/x"}}
+    loop = ToolSpec(
+        "loop", "", {"properties": fields, "$defs": {"x": {"$ref": "#/$defs/x"}}}, "none", repeatable=True
+    )
+    tools = {"note": CATALOGUE.tools["note"], "twin": twin, "loop": loop}
+    form: Any = answer_form(Catalogue(tools, frozenset(tools)), keep=False, finished=False)
+    branches = form["$defs"]["step"]["properties"]["input"]["anyOf"]
+    assert [list(one.get("properties", {})) for one in branches] == [["x"], ["text"], []]
+    assert tool_input({"x": "1"}, loop) == {"x": "1"}

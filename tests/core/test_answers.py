@@ -1,5 +1,6 @@
 """What a planner's reply says: every form it may have, and every one that says nothing."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -126,9 +127,5 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 @settings(deadline=None)
 @given(st.text(alphabet='{}[]":,`~\n stepkaid01<>/', max_size=80) | JSON.map(json.dumps))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        said = read_answer(text, CATALOGUE)
-    except Rejected as rejected:
-        assert rejected.problems
-    else:
-        assert said.verdict in ("plan", "keep", "finished", "impossible")
+    with contextlib.suppress(Rejected):
+        assert read_answer(text, CATALOGUE).verdict in ("plan", "keep", "finished", "impossible")
