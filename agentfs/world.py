@@ -26,6 +26,7 @@ from agentfs.reader import RunReader
 from agentfs.recovery import take_over
 from agentfs.tools import sandbox
 from agentfs.tools.registry import Known, known_tools, opened_tools, specs
+from agentfs.tools.search import NO_ENGINE
 from agentfs.tools.secrets import SecretMask
 from agentfs.workspace import Workspace
 
@@ -44,7 +45,12 @@ def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Know
     known = known or Known(specs())
     model = has_model(settings.executor, environment)
     allowed = frozenset(allowing_own(settings, known).tools.allow)
-    return Catalogue(known.specs, allowed, settings.tools.network, model, known.broken)
+    return Catalogue(known.specs, allowed, settings.tools.network, model, known.broken, unset_tools(settings))
+
+
+def unset_tools(settings: Settings) -> dict[str, tuple[str, str]]:
+    """Return the tools that cannot be used as the settings are: why, and what to set."""
+    return {} if settings.tools.web_search.url else {"web_search": NO_ENGINE}
 
 
 def allowing_own(settings: Settings, known: Known) -> Settings:
@@ -55,9 +61,11 @@ def allowing_own(settings: Settings, known: Known) -> Settings:
     return settings.model_copy(update={"tools": tools})
 
 
-def catalogue_of_run(run: Run, model: bool, known: Known) -> Catalogue:
-    """Return the tools that one run began with."""
-    return Catalogue(known.specs, frozenset(run.tools), run.network, model, known.broken)
+def catalogue_of_run(run: Run, settings: Settings, environment: Mapping[str, str], known: Known) -> Catalogue:
+    """Return the tools that one run began with, as far as the settings still have what they need."""
+    model = has_model(settings.executor, environment)
+    unset = unset_tools(settings)
+    return Catalogue(known.specs, frozenset(run.tools), run.network, model, known.broken, unset)
 
 
 def known_to(world: World) -> Known:
@@ -98,7 +106,7 @@ def open_world(
     stack = ExitStack()
     try:
         confined = sandbox_for(settings, say)
-        box = stack.enter_context(opened_tools(workspace.root, confined))
+        box = stack.enter_context(opened_tools(workspace.root, confined, settings.tools.web_search.url))
         yield World(
             workspace=workspace.root,
             clock=clock,
@@ -137,7 +145,7 @@ def reader_for(
     """
     run = run_record(folder)
     known = known or known_tools(folder.parents[2], run.tools)
-    judge = FileJudge(catalogue_of_run(run, has_model(settings.executor, environment), known))
+    judge = FileJudge(catalogue_of_run(run, settings, environment, known))
     return RunReader(folder, judge, patient=patient)
 
 

@@ -78,6 +78,10 @@ def said(role: str, content: str) -> JsonObject:
     return {"role": role, "content": content}
 
 
+def tool_said(call: str, content: str) -> JsonObject:
+    return {"role": "tool", "tool_call_id": call, "content": content}
+
+
 def offer(name: str, *fields: str) -> Offer:
     properties: dict[str, Any] = {field: {"type": "string"} for field in fields}
     return Offer(name, f"Does {name}.", closed(properties))

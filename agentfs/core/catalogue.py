@@ -1,7 +1,7 @@
 """What the core knows of tools: their names, inputs and effects, never their code. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Effects = Literal["read", "write", "execute", "network", "none"]
@@ -46,6 +46,7 @@ class Catalogue:
     network: bool = False
     model: bool = False  # an executor's model is configured
     broken: tuple[str, ...] = ()  # a person's own tools that cannot be used, each with its reason
+    unset: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # tools that lack a setting: why, and which
 
     def usable(self) -> frozenset[str]:
         return frozenset(name for name in self.allowed if name in self.tools and self.refusal(name) is None)
@@ -59,4 +60,4 @@ class Catalogue:
             return f"the tool {name!r} needs the network", "set network = true under [tools] in agentfs.toml"
         if spec.needs_model and not self.model:
             return f"the tool {name!r} needs a model", "set OPENAI_API_KEY, or base_url under [executor]"
-        return None
+        return self.unset.get(name)

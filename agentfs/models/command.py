@@ -125,7 +125,7 @@ class CommandModel:
             reason = getattr(error, "strerror", None) or str(error)
             raise Unreachable(
                 Failure(
-                    kind="model",
+                    kind="unreachable",
                     message=f"the program of the {self._table} cannot be started: {what}: {reason}",
                     hint=f"set command under [{self._table}] in agentfs.toml",
                 )
@@ -136,7 +136,7 @@ class CommandModel:
         said = f": {errors}" if errors else ", and said nothing on stderr"
         hint = f"the program is command under [{self._table}] in agentfs.toml"
         message = f"{self._command[0]} failed ({how}){said}"
-        return Unreachable(Failure(kind="model", message=message, hint=hint))
+        return Unreachable(Failure(kind="unreachable", message=message, hint=hint))
 
 
 def _printed(program: "subprocess.Popen[bytes]", line: Line) -> bytes:

@@ -28,7 +28,7 @@ _TOO_LONG = re.compile(
 
 def unreachable(message: str, hint: str, **more: Any) -> Mishap:
     """Return a mishap that somebody must mend if it stays."""
-    return Mishap(Unreachable(Failure(kind="model", message=message, hint=hint)), **more)
+    return Mishap(Unreachable(Failure(kind="unreachable", message=message, hint=hint)), **more)
 
 
 def garbled(message: str, *, again: bool, begun: bool = True) -> Mishap:

@@ -3,10 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject, Sandbox, Usage
+
+if TYPE_CHECKING:  # they know of benches
+    from agentfs.models.base import Model
+    from agentfs.models.line import Line
 
 
 class StopSign(Protocol):
@@ -51,6 +55,8 @@ class Bench:
     claim: Callable[[ProcessMark | None], None]  # called once, before the first effect; raises if already claimed
     log: Callable[[str, Mapping[str, Any]], None]  # one line of the attempt's log
     mask: "Mask"
+    model: "Model | None" = None  # for tools and checks that ask one; None: there is none
+    line: "Line | None" = None  # what is asked of it goes over this
 
 
 class Mask(Protocol):

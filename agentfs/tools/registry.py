@@ -22,14 +22,17 @@ from agentfs.tools.http import HttpGet
 from agentfs.tools.note import Note
 from agentfs.tools.own import without_clashes
 from agentfs.tools.programs import Python, Shell
+from agentfs.tools.search import WebSearch
+from agentfs.tools.summarize import Summarize
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
 
-def builtins() -> dict[str, Tool]:
+def builtins(search_url: str = "") -> dict[str, Tool]:
     """Return the built-in tools, by name."""
-    tools: tuple[Tool, ...] = (Shell(), Python(), *FILE_TOOLS, HttpGet(), Ask(), Note())
+    asking: tuple[Tool, ...] = (HttpGet(), WebSearch(search_url), Summarize(), Ask())
+    tools: tuple[Tool, ...] = (Shell(), Python(), *FILE_TOOLS, *asking, Note())
     return {tool.spec.name: tool for tool in tools}
 
 
@@ -73,13 +76,13 @@ class Toolbox:
 
 
 @contextmanager
-def opened_tools(root: Path, sandbox: Sandbox) -> Iterator[Toolbox]:
+def opened_tools(root: Path, sandbox: Sandbox, search_url: str = "") -> Iterator[Toolbox]:
     """Yield every tool; a person's own are loaded in a worker now, and their workers end with this."""
     from agentfs.tools.own_source import sources
 
     found = sources(root)
     if not found:
-        yield Toolbox(builtins())
+        yield Toolbox(builtins(search_url))
         return
     from agentfs.tools.own_crew import Crew
     from agentfs.tools.own_tools import OwnTool, load
@@ -89,7 +92,7 @@ def opened_tools(root: Path, sandbox: Sandbox) -> Iterator[Toolbox]:
     crew = Crew()
     own: dict[str, Tool] = {one.spec.name: OwnTool(one, by_name[one.source], crew) for one in loaded.tools}
     try:
-        yield Toolbox(builtins() | own, tuple(own), loaded.problems)
+        yield Toolbox(builtins(search_url) | own, tuple(own), loaded.problems)
     finally:
         crew.close()
 

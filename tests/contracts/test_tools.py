@@ -11,10 +11,16 @@ from jsonschema import Draft202012Validator
 
 from agentfs.core.config import DEFAULT_TOOLS
 from agentfs.core.records import Failure, Sandbox
-from agentfs.tools.base import ProcessMark, ToolResult
+from agentfs.models.base import Request
+from agentfs.models.errors import ModelError, Unreachable
+from agentfs.models.line import Line
+from agentfs.models.meter import Meter
+from agentfs.testing import Scripted
+from agentfs.tools.base import ProcessMark, Tool, ToolResult
 from agentfs.tools.registry import builtins, input_problems, specs
 from tests.benches import Workbench, a_workbench, each_sandbox
-from tests.webs import web
+from tests.conversations import bounds
+from tests.webs import Web, web
 
 SECRET = "hush-hush-1234"
 GOOD: dict[str, dict[str, Any]] = {
@@ -26,6 +32,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "list_files": {"path": ".", "pattern": "**"},
     "search_files": {"pattern": "text", "path": "."},
     "http_get": {"url": "http://127.0.0.1/page"},  # on the port that `loopback` serves
+    "web_search": {"query": "a secret"},
+    "summarize": {"text": f"a long text with {SECRET}", "focus": "the point"},
     "note": {"text": f"remember {SECRET}"},
 }
 FAILING: dict[str, dict[str, Any]] = {
@@ -37,22 +45,45 @@ FAILING: dict[str, dict[str, Any]] = {
     "list_files": {"path": "absent"},
     "search_files": {"pattern": "("},
     "http_get": {"url": "ftp://127.0.0.1/"},
+    "web_search": {"query": "trouble"},
+    "summarize": {"text": "nobody answers this"},
 }
-REPEATABLE = {"read_file", "write_file", "list_files", "search_files", "http_get", "note"}
+REPEATABLE = {*GOOD} - {"shell", "python", "edit_file"}
 each_tool = pytest.mark.parametrize("name", sorted(GOOD))
 
 
 @pytest.fixture(autouse=True, scope="module")
 def loopback() -> Iterator[None]:
-    with web(page=lambda page: page.answer(f"a page with {SECRET}".encode())) as served:
+    with web(page=lambda page: page.answer(f"a page with {SECRET}".encode()), search=_found) as served:
         GOOD["http_get"]["url"] = f"{served.url}/page"
+        ENGINE["url"] = served.url
         yield
+
+
+ENGINE = {"url": ""}
+
+
+def _found(page: Web) -> None:
+    result = {"title": "Here", "url": "http://example.com", "content": f"it is {SECRET}"}
+    body = json.dumps({"results": [result]}) if "trouble" not in page.path else f"trouble with {SECRET}"
+    page.answer(body.encode(), kind="application/json")
+
+
+def tools() -> dict[str, Tool]:
+    return builtins(ENGINE["url"])
 
 
 def prepared(tmp_path: Path, sandbox: Sandbox = "none") -> Workbench:
     work = a_workbench(tmp_path, sandbox, environ={"A_SECRET": SECRET}, network=True, hosts=("127.0.0.1",))
     (work.workdir / "file").write_text(f"text {SECRET}\n", encoding="utf-8")
-    return work
+    line = Line(lambda *_: None, Meter(bounds()), work.stop, work.bench.deadline)  # a log hides secrets as it writes
+    return replace(work, bench=replace(work.bench, model=Scripted(_summary), line=line))
+
+
+def _summary(request: Request) -> str | ModelError:
+    if "nobody" in str(request.messages):
+        return Unreachable(Failure(kind="unreachable", message="nobody is there"))
+    return f"It says {SECRET}."
 
 
 def test_every_tool_is_here() -> None:
@@ -78,7 +109,7 @@ def test_the_input_is_a_closed_schema(name: str) -> None:
 @each_tool
 def test_repeatable_by_default_is_what_changes_nothing_twice(name: str) -> None:
     assert specs()[name].repeatable == (name in REPEATABLE)
-    assert not specs()[name].needs_model
+    assert specs()[name].needs_model == (name == "summarize")
 
 
 @each_tool
@@ -115,7 +146,7 @@ def test_it_claims_once_before_its_effect_and_gives_json_without_secrets(
         seen.append(sorted(p.read_bytes() for p in work.workdir.iterdir()) == before)
         assert (mark is not None) == (name in ("shell", "python"))
 
-    result = builtins()[name].call(GOOD[name], replace(work.bench, claim=claim))
+    result = tools()[name].call(GOOD[name], replace(work.bench, claim=claim))
     assert seen == [True]
     assert (result.failure, result.cut) == (None, False)
     assert json.loads(json.dumps(result.output, allow_nan=False)) == result.output
@@ -125,7 +156,7 @@ def test_it_claims_once_before_its_effect_and_gives_json_without_secrets(
 @pytest.mark.parametrize("name", sorted(FAILING))
 def test_a_failure_is_a_record_without_secrets_and_nothing_is_raised(tmp_path: Path, name: str) -> None:
     work = prepared(tmp_path)
-    result = builtins()[name].call(FAILING[name], work.bench)
+    result = tools()[name].call(FAILING[name], work.bench)
     assert isinstance(result.failure, Failure)
     assert (result.output, bool(result.failure.message)) == (None, True)
     assert SECRET not in result.failure.model_dump_json()
@@ -139,7 +170,7 @@ def test_nothing_happens_when_the_claim_is_taken(tmp_path: Path, name: str) -> N
         raise FileExistsError("claimed")
 
     with pytest.raises(FileExistsError, match="claimed"):
-        builtins()[name].call(GOOD[name], replace(work.bench, claim=taken))
+        tools()[name].call(GOOD[name], replace(work.bench, claim=taken))
     assert {p.name: p.read_text(encoding="utf-8") for p in work.workdir.iterdir()} == {"file": f"text {SECRET}\n"}
 
 
@@ -150,7 +181,7 @@ def test_a_long_output_is_cut_the_same_way(tmp_path: Path, name: str) -> None:
     for n in range(30):
         (work.workdir / f"a-long-name-{n}").touch()
     given: dict[str, Any] = GOOD[name] if name != "note" else {"text": "text " * 500}
-    result = builtins()[name].call(given, work.bench)
+    result = tools()[name].call(given, work.bench)
     assert isinstance(result, ToolResult)
     assert (result.cut, result.failure) == (True, None)
     head, _, rest = result.output.partition("\n… ")

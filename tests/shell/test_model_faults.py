@@ -174,7 +174,7 @@ def test_what_somebody_must_mend(
     with pytest.raises(Unreachable) as caught:
         model.complete(ask(), Talk().line)
     failure = caught.value.failure
-    assert (failure.kind, failure.message, failure.hint) == ("model", message.format(url=server.url), hint)
+    assert (failure.kind, failure.message, failure.hint) == ("unreachable", message.format(url=server.url), hint)
     server.done()
 
 

@@ -1,0 +1,192 @@
+"""What is found in what models write: JSON in prose, tool calls in text, chunks of every kind."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentfs.models.actions import actions_in, json_in, without_thoughts
+from agentfs.models.assembly import Assembly
+from agentfs.models.events import Events
+from agentfs.models.retrying import seconds_after
+
+TOOLS = {"shell", "finish"}
+LS = ("shell", {"command": "ls"})
+WRITTEN: dict[str, tuple[str, list[tuple[str, Any]]]] = {
+    "a block": ('```json\n{"tool": "shell", "arguments": {"command": "ls"}}\n```', [LS]),
+    "a block in prose": ('I look.\n\n```json\n{"tool": "shell", "arguments": {"command": "ls"}}\n```\nDone.', [LS]),
+    "a block of no language": ('```\n{"tool": "shell", "arguments": {"command": "ls"}}\n```', [LS]),
+    "the whole text": ('{"name": "shell", "arguments": {"command": "ls"}}', [LS]),
+    "parameters": ('{"name": "shell", "parameters": {"command": "ls"}}', [LS]),
+    "arguments as text": ('{"name": "shell", "arguments": "{\\"command\\": \\"ls\\"}"}', [LS]),
+    "arguments beside the name": ('{"tool": "shell", "command": "ls"}', [LS]),
+    "in the form of the protocol": (
+        '{"tool_calls": [{"id": "1", "type": "function", "function": {"name": "shell", "arguments": {"command": "ls"}}}]}',
+        [LS],
+    ),
+    "tagged": ('<tool_call>\n{"name": "shell", "arguments": {"command": "ls"}}\n</tool_call>', [LS]),
+    "two blocks": (
+        '```json\n{"tool": "shell", "arguments": {"command": "ls"}}\n```\n```json\n{"tool": "finish", "ok": true}\n```',
+        [LS, ("finish", {"ok": True})],
+    ),
+    "two lines of one block": (
+        '```json\n{"tool": "shell", "arguments": {"command": "ls"}}\n{"tool": "finish", "arguments": {}}\n```',
+        [LS, ("finish", {})],
+    ),
+    "a list": ('[{"tool": "shell", "arguments": {"command": "ls"}}]', [LS]),
+    "after thoughts": (
+        '<think>{"tool": "finish"}</think>\n{"tool": "shell", "arguments": {"command": "ls"}}',
+        [LS],
+    ),
+    "no arguments": ('{"tool": "finish", "arguments": null}', [("finish", {})]),
+    "another tool": ('{"tool": "rocket", "arguments": {}}', []),
+    "a name that is no name": ('{"tool": {"shell": 1}, "arguments": {}}', []),
+    "half a block": ('```json\n{"tool": "shell", "arguments": {"comm', []),
+    "prose": ("I would call shell with ls.", []),
+    "JSON in the middle of prose": ('I would write {"tool": "shell", "arguments": {}} now.', []),
+    "nothing": ("", []),
+}
+
+
+@pytest.mark.parametrize(("text", "calls"), WRITTEN.values(), ids=WRITTEN.keys())
+def test_calls_written_as_text(text: str, calls: list[tuple[str, Any]]) -> None:
+    assert [(name, json.loads(arguments)) for name, arguments in actions_in(text, TOOLS)] == calls
+
+
+FOUND: dict[str, tuple[str, Any]] = {
+    "alone": ('{"a": 1}', {"a": 1}),
+    "a list": ("[1, 2]", [1, 2]),
+    "fenced": ('Here:\n```json\n{"a": 1}\n```', {"a": 1}),
+    "the fence that is JSON": ('```sh\nls\n```\n```json\n{"a": 1}\n```', {"a": 1}),
+    "in prose": ('The answer is {"a": {"b": "}"}}, I think.', {"a": {"b": "}"}}),
+    "after other braces": ('With {braces} and {} and then {"a": 1}.', {"a": 1}),
+    "after thoughts": ('<think>{"b": 2}</think>{"a": 1}', {"a": 1}),
+    "none": ("no JSON here", None),
+    "a number": ("42", None),
+    "half": ('{"a": ', None),
+    "nested without end": ("[" * 100_000, None),
+    "braces without end": ("{" * 100_000, None),
+}
+
+
+@pytest.mark.parametrize(("text", "value"), FOUND.values(), ids=FOUND.keys())
+def test_json_in_a_text(text: str, value: Any) -> None:
+    found = json_in(text)
+    assert (json.loads(found) if found else None) == value
+
+
+@given(st.text())
+def test_no_text_breaks_the_reading(text: str) -> None:
+    actions_in(text, TOOLS)
+    json_in(text)
+    assert without_thoughts(text) in text
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1)),
+    st.integers(1, 7),
+)
+def test_events_are_the_same_however_the_bytes_arrive(texts: list[str], size: int) -> None:
+    source = b": comment\n\n" + b"".join(b"event: x\r\ndata: " + text.encode() + b"\r\n\r\n" for text in texts)
+    events, found = Events(), []
+    for start in range(0, len(source), size):
+        found += events.feed(source[start : start + size])
+    assert [*found, *events.end()] == texts
+
+
+def _delta(**delta: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": delta, "finish_reason": None}]}
+
+
+def _call(name: str | None, arguments: Any, **more: Any) -> dict[str, Any]:
+    return _delta(tool_calls=[{**more, "function": {"name": name, "arguments": arguments}}])
+
+
+CALLS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, str]]]] = {
+    "in pieces": (
+        [_call("shell", "", index=0, id="a"), _call(None, '{"x"', index=0), _call(None, ": 1}", index=0)],
+        [("a", "shell", '{"x": 1}')],
+    ),
+    "in turns": (
+        [
+            _call("shell", "", index=0, id="a"),
+            _call("note", "", index=1, id="b"),
+            _call(None, "1", index=0),
+            _call(None, "2", index=1),
+        ],
+        [("a", "shell", "1"), ("b", "note", "2")],
+    ),
+    "all with one index": (
+        [_call("shell", "1", index=0, id="a"), _call("shell", "2", index=0, id="b")],
+        [("a", "shell", "1"), ("b", "shell", "2")],
+    ),
+    "with no index": ([_call("shell", "1", id="a"), _call(None, "2")], [("a", "shell", "12")]),
+    "with no id": ([_call("shell", "1", index=0), _call("note", "2", index=1)], [("call_1", "shell", "1"), ("call_2", "note", "2")]),
+    "arguments as a value": ([_call("shell", {"x": 1}, index=0, id="a")], [("a", "shell", '{"x": 1}')]),
+    "an id in every piece": (
+        [_call("shell", "1", index=0, id="a"), _call("", "2", index=0, id="a")],
+        [("a", "shell", "12")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("chunks", "calls"), CALLS.values(), ids=CALLS.keys())
+def test_tool_calls_as_endpoints_stream_them(chunks: list[dict[str, Any]], calls: list[tuple[str, str, str]]) -> None:
+    assembly = Assembly()
+    for chunk in chunks:
+        assembly.take(chunk)
+    assert [(call.id, call.name, call.arguments) for call in assembly.said().tool_calls] == calls
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {},
+        {"choices": None},
+        {"choices": [None]},
+        {"choices": [{}]},
+        {"choices": [{"delta": None}]},
+        _delta(content=None, tool_calls=None),
+        _delta(content=7, tool_calls=[None, {}]),
+        {"usage": 7, "model": 7},
+    ],
+    ids=json.dumps,
+)
+def test_odd_chunks_say_nothing(chunk: dict[str, Any]) -> None:
+    assembly = Assembly()
+    assembly.take(_delta(content="a"))
+    assembly.take(chunk)
+    assembly.take(_delta(content="b"))
+    assert assembly.said().text == "ab"
+
+
+def test_text_that_cannot_be_written_is_mended() -> None:
+    assembly = Assembly()
+    assembly.take(_delta(content="a\ud800b"))
+    assert assembly.said().text == "a\ufffd\ufffd\ufffdb"
+
+
+NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("-1", None),
+        ("nan", None),
+        ("inf", None),
+        ("Mon, 16 Nov 2026 12:00:30 GMT", 30.0),
+        ("Mon, 16 Nov 2026 11:00:00 GMT", 0.0),
+        ("Mon, 16 Nov 2026 12:00:30 -0000", 30.0),
+        ("soon", None),
+    ],
+)
+def test_when_a_server_wants_to_be_asked_again(header: str | None, seconds: float | None) -> None:
+    assert seconds_after(header, NOW) == seconds

@@ -1,0 +1,161 @@
+"""The tools web_search and summarize, over real connections."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from agentfs.models.line import Line
+from agentfs.models.meter import Meter
+from agentfs.testing import ScriptedServer
+from agentfs.tools.base import Bench, ToolResult
+from agentfs.tools.search import WebSearch, address
+from agentfs.tools.summarize import LONGEST_TEXT, Summarize
+from tests.benches import a_workbench
+from tests.conversations import a_model, bounds
+from tests.webs import Web, web
+
+
+def search(page: Any, tmp_path: Path, *, network: bool = True) -> tuple[ToolResult, list[str]]:
+    with web(search=page) as served:
+        tool = WebSearch(served.url)
+        return tool.call(
+            {"query": "wind & sun"}, a_workbench(tmp_path, network=network, output_bytes=65536).bench
+        ), served.asked
+
+
+def answering(value: Any, **more: Any) -> Any:
+    return lambda page: page.answer(json.dumps(value).encode(), kind="application/json", **more)
+
+
+def test_results_are_bounded(tmp_path: Path) -> None:
+    one = {"title": "A\n title", "url": "http://a.example/", "content": "x" * 5000, "score": 7}
+    result, asked = search(answering({"query": "wind", "results": [one, "odd", *[one] * 50]}), tmp_path)
+    found = [{"title": "A title", "url": "http://a.example/", "snippet": "x" * 500} for _ in range(10)]
+    assert result == ToolResult(found)
+    assert parse_qs(urlsplit(asked[0]).query) == {"q": ["wind & sun"], "format": ["json"]}
+
+
+def test_no_results_are_no_failure(tmp_path: Path) -> None:
+    assert search(answering({"results": []}), tmp_path)[0] == ToolResult([])
+
+
+def test_what_is_missing_is_empty(tmp_path: Path) -> None:
+    found = search(answering({"results": [{"url": "http://a.example/", "content": None}]}), tmp_path)[0]
+    assert found == ToolResult([{"title": "", "url": "http://a.example/", "snippet": ""}])
+
+
+def _says(text: str, status: int = 200) -> Any:
+    def page(page: Web) -> None:
+        page.answer(text.encode(), status=status, kind="text/html")
+
+    return page
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "hint"),
+    [
+        (_says("Forbidden", 403), "the search engine refuses: 403", "SearXNG wants `json`"),
+        (_says("oops", 500), "the search engine answers 500", None),
+        (_says("<html>"), "does not answer with results: <html>", "SearXNG-compatible"),
+        (answering([1]), "does not answer with results", "SearXNG-compatible"),
+        (answering({"results": 7}), "does not answer with results", "SearXNG-compatible"),
+    ],
+)
+def test_an_engine_that_is_none(page: Any, words: str, hint: str | None, tmp_path: Path) -> None:
+    failure = search(page, tmp_path)[0].failure
+    assert failure is not None
+    assert words in failure.message
+    assert (hint or "") in (failure.hint or "")
+
+
+def test_without_network_nobody_is_asked(tmp_path: Path) -> None:
+    result, asked = search(answering({"results": []}), tmp_path, network=False)
+    assert result.failure is not None
+    assert (result.failure.message, asked) == ("tools have no network", [])
+
+
+def test_without_an_engine(tmp_path: Path) -> None:
+    failure = WebSearch().call({"query": "x"}, a_workbench(tmp_path, network=True).bench).failure
+    assert failure is not None
+    assert failure.hint == "set url under [tools.web_search] in agentfs.toml"
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("http://s:8888", "http://s:8888/search?q=a+b&format=json"),
+        ("http://s/", "http://s/search?q=a+b&format=json"),
+        ("https://s/x/search", "https://s/x/search?q=a+b&format=json"),
+        ("https://s/search?language=de", "https://s/search?language=de&q=a+b&format=json"),
+    ],
+)
+def test_where_it_asks(url: str, asked: str) -> None:
+    assert address(url, "a b") == asked
+
+
+def _bench(tmp_path: Path, server: ScriptedServer, **limits: Any) -> Bench:
+    work = a_workbench(tmp_path)
+    line = Line(work.bench.log, Meter(bounds(**limits)), work.stop, work.bench.deadline)
+    return replace(work.bench, model=a_model(tmp_path, server.url), line=line)
+
+
+def test_a_summary_is_one_request(tmp_path: Path) -> None:
+    with ScriptedServer() as server:
+        server.says("Wind grows.", tokens=(100, 0, 5, 0))
+        bench = _bench(tmp_path, server)
+        result = Summarize().call({"text": "Long words on wind.", "focus": "growth"}, bench)
+        server.done()
+    assert (result.output, result.failure) == ("Wind grows.", None)
+    assert result.prompt_sha256 is not None
+    system, user = server.requests[0]["messages"]
+    assert "Summarize it with regard to: growth" in system["content"]
+    assert user == {"role": "user", "content": "Long words on wind."}
+    assert bench.line is not None
+    assert bench.line.usage is not None
+    assert (bench.line.usage.requests, bench.line.usage.input_tokens) == (1, 100)
+
+
+def test_a_text_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
+    with ScriptedServer() as server:
+        server.says("Much.")
+        Summarize().call({"text": "x" * (LONGEST_TEXT + 7)}, _bench(tmp_path, server))
+    sent = server.requests[0]["messages"][1]["content"]
+    assert "… 7 characters are left out here …" in sent
+    assert "with regard to: what matters most in it" in server.requests[0]["messages"][0]["content"]
+
+
+def test_a_summary_cut_short_is_none(tmp_path: Path) -> None:
+    with ScriptedServer() as server:
+        server.says("Wind gr", finish="length")
+        failure = Summarize().call({"text": "words"}, _bench(tmp_path, server)).failure
+    assert failure is not None
+    assert (failure.kind, failure.message) == ("model", "the summary was cut short")
+
+
+def test_no_summary_beyond_the_limits(tmp_path: Path) -> None:
+    with ScriptedServer() as server:
+        failure = Summarize().call({"text": "words"}, _bench(tmp_path, server, requests=0)).failure
+    assert failure is not None
+    assert failure.kind == "limit"
+    assert server.requests == []
+
+
+def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
+    with ScriptedServer() as server:
+        server.says("Ahoy.")
+        bench = _bench(tmp_path, server)
+        own = bench.confinement.workspace / "prompts/summarize.md"
+        own.parent.mkdir()
+        own.write_text("Like a pirate: <<focus>>", encoding="utf-8")
+        Summarize().call({"text": "words", "focus": "the sea"}, bench)
+    assert server.requests[0]["messages"][0]["content"] == "Like a pirate: the sea"
+
+
+def test_nobody_to_ask(tmp_path: Path) -> None:
+    failure = Summarize().call({"text": "words"}, a_workbench(tmp_path).bench).failure
+    assert failure is not None
+    assert failure.kind == "unreachable"
