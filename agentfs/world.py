@@ -12,6 +12,7 @@ from agentfs.core.records import Run, Sandbox
 from agentfs.core.state import Means, derive
 from agentfs.engine import Driver, World
 from agentfs.errors import UserError
+from agentfs.forgetting import Forgetting
 from agentfs.judge import FileJudge
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
@@ -92,6 +93,7 @@ def open_world(
     if trouble := ledger.trouble():
         raise UserError(trouble)
     author = person(workspace.runs)
+    Forgetting(workspace.runs, ledger, author).finish()
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
     desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
