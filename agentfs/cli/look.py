@@ -57,9 +57,9 @@ def log(arguments: Namespace) -> int:
 def tools(arguments: Namespace) -> int:
     """`agentfs tools`"""
     from agentfs.cli.common import environment
+    from agentfs.means import catalogue_of
     from agentfs.tools.registry import known_tools
     from agentfs.views.tools import tools_lines
-    from agentfs.world import catalogue_of
 
     workspace = here(arguments)
     settings, trouble = reading.settings_of(workspace)

@@ -152,8 +152,8 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
 
     from agentfs.core.state import Means, derive
     from agentfs.judge import FileJudge
+    from agentfs.means import has_model, reader_for
     from agentfs.reader import NotARun
-    from agentfs.world import has_model, reader_for
 
     settings, environment = settings or settings_of(workspace)[0], dict(os.environ)
     try:
