@@ -6,12 +6,14 @@ A lock that a person holds delays the commit, never the run.
 
 import hashlib
 import json
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from agentfs.core import names
@@ -51,6 +53,23 @@ def owed(folder: Path, run: str, ledger: Ledger, person: tuple[str, str]) -> Ite
         source = outcome.read_bytes()
         if committed.get(names.OUTCOME) != blob_sha(source):
             yield _owed_outcome(folder, run, numbers[-1], source)
+
+
+def commit_owed(folder: Path, run: str, ledger: Ledger, person: tuple[str, str], *, logs: bool) -> None:
+    """Commit what a run owes, oldest first; nothing that somebody else commits, or forgets, at the same time."""
+    for one in owed(folder, run, ledger, person):
+        entry = Entry(run, files_at(folder, one, logs=logs), one.message, *one.author, one.at)
+        ledger.commit(entry, still=partial(_is_owed, one, folder, entry, ledger))
+
+
+def _is_owed(one: Owed, folder: Path, entry: Entry, ledger: Ledger) -> bool:
+    """Whether it still is, now that nobody else can write to the ledger."""
+    committed = ledger.committed(entry.run)
+    if one.upto is not None:
+        missing = f"{names.REVISIONS}/{names.revision_file(one.upto)}" not in committed
+    else:
+        missing = committed.get(names.OUTCOME) != blob_sha(entry.files[names.OUTCOME])
+    return missing and folder.is_dir()
 
 
 def _revision_files(folder: Path) -> Iterator[tuple[int, str]]:
@@ -106,6 +125,28 @@ def files_at(folder: Path, one: Owed, *, logs: bool = False) -> dict[str, bytes]
             if one.upto is None or _came_before(part, path.name, source, one.upto):
                 files[f"{part}/{path.name}"] = source
     return {**files, **(_working_files(folder) if logs else {})}
+
+
+def as_it_stands(folder: Path, *, logs: bool = False) -> dict[str, bytes]:
+    """Return the files of a run that belong into the ledger, as they are: whatever is missing or does not read."""
+    alone = {names.RUN, names.PLAN, names.OUTCOME, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES)}
+    found = {name: source for name, source in _plain_files(f"{folder}", "", logs=logs) if name in alone}
+    for part in (names.PLANNING, names.REVISIONS, names.STEPS):
+        found.update(_plain_files(f"{folder}/{part}", f"{part}/", logs=logs))
+    return {**found, **(_working_files(folder) if logs else {})}
+
+
+def _plain_files(folder: str, prefix: str, *, logs: bool) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the files in a folder that git can hold; there are thousands: a Path takes longer."""
+    try:
+        with os.scandir(folder) as entries:
+            files = [one.name for one in entries if one.name[0] != "." and one.is_file(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in files:
+        if committable(prefix + name) and (logs or not _UNCOMMITTED.match(name)):
+            with open(f"{folder}/{name}", "rb", buffering=0) as file:
+                yield prefix + name, file.read()
 
 
 def _working_files(folder: Path) -> dict[str, bytes]:
@@ -201,16 +242,15 @@ class Keeper:
         """Commit what a run owes; False: not now."""
         run = f"{folder.parent.name}/{folder.name}"
         try:
-            for one in owed(folder, run, self._ledger, self._person):
-                files = files_at(folder, one, logs=self._logs)
-                self._ledger.commit(Entry(run, files, one.message, *one.author, one.at))
+            commit_owed(folder, run, self._ledger, self._person, logs=self._logs)
             return self._ledger.sync_index(run)
         except LedgerBusy as busy:
             self._tell(f"the ledger waits: {busy}")
         except LedgerBroken as broken:
             self._tell(f"the ledger cannot be written: {broken}")
         except FileNotFoundError as missing:
-            self._tell(f"the ledger passes over {run}: {missing.filename} is gone")
+            if folder.is_dir():
+                self._tell(f"the ledger passes over {run}: {missing.filename} is gone")
             return True
         except OSError as error:
             self._tell(f"the ledger waits: {error.strerror} ({error.filename})")

@@ -10,6 +10,7 @@ from agentfs.core.problems import did_you_mean
 from agentfs.errors import UserError
 
 SETTINGS = "agentfs.toml"
+_NEAR = 500  # the newest runs, among which a misspelt one is looked for
 _TEMPLATE = """\
 # Settings of this workspace. Every key has a default; this file may be empty. See docs/format.md.
 
@@ -52,11 +53,11 @@ class Workspace:
 
     def find_run(self, text: str) -> Path:
         """Return the run that a person means: its id, its last part, or a unique prefix of either."""
+        wanted = text.strip().rstrip("/").removeprefix(f"{self.runs.name}/")
+        if names.is_run_id(wanted) and (self.runs / wanted / names.RUN).exists():
+            return self.runs / wanted
         folders = [folder for folder in self.run_folders() if (folder / names.RUN).exists()]
         ids = {f"{folder.parent.name}/{folder.name}": folder for folder in folders}
-        wanted = text.strip().rstrip("/").removeprefix(f"{self.runs.name}/")
-        if wanted in ids:
-            return ids[wanted]
         for folder in folders:
             if folder.name == wanted:
                 return folder
@@ -65,7 +66,7 @@ class Workspace:
             return ids[begins[0]]
         if begins:
             raise UserError(f"{text!r} may be any of: {', '.join(sorted(begins)[:8])} (write more of it)")
-        known = [*ids, *(folder.name for folder in folders)]
+        known = [name for folder in folders[:_NEAR] for name in (f"{folder.parent.name}/{folder.name}", folder.name)]
         mend = did_you_mean(wanted, known, "`agentfs status` lists them")
         raise UserError(f"there is no run {text!r} in {self.runs} ({mend})")
 

@@ -6,15 +6,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.config import ModelSettings, Settings
-from agentfs.core.records import Run, Sandbox
+from agentfs.core.config import Settings
+from agentfs.core.records import Sandbox
 from agentfs.core.state import Means, derive
 from agentfs.engine import Driver, World
 from agentfs.errors import UserError
+from agentfs.forgetting import Forgetting
 from agentfs.judge import FileJudge
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
+from agentfs.means import has_model, reader_for, run_record
 from agentfs.models.opening import model_for
 from agentfs.planner import Planner
 from agentfs.planner.choosing import Chosen, Nobody
@@ -22,50 +23,15 @@ from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
 from agentfs.planner.own_steps import OwnSteps
 from agentfs.prompts import load_prompt
-from agentfs.reader import RunReader
 from agentfs.recovery import take_over
 from agentfs.tools import sandbox
-from agentfs.tools.registry import Known, known_tools, opened_tools, specs
-from agentfs.tools.search import NO_ENGINE
+from agentfs.tools.registry import Known, opened_tools
 from agentfs.tools.secrets import SecretMask
 from agentfs.workspace import Workspace
 
 FLUSH_SECONDS = 5.0
 CALLS_AT_ONCE = 16
 Say = Callable[[str], None]
-
-
-def has_model(settings: ModelSettings, environment: Mapping[str, str]) -> bool:
-    """Whether a model is configured: its key is set, its address is set, or it is a command."""
-    return bool(settings.kind == "command" or settings.base_url or environment.get(settings.api_key_env))
-
-
-def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Known | None = None) -> Catalogue:
-    """Return the tools of a workspace, for checking plans and goals; by default those that come with agentfs."""
-    known = known or Known(specs())
-    model = has_model(settings.executor, environment)
-    allowed = frozenset(allowing_own(settings, known).tools.allow)
-    return Catalogue(known.specs, allowed, settings.tools.network, model, known.broken, unset_tools(settings))
-
-
-def unset_tools(settings: Settings) -> dict[str, tuple[str, str]]:
-    """Return the tools that cannot be used as the settings are: why, and what to set."""
-    return {} if settings.tools.web_search.url else {"web_search": NO_ENGINE}
-
-
-def allowing_own(settings: Settings, known: Known) -> Settings:
-    """Return the settings with a person's own tools allowed, unless [tools] allow says which are."""
-    if "allow" in settings.tools.model_fields_set:
-        return settings
-    tools = settings.tools.model_copy(update={"allow": (*settings.tools.allow, *known.own)})
-    return settings.model_copy(update={"tools": tools})
-
-
-def catalogue_of_run(run: Run, settings: Settings, environment: Mapping[str, str], known: Known) -> Catalogue:
-    """Return the tools that one run began with, as far as the settings still have what they need."""
-    model = has_model(settings.executor, environment)
-    unset = unset_tools(settings)
-    return Catalogue(known.specs, frozenset(run.tools), run.network, model, known.broken, unset)
 
 
 def known_to(world: World) -> Known:
@@ -100,6 +66,7 @@ def open_world(
     if trouble := ledger.trouble():
         raise UserError(trouble)
     author = person(workspace.runs)
+    Forgetting(workspace.runs, ledger, author).finish()
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
     desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
@@ -136,19 +103,6 @@ def open_world(
         keeper.close()
 
 
-def reader_for(
-    folder: Path, settings: Settings, environment: Mapping[str, str], *, patient: bool, known: Known | None = None
-) -> RunReader:
-    """Return a reader of one run that judges plans by the tools the run began with.
-
-    `known`: None to read a person's own tools by their source, without running anything of theirs.
-    """
-    run = run_record(folder)
-    known = known or known_tools(folder.parents[2], run.tools)
-    judge = FileJudge(catalogue_of_run(run, settings, environment, known))
-    return RunReader(folder, judge, patient=patient)
-
-
 def _model_planner(folder: Path, judge: FileJudge, settings: Settings, world: World) -> Planner:
     """Return the planner on a model that a run began with; its address and key are read at each start."""
     if not world.means.planner:
@@ -159,11 +113,6 @@ def _model_planner(folder: Path, judge: FileJudge, settings: Settings, world: Wo
     )
     prompt = load_prompt("planner", world.workspace)
     return ModelPlanner(model, prompt, judge.catalogue, judge.parsed, world.workspace, world.clock)
-
-
-def run_record(folder: Path) -> Run:
-    """Return the settings a run began with."""
-    return Run.model_validate_json((folder / "run.json").read_bytes())
 
 
 def open_driver(folder: Path, settings: Settings, world: World) -> Driver:

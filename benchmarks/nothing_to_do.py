@@ -42,9 +42,9 @@ def decided(root: Path, folder: Path) -> float:
     """Return the seconds it takes to know that the run has ended."""
     from agentfs.core.decide import EndRun, decide
     from agentfs.core.state import Means, derive
+    from agentfs.means import reader_for
     from agentfs.settings import load_settings
     from agentfs.tools.registry import specs
-    from agentfs.world import reader_for
 
     settings = load_settings(root / "agentfs.toml", {})
     means = Means(repeatable={name: spec.repeatable for name, spec in specs().items()})

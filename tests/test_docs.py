@@ -30,8 +30,8 @@ from agentfs.core.config import Settings
 from agentfs.core.documents import read_json
 from agentfs.core.goals import parse_goal
 from agentfs.core.step_lines import _FORMS, _WORDS
+from agentfs.means import catalogue_of
 from agentfs.settings import _variables
-from agentfs.world import catalogue_of
 
 REPO = Path(__file__).parents[1]
 PAGES = sorted(

@@ -53,7 +53,8 @@ def _word(name: str, about: str, parser: argparse.ArgumentParser) -> Word:
 def _choices(action: argparse.Action) -> tuple[str, ...]:
     if action.metavar == "RUN":
         return ("RUN",)
-    return tuple(map(str, action.choices or ()))
+    known: tuple[str, ...] = getattr(action, "known", ())
+    return tuple(map(str, action.choices or known))
 
 
 # ── bash ──────────────────────────────────────────────────────────────────────────────────────────────────

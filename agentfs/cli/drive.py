@@ -17,13 +17,14 @@ from agentfs.driving import Stop, drive
 from agentfs.engine import Driver, World
 from agentfs.errors import UserError
 from agentfs.intake import Flags, GoalSource, goal_from, read_goal, taking
+from agentfs.means import allowing_own, catalogue_of, has_model
 from agentfs.reader import NotARun
 from agentfs.settings import load_settings
 from agentfs.tools.registry import Known
 from agentfs.views.answer import answer_text
 from agentfs.views.progress import progress_for
 from agentfs.workspace import Workspace, find_workspace, init
-from agentfs.world import allowing_own, catalogue_of, has_model, known_to, open_driver, open_world
+from agentfs.world import known_to, open_driver, open_world
 
 
 def run(arguments: Namespace) -> int:

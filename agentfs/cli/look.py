@@ -1,81 +1,16 @@
-"""Commands that only look: status, show, log, tools. They write nothing, take no lock and need no trust."""
+"""Commands that only look: show, log, tools. They write nothing, take no lock and need no trust."""
 
 import os
 import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 from agentfs.cli import reading
 from agentfs.cli.common import here, say, short_path
-from agentfs.core import names
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import UserError
-from agentfs.views.words import counted, inert, json_text
-from agentfs.workspace import Workspace
-
-NEWEST = 20  # ended runs that `status` lists unless asked for all
-
-
-def status(arguments: Namespace) -> int:
-    """`agentfs status [RUN]`"""
-    workspace = here(arguments)
-    return _status_of_one(workspace, arguments) if arguments.run else _status_of_all(workspace, arguments)
-
-
-def _status_of_all(workspace: Workspace, arguments: Namespace) -> int:
-    folders, left_out = _chosen(workspace, everything=arguments.all or arguments.json)
-    runs = [reading.glance(folder, workspace).as_json() for folder in folders]
-    if arguments.json:
-        return print_lines([json_text(runs)])
-    if not runs:
-        return print_lines([f"no runs yet in {inert(str(workspace.root))}", "begin one: agentfs run GOAL"])
-    from agentfs.views.status import runs_table
-
-    lines = runs_table(runs, datetime.now(UTC), width(), colours=colours())
-    if left_out:
-        lines.append(f"… and {counted(left_out, 'older run')} that ended (agentfs status --all)")
-    return print_lines(lines)
-
-
-def _chosen(workspace: Workspace, *, everything: bool) -> tuple[list[Path], int]:
-    """Return the runs worth a line: every open one, and of the ended ones the newest."""
-    folders = [folder for folder in workspace.run_folders() if os.path.lexists(folder / names.RUN)]
-    if everything:
-        return folders, 0
-    over = [folder for folder in folders if os.path.lexists(folder / names.OUTCOME)]
-    older = set(over[NEWEST:])
-    return [folder for folder in folders if folder not in older], len(older)
-
-
-def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
-    from agentfs.views.status import run_lines
-
-    found = reading.read_run(workspace.find_run(arguments.run), workspace)
-    page = reading.glance_of(found).as_json()
-    steps = reading.plan_page(found)["steps"]
-    page["by_step"] = [
-        {"id": s["id"], "state": s["state"], "why": s["because"], "attempt": s["attempt"]} for s in steps if "id" in s
-    ]
-    if arguments.json:
-        return print_lines([json_text(page)])
-    print_lines([*run_lines(page, width(), colours=colours()), *_what_next(found, page)])
-    return _tell_broken(found)
-
-
-def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:
-    """Return what a person can do about a run that is not over, and who drives it."""
-    if page["outcome"] is not None:
-        return [f"see it: agentfs show {page['run']}"]
-    if page["driven"]:
-        return ["it is being driven now"]
-    from agentfs.views.closing import what_to_do
-
-    steps = what_to_do(found.folder, found.state) if found.state else []
-    return [*steps, f"nothing drives it; go on with: agentfs run --resume {page['run']}"]
+from agentfs.views.words import inert, json_text
 
 
 def show(arguments: Namespace) -> int:
@@ -87,14 +22,14 @@ def show(arguments: Namespace) -> int:
     page = reading.plan_page(found)
     if arguments.step is None:
         print_lines([json_text(page)] if arguments.json else run_lines(page, width(), colours=colours()))
-        return _tell_broken(found, page["broken"])
+        return tell_broken(found, page["broken"])
     one = reading.step_page(found, page, arguments.step)
     if one is None:
         known = [*(str(step.get("id")) for step in page["steps"]), *reading.step_files(found.folder)]
         mend = did_you_mean(arguments.step, known, f"`agentfs show {found.run}` lists its steps")
         raise UserError(f"{found.run} has no step {inert(arguments.step)!r} ({mend})")
     print_lines([json_text(one)] if arguments.json else step_lines(one, colours=colours()))
-    return _tell_broken(found, page["broken"])
+    return tell_broken(found, page["broken"])
 
 
 def log(arguments: Namespace) -> int:
@@ -122,9 +57,9 @@ def log(arguments: Namespace) -> int:
 def tools(arguments: Namespace) -> int:
     """`agentfs tools`"""
     from agentfs.cli.common import environment
+    from agentfs.means import catalogue_of
     from agentfs.tools.registry import known_tools
     from agentfs.views.tools import tools_lines
-    from agentfs.world import catalogue_of
 
     workspace = here(arguments)
     settings, trouble = reading.settings_of(workspace)
@@ -169,7 +104,8 @@ def print_lines(lines: Iterable[str]) -> int:
     return 0
 
 
-def _tell_broken(found: reading.Reading, broken: Iterable[str] = ()) -> int:
+def tell_broken(found: reading.Reading, broken: Iterable[str] = ()) -> int:
+    """Say what of a run does not read; return the exit code that says so too."""
     return _say_all(list(dict.fromkeys([*found.broken, *broken])), f"{found.folder}/")
 
 

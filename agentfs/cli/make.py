@@ -66,8 +66,8 @@ def _as_json(name: str, problem: Problem) -> dict[str, object]:
 
 def _catalogue(start: Path) -> Catalogue:
     """Return the tools of the workspace around; outside any, those of the default settings."""
+    from agentfs.means import catalogue_of
     from agentfs.tools.registry import known_tools
-    from agentfs.world import catalogue_of
 
     workspace = find_workspace(start)
     try:

@@ -104,6 +104,24 @@ def _json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
+class _States(argparse.Action):
+    """States of runs, separated by commas or given one by one."""
+
+    known: tuple[str, ...] = ()
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *given: Any) -> None:
+        for word in str(given[0]).split(","):
+            if word.strip() not in self.known:
+                parser.error(f"--state {word!r}: choose from {', '.join(self.known)}")
+            setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or ()), word.strip()])
+
+
+def _state(parser: argparse.ArgumentParser, known: tuple[str, ...]) -> None:
+    words = "only runs in this state; several: --state failed,cancelled"
+    action = parser.add_argument("--state", metavar="STATE", action=_States, help=words)
+    vars(action)["known"] = known
+
+
 def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mode", choices=["auto", "split", "stepwise", "single", "scratchpad"], help="how it is driven"
@@ -155,21 +173,31 @@ def _making(commands: Any) -> None:
     completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="for which shell")
 
 
+ENDS = ("done", "failed", "cancelled")
+STATES = ("waiting", "draft", "running", "planning", "paused", *ENDS)
 RUN = "a run: its id (2026-11-16/tidy), its last part (tidy), or the beginning of either"
 
 
 def _looking(commands: Any) -> None:
     status = _add(
-        commands, "status", command("look", "status"), "what the runs of this workspace are doing",
-        "Lists the runs, newest first; with RUN, the steps of that one.\n\n"
+        commands, "status", command("status", "status"), "what the runs of this workspace are doing",
+        "Lists the runs: those that wait for a person, those that are under way, then the newest that have ended;\n"
+        "with RUN, the steps of that one.\n\n"
         "states of a run:\n"
         "  planning   a plan is being made        draft      the plan waits for approval\n"
         "  running    steps are carried out       waiting    a person is asked\n"
         "  paused     a person has paused it      done, failed, cancelled: it has ended\n\n"
-        "With --json: run, state, steps {done, total}, why, outcome, at, driven; with RUN also by_step.",
+        "With --json: a list of all that are meant, each with run, state, steps {done, total}, why, outcome,\n"
+        "at, driven; with RUN that one alone, with by_step.",
     )  # fmt: skip
     status.add_argument("run", metavar="RUN", nargs="?", help=RUN)
     status.add_argument("--all", action="store_true", help="also the older runs that have ended")
+    status.add_argument(
+        "--since",
+        metavar="WHEN",
+        help="without those that ended before: 90min, 3h, 2d, 4w ago, or a day (2026-11-01)",
+    )
+    _state(status, STATES)
     _json(status)
     show = _add(
         commands, "show", command("look", "show"), "one run: its plan, each step's state and output",
@@ -250,6 +278,23 @@ def _changing(commands: Any) -> None:
     _run_and_step(skip)
     skip.add_argument("--because", metavar="TEXT", help="why; it stands in plan.json")
     skip.add_argument("--undo", action="store_true", help="take it in again")
+    _forgetting(commands)
+
+
+def _forgetting(commands: Any) -> None:
+    forget = _add(
+        commands, "forget", command("forget", "forget"), "remove the files of runs that have ended",
+        "Their history stays in the ledger: git -C runs log -- RUN. Logs and files/, which it does not hold, are\n"
+        "gone for good. Runs are named, or chosen by all of --older-than, --state and --name that are given.\n"
+        "Chosen ones are asked about first; where there is no terminal, it stops with exit code 3 unless told --yes.",
+    )  # fmt: skip
+    forget.add_argument("runs", metavar="RUN", nargs="*", help=RUN)
+    forget.add_argument("--older-than", metavar="WHEN", help="those that ended before: 90min, 3h, 30d, 4w, or a day")
+    _state(forget, ENDS)
+    forget.add_argument("--name", metavar="PATTERN", help="those of that name: 'tidy*', '2026-10-*/*'")
+    forget.add_argument("--dry-run", action="store_true", help="say what would be removed, and remove nothing")
+    forget.add_argument("--yes", action="store_true", help="do not ask")
+    _json(forget)
 
 
 def _run_and_step(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,14 +60,15 @@ class Reading:
         return run_id(self.folder)
 
 
-def run_id(folder: Path) -> str:
-    return f"{folder.parent.name}/{folder.name}"
+def run_id(folder: Path | str) -> str:
+    return "/".join(str(folder).rsplit("/", 2)[1:])
 
 
-def plain_json(path: Path) -> Any:
+def plain_json(path: Path | str) -> Any:
     """Return what a JSON file holds; None if it is not there or does not read."""
     try:
-        return json.loads(path.read_bytes())
+        with open(path, "rb", buffering=0) as file:  # of thousands: a Path, or a buffer, takes longer than the file
+            return json.loads(file.read())
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -74,9 +76,9 @@ def plain_json(path: Path) -> Any:
 # ── ended runs ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def ended(folder: Path) -> Glance | None:
+def ended(folder: Path | str) -> Glance | None:
     """Return how a run ended, from plain JSON; None if it has not, or its outcome does not read."""
-    outcome = plain_json(folder / names.OUTCOME)
+    outcome = plain_json(f"{folder}/{names.OUTCOME}")
     try:
         steps = {end: list(outcome["steps"][end]) for end in ("done", "failed", "skipped", "not_reached")}
         state, why, at = outcome["status"], outcome["summary"], outcome["ended_at"]
@@ -88,9 +90,9 @@ def ended(folder: Path) -> Glance | None:
     return Glance(run_id(folder), state, len(steps["done"]), total, why, at, outcome)
 
 
-def _departed(folder: Path, failed: list[Any]) -> list[Any]:
+def _departed(folder: Path | str, failed: list[Any]) -> list[Any]:
     """Return the failed steps that have left the plan: the outcome names them, the plan no longer counts them."""
-    present = step_ids(plain_json(folder / names.PLAN)) if failed else []
+    present = step_ids(plain_json(f"{folder}/{names.PLAN}")) if failed else []
     return [step for step in failed if present and step not in present]
 
 
@@ -103,16 +105,35 @@ def step_ids(plan: Any) -> list[str]:
 # ── open runs ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def glance(folder: Path, workspace: Workspace) -> Glance:
-    """Return what a run is doing, with as little work as that takes."""
-    return ended(folder) or glance_of(read_run(folder, workspace))
+class Eyes:
+    """Looks at many runs: what they share, the settings and who drives them, is read once, and late."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    def glance(self, folder: Path) -> Glance:
+        """Return what a run is doing, with as little work as that takes; one in any disorder has a line."""
+        if found := ended(folder):
+            return found
+        try:
+            return glance_of(read_run(folder, self.workspace, self.settings), is_driven(folder, self.held))
+        except Exception as error:  # noqa: BLE001 - one broken run never hides another
+            return Glance(run_id(folder), "waiting", 0, 0, f"it does not read: {type(error).__name__}: {error}", "")
+
+    @cached_property
+    def settings(self) -> "Settings":
+        return settings_of(self.workspace)[0]
+
+    @cached_property
+    def held(self) -> frozenset[int]:
+        return held_inodes()
 
 
-def glance_of(reading: Reading) -> Glance:
-    """Return the same from all of a run's files."""
+def glance_of(reading: Reading, driven: bool | None = None) -> Glance:
+    """Return what a run is doing, from all of its files."""
     if found := ended(reading.folder):
         return found
-    driven = is_driven(reading.folder)
+    driven = is_driven(reading.folder) if driven is None else driven
     if reading.state is None:
         ids = step_ids(plain_json(reading.folder / names.PLAN))
         return Glance(reading.run, "waiting", 0, len(ids), reading.broken[0], "", None, driven)
@@ -121,19 +142,20 @@ def glance_of(reading: Reading) -> Glance:
     state = reading.state
     over = sum(view.status in ("done", "skipped") for view in state.steps.values())
     at = state.facts.run.started_at
-    return Glance(reading.run, phase(state), over, len(state.steps), reason(state), at, None, driven)
+    why = reading.broken[0] if reading.broken else reason(state)  # nothing goes on before that is mended
+    return Glance(reading.run, phase(state), over, len(state.steps), why, at, None, driven)
 
 
-def read_run(folder: Path, workspace: Workspace) -> Reading:
+def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = None) -> Reading:
     """Read everything a run's files say; what does not read is named, the rest is still there."""
     from pydantic import ValidationError
 
     from agentfs.core.state import Means, derive
     from agentfs.judge import FileJudge
+    from agentfs.means import has_model, reader_for
     from agentfs.reader import NotARun
-    from agentfs.world import has_model, reader_for
 
-    settings, environment = settings_of(workspace)[0], dict(os.environ)
+    settings, environment = settings or settings_of(workspace)[0], dict(os.environ)
     try:
         reader = reader_for(folder, settings, environment, patient=False)
         facts = reader.read()
@@ -165,19 +187,23 @@ def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":
         return Settings(), str(error)
 
 
-def is_driven(folder: Path) -> bool:
+def is_driven(folder: Path, held: frozenset[int] | None = None) -> bool:
     """Whether a process holds the run's lock. The kernel's list says so: trying it might turn a driver away."""
     try:
-        inode = os.stat(folder).st_ino
-        with open(LOCKS, encoding="ascii", errors="replace") as file:
-            return any(_is_exclusive(line.split(), inode) for line in file)
+        return os.stat(folder).st_ino in (held_inodes() if held is None else held)
     except OSError:
         return False
 
 
-def _is_exclusive(words: list[str], inode: int) -> bool:
-    """Of a line `1: FLOCK ADVISORY WRITE 4711 fd:01:26083 0 EOF`, the device may differ from stat's."""
-    return len(words) > 5 and words[1] == "FLOCK" and words[3] == "WRITE" and words[5].endswith(f":{inode}")
+def held_inodes() -> frozenset[int]:
+    """Return the inodes whose lock a process holds alone, of every device: the kernel's name of one is not stat's."""
+    try:
+        with open(LOCKS, encoding="ascii", errors="replace") as file:
+            lines = [line.split() for line in file]  # 1: FLOCK ADVISORY WRITE 4711 fd:01:26083 0 EOF
+    except OSError:
+        return frozenset()
+    held = [words[5].rpartition(":")[2] for words in lines if len(words) > 5 and words[1:4:2] == ["FLOCK", "WRITE"]]
+    return frozenset(int(inode) for inode in held if inode.isdigit())
 
 
 # ── one run's files, as plain JSON ────────────────────────────────────────────────────────────────────────

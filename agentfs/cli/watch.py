@@ -14,11 +14,12 @@ from agentfs.core.config import Settings
 from agentfs.daemon import Daemon
 from agentfs.driving import Stop
 from agentfs.inbox import Inbox
+from agentfs.means import allowing_own, catalogue_of, has_model
 from agentfs.settings import load_settings
 from agentfs.views.screen import can_draw
 from agentfs.views.watching import Teller
 from agentfs.workspace import Workspace
-from agentfs.world import allowing_own, catalogue_of, has_model, known_to, open_world
+from agentfs.world import known_to, open_world
 
 STOPPED = 130
 

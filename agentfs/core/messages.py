@@ -6,7 +6,7 @@ last paragraph, and cut: nothing in them can pass for a subject or a trailer.
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from agentfs.core.records import Outcome, Revision, Trigger, Usage
 
@@ -78,6 +78,21 @@ def outcome_message(run: str, outcome: Outcome, *, in_plan: int | None = None) -
             ("Agentfs-Cost-USD", _spent(outcome)),
         ],
     )
+
+
+def as_it_stood_message(run: str) -> str:
+    """Return the message of the commit that holds what a run says beyond its revisions and outcome."""
+    words = "What was edited after the run had ended, and what does not read, is kept as it is."
+    return _message(f"{_name(run)}: as it stood when it was forgotten", [_wrapped(words)], [("Agentfs-Run", run)])
+
+
+def forgotten_message(runs: Sequence[str]) -> str:
+    """Return the message of the commit that takes runs out of the tree."""
+    subject = f"{_name(runs[0])}: forgotten" if len(runs) == 1 else f"{len(runs)} runs forgotten"
+    words = f"Its files are no longer on disk. What they were: git log -- {runs[0]}"
+    if len(runs) > 1:
+        words = "Their files are no longer on disk. What they were: git log -- RUN"
+    return _message(subject, [words], [("Agentfs-Run", run) for run in runs])
 
 
 def author_of(revision: Revision, person: tuple[str, str]) -> tuple[str, str]:

@@ -16,6 +16,7 @@ GOAL_ERROR = "goal.error.md"
 OUTCOME = "outcome.json"
 STATUS = "STATUS.md"
 REPLAN = "replan.md"
+FORGOTTEN = ".forgotten"  # in runs/: folders of runs that have yet to be deleted
 STEPS, PLANNING, REVISIONS, FILES = "steps", "planning", "revisions", "files"
 GOAL_SUFFIXES = (".md", ".txt", ".yaml", ".yml", ".json")
 

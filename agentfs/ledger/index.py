@@ -7,7 +7,7 @@ index's place under git's own lock, if the index did not change meanwhile. No fi
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agentfs.ledger.claims import Claims
@@ -27,6 +27,7 @@ _UNDERWAY = (
 _GONE = "0" * 40
 _TIMEOUT_S = 60
 Stamp = tuple[int, int, int, int] | None
+Entries = list[tuple[str, str, str, str]]  # path, mode, blob, stage
 
 
 class Index:
@@ -48,38 +49,30 @@ class Index:
 
         Only in a turn.
         """
+        return self._change(lambda listed: _in_step(run, wanted, listed), f":(top,literal){run}/")
+
+    def remove(self, runs: frozenset[str]) -> bool:
+        """Drop every entry of these runs, a person's too: their folders are gone. False: later. Only in a turn."""
+        return self._change(lambda listed: _without(runs, listed), ":(top)")
+
+    def _change(self, lines: Callable[[Entries], list[str] | None], where: str) -> bool:
+        """Tell the index what `lines` makes of its entries below `where`; False: later."""
         program = shutil.which("git")
         copy = self.claims.path()
         try:
             stamp = _stamp(self.path)
             if program is None or not _copied(self.path, copy):
                 return False
-            changes = self._changes(program, copy, run, wanted)
+            listed = self._git(program, copy, "ls-files", "--stage", "-z", "--", where)
+            changes = None if listed is None else lines(_entries(listed))
             if not changes:
                 return changes is not None
-            if self._git(program, copy, "update-index", "-z", "--index-info", given=changes) is None:
+            given = os.fsencode("".join(changes))
+            if self._git(program, copy, "update-index", "-z", "--index-info", given=given) is None:
                 return False
             return self._put(copy, stamp)
         finally:
             copy.unlink(missing_ok=True)
-
-    def _changes(self, program: str, copy: Path, run: str, wanted: Mapping[str, str]) -> bytes | None:
-        """Return what `update-index --index-info` has to be told; None where the index cannot be changed now."""
-        listed = self._git(program, copy, "ls-files", "--stage", "-z", "--", f":(top,literal){run}/")
-        if listed is None:
-            return None
-        present: dict[str, tuple[str, str]] = {}
-        for line in filter(None, os.fsdecode(listed).split("\0")):
-            about, _, path = line.partition("\t")
-            mode, sha, stage = about.split(" ")
-            if stage != "0":
-                return None  # a conflict a person has yet to settle
-            present[path.removeprefix(f"{run}/")] = (mode, sha)
-        left = [path for path in present if is_own(path) and path not in wanted]
-        new = [(path, sha) for path, sha in wanted.items() if present.get(path) != (FILE.decode(), sha)]
-        lines = [f"0 {_GONE}\t{run}/{path}\0" for path in left]
-        lines += [f"{FILE.decode()} {sha}\t{run}/{path}\0" for path, sha in new]
-        return os.fsencode("".join(lines))
 
     def _put(self, copy: Path, stamp: Stamp) -> bool:
         """Let the copy take the index's place, unless a person changed the index since it was read."""
@@ -118,6 +111,34 @@ class Index:
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout if done.returncode == 0 else None
+
+
+def _entries(listed: bytes) -> Entries:
+    """Return what `ls-files --stage -z` tells."""
+    found = (line.partition("\t") for line in filter(None, os.fsdecode(listed).split("\0")))
+    return [(path, *_three(about)) for about, _, path in found]
+
+
+def _three(about: str) -> tuple[str, str, str]:
+    mode, sha, stage = about.split(" ")
+    return mode, sha, stage
+
+
+def _in_step(run: str, wanted: Mapping[str, str], listed: Entries) -> list[str] | None:
+    """Return what `update-index --index-info` has to be told; None: a conflict a person has yet to settle."""
+    if any(stage != "0" for *_, stage in listed):
+        return None
+    present = {path.removeprefix(f"{run}/"): (mode, sha) for path, mode, sha, _ in listed}
+    left = [path for path in present if is_own(path) and path not in wanted]
+    new = [(path, sha) for path, sha in wanted.items() if present.get(path) != (FILE.decode(), sha)]
+    lines = [f"0 {_GONE}\t{run}/{path}\0" for path in left]
+    return lines + [f"{FILE.decode()} {sha}\t{run}/{path}\0" for path, sha in new]
+
+
+def _without(runs: frozenset[str], listed: Entries) -> list[str]:
+    """Return the same for entries that go."""
+    paths = (path for path, *_ in listed if "/".join(path.split("/", 2)[:2]) in runs)
+    return [f"0 {_GONE}\t{path}\0" for path in dict.fromkeys(paths)]
 
 
 def _stamp(path: Path) -> Stamp:

@@ -5,7 +5,7 @@ Every commit goes on top of whatever `main` is at, a person's commits included; 
 
 import contextlib
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -76,19 +76,39 @@ class Ledger:
             found = self._leaves(self._tree(self._branch.tip()), run)
         return {path: leaf.sha for path, leaf in found.items() if trees.is_own(path)}
 
-    def commit(self, entry: Entry) -> str | None:
+    def committed_of(self, runs: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the same of many runs; the folders they share are read once."""
+        with _in_words(self.root):
+            tree = self._tree(self._branch.tip())
+            days = {day: trees.folder(self._read_tree, tree, day) for day in {run.partition("/")[0] for run in runs}}
+            return {run: self._own(days[run.partition("/")[0]].get(run.rpartition("/")[2].encode())) for run in runs}
+
+    def _own(self, run: Leaf | None) -> dict[str, str]:
+        found = trees.leaves(self._read_tree, trees.below(self._read_tree, run))
+        return {path: leaf.sha for path, leaf in found.items() if trees.is_own(path)}
+
+    def commit(self, entry: Entry, *, still: Callable[[], bool] = lambda: True) -> str | None:
         """Commit one run's files on top of `main`; None if `main` holds exactly them already.
 
-        LedgerBusy: somebody holds the branch's lock, try again later. LedgerBroken: a person has to mend it.
+        `still` is asked when nobody else can write any more: False, and nothing is committed. LedgerBusy: somebody
+        holds the branch's lock, try again later. LedgerBroken: a person has to mend it.
         """
         _refuse(entry)
+        return self._advance(lambda tip: self._built(entry, tip) if still() else None)
+
+    def remove(self, runs: Collection[str], message: str, author: tuple[str, str], at: datetime) -> str | None:
+        """Commit that the folders of these runs are gone; None if `main` has none of them. Their history stays."""
+        return self._advance(lambda tip: self._pruned(runs, tip, message, author, at))
+
+    def _advance(self, build: Callable[[str | None], list[NewObject] | None]) -> str | None:
+        """Put the commit that `build` makes for the tip of `main` on top of it; None if it makes none."""
         if words := setup.trouble(self.root):
             raise LedgerBroken(words)
         with _in_words(self.root), self._claims.turn():
             self._objects.packs.refresh()
             for _ in range(_TRIES):
                 tip = self._branch.tip()
-                made = self._built(entry, tip)
+                made = build(tip)
                 if made is None:
                     return None
                 self._objects.store(made)  # durable before the branch moves
@@ -105,6 +125,18 @@ class Ledger:
                 if not (self._branch.checked_out() and self._index.free()):
                     return False
                 return self._index.update(run, self.committed(run))
+        except (LedgerBusy, LedgerBroken):
+            return False
+
+    def sync_removed(self, runs: Collection[str]) -> bool:
+        """Take runs that `main` no longer has out of the index; False: later. Another branch's index is not ours."""
+        if setup.trouble(self.root):
+            return False
+        try:
+            with _in_words(self.root), self._claims.turn():
+                if not self._branch.checked_out():
+                    return True
+                return self._index.free() and self._index.remove(frozenset(runs))
         except (LedgerBusy, LedgerBroken):
             return False
 
@@ -164,6 +196,17 @@ class Ledger:
         top = trees.graft(self._read_tree, root, entry.run, trees.build(after, made), made)
         author = (entry.author_name, entry.author_email)
         return [*made, history.encode(top, tip, author, entry.at, entry.message)]
+
+    def _pruned(
+        self, runs: Collection[str], tip: str | None, message: str, author: tuple[str, str], at: datetime
+    ) -> list[NewObject] | None:
+        """Return the objects of a commit without these runs; None if `tip` has none of them."""
+        root = self._tree(tip)
+        if root is None:
+            return None
+        made: list[NewObject] = []
+        top = trees.prune(self._read_tree, root, runs, made)
+        return None if top == root else [*made, history.encode(top, tip, author, at, message)]
 
     def _stored(self, sha: str, path: str) -> str:
         if not self._objects.holds(sha):

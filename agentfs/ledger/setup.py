@@ -17,6 +17,7 @@ OWN = (
     *(f"{_RUN}/{name}" for name in (names.RUN, "goal.*", names.PLAN, names.PLAN_ERROR)),
     *(f"{_RUN}/{name}" for name in (names.STATUS, names.OUTCOME, names.REPLAN)),
     f"{_RUN}/.*",  # a file that is being written
+    f"/{names.FORGOTTEN}/",
 )
 _CONFIG = """\
 [core]

@@ -5,7 +5,7 @@ A tree is rewritten only along the path `day/name`; every other entry is carried
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -47,6 +47,7 @@ class NewObject:
         return b"%s %d\0" % (self.kind.encode(), len(self.content))
 
 
+EMPTY = NewObject("tree", b"").sha
 Read = Callable[[str], bytes]  # the content of a tree by its sha
 Entries = dict[bytes, Leaf]
 
@@ -93,9 +94,13 @@ def folder(read: Read, root: str | None, path: str) -> Entries:
     """Return the entries of one folder of a root tree; none where it has no such folder."""
     entries = parse(read(root)) if root else {}
     for part in path.split("/"):
-        leaf = entries.get(part.encode())
-        entries = parse(read(leaf.sha)) if leaf and leaf.mode == FOLDER else {}
+        entries = below(read, entries.get(part.encode()))
     return entries
+
+
+def below(read: Read, leaf: Leaf | None) -> Entries:
+    """Return the entries of a folder by its leaf; none where there is no such folder."""
+    return parse(read(leaf.sha)) if leaf and leaf.mode == FOLDER else {}
 
 
 def leaves(read: Read, entries: Entries, prefix: str = "") -> dict[str, Leaf]:
@@ -113,14 +118,14 @@ def leaves(read: Read, entries: Entries, prefix: str = "") -> dict[str, Leaf]:
 def build(paths: Mapping[str, Leaf], made: list[NewObject]) -> str:
     """Return the sha of the tree of these paths; the trees it takes are added to `made`."""
     entries: Entries = {}
-    below: dict[str, dict[str, Leaf]] = {}
+    folders: dict[str, dict[str, Leaf]] = {}
     for path, leaf in paths.items():
         first, _, rest = path.partition("/")
         if rest:
-            below.setdefault(first, {})[rest] = leaf
+            folders.setdefault(first, {})[rest] = leaf
         else:
             entries[_name(first)] = leaf
-    for name, inner in below.items():
+    for name, inner in folders.items():
         if _name(name) in entries:
             raise ValueError(f"{name} is both a file and a folder")
         entries[_name(name)] = Leaf(FOLDER, build(inner, made))
@@ -136,6 +141,24 @@ def graft(read: Read, root: str | None, path: str, new: str, made: list[NewObjec
         old = entries.get(_name(first))
         new = graft(read, old.sha if old and old.mode == FOLDER else None, rest, new, made)
     made.append(encode({**entries, _name(first): Leaf(FOLDER, new)}))
+    return made[-1].sha
+
+
+def prune(read: Read, root: str, paths: Collection[str], made: list[NewObject]) -> str:
+    """Return the sha of the root tree without the folders `paths`, and without those that held nothing else."""
+    entries = parse(read(root))
+    inside: dict[str, list[str]] = {}
+    for path in paths:
+        first, _, rest = path.partition("/")
+        inside.setdefault(first, []).append(rest)
+    for first, rests in inside.items():
+        leaf = entries.pop(_name(first), None)
+        if leaf is None or "" in rests:
+            continue
+        inner = Leaf(FOLDER, prune(read, leaf.sha, rests, made)) if leaf.mode == FOLDER else leaf
+        if inner.sha != EMPTY:
+            entries[_name(first)] = inner
+    made.append(encode(entries))
     return made[-1].sha
 
 

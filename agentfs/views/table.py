@@ -6,16 +6,31 @@ from agentfs.views.marks import painted
 from agentfs.views.words import columns, cut, padded
 
 GAP = 2
+LEAST = 8  # columns that the last one is worth having with
 Cell = tuple[str, int | None]  # text, colour
 
 
 def table(rows: Sequence[Sequence[Cell]], width: int, *, colours: bool, widest: int = 40) -> list[str]:
-    """Return lines that fit a width: the last column takes what is left, and a long cell is cut."""
+    """Return lines that fit a width: the last column takes what is left, and a long cell is cut.
+
+    Where there is not enough room, columns are left out from the right; two stay, and the wider one is cut.
+    """
     if not rows:
         return []
     sizes = [min(widest, max(columns(row[n][0]) for row in rows)) for n in range(len(rows[0]) - 1)]
-    room = max(8, width - sum(sizes) - GAP * len(sizes))
-    return [_line(row, [*sizes, room], colours=colours).rstrip() for row in rows]
+    sizes = _fitted(sizes, width)
+    return [_line(row[: len(sizes)], sizes, colours=colours).rstrip() for row in rows]
+
+
+def _fitted(sizes: list[int], width: int) -> list[int]:
+    """Return how wide the columns are that fit, given those before the last."""
+    room = width - sum(sizes) - GAP * len(sizes)
+    if room >= LEAST:
+        return [*sizes, room]
+    while len(sizes) > 2 and sum(sizes) + GAP * (len(sizes) - 1) > width:
+        sizes = sizes[:-1]
+    over = sum(sizes) + GAP * (len(sizes) - 1) - width
+    return [max(1, size - over) if over > 0 and size == max(sizes) else size for size in sizes]
 
 
 def _line(row: Sequence[Cell], sizes: Sequence[int], *, colours: bool) -> str:

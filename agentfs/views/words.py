@@ -107,9 +107,24 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
+def size(count: int) -> str:
+    """Return how much room something takes, as people say it."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 999.5:
+            return f"{amount:.0f} {unit}" if amount >= 9.95 or unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
 def json_text(value: Any) -> str:
     """Return JSON that reads well and is inert too: what a terminal might obey is written as an escape."""
     return _NOT_PLAIN.sub(_escaped, json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def json_line(value: Any) -> str:
+    """Return the same on one line."""
+    return _NOT_PLAIN.sub(_escaped, json.dumps(value, ensure_ascii=False))
 
 
 def _escaped(match: re.Match[str]) -> str:

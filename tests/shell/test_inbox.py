@@ -13,10 +13,10 @@ from agentfs import inbox as module
 from agentfs.core.config import Settings
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.inbox import Inbox, Refused, is_goal_name, is_junk
+from agentfs.means import catalogue_of
 from agentfs.moving import StillChanging, free_place, move_in
 from agentfs.stillness import QUIET, Stillness
 from agentfs.workspace import Workspace
-from agentfs.world import catalogue_of
 
 BOOK = "# Job\n\n## Steps\n\n### a\n```sh\necho a\n```\n"
 

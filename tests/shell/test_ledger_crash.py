@@ -3,53 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agentfs.ledger import Ledger, objects
 from agentfs.ledger.claims import start_time
+from tests.cuts import Cut, Killed, cut_at
 from tests.ledgers import RUN, a_ledger, a_run, an_entry, assert_sound, git, put
 
 SMALL = {"goal.md": b"x", "plan.json": b"{}"}
-STEPS = ("open", "fsync", "link", "rename", "unlink", "mkdir", "utime")
-
-
-class Killed(BaseException):
-    """The power went: from here on the disk takes nothing more."""
-
-
-class Cut:
-    """Lets `allowed` changes of the disk through, then none, as if the process had been killed."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
-        self.left = allowed
-        for name in STEPS:
-            monkeypatch.setattr(os, name, self.counted(name, getattr(os, name)))
-
-    def counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*given: Any, **more: Any) -> Any:
-            changes = name != "open" or (len(given) > 1 and given[1] & os.O_CREAT)
-            if changes:
-                self.left -= 1
-                if self.left < 0:
-                    raise Killed
-            return real(*given, **more)
-
-        return step
-
-
-def cut_at(ledger: Ledger, allowed: int, act: Callable[[], object]) -> bool:
-    """Return whether the act was cut off before its end."""
-    with pytest.MonkeyPatch.context() as patched:
-        Cut(patched, allowed)
-        try:
-            act()
-        except Killed:
-            return True
-    return False
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -58,7 +21,7 @@ def test_a_commit_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for allowed in range(200):
         ledger = Ledger.create(tmp_path / str(allowed) / "runs")
         ledger.commit(an_entry({"goal.md": b"x"}))
-        cut = cut_at(ledger, allowed, lambda ledger=ledger: ledger.commit(an_entry(SMALL)))  # type: ignore[misc]
+        cut = cut_at(allowed, lambda ledger=ledger: ledger.commit(an_entry(SMALL)))  # type: ignore[misc]
         assert_sound(ledger.root)
         again = Ledger(ledger.root)
         again.commit(an_entry(SMALL))
@@ -77,7 +40,7 @@ def test_the_index_cut_at_every_step(tmp_path: Path) -> None:
     for allowed in range(50):
         put(ledger.root, a_run(allowed + 1))
         ledger.commit(an_entry(a_run(allowed + 1)))
-        cut = cut_at(ledger, allowed, lambda: ledger.sync_index(RUN))
+        cut = cut_at(allowed, lambda: ledger.sync_index(RUN))
         assert Ledger(ledger.root).sync_index(RUN) is True
         assert git(ledger.root, "status", "--porcelain") == ""
         assert not (ledger.root / ".git" / "index.lock").exists()
@@ -108,6 +71,7 @@ def test_a_repository_cut_while_it_was_made_is_completed(tmp_path: Path) -> None
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from tests.cuts import Cut, Killed, cut_at
 from tests.ledgers import an_entry
 from agentfs.ledger import Ledger
 rename = os.rename

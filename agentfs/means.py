@@ -1,0 +1,66 @@
+"""What a workspace and its runs have to work with: tools, models; and a reader that judges by them.
+
+Commands that only look need no more than this, and it is quick to import: no engine, no model, no ledger.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.config import ModelSettings, Settings
+from agentfs.core.records import Run
+from agentfs.judge import FileJudge
+from agentfs.reader import RunReader
+from agentfs.tools.registry import Known, known_tools, specs
+from agentfs.tools.search import NO_ENGINE
+
+
+def has_model(settings: ModelSettings, environment: Mapping[str, str]) -> bool:
+    """Whether a model is configured: its key is set, its address is set, or it is a command."""
+    return bool(settings.kind == "command" or settings.base_url or environment.get(settings.api_key_env))
+
+
+def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Known | None = None) -> Catalogue:
+    """Return the tools of a workspace, for checking plans and goals; by default those that come with agentfs."""
+    known = known or Known(specs())
+    model = has_model(settings.executor, environment)
+    allowed = frozenset(allowing_own(settings, known).tools.allow)
+    return Catalogue(known.specs, allowed, settings.tools.network, model, known.broken, unset_tools(settings))
+
+
+def unset_tools(settings: Settings) -> dict[str, tuple[str, str]]:
+    """Return the tools that cannot be used as the settings are: why, and what to set."""
+    return {} if settings.tools.web_search.url else {"web_search": NO_ENGINE}
+
+
+def allowing_own(settings: Settings, known: Known) -> Settings:
+    """Return the settings with a person's own tools allowed, unless [tools] allow says which are."""
+    if "allow" in settings.tools.model_fields_set:
+        return settings
+    tools = settings.tools.model_copy(update={"allow": (*settings.tools.allow, *known.own)})
+    return settings.model_copy(update={"tools": tools})
+
+
+def catalogue_of_run(run: Run, settings: Settings, environment: Mapping[str, str], known: Known) -> Catalogue:
+    """Return the tools that one run began with, as far as the settings still have what they need."""
+    model = has_model(settings.executor, environment)
+    unset = unset_tools(settings)
+    return Catalogue(known.specs, frozenset(run.tools), run.network, model, known.broken, unset)
+
+
+def reader_for(
+    folder: Path, settings: Settings, environment: Mapping[str, str], *, patient: bool, known: Known | None = None
+) -> RunReader:
+    """Return a reader of one run that judges plans by the tools the run began with.
+
+    `known`: None to read a person's own tools by their source, without running anything of theirs.
+    """
+    run = run_record(folder)
+    known = known or known_tools(folder.parents[2], run.tools)
+    judge = FileJudge(catalogue_of_run(run, settings, environment, known))
+    return RunReader(folder, judge, patient=patient)
+
+
+def run_record(folder: Path) -> Run:
+    """Return the settings a run began with."""
+    return Run.model_validate_json((folder / "run.json").read_bytes())

@@ -1,0 +1,189 @@
+"""`agentfs status` over many runs: what a person has to do first, then what is under way, then the newest that ended."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from agentfs.cli import parser, reading
+from agentfs.core.phase import Phase
+from tests.workspaces import Place
+
+SAY = "### say\n```note\nhello\n```\n"
+GATE = "### say\ngate\n```note\nhello\n```\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A workspace with one run that is done, `job`, and one that waits, `ask`."""
+    made = Place(tmp_path)
+    made.agentfs("run", made.runbook(SAY))
+    made.agentfs("run", made.runbook(GATE, name="ask.md"), code=3)
+    return made
+
+
+def copy_of(place: Place, name: str, new: str, **outcome: Any) -> Path:
+    """Make a run of the files of another; what is given of its outcome differs."""
+    folder = place.run_folder(name)
+    copy = folder.parent / new
+    shutil.copytree(folder, copy)
+    ended(copy, **outcome)
+    return copy
+
+
+def ended(folder: Path, **outcome: Any) -> None:
+    path = folder / "outcome.json"
+    if outcome:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **outcome}))
+        moment = datetime.fromisoformat(outcome["ended_at"]).timestamp() if "ended_at" in outcome else None
+        os.utime(path, (moment, moment) if moment is not None else None)
+
+
+def ago(**passed: float) -> str:
+    return (datetime.now(UTC) - timedelta(**passed)).isoformat()
+
+
+def listed(place: Place, *words: str) -> list[str]:
+    """Return the names of the runs a table lists, in its order; the same as JSON has them, but for the older ones."""
+    lines = place.agentfs("status", *words).stdout.splitlines()
+    return [line.split()[0].partition("/")[2] for line in lines[1:] if line[:1].isdigit()]
+
+
+def as_json(place: Place, *words: str) -> list[str]:
+    return [one["run"].partition("/")[2] for one in json.loads(place.agentfs("status", "--json", *words).stdout)]
+
+
+def test_what_a_person_has_to_do_comes_first(place: Place) -> None:
+    ended(place.run_folder("job"), ended_at=ago(hours=3))
+    for name, status in (("a-draft", "draft"), ("a-paused", "paused"), ("a-running", "approved")):
+        copy = copy_of(place, "job", name)
+        (copy / "outcome.json").unlink()
+        for path in (copy / "steps").iterdir():
+            path.unlink()
+        plan = copy / "plan.json"
+        for path in (plan, copy / "revisions" / "1.plan.json"):
+            path.write_text(plan.read_text().replace('"approved"', f'"{status}"'))
+    copy_of(place, "job", "newer", ended_at=ago(minutes=5))
+    order = ["a-running", "a-paused", "newer", "job"]
+    assert set(listed(place)[:2]) == {"ask", "a-draft"}
+    assert listed(place)[2:] == as_json(place)[2:] == order
+    states = [one["state"] for one in json.loads(place.agentfs("status", "--json").stdout)]
+    assert states[2:] == ["running", "paused", "done", "done"]
+    assert set(states[:2]) == {"waiting", "draft"}
+
+
+def test_of_the_ended_ones_the_newest_and_how_to_see_the_others(place: Place) -> None:
+    ended(place.run_folder("job"), ended_at=ago(days=60))
+    names = [f"n{number:02}" for number in range(25)]
+    for number, name in enumerate(names):
+        copy_of(place, "job", name, ended_at=ago(hours=number + 1))
+    lines = place.agentfs("status").stdout.splitlines()
+    assert lines[-1] == "… and 6 older runs that ended (agentfs status --all)"
+    assert listed(place) == ["ask", *names[:20]]
+    assert listed(place, "--all") == as_json(place) == ["ask", *names, "job"]
+    assert listed(place, "--since", "4h") == as_json(place, "--since", "4h") == ["ask", *names[:3]]
+    assert listed(place, "--since", "25h") == ["ask", *names[:24]]
+    assert listed(place, "--state", "done") == names[:20]
+
+
+def test_since_goes_by_what_the_outcome_says(place: Place) -> None:
+    job = place.run_folder("job")
+    ended(job, ended_at=ago(days=3))
+    os.utime(job / "outcome.json")  # copied here just now
+    assert listed(place, "--since", "2d") == ["ask"]
+    day = (datetime.now() - timedelta(days=5)).strftime("%Y-%m-%d")  # noqa: DTZ005 - a day as a person types it
+    assert listed(place, "--since", day) == ["ask", "job"]
+    assert listed(place, "--since", "1w") == ["ask", "job"]
+
+
+def test_by_state(place: Place) -> None:
+    copy_of(place, "job", "bad", status="failed")
+    copy_of(place, "job", "off", status="cancelled")
+    assert listed(place, "--state", "waiting") == ["ask"]
+    assert set(listed(place, "--state", "failed,cancelled")) == {"bad", "off"}
+    assert set(as_json(place, "--state", "failed", "--state", "waiting")) == {"ask", "bad"}
+    assert (
+        place.agentfs("status", "--state", "paused").stdout
+        == f"none of the 4 runs in {place.root} is meant by that\n"
+    )
+    assert as_json(place, "--state", "paused") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--since", "yesterday"),
+            "--since yesterday: write how long ago (90min, 3h, 2d, 4w), or a day (2026-11-01)",
+        ),
+        (("--since", "\x1b[31m"), "--since ␛[31m: write how long ago"),
+        (
+            ("--state", "failing"),
+            "--state 'failing': choose from waiting, draft, running, planning, paused, done, failed",
+        ),
+        (("--state", ""), "--state '': choose from"),
+        (("ask", "--state", "done"), "--since and --state choose among runs: leave them out, or leave out RUN"),
+    ],
+)
+def test_mistakes_get_words(place: Place, words: tuple[str, ...], told: str) -> None:
+    assert told in place.agentfs("status", *words, code=2).stderr
+
+
+def test_every_state_can_be_asked_for() -> None:
+    assert set(parser.STATES) == set(get_args(Phase))
+    assert parser.ENDS == reading.ENDS
+
+
+BREAKS: dict[str, Callable[[Path], object]] = {
+    "run.json is not valid": lambda folder: (folder / "run.json").write_text("{"),
+    "No such file or directory": lambda folder: (folder / "run.json").unlink(),
+    "there is no goal file": lambda folder: (folder / "goal.md").unlink(),
+    "steps/say.1.result.json is not valid": lambda folder: (folder / "steps" / "say.1.result.json").write_text("[]"),
+    "Not a directory": lambda folder: (
+        (folder / "steps").rename(folder / "old").joinpath("say.1.json").rename(folder / "steps")
+    ),
+    "outcome.json cannot be read": lambda folder: (folder / "outcome.json").mkdir(),
+    "outcome.json is not valid": lambda folder: (folder / "outcome.json").write_text("[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("words", BREAKS)
+def test_a_broken_run_is_shown_with_what_is_wrong_and_hides_nobody(place: Place, words: str) -> None:
+    broken = copy_of(place, "job", "broken")
+    (broken / "outcome.json").unlink()
+    BREAKS[words](broken)
+    found = {one["run"].partition("/")[2]: one for one in json.loads(place.agentfs("status", "--json").stdout)}
+    assert set(found) == {"broken", "job", "ask"}
+    assert found["broken"]["state"] == "waiting"
+    assert words in found["broken"]["why"]
+    assert words[:20] in place.agentfs("status").stdout
+
+
+def test_a_folder_that_is_no_run_is_passed_over(place: Place) -> None:
+    day = place.run_folder("job").parent
+    for name in ("being-made", ".hidden", "No Run"):
+        (day / name / "steps").mkdir(parents=True)
+    os.symlink(place.run_folder("job"), day / "linked")
+    assert listed(place) == ["ask", "job"]
+
+
+@pytest.mark.parametrize("columns", [20, 30, 40, 60, 80, 100])
+def test_the_table_fits_the_terminal_and_obeys_nobody(place: Place, columns: int) -> None:
+    ended(
+        place.run_folder("job"),
+        summary="zwei \x1b[31mrote\x1b[0m 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字\n次",
+    )
+    said = place.agentfs("status", env={"COLUMNS": str(columns)}).stdout
+    assert "\x1b" not in said
+    widths = [sum(2 if character >= "⺀" else 1 for character in line) for line in said.splitlines()]
+    assert max(widths) <= columns
+    assert [line[:11] for line in said.splitlines()] == [
+        "RUN".ljust(11),
+        *[place.run_folder().parent.name + "/"] * 2,
+    ] or columns < 40
+    assert ("␛[31mrote" in said) == (columns >= 60)
