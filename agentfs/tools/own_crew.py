@@ -98,6 +98,7 @@ class Server:
             theirs.close()
             os.close(their_out)
             os.close(their_err)
+        talk.setblocking(False)
         for fd in (out, err):
             os.set_blocking(fd, False)
         return Worker(talk, out, err, mark, self)
