@@ -6,6 +6,7 @@ import select
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,11 @@ class OwnTool:
     @property
     def spec(self) -> ToolSpec:
         return self.described.spec
+
+    def prepare(self, confinement: Confinement) -> None:
+        """Begin to start its workers. What goes wrong is told by the call."""
+        with suppress(Unfenceable, NoSandbox):
+            self.crew.prepare(self.crew.room(confinement, self.source))
 
     def call(self, given: JsonObject, bench: Bench) -> ToolResult:
         workdir = bench.confinement.workdir
