@@ -14,7 +14,7 @@ from agentfs.core.canonical import render_plan, sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
-from agentfs.core.records import Answer, Author, Call, Failure, Plan, Result, Revision, Trigger
+from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Plan, Result, Revision, Trigger
 from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
@@ -24,7 +24,8 @@ from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.jsonlines import JsonLines
 from agentfs.models.line import Line
-from agentfs.orders import check_goal, issue, order_for, start, take_answer
+from agentfs.orders import check_goal, confine, issue, order_for, start, take_answer
+from agentfs.tools.base import Preparable
 
 
 def perform(action: acts.Action, driver: Driver) -> None:
@@ -165,6 +166,7 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
     facts, one = driver.facts, driver.facts.planner_call(action.call)
     if one.answer is None or one.answer.plan is None:
         raise RuntimeError("an answer is installed once there is one, with a plan")
+    _get_ready(one.answer.plan, driver)
     source = render_plan(one.answer.plan)
     digest, folder = sha256_bytes(source), driver.folder / names.PLANNING
     if digest not in one.tries:
@@ -177,6 +179,16 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
         driver.learn(plan_file=PlanFile(digest, driver.reader.judge.plan(source)))
     else:
         driver.look_again()
+
+
+def _get_ready(plan: JsonObject, driver: Driver) -> None:
+    """Let tools that take their time to begin with begin while the plan is on its way into place."""
+    steps = plan.get("steps")
+    wanted = {step.get("tool") for step in steps if isinstance(step, dict)} if isinstance(steps, list) else set()
+    for name in wanted:
+        tool = driver.world.tools.get(str(name))
+        if isinstance(tool, Preparable):
+            tool.prepare(confine(driver, ()))
 
 
 def _last_plan(driver: Driver) -> bytes | None:

@@ -1,5 +1,6 @@
 """An attempt's log: JSON lines, written as it goes. Creating it is the claim, so it is created only once."""
 
+import functools
 import json
 import os
 import socket
@@ -40,7 +41,7 @@ class AttemptLog:
             self.write("program", _who(mark))
             return
         try:
-            self._create({"driver": os.getpid(), "host": socket.gethostname(), **_who(mark)})
+            self._create({"driver": os.getpid(), "host": _host(), **_who(mark)})
         except FileExistsError:
             raise AlreadyClaimed(self._name) from None
         if self._durable:
@@ -83,6 +84,11 @@ class AttemptLog:
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
+
+
+@functools.cache
+def _host() -> str:
+    return socket.gethostname()
 
 
 def _who(mark: ProcessMark | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject, Sandbox, Usage
@@ -82,6 +82,13 @@ class ToolResult:
     evidence: tuple[str, ...] = ()
     usage: Usage | None = None
     prompt_sha256: str | None = None
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A tool that takes its time to begin with, and can be told that it will be called soon."""
+
+    def prepare(self, confinement: Confinement) -> None: ...
 
 
 class Tool(Protocol):

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from agentfs.tools.base import Bench, Confinement, ProcessMark
@@ -98,6 +98,7 @@ class Server:
             theirs.close()
             os.close(their_out)
             os.close(their_err)
+        talk.setblocking(False)
         for fd in (out, err):
             os.set_blocking(fd, False)
         return Worker(talk, out, err, mark, self)
@@ -150,13 +151,18 @@ class Crew:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rooms = Rooms()
-        self._servers: dict[Room, Server] = {}
+        self._servers: dict[Room, Future[Server]] = {}
         # bubblewrap dies with the thread that started it: this one lives as long as the crew
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own-tools")
 
     def room(self, confinement: Confinement, source: Source) -> Room:
-        """Return the sandbox that a tool of this source needs. Raises Unfenceable."""
+        """Return the sandbox that a tool of this source needs. Raises Unfenceable or NoSandbox."""
         return self._rooms.room(confinement, source)
+
+    def prepare(self, room: Room) -> None:
+        """Begin to start what will be borrowed soon; what goes wrong is told to whoever borrows."""
+        with self._lock:
+            self._begun(room)
 
     def borrow(self, room: Room, bench: Bench) -> Worker:
         """Return a worker in that sandbox; NoWorker or GaveUp if there is none."""
@@ -186,28 +192,63 @@ class Crew:
         worker.end()
 
     def close(self) -> None:
+        self._starter.shutdown(wait=False)
         with self._lock:
-            servers, self._servers = list(self._servers.values()), {}
-        for server in servers:
-            server.end()
+            begun, self._servers = list(self._servers.values()), {}
+        for one in begun:
+            _end(one)
         self._starter.shutdown(wait=True)
 
     def _server(self, room: Room) -> Server:
-        with self._lock:
-            server = self._servers.get(room)
-            if server is not None and not server.is_alive():
-                server.end()
-                server = None
-            if server is None:
-                self._make_room()
-                server = self._servers[room] = self._starter.submit(_start, room).result()
-            server.lent += 1
-            return server
+        """Return the server of a sandbox, started if need be, as one that has lent a worker more."""
+        while True:
+            with self._lock:
+                begun = self._begun(room)
+            try:
+                server = begun.result()
+            except NoWorker:
+                with self._lock:
+                    self._forget(room, begun)
+                raise
+            with self._lock:
+                if self._servers.get(room) is begun:  # else it was ended meanwhile, to make room for another
+                    server.lent += 1
+                    return server
+
+    def _begun(self, room: Room) -> "Future[Server]":
+        """Return the server that is being started, or is there. The lock is held, so nothing is waited for."""
+        begun = self._servers.get(room)
+        if begun is not None and _has_died(begun):
+            self._forget(room, begun)
+            _end(begun)
+            begun = None
+        if begun is None:
+            self._make_room()
+            begun = self._servers[room] = self._starter.submit(_start, room)
+        return begun
+
+    def _forget(self, room: Room, begun: "Future[Server]") -> None:
+        if self._servers.get(room) is begun:
+            del self._servers[room]
 
     def _make_room(self) -> None:
-        free = [key for key, server in self._servers.items() if server.lent == 0]
-        for key in free[: max(0, len(self._servers) - MOST_SERVERS + 1)]:
-            self._servers.pop(key).end()
+        free = [room for room, begun in self._servers.items() if begun.done() and _lent(begun) == 0]
+        for room in free[: max(0, len(self._servers) - MOST_SERVERS + 1)]:
+            _end(self._servers.pop(room))
+
+
+def _has_died(begun: "Future[Server]") -> bool:
+    return begun.done() and begun.exception() is None and not begun.result().is_alive()
+
+
+def _lent(begun: "Future[Server]") -> int:
+    return begun.result().lent if begun.exception() is None else 0
+
+
+def _end(begun: "Future[Server]") -> None:
+    """End a server as soon as it has been started; one that could not be has ended already."""
+    with contextlib.suppress(NoWorker):
+        begun.result().end()
 
 
 def _start(room: Room) -> Server:

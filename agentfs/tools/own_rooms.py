@@ -15,7 +15,7 @@ from pathlib import Path
 from agentfs.tools.base import Confinement
 from agentfs.tools.own_source import FOLDER, Source
 from agentfs.tools.protected import Fences, git_fences, workspace_fences
-from agentfs.tools.sandbox import environment, wrap
+from agentfs.tools.sandbox import environment, unavailable_because, wrap
 
 PROGRAM = Path(__file__).with_name("own_worker.py")
 PACKAGE = Path(__file__).parent.parent
@@ -31,15 +31,20 @@ class Room:
     cwd: Path
 
 
+class NoSandbox(Exception):
+    """Programs cannot be confined here: why."""
+
+
 class Rooms:
     """Keeps layouts for as long as they hold. Any thread may ask; the same sandbox is laid out once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[object, tuple[object, Room]] = {}
+        self._real: dict[str, tuple[object, str]] = {}  # path -> which folder it led to, and that folder's real path
 
     def room(self, confinement: Confinement, source: Source) -> Room:
-        """Return the sandbox for these tools in this confinement. Raises Unfenceable."""
+        """Return the sandbox for these tools in this confinement. Raises Unfenceable or NoSandbox."""
         place = (
             confinement.workdir,
             confinement.workspace,
@@ -50,7 +55,7 @@ class Rooms:
             tuple(sorted(confinement.env.items())),
             source,
         )
-        state = _state(confinement, source)
+        state = self._state(confinement, source)
         with self._lock:
             kept = self._kept.get(place)
             if kept is not None and kept[0] == state:
@@ -58,25 +63,36 @@ class Rooms:
             room = _laid_out(confinement, source)
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
+                self._real.clear()
             self._kept[place] = state, room
             return room
 
+    def _state(self, confinement: Confinement, source: Source) -> object:
+        """Return all that a layout was made from and that may change under it."""
+        folders = (confinement.workdir, confinement.workspace, confinement.run_files)
+        places = {str(path): _identity(str(path)) for path in (*folders, *confinement.readable)}
+        fences: tuple[Fences, ...] = ()
+        if confinement.sandbox != "none":
+            workdir, workspace, run_files = (self._real_path(str(path), places[str(path)]) for path in folders)
+            own = workspace_fences(workdir, workspace, run_files)
+            fences = (own, git_fences(workdir, own.locks))
+        locks = [path for fence in fences for path in fence.locks]
+        return fences, places, tuple(_identity(path, made=True) for path in locks), _stamp(source)
+
+    def _real_path(self, path: str, identity: object) -> str:
+        """Return where a path leads; kept while it leads to the same, since every folder on the way is looked at."""
+        known = self._real.get(path)
+        if known is None or known[0] != identity:
+            known = self._real[path] = identity, os.path.realpath(path)
+        return known[1]
+
 
 def _laid_out(confinement: Confinement, source: Source) -> Room:
+    if confinement.sandbox == "bubblewrap" and (why := unavailable_because()):
+        raise NoSandbox(why)
     readable = (*confinement.readable, *readable_for([source], confinement.workspace))
     inner = replace(confinement, readable=readable)
     return Room(tuple(wrap(program("serve"), inner)), environment(inner), Path(confinement.workdir))
-
-
-def _state(confinement: Confinement, source: Source) -> object:
-    """Return all that a layout was made from and that may change under it."""
-    fences: tuple[Fences, ...] = ()
-    if confinement.sandbox != "none":
-        own = workspace_fences(confinement)
-        fences = (own, git_fences(os.path.realpath(confinement.workdir), own.locks))
-    locks = [path for fence in fences for path in fence.locks]
-    places = [str(path) for path in (confinement.workdir, confinement.run_files, *confinement.readable)]
-    return fences, tuple(map(_identity, places)), tuple(_identity(path, made=True) for path in locks), _stamp(source)
 
 
 def _identity(path: str, *, made: bool = False) -> tuple[int, ...] | None:

@@ -6,6 +6,7 @@ import select
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ from agentfs.tools.capture import Capture, text_result, value_result
 from agentfs.tools.launch import OUTPUT_CAP, OutputLog, run_program
 from agentfs.tools.own import Described, Found, without_clashes
 from agentfs.tools.own_crew import Crew, GaveUp, NoWorker, Worker
-from agentfs.tools.own_rooms import PACKAGE, folders_of, program, readable_for
+from agentfs.tools.own_rooms import PACKAGE, NoSandbox, folders_of, program, readable_for
 from agentfs.tools.own_source import FOLDER, Source
 from agentfs.tools.protected import Unfenceable
-from agentfs.tools.sandbox import environment, unavailable_because, wrap
+from agentfs.tools.sandbox import environment, wrap
 from agentfs.tools.secrets import SecretMask
 from agentfs.tools.values import NotJson, json_value
 
@@ -108,12 +109,22 @@ class OwnTool:
     def spec(self) -> ToolSpec:
         return self.described.spec
 
+    def prepare(self, confinement: Confinement) -> None:
+        """Begin to start its workers. What goes wrong is told by the call."""
+        with suppress(Unfenceable, NoSandbox):
+            self.crew.prepare(self.crew.room(confinement, self.source))
+
     def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        if problem := _place_problem(bench.confinement):
-            return ToolResult(failure=problem)
+        workdir = bench.confinement.workdir
+        if not os.path.isdir(workdir):
+            message = f"the working folder {workdir} is not there"
+            return _failed("input", message, "make it, or choose another workdir")
         try:
             room = self.crew.room(bench.confinement, self.source)
             worker = self.crew.borrow(room, bench)
+        except NoSandbox as error:
+            hint = 'install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml'
+            return _failed("sandbox", str(error), hint)
         except Unfenceable as error:
             return _failed("sandbox", str(error), "choose another workdir")
         except NoWorker as error:
@@ -144,16 +155,6 @@ class OwnTool:
         }
 
 
-def _place_problem(confinement: Confinement) -> Failure | None:
-    if not os.path.isdir(confinement.workdir):
-        message = f"the working folder {confinement.workdir} is not there"
-        return Failure(kind="input", message=message, hint="make it, or choose another workdir")
-    if confinement.sandbox == "bubblewrap" and (why := unavailable_because()):
-        hint = 'install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml'
-        return Failure(kind="sandbox", message=why, hint=hint)
-    return None
-
-
 class Talk:
     """One call to one worker: what it is asked, what it prints, how it ends."""
 
@@ -162,18 +163,15 @@ class Talk:
         self.spent = True  # unless it answers, and says that it left nothing behind
         self._worker, self._bench = worker, bench
         self._log = OutputLog(bench)
-        self._streams = {
-            worker.out: ("stdout", Capture(STREAM_KEPT, bench.mask, None)),
-            worker.err: ("stderr", Capture(STREAM_KEPT, bench.mask, None)),
-        }
+        self._streams = {worker.out: "stdout", worker.err: "stderr"}
+        self._captures: dict[int, Capture] = {}  # most tools print nothing
         self._reply, self._printed, self._over = bytearray(), 0, False
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | ToolResult:
         """Return the worker's answer, or why there is none."""
         content = json.dumps(request).encode("ascii")
         self.begun = True
-        waiting = memoryview(struct.pack("!Q", len(content)) + content)
-        self._worker.talk.setblocking(False)
+        waiting = self._write(memoryview(struct.pack("!Q", len(content)) + content))
         ready = select.poll()
         for fd in self._streams:
             ready.register(fd, select.POLLIN)
@@ -203,7 +201,7 @@ class Talk:
 
     def _listen(self) -> None:
         try:
-            chunk = self._worker.talk.recv(_CHUNK * 16)
+            chunk = self._worker.talk.recv(_CHUNK)
         except BlockingIOError:
             return
         except OSError:
@@ -218,8 +216,9 @@ class Talk:
         except BlockingIOError:
             return False
         self._printed += len(chunk)
-        name, capture = self._streams[fd]
-        self._log.output(name, capture.feed(chunk))
+        if fd not in self._captures:
+            self._captures[fd] = Capture(STREAM_KEPT, self._bench.mask, None)
+        self._log.output(self._streams[fd], self._captures[fd].feed(chunk))
         return bool(chunk)
 
     def _complete(self) -> bool:
@@ -238,11 +237,16 @@ class Talk:
 
     def _take_rest(self) -> None:
         """Take what is in the pipes: a worker flushes them before it answers."""
-        for fd, (name, capture) in self._streams.items():
+        pipes = select.poll()
+        for fd in self._streams:
+            pipes.register(fd, select.POLLIN)
+        for fd, _ in pipes.poll(0):
             while self._printed <= OUTPUT_CAP and self._print(fd):
                 pass
-            self._log.output(name, capture.end())
-        self._log.finish()
+        for fd, capture in self._captures.items():
+            self._log.output(self._streams[fd], capture.end())
+        if self._captures:
+            self._log.finish()
 
     def _end(self) -> dict[str, Any] | ToolResult:
         self._take_rest()

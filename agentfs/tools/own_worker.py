@@ -106,8 +106,13 @@ def _answer(source: dict[str, Any], text: bytes, status: int, seconds: float) ->
 # ── serve ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _any_function(text: str = "") -> None:
+    """Stands for the tools to come."""
+
+
 def serve(control: socket.socket) -> NoReturn:
     """Make a worker of every message, until the socket ends."""
+    own_schema.adapter_for(_any_function)  # pydantic imports most of itself now, once, and not in every worker
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers: whoever asked for one knows how it ends
     while True:
         _, fds, _, _ = socket.recv_fds(control, 16, 3)

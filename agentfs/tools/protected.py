@@ -58,10 +58,9 @@ def _why_git(parts: tuple[str, ...]) -> str | None:
     return None
 
 
-def workspace_fences(confinement: Confinement) -> Fences:
-    """Return what keeps the workspace's own parts as they are, wherever they meet the working folder."""
-    workdir, workspace = os.path.realpath(confinement.workdir), os.path.realpath(confinement.workspace)
-    if inside(workdir, os.path.realpath(confinement.run_files)):
+def workspace_fences(workdir: str, workspace: str, run_files: str) -> Fences:
+    """Return what keeps the workspace's own parts as they are where they meet the working folder. Paths are real."""
+    if inside(workdir, run_files):
         return Fences()
     parts = [os.path.join(workspace, name) for name in WORKSPACE_PARTS]
     if any(inside(workdir, part) for part in parts):

@@ -148,7 +148,7 @@ def _shown(path: str) -> bool:
 def _fenced(confinement: Confinement, workdir: str) -> Iterator[str]:
     """Lay the fences over the working folder; then the run's own files, and the repositories in them."""
     workspace, run_files = os.path.realpath(confinement.workspace), os.path.realpath(confinement.run_files)
-    own = workspace_fences(confinement)
+    own = workspace_fences(workdir, workspace, run_files)
     git = git_fences(workdir, own.locks)
     yield from _mounts(
         Fences((*own.pins, *git.pins), (*own.locks, *git.locks), (*own.absent, *git.absent)), workspace
