@@ -93,8 +93,14 @@ def _newest(one: Glance) -> tuple[str, str]:
 def _nothing(workspace: Workspace, found: Listing) -> list[str]:
     total = len(found.open) + len(found.ended)
     if total:
-        return [f"none of the {counted(total, 'run')} in {inert(str(workspace.root))} is meant by that"]
+        return [
+            f"no run in {inert(str(workspace.root))} is meant by that; there {_are(total)} (agentfs status --all)"
+        ]
     return [f"no runs yet in {inert(str(workspace.root))}", "begin one: agentfs run GOAL"]
+
+
+def _are(total: int) -> str:
+    return f"{'is' if total == 1 else 'are'} {counted(total, 'run')}"
 
 
 def _json_lines(runs: list[Glance]) -> Iterable[str]:

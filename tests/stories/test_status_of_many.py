@@ -109,7 +109,7 @@ def test_by_state(place: Place) -> None:
     assert set(as_json(place, "--state", "failed", "--state", "waiting")) == {"ask", "bad"}
     assert (
         place.agentfs("status", "--state", "paused").stdout
-        == f"none of the 4 runs in {place.root} is meant by that\n"
+        == f"no run in {place.root} is meant by that; there are 4 runs (agentfs status --all)\n"
     )
     assert as_json(place, "--state", "paused") == []
 
