@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from typing import Literal
 
 from agentfs.core.config import LimitSettings
 from agentfs.core.facts import Attempt, Facts
@@ -59,7 +60,7 @@ class Spent:
 class Reached:
     """A limit that keeps anything new from starting."""
 
-    name: str
+    name: Literal["minutes", "requests", "tokens", "cost_usd"]
     amount: str
 
     def __str__(self) -> str:

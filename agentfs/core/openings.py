@@ -6,13 +6,17 @@ from typing import Literal
 
 from agentfs.core import names
 from agentfs.core.facts import Facts
-from agentfs.core.limits import Reached
 from agentfs.core.replies import cut_word, gate_word
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 
 About = Literal["draft", "gate", "answer", "cut", "ask"]
-RAISED_BY = {"minutes": "--add-minutes N", "cost_usd": "--add-cost N"}  # limits that `resume` raises
+RAISED_BY = {
+    "minutes": "--add-minutes N",
+    "requests": "--add-requests N",
+    "tokens": "--add-tokens N",
+    "cost_usd": "--add-cost USD",
+}  # how `resume` raises a limit
 YES_OR_NO: tuple[About, ...] = ("draft", "gate", "answer")  # what `approve` and `reject` speak of
 
 
@@ -92,15 +96,10 @@ def ways_on(state: RunState, run: str) -> tuple[str, ...]:
         return (f"mend runs/{facts.run.run}/{names.PLAN}: {names.PLAN_ERROR} beside it says how",)
     if found := openings(state):
         return tuple(one.command(run, alone=len(found) == 1) for one in found)
-    if (facts.plan is not None and facts.plan.status == "paused") or state.calls.failed:
+    if (facts.plan is not None and facts.plan.status == "paused") or state.calls.failed or state.moving("reach"):
         return (f"agentfs resume {run}",)
-    if limit := state.limit_reached:
-        return (f"agentfs resume {run} {RAISED_BY[limit.name]}" if limit.name in RAISED_BY else _raise(facts, limit),)
-    return ()
-
-
-def _raise(facts: Facts, limit: Reached) -> str:
-    return f"raise limits.{limit.name} in runs/{facts.run.run}/{names.PLAN}"
+    limit = state.limit_reached
+    return (f"agentfs resume {run} {RAISED_BY[limit.name]}",) if limit else ()
 
 
 def _found(state: RunState) -> Iterator[Opening]:

@@ -91,17 +91,18 @@ class Screen:
         """Draw a frame if there is a reason to."""
         with self._drawing:
             size, now = self._size(), time.monotonic()
-            resized = self._drawn is not None and self._drawn[0] != size
-            if not (last or self._changed or self._said or resized or self._drawn is None or now >= self._due):
+            known = self._drawn is not None and self._drawn[0] == size
+            if known and not (last or self._changed or self._said or now >= self._due):
                 return
             self._changed, self._due = False, now + STALE_SECONDS
             said = [self._said.popleft() for _ in range(len(self._said))]
-            lines = self._frame(size.columns - 1, size.lines - 1)[: max(1, size.lines - 1)] if keep else []
             if _in_background(self._stream.fileno()):
                 self._drawn = None
                 self._write("".join(f"{line}\r\n" for line in said))
-            elif last or said or self._drawn != (size, lines):
-                fresh = bool(said) or resized or self._drawn is None
+                return
+            lines = self._frame(size.columns - 1, size.lines - 1)[: max(1, size.lines - 1)] if keep else []
+            if last or said or self._drawn != (size, lines):
+                fresh = bool(said) or self._drawn is None
                 self._drawn = (size, lines)
                 self._write(painted_frame(said, lines, fresh=fresh, last=last))
 

@@ -75,8 +75,8 @@ def unanswered() -> Facts:
         (facts(a_plan(status="draft")), ("agentfs approve x",)),
         (facts(a_plan(status="paused")), ("agentfs resume x",)),
         (unanswered(), ("agentfs resume x",)),
-        (limited("cost_usd"), ("agentfs resume x --add-cost N",)),
-        (limited("requests"), ("raise limits.requests in runs/2026-11-16/goal/plan.json",)),
+        (limited("cost_usd"), ("agentfs resume x --add-cost USD",)),
+        (limited("requests"), ("agentfs resume x --add-requests N",)),
         (replace(facts(a_plan(status="paused")), broken=("run.json is torn",)), ()),
         (
             replace(facts(a_plan()), plan_file=PlanFile("f" * 64, None, (Problem("bad"),))),
