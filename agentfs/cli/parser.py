@@ -227,6 +227,14 @@ def _looking(commands: Any) -> None:
     diff.add_argument("revisions", metavar="A[..B]", nargs="?", help="numbers of revisions")
     diff.add_argument("--stat", action="store_true", help="only how much, in one line")
     _json(diff)
+    cost = _add(
+        commands, "cost", command("cost", "cost"), "what it asked of models: requests, tokens, money, time waited",
+        "By role, by the planner's calls and by step, from the logs; prices as set, or as listed. What nobody\n"
+        "knows is unknown, never nothing. Input includes cached, output includes reasoning.\n"
+        "With --json: total, by_role, by_model, by_step, by_call, to the token.",
+    )  # fmt: skip
+    cost.add_argument("run", metavar="RUN", help=RUN)
+    _json(cost)
     tools = _add(
         commands, "tools", command("look", "tools"), "the tools that steps may call",
         "Each with its input, what it touches, and whether runs here may use it ([tools] in agentfs.toml).",

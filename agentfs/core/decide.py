@@ -234,7 +234,9 @@ def _unanswered(state: RunState) -> Wait | None:
     ):
         return None
     error = failed.answer.error
-    return Wait("person", f"the planner could not answer: {error.message if error else 'it was cut off'}")
+    why = error.message if error else "it was cut off"
+    mend = f" ({error.hint})" if error and error.hint else ""
+    return Wait("person", f"the planner could not answer: {why}{mend}")
 
 
 def _call(state: RunState, number: int, pending: tuple[Pending, ...]) -> CallPlanner | Wait:

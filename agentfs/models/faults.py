@@ -47,16 +47,17 @@ def status_mishap(status: int, body: Any, headers: Any, model: str, where: Addre
     """Return what an answer with an error status means."""
     words = where.hidden(words_of(body))
     more: dict[str, Any] = {"status": status, "words": words}
-    message, hint, again = _meaning(status, words, body, model, where)
+    said = where.hidden(words_of(body, ("message",)) or words)
+    message, hint, again = _meaning(status, words, f": {said[:SHOWN]}" if said else "", body, model, where)
     if status < 500 and (_FILTERED.search(words) or _TOO_LONG.search(words)):
         return Mishap(Refused(Failure(kind="model", message=message, hint=hint)), again=False, **more)
     after = seconds_after(headers.get("retry-after"), now) if again else None
     return unreachable(message, hint, again=again, retry_after=after, **more)
 
 
-def _meaning(status: int, words: str, body: Any, model: str, where: Address) -> tuple[str, str, bool]:
+def _meaning(status: int, words: str, said: str, body: Any, model: str, where: Address) -> tuple[str, str, bool]:
     """Return the message, the hint, and whether to ask again."""
-    table, said = f"[{where.table}]", f": {words[:SHOWN]}" if words else ""
+    table = f"[{where.table}]"
     if status in (401, 403) and not _NO_MODEL.search(words):
         return (
             f"{where.shown} refuses the key in {where.key_name} ({status}{said})",
@@ -80,12 +81,12 @@ def _meaning(status: int, words: str, body: Any, model: str, where: Address) -> 
     return f"{where.shown} does not take the request ({status}{said})", f"look at {table} in agentfs.toml", False
 
 
-def words_of(body: Any) -> str:
+def words_of(body: Any, fields: tuple[str, ...] = ("message", "code", "param", "detail")) -> str:
     """Return what a server says of an error, in one line."""
     if isinstance(body, dict):
         inner = body.get("error", body)
         if isinstance(inner, dict):
-            parts = (inner.get(name) for name in ("message", "code", "param", "detail"))
+            parts = (inner.get(name) for name in fields)
             return " ".join(" ".join(part.split()) for part in parts if isinstance(part, str) and part)
         body = inner
     return "" if is_page(body) else " ".join(str(body or "").split())

@@ -1,0 +1,162 @@
+"""What a run has asked of models and what that cost, from its logs and results. Pure.
+
+A sum in which one part is unknown is unknown: a price that nobody knows never counts as nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What was asked and what it took. None: unknown."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int | None = 0  # part of the output
+    cost_usd: float | None = 0.0
+    seconds: float | None = 0.0  # waited for models
+
+    def __add__(self, other: "Spend") -> "Spend":
+        return Spend(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            reasoning_tokens=_both(self.reasoning_tokens, other.reasoning_tokens),
+            cost_usd=_both(self.cost_usd, other.cost_usd),
+            seconds=_both(self.seconds, other.seconds),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, or what a result says of several: who asked, which model, what it took."""
+
+    role: str
+    model: str | None
+    spend: Spend
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """All that was asked in one call, one attempt, or one look at the goal's checks."""
+
+    asked: tuple[Asked, ...]
+    call: int | None = None
+    trigger: str | None = None  # of the call
+    step: str | None = None
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a run took, by everything that can be blamed for it."""
+
+    total: Spend
+    by_role: dict[str, Spend] = field(default_factory=dict)
+    by_model: dict[str, Spend] = field(default_factory=dict)
+    by_step: dict[str, Spend] = field(default_factory=dict)
+    by_call: dict[int, Spend] = field(default_factory=dict)
+    triggers: dict[int, str] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)  # by step: those that asked a model
+
+
+def asked_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
+    """Yield every request of a log; one that nobody saw the end of counts too, its cost unknown."""
+    waiting: Asked | None = None
+    for entry in entries:
+        match entry.get("event"):
+            case "request":
+                if waiting:
+                    yield waiting
+                waiting = Asked(_text(entry.get("role")) or "executor", _text(entry.get("model")), _UNSEEN)
+            case "reply" | "failed" if waiting:
+                yield replace(waiting, spend=_told(entry))
+                waiting = None
+            case _:
+                pass
+    if waiting:
+        yield waiting
+
+
+_UNSEEN = Spend(requests=1, reasoning_tokens=None, cost_usd=None, seconds=None)
+
+
+def _told(entry: Mapping[str, Any]) -> Spend:
+    usage = entry.get("usage")
+    usage = usage if isinstance(usage, Mapping) else {}
+    return Spend(
+        requests=1,
+        **{name: _count(usage.get(name)) for name in ("input_tokens", "cached_tokens", "output_tokens")},
+        reasoning_tokens=_count(entry.get("reasoning_tokens")),
+        cost_usd=_amount(usage.get("cost_usd")),
+        seconds=_amount(entry.get("seconds")),
+    )
+
+
+def asked_by(usage: Any) -> Iterator[Asked]:
+    """Yield what a result's `usage` says, where there is no log to ask; it does not tell of waiting or reasoning."""
+    if isinstance(usage, Mapping):
+        counts = {name: _count(usage.get(name)) for name in ("input_tokens", "cached_tokens", "output_tokens")}
+        spend = Spend(_count(usage.get("requests")), **counts, reasoning_tokens=None, seconds=None)
+        known = replace(spend, cost_usd=_amount(usage.get("cost_usd")))
+        yield Asked(_text(usage.get("role")) or "executor", _text(usage.get("model")), known)
+
+
+def costs_of(conversations: Iterable[Conversation]) -> Costs:
+    """Return what these took, in sum and by part."""
+    costs = Costs(Spend())
+    for talk in conversations:
+        if talk.step is not None and talk.asked:
+            costs.attempts[talk.step] = costs.attempts.get(talk.step, 0) + 1
+        if talk.call is not None and talk.asked and talk.trigger:
+            costs.triggers[talk.call] = talk.trigger
+        for one in talk.asked:
+            costs = replace(costs, total=costs.total + one.spend)
+            _count_in(costs.by_role, one.role, one.spend)
+            _count_in(costs.by_model, one.model or "unknown", one.spend)
+            _count_in(costs.by_step, talk.step, one.spend)
+            _count_in(costs.by_call, talk.call, one.spend)
+    return costs
+
+
+def _count_in(parts: dict[Any, Spend], key: Any, spend: Spend) -> None:
+    if key is not None:
+        parts[key] = parts.get(key, Spend()) + spend
+
+
+def as_page(run: str, costs: Costs) -> dict[str, Any]:
+    """Return costs as JSON."""
+    return {
+        "run": run,
+        "total": asdict(costs.total),
+        "by_role": [{"role": role, **asdict(spend)} for role, spend in costs.by_role.items()],
+        "by_model": [{"model": model, **asdict(spend)} for model, spend in costs.by_model.items()],
+        "by_step": [
+            {"step": step, "attempts": costs.attempts[step], **asdict(spend)} for step, spend in costs.by_step.items()
+        ],
+        "by_call": [
+            {"call": call, "trigger": costs.triggers.get(call), **asdict(spend)}
+            for call, spend in sorted(costs.by_call.items())
+        ],
+    }
+
+
+def _both(one: Any, other: Any) -> Any:
+    return None if one is None or other is None else one + other
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _amount(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and value >= 0 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

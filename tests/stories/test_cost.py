@@ -1,0 +1,108 @@
+"""`agentfs cost`: what a run asked of models, told from its files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfs.models.base import Tokens, usage_of
+from tests.conversations import Talk, said
+from tests.workspaces import Place
+
+
+@pytest.fixture
+def asked(place: Place) -> Path:
+    """A run that has ended, with conversations beside what it did."""
+    place.agentfs("run", place.runbook("### look\n```sh\necho hello\n```\n"))
+    return place.run_folder()
+
+
+def converse(path: Path, *talks: tuple[str, str, Tokens | None, float | None]) -> None:
+    """Write a log as a line writes it: who asked which model, what it took, what it cost."""
+    talk = Talk()
+    for role, model, tokens, cost in talks:
+        talk.line.request(role, model, (said("user", "go on"),), {})
+        if tokens is None:
+            continue
+        usage = usage_of(role, model, tokens, cost)  # type: ignore[arg-type]
+        talk.line.reply(said("assistant", "well"), usage, {"seconds": 2.0, "reasoning_tokens": tokens.reasoning})
+    with path.open("a", encoding="utf-8") as log:
+        log.writelines(json.dumps({"event": name, **fields}) + "\n" for name, fields in talk.events)
+
+
+def page(place: Place) -> Any:
+    return json.loads(place.agentfs("cost", "job", "--json").stdout)
+
+
+def test_a_runbook_asks_nobody(place: Place, asked: Path) -> None:
+    assert place.agentfs("cost", "job").stdout == f"{place.read('run.json')['run']} has asked no model\n"
+    assert page(place)["total"] == {
+        "requests": 0,
+        "input_tokens": 0,
+        "cached_tokens": 0,
+        "output_tokens": 0,
+        "reasoning_tokens": 0,
+        "cost_usd": 0.0,
+        "seconds": 0.0,
+    }
+
+
+def test_by_role_by_call_and_by_step(place: Place, asked: Path) -> None:
+    converse(asked / "planning/1.log.jsonl", ("planner", "gpt-5", Tokens(12_000, 4_000, 900, 300), 0.02))
+    converse(
+        asked / "steps/look.1.log.jsonl",
+        ("executor", "gpt-5-mini", Tokens(1_500_000, 0, 50), 0.375),
+        ("judge", "gpt-5-mini", Tokens(200, 0, 10), 0.0001),
+    )
+    shown = place.agentfs("cost", "job", env={"COLUMNS": "80"}).stdout.splitlines()
+    assert shown[0] == f"{place.read('run.json')['run']}: 3 requests to models, $0.3951"
+    assert [line.split() for line in shown[2:]] == [
+        ["by", "role", "requests", "input", "cached", "output", "reasoning", "cost", "waited"],
+        ["planner", "1", "12.0k", "4,000", "900", "300", "$0.0200", "2.0", "s"],
+        ["executor", "1", "1.5M", "0", "50", "0", "$0.3750", "2.0", "s"],
+        ["judge", "1", "200", "0", "10", "0", "$0.0001", "2.0", "s"],
+        [],
+        ["by", "call", "requests", "input", "cached", "output", "reasoning", "cost", "waited"],
+        ["1", "first", "1", "12.0k", "4,000", "900", "300", "$0.0200", "2.0", "s"],
+        [],
+        ["by", "step", "requests", "input", "cached", "output", "reasoning", "cost", "waited"],
+        ["look", "2", "1.5M", "0", "60", "0", "$0.3751", "4.0", "s"],
+        [],
+        ["total", "3", "1.5M", "4,000", "960", "300", "$0.3951", "6.0", "s"],
+    ]
+    assert max(map(len, shown)) <= 80
+    told = page(place)
+    assert told["total"]["input_tokens"] == 1_512_200
+    assert [one["model"] for one in told["by_model"]] == ["gpt-5", "gpt-5-mini"]
+
+
+def test_what_nobody_knows_is_unknown(place: Place, asked: Path) -> None:
+    converse(asked / "steps/look.1.log.jsonl", ("executor", "qwen", Tokens(10, 0, 5), None))
+    shown = place.agentfs("cost", "job", env={"COLUMNS": "80"}).stdout
+    assert "1 request to models, unknown" in shown
+    assert "not every cost of qwen is known" in shown
+    assert "$" not in shown
+    assert page(place)["total"]["cost_usd"] is None
+
+
+def test_a_request_under_way_counts(place: Place, asked: Path) -> None:
+    converse(asked / "planning/1.log.jsonl", ("planner", "gpt-5", None, None))
+    assert page(place)["by_call"][0]["requests"] == 1
+
+
+def test_logs_may_be_gone_and_torn(place: Place, asked: Path) -> None:
+    result = asked / "steps/look.1.result.json"
+    record = json.loads(result.read_bytes())
+    usage = usage_of("executor", "tiny", Tokens(10, 0, 5), 0.5)
+    result.write_text(json.dumps({**record, "usage": usage.model_dump()}), encoding="utf-8")
+    (asked / "steps/look.1.log.jsonl").unlink()
+    with (asked / "planning/1.log.jsonl").open("w", encoding="utf-8") as log:
+        log.write('{"event": "request", "role": "pla')
+    told = page(place)
+    assert (told["total"]["requests"], told["total"]["cost_usd"], told["total"]["seconds"]) == (1, 0.5, None)
+    assert "unknown" in place.agentfs("cost", "job").stdout
+
+
+def test_no_such_run(place: Place, asked: Path) -> None:
+    assert "nowhere" in place.agentfs("cost", "nowhere", code=2).stderr

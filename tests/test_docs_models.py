@@ -1,0 +1,50 @@
+"""docs/models.md holds: its settings are settings, its answer is one, its script runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentfs.core.check import check_settings
+from agentfs.core.toml_text import read_toml
+from agentfs.models.base import ToolCall
+from agentfs.models.ladder import Habits
+from agentfs.models.retrying import Patience
+from tests.conversations import Talk, a_model, ask, offer
+from tests.test_docs import REPO, fences
+
+PAGE = REPO / "docs" / "models.md"
+
+
+@pytest.mark.parametrize("text", [one.body for one in fences(PAGE) if one.words == "toml settings"])
+def test_its_settings_are_settings(text: str) -> None:
+    settings = check_settings(read_toml(text.encode()))
+    assert settings.planner.model_fields_set | settings.executor.model_fields_set
+
+
+def test_its_answer_is_understood(tmp_path: Path) -> None:
+    (answer,) = [one.body for one in fences(PAGE) if one.words == "json answer"]
+    (tmp_path / "answer.json").write_text(answer, encoding="utf-8")
+    model = a_model(tmp_path, kind="command", command=("cat", str(tmp_path / "answer.json")))
+    talk = Talk()
+    reply = model.complete(ask(offers=(offer("shell", "command"),)), talk.line)
+    assert (reply.text, reply.tool_calls) == ("I look first.", (ToolCall("call_1", "shell", '{"command": "ls"}'),))
+    assert talk.line.usage is not None
+    assert (talk.line.usage.input_tokens, talk.line.usage.cost_usd) == (812, 0.0021)
+
+
+def test_its_script_runs() -> None:
+    (script,) = [one.body for one in fences(PAGE) if one.words == "python"]
+    names: dict[str, object] = {}
+    exec(script, names)  # noqa: S102 - it is ours
+    assert str(names["base_url"]).startswith("http://127.0.0.1:")
+
+
+def test_its_figures_are_the_ones_in_force() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    patience = Patience()
+    waits = [patience.first_wait * 2**n for n in range(4)]
+    assert (patience.tries, patience.knocks, waits, patience.longest_wait) == (5, 3, [0.5, 1, 2, 4], 60)
+    assert (patience.first_byte, patience.between, patience.whole) == (600, 180, 3600)
+    assert "five times in all, three where nobody even opens, after 0.5, 1, 2 and 4 seconds" in text
+    assert json.dumps(Habits().rung) == '"schema"'
