@@ -1,6 +1,5 @@
 """What a reply of an endpoint means for the request it answers. Pure."""
 
-
 from agentfs.core.records import Failure, JsonObject
 from agentfs.models.actions import actions_in, json_in, without_thoughts
 from agentfs.models.assembly import Said
