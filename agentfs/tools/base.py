@@ -84,13 +84,6 @@ class ToolResult:
     prompt_sha256: str | None = None
 
 
-@runtime_checkable
-class Preparable(Protocol):
-    """A tool that takes its time to begin with, and can be told that it will be called soon."""
-
-    def prepare(self, confinement: Confinement) -> None: ...
-
-
 class Tool(Protocol):
     """A named thing that a step calls."""
 
@@ -98,3 +91,10 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     def call(self, given: JsonObject, bench: Bench) -> ToolResult: ...
+
+
+@runtime_checkable
+class Preparable(Tool, Protocol):
+    """A tool that takes its time to begin with, and can be told that it will be called soon."""
+
+    def prepare(self, confinement: Confinement) -> None: ...
