@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +17,21 @@ def one_line(event: str, fields: Mapping[str, Any], mask: Mask, clock: Clock) ->
     """Return one line of a log."""
     line = _TEXT.encode({"event": event, "at": clock.stamp(), **fields})
     return mask.text(line).encode("utf-8", "replace") + b"\n"
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a log that can be read; the last may be torn, and there may be no log yet."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry
 
 
 class JsonLines:

@@ -10,14 +10,14 @@ before it are kept, and lists those that follow. `body` is what else was sent: l
 A request is written before it is sent, so that one which nobody saw the end of is still counted.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentfs.core.limits import Spent
 from agentfs.core.records import JsonObject, Usage
+from agentfs.jsonlines import read_lines
 from agentfs.models.meter import Meter
 from agentfs.tools.base import StopSign
 
@@ -105,7 +105,7 @@ def added(total: Usage | None, more: Usage) -> Usage:
 def usage_in(path: Path) -> Usage | None:
     """Return what the conversation in a log took; a request that nobody saw the end of counts, its cost unknown."""
     usage, waiting = None, None
-    for entry in _entries(path):
+    for entry in read_lines(path):
         match entry.get("event"):
             case "request":
                 usage = added(usage, waiting) if waiting else usage
@@ -128,18 +128,3 @@ def _unseen(request: Mapping[str, Any]) -> Usage:
         output_tokens=0,
         cost_usd=None,
     )
-
-
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a log; the last may be torn."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except FileNotFoundError:
-        return
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            yield entry
