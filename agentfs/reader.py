@@ -264,7 +264,7 @@ class RunReader:
     def _talks(self, step: str, number: int, files: list[names.StepFile], *, settled: bool) -> tuple[Talk, ...]:
         counts = sorted(file.count for file in files if file.kind == "question")
         talks = tuple(self._talk(step, number, count) for count in counts)
-        if settled or not any(talk.ask and talk.reply is not None for talk in talks):
+        if settled or not talks or not talks[-1].ask:
             return talks
         taken = answers_in(self.folder / names.STEPS / names.step_file(step, number, "log"))
         return tuple(replace(talk, taken=talk.count in taken) for talk in talks)
