@@ -24,7 +24,7 @@ from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.jsonlines import JsonLines
 from agentfs.models.line import Line
-from agentfs.orders import check_goal, confine, issue, order_for, start, take_answer
+from agentfs.orders import check_goal, confine, cut_while_waiting, issue, order_for, start, take_answer
 from agentfs.tools.base import Preparable
 
 
@@ -232,6 +232,9 @@ def _stop(action: acts.StopAttempt, driver: Driver) -> None:
     if attempt.order is None:
         return
     error = Failure(kind=action.kind, message=action.why)
+    if attempt.asks:
+        settle(cut_while_waiting(attempt.order, error, driver), driver)
+        return
     sandbox = driver.world.sandbox
     settle(unstarted(attempt.order, "interrupted", error, driver.world.clock, sandbox), driver)
 
@@ -246,15 +249,17 @@ def settle(result: Result, driver: Driver) -> None:
 def _ask(action: acts.AskPerson, driver: Driver) -> None:
     view = action.view
     number = view.next if action.about == "gate" else view.attempt
-    reply = names.step_file(view.id, number, "reply")
+    attempt = driver.facts.attempt(view.id, number)
+    count = len(attempt.talks) + 1
+    reply = names.step_file(view.id, number, "reply", count)
     if action.about == "gate":
         order = order_for(view, number, driver)
         text, key = questions.gate(order, reply), view.key
     else:
-        text, key = questions.cut_off(driver.facts.attempt(view.id, number).order, view.id, reply), None
-    driver.shelf.put(names.step_file(view.id, number, "question"), text.encode(), durable=False)
-    attempt = driver.facts.attempt(view.id, number)
-    driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, Talk(key=key))))
+        text, key = questions.cut_off(attempt.order, view.id, reply), None
+    driver.shelf.put(names.step_file(view.id, number, "question", count), text.encode(), durable=False)
+    talks = (*attempt.talks, Talk(count, key))
+    driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=talks))
 
 
 def _settle(action: acts.SettleReply, driver: Driver) -> None:

@@ -27,17 +27,29 @@ from agentfs.core.decide import (
     decide,
 )
 from agentfs.core.facts import Facts
-from agentfs.core.records import Sandbox
+from agentfs.core.records import Run, Sandbox
 from agentfs.core.state import Means, derive, used_by
 from agentfs.disk import Leftover
 from agentfs.executor.attempt import Halt
+from agentfs.executor.desk import MAX_TURNS
 from agentfs.keeper import Keeper
 from agentfs.leftovers import look_after
+from agentfs.models.base import Model
 from agentfs.models.meter import Meter
 from agentfs.planner import Planner
 from agentfs.reader import RunReader
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Confinement, Mask, Tool
+
+Executors = Callable[
+    [Run, str | None], Model | None
+]  # for a run, by name (None: its executor's); None: there is none
+
+
+def no_executor(_run: Run, _name: str | None) -> Model | None:
+    """Return the model of a world that has none."""
+    return None
+
 
 JobKey = tuple[str, str, int]  # what, which step, which number
 News = Callable[[Facts], Facts]  # what a finished job has learned, to be laid over the facts
@@ -61,6 +73,8 @@ class World:
     wake: Callable[[], None]  # somebody should call turn() soon
     own: tuple[str, ...] = ()  # the tools that are a person's own
     broken: tuple[str, ...] = ()  # and why others of theirs cannot be used
+    executor: Executors = no_executor  # the models that do steps
+    max_turns: int = MAX_TURNS  # of one step's loop
 
 
 @dataclass(slots=True)

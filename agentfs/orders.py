@@ -5,18 +5,24 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import names
-from agentfs.core.facts import Facts, Talk
-from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, Step
+from agentfs.core.facts import ASK, Facts, Talk
+from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, ResolvedCheck, Result, Step
 from agentfs.core.references import Output, Resolved, resolve_step
-from agentfs.core.steps import ASK, StepView
+from agentfs.core.steps import StepView
+from agentfs.desks import desk_for, final_outputs
 from agentfs.disk import publish, temp_name
 from agentfs.engine import Driver, Job, News
-from agentfs.executor.attempt import Workshop, attempt, publish_result, render, settled, unstarted
+from agentfs.executor.asking import next_question, put_question
+from agentfs.executor.attempt import Workshop, attempt, publish_result, render, resume, settled, unstarted
 from agentfs.executor.checks import run_checks
+from agentfs.executor.desk import Asked
 from agentfs.executor.log import AlreadyClaimed, AttemptLog
+from agentfs.executor.rebuilding import remembered
+from agentfs.jsonlines import JsonLines
+from agentfs.models.errors import ModelError
+from agentfs.models.line import Line
 from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.note import Note
 
@@ -111,41 +117,74 @@ def _put_question(order: Order, driver: Driver) -> None:
         return
     finally:
         log.close()
-    reply = names.step_file(order.step, order.attempt, "reply")
-    text = questions.ask(order, reply)
-    shop.shelf.put(names.step_file(order.step, order.attempt, "question"), text.encode(), durable=False)
-    known = replace(driver.facts.attempt(order.step, order.attempt), order=order, claimed=True, talks=(Talk(),))
-    driver.facts = driver.facts.with_attempt(order.step, known)
+    count = next_question(order, shop.shelf)
+    put_question(order, str(order.input.get("question", "")), count, shop.shelf, shop.mask)
+    driver.facts = _waiting(order, count)(driver.facts)
+
+
+def _waiting(order: Order, count: int) -> News:
+    """Return the news that an attempt waits with a question."""
+
+    def news(facts: Facts) -> Facts:
+        known = facts.attempt(order.step, order.attempt)
+        talks = (*known.talks, Talk(count, ask=True))
+        return facts.with_attempt(order.step, replace(known, order=order, claimed=True, talks=talks))
+
+    return news
 
 
 def take_answer(view: StepView, reply: str, driver: Driver) -> None:
-    """Settle an `ask` with what the person wrote; its checks decide, as they do for every step."""
-    order = driver.facts.attempt(view.id, view.attempt).order
+    """Settle an `ask` with what the person wrote, or let the model that asked go on; the checks decide either way."""
+    attempt = driver.facts.attempt(view.id, view.attempt)
+    order = attempt.order
     if order is None:
         return
-    given = ToolResult(output=reply.strip("\r\n"))
+    if order.tool is None:
+        talks = (*attempt.talks[:-1], replace(attempt.talks[-1], taken=True))
+        driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=talks))
 
     def work(job: Job) -> News:
-        result = settled(order, given, workshop(driver, ()), job.stop)
-        return lambda facts: facts.with_attempt(
-            order.step, replace(facts.attempt(order.step, order.attempt), result=result)
-        )
+        files = _files_of(order, driver)
+        shop = workshop(driver, files, order)
+        if order.tool is None:
+            return _came_to(resume(order, reply, shop, job.stop), order, driver)
+        return _came_to(settled(order, ToolResult(output=reply.strip("\r\n")), shop, job.stop), order, driver)
 
     driver.submit(("attempt", order.step, order.attempt), work)
+
+
+def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
+    """Return the result of an attempt that waited for a person and is no longer wanted."""
+    memory = remembered(driver.folder / names.STEPS / names.step_file(order.step, order.attempt, "log"))
+    blank = unstarted(order, "interrupted", error, driver.world.clock, driver.world.sandbox)
+    if memory is None:  # a step that only asked: nothing was begun
+        return blank
+    return blank.model_copy(
+        update={"started_at": memory.started_at, "duration_s": memory.seconds, "usage": memory.usage}
+    )
 
 
 def _attempted(order: Order, driver: Driver, job: Job) -> News:
     files = _files_of(order, driver)
     try:
-        result = attempt(order, workshop(driver, files), job.stop)
+        came_to = attempt(order, workshop(driver, files, order), job.stop)
     except AlreadyClaimed:
         return lambda facts: facts.with_attempt(
             order.step, replace(facts.attempt(order.step, order.attempt), order=order, claimed=True)
         )
 
+    return _came_to(came_to, order, driver)
+
+
+def _came_to(came_to: Result | Asked, order: Order, driver: Driver) -> News:
+    """Return the news of an attempt: its result, or that it waits with a question."""
+
     def news(facts: Facts) -> Facts:
+        if isinstance(came_to, Asked):
+            driver.look_again()  # a reply that came at once was not looked at while the attempt was under way
+            return _waiting(order, came_to.count)(facts)
         known = facts.attempt(order.step, order.attempt)
-        return facts.with_attempt(order.step, replace(known, order=order, claimed=True, result=result))
+        return facts.with_attempt(order.step, replace(known, order=order, claimed=True, result=came_to))
 
     return news
 
@@ -179,18 +218,32 @@ def check_goal(action: acts.RunGoalChecks, driver: Driver) -> None:
 def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
     state, shop = driver.state, workshop(driver, ())
     resolved = resolve_step(Step(id="goal", checks=state.facts.goal.checks), _outputs(driver), state.facts.goal.text)
-    if isinstance(resolved, Resolved):
-        found = run_checks(resolved.checks, _check_bench(shop, driver, job), None)
-    else:
-        found = (CheckResult(kind="command", ok=False, detail=resolved.why),)
+    log = driver.folder / names.PLANNING / names.checks_log_file(action.call)
+    with JsonLines(log, shop.mask, shop.clock) as said:
+        bench = _check_bench(shop, driver, job)
+        line = Line(said.write, driver.meter, job.stop, bench.deadline)
+        bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line)
+        if isinstance(resolved, Resolved):
+            found = _found(resolved.checks, bench, final_outputs(state))
+        else:
+            found = (CheckResult(kind="command", ok=False, detail=resolved.why),)
     record = GoalChecks(
         revision=len(state.facts.revisions),
         after={step: view.attempt for step, view in state.steps.items()},
         checks=found,
+        usage=line.usage,
     )
     path = driver.folder / names.PLANNING / names.call_file(action.call, "checks")
     publish(path, driver.world.mask.data(render(record)), durable=True)
     return lambda facts: facts.with_call(replace(facts.planner_call(action.call), checks=record))
+
+
+def _found(checks: tuple[ResolvedCheck, ...], bench: Bench, evidence: tuple[str, ...]) -> tuple[CheckResult, ...]:
+    """Return what the goal's checks found; one that no judge could be asked about does not hold."""
+    try:
+        return run_checks(checks, bench, None, evidence)
+    except ModelError as error:
+        return (CheckResult(kind="judge", ok=False, detail=f"it could not be judged: {error.failure.message}"),)
 
 
 def _outputs(driver: Driver) -> dict[str, Output]:
@@ -240,7 +293,7 @@ def _whole_output(view: StepView, driver: Driver) -> Path:
     return path
 
 
-def workshop(driver: Driver, files: tuple[str, ...]) -> Workshop:
+def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None) -> Workshop:
     """Return what one attempt of this run works with."""
     return Workshop(
         shelf=driver.shelf,
@@ -249,6 +302,7 @@ def workshop(driver: Driver, files: tuple[str, ...]) -> Workshop:
         mask=driver.world.mask,
         clock=driver.world.clock,
         output_bytes=driver.state.bounds.output_bytes,
+        desk=desk_for(order, driver),
     )
 
 

@@ -4,6 +4,7 @@ import json
 
 from agentfs.core.records import Call, Order
 
+ASK_LINE = "<!-- ask -->"  # the last line: a reply to it decides nothing but what is asked
 _HOW = """Answer by a file named `{reply}` beside this one. Its first line decides, and must be exactly one of:
 
 {words}
@@ -34,7 +35,10 @@ def cut_off(order: Order | None, step: str, reply: str) -> str:
     does = ""
     if order is not None:
         shown = json.dumps(order.input, indent=2, ensure_ascii=False)
-        does = f"\nIt was to run `{order.tool}` with:\n\n```json\n{shown}\n```\n"
+        what = (
+            f"run `{order.tool}`" if order.tool else f"be done by a model ({order.description or 'no description'})"
+        )
+        does = f"\nIt was to {what} with:\n\n```json\n{shown}\n```\n"
     return (
         f"# What became of {step}?\n\n"
         "It was cut off before it could say how it ended, and it is not repeatable: running it again might do "
@@ -42,11 +46,10 @@ def cut_off(order: Order | None, step: str, reply: str) -> str:
     )
 
 
-def ask(order: Order, reply: str) -> str:
-    """Return the question of an `ask` step."""
-    question = str(order.input.get("question", ""))
+def ask(step: str, question: str, reply: str) -> str:
+    """Return the question of an `ask`: a step of its own, or a call by the model that does a step."""
     how = f"Answer by a file named `{reply}` beside this one: all of it is the answer."
-    return f"# {order.step} asks\n\n{question}\n\n{how}\n"
+    return f"# {step} asks\n\n{question}\n\n{how}\n\n{ASK_LINE}\n"
 
 
 def answer(call: Call, text: str, reply: str) -> str:

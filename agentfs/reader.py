@@ -16,10 +16,14 @@ from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, 
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run
 from agentfs.errors import UserError
+from agentfs.executor.rebuilding import answers_in
+from agentfs.questions import ASK_LINE
 from agentfs.stillness import Stillness, signature
 
 R = TypeVar("R", bound=Record)
-KEY_LINE = re.compile(r"^<!-- key: ([0-9a-f]{64}) -->$", re.MULTILINE)
+KEY_LINE = re.compile(
+    r"^<!-- key: ([0-9a-f]{64}) -->\n?\Z", re.MULTILINE
+)  # the last line: above it may stand anything
 
 
 class NotARun(UserError):
@@ -243,7 +247,7 @@ class RunReader:
             torn=torn,
             claimed="log1" in shape,
             result=result,
-            talks=tuple(self._talk(step, number, file.count) for file in files if file.kind == "question"),
+            talks=self._talks(step, number, files, settled=result is not None),
             again="again1" in shape,
         )
         self._groups[step, number] = (shape, attempt)
@@ -257,12 +261,21 @@ class RunReader:
         except ValidationError:
             return None, True
 
+    def _talks(self, step: str, number: int, files: list[names.StepFile], *, settled: bool) -> tuple[Talk, ...]:
+        counts = sorted(file.count for file in files if file.kind == "question")
+        talks = tuple(self._talk(step, number, count) for count in counts)
+        if settled or not talks or not talks[-1].ask:
+            return talks
+        taken = answers_in(self.folder / names.STEPS / names.step_file(step, number, "log"))
+        return tuple(replace(talk, taken=talk.count in taken) for talk in talks)
+
     def _talk(self, step: str, number: int, count: int) -> Talk:
         folder = self.folder / names.STEPS
         question = (folder / names.step_file(step, number, "question", count)).read_text("utf-8", "replace")
         reply = f"{names.STEPS}/{names.step_file(step, number, 'reply', count)}"
         key = KEY_LINE.findall(question)
-        return Talk(count, key[-1] if key else None, self._reply(reply))
+        ask = question.rstrip().endswith(ASK_LINE)
+        return Talk(count, key[-1] if key else None, self._reply(reply), ask)
 
     def _reply(self, name: str) -> str | None:
         """Return a person's reply once it is complete; one that is no text is no answer."""

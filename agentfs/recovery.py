@@ -1,7 +1,7 @@
 """Take over a run: end what a dead driver left running, and settle what it left open."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +9,8 @@ from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Facts, PlannerCall
-from agentfs.core.records import Answer, Failure, Result, Sandbox
+from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
 from agentfs.core.state import RunState
-from agentfs.core.steps import ASK
 from agentfs.disk import publish
 from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.log import marks_in
@@ -30,7 +29,7 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
     sweep(folder, {revision.plan_sha256 for revision in facts.revisions}.union(*(one.tries for one in facts.calls)))
     for step, attempts in state.facts.attempts.items():
         for attempt in attempts:
-            if attempt.unsettled and (attempt.claimed or attempt.torn) and not _waits_as_files(attempt):
+            if attempt.unsettled and (attempt.claimed or attempt.torn) and not attempt.asks:
                 result = _cut_off(folder, state, step, attempt, clock, sandbox)
                 settled = replace(attempt, result=publish_result(result, Shelf.of(folder), mask))
                 facts = facts.with_attempt(step, settled)
@@ -40,9 +39,13 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
     return facts
 
 
-def _waits_as_files(attempt: Attempt) -> bool:
-    """An `ask` whose question stands needs nobody to be running."""
-    return attempt.order is not None and attempt.order.tool == ASK and bool(attempt.talks)
+def asked_of_models(folder: Path, facts: Facts) -> Iterator[Usage]:
+    """Yield what the attempts that wait for a person have asked of models so far: no result says it yet."""
+    for step, attempts in facts.attempts.items():
+        for attempt in attempts:
+            log = folder / names.STEPS / names.step_file(step, attempt.number, "log")
+            if attempt.asks and (usage := usage_in(log)):
+                yield usage
 
 
 def sweep(folder: Path, ours: Collection[str]) -> None:

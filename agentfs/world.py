@@ -7,15 +7,16 @@ from pathlib import Path
 
 from agentfs.clock import Clock
 from agentfs.core.config import Settings
-from agentfs.core.records import Sandbox
+from agentfs.core.records import Run, Sandbox
 from agentfs.core.state import Means, derive
-from agentfs.engine import Driver, World
+from agentfs.engine import Driver, Executors, World, no_executor
 from agentfs.errors import UserError
 from agentfs.forgetting import Forgetting
 from agentfs.judge import FileJudge
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
 from agentfs.means import has_model, reader_for, run_record
+from agentfs.models.base import Model
 from agentfs.models.opening import model_for
 from agentfs.planner import Planner
 from agentfs.planner.choosing import Chosen, Nobody
@@ -23,7 +24,7 @@ from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
 from agentfs.planner.own_steps import OwnSteps
 from agentfs.prompts import load_prompt
-from agentfs.recovery import take_over
+from agentfs.recovery import asked_of_models, take_over
 from agentfs.tools import sandbox
 from agentfs.tools.registry import Known, opened_tools
 from agentfs.tools.secrets import SecretMask
@@ -93,6 +94,8 @@ def open_world(
             wake=wake,
             own=box.own,
             broken=box.broken,
+            executor=_executors(settings, environment),
+            max_turns=settings.executor.max_turns,
         )
     finally:
         pool.shutdown(wait=True)
@@ -101,6 +104,18 @@ def open_world(
         if not keeper.flush(FLUSH_SECONDS):
             say("the ledger is behind: its next commits follow when agentfs runs again")
         keeper.close()
+
+
+def _executors(settings: Settings, environment: Mapping[str, str]) -> Executors:
+    """Return who does the steps of a run that have no tool: by default the model that the run began with."""
+    if not has_model(settings.executor, environment):
+        return no_executor
+
+    def executor(run: Run, name: str | None) -> Model:
+        chosen = name or run.models.executor or settings.executor.model
+        return model_for(settings.executor, chosen, run.models.executor_temperature, environment)
+
+    return executor
 
 
 def _model_planner(folder: Path, judge: FileJudge, settings: Settings, world: World) -> Planner:
@@ -129,5 +144,7 @@ def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)
     driver.facts = take_over(folder, driver.state, world.clock, world.mask, world.sandbox)
     driver.state = derive(driver.facts, world.means)
+    for usage in asked_of_models(folder, driver.facts):
+        driver.meter.spent = driver.meter.spent.plus_usage(usage)
     world.keeper.note(folder)
     return driver

@@ -9,7 +9,7 @@ from agentfs.core import decide as acts
 from agentfs.core.canonical import render_plan, sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.decide import Action, Wait, decide
-from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.records import (
     Answer,
@@ -30,7 +30,7 @@ from agentfs.core.records import (
 )
 from agentfs.core.replies import cut_word, gate_word
 from agentfs.core.state import Means, RunState, derive
-from agentfs.core.steps import ASK, StepView
+from agentfs.core.steps import StepView
 
 NOW = "2026-11-16T10:00:00.000000Z"
 RUN = "2026-11-16/goal"

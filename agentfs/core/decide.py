@@ -203,7 +203,7 @@ def _put_right(state: RunState) -> Iterator[Action]:
 
 def _may_stop(stray: Stray) -> bool:
     order = stray.attempt.order
-    return order is None or order.repeatable or not stray.attempt.claimed
+    return order is None or order.repeatable or not stray.attempt.claimed or stray.attempt.asks is not None
 
 
 def _go_on(state: RunState, slots: int) -> list[Action]:

@@ -7,6 +7,8 @@ from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run
 from agentfs.core.replies import GateWord, gate_word
 
+ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
+
 
 @dataclass(frozen=True, slots=True)
 class Talk:
@@ -15,6 +17,8 @@ class Talk:
     count: int = 1
     key: str | None = None  # a gate's question is bound to the key of the order it shows
     reply: str | None = None
+    ask: bool = False  # an `ask` put it: the reply is an answer to that, and decides nothing else
+    taken: bool = False  # the attempt has gone on with the reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,15 @@ class Attempt:
     @property
     def unsettled(self) -> bool:
         return self.result is None and (self.order is not None or self.torn or self.claimed)
+
+    @property
+    def asks(self) -> Talk | None:
+        """The question of an `ask` it waits with: as files, so that nobody need be running."""
+        if self.result is not None or not self.claimed or not self.talks or self.order is None:
+            return None
+        last = self.talks[-1]
+        mine = self.order.tool in (None, ASK) and last.key is None and not last.taken
+        return last if mine else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,10 +124,11 @@ def spent_of(attempts: Attempts, before: Attempts | None = None, spent: Spent | 
 
 
 def spent_on_calls(facts: Facts) -> Spent:
-    """Return what the planner's calls have used."""
+    """Return what the planner's calls have used, and the judge of the goal's checks."""
     spent = Spent()
     for one in facts.calls:
         spent = spent.plus_usage(one.answer.usage if one.answer else None)
+        spent = spent.plus_usage(one.checks.usage if one.checks else None)
     return spent
 
 

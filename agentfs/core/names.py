@@ -83,6 +83,11 @@ def call_file(call: int, kind: CallFileKind, count: int = 1) -> str:
     return f"{call}.{_CALL_SUFFIX_OF[kind]}"
 
 
+def checks_log_file(call: int) -> str:
+    """Return the name of what was said when a judge looked at the goal's checks; nobody reads it back."""
+    return f"{call}.checks.log.jsonl"
+
+
 def revision_file(revision: int) -> str:
     return f"{revision}.json"
 

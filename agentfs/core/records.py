@@ -425,3 +425,4 @@ class GoalChecks(Record):
     revision: Counter = Field(description="The revision whose steps were all done")
     after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of every step they followed")
     checks: tuple[CheckResult, ...] = Field(description="What each check found")
+    usage: Usage | None = Field(None, description="What the judge among them cost")

@@ -53,7 +53,6 @@ Move = Literal[
 MAX_INTERRUPTIONS = 3
 LIMIT, UNREACHABLE, DRIFT = "limit", "unreachable", "drift"  # kinds of failure that are told apart
 _NONE = Attempt(0)
-ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +228,8 @@ def _unsettled(base: _Base) -> StepView:
     current = resolved if isinstance(resolved, Resolved) else None
     key = base.key(current) if current else None
     counts = order is not None and order.key == key and all(order.after.get(d) == n for d, n in base.after.items())
-    if counts and latest.claimed and base.step.tool == ASK and (talk := _talk(latest)):
-        answered = talk.reply is not None
+    if counts and latest.asks:
+        answered = latest.asks.reply is not None
         why = "a person has answered" if answered else "waits for a person's answer"
         move: Move = "settle_ask" if answered else "person"
         return base.view("running", why, key=key, resolved=current, move=move)
@@ -238,7 +237,7 @@ def _unsettled(base: _Base) -> StepView:
         return base.view("running", f"attempt {latest.number} is running", key=key, resolved=current)
     if counts:
         return base.view("ordered", f"attempt {latest.number} may start", key=key, resolved=current, move="start")
-    may_stop = order is None or order.repeatable or not latest.claimed
+    may_stop = order is None or order.repeatable or not latest.claimed or latest.asks
     why = f"attempt {latest.number} no longer counts: the plan has changed"
     return base.view("running", why, move="stop" if may_stop else None)
 
@@ -349,6 +348,7 @@ def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> S
     if result.key != key:
         return _startable(base, key, resolved, "stale", "it was cut off, and has changed since")
     talk = _talk(base.latest)
+    talk = None if talk and talk.ask else talk  # what it asked while it worked says nothing of how it ended
     more: dict[str, object] = {"key": key, "resolved": resolved}
     match cut_word(talk.reply if talk else None):
         case "again":

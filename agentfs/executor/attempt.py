@@ -1,14 +1,29 @@
 """One order in, one result out: claim it, call its tool, run its checks, publish how it settled."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agentfs.clock import Clock
 from agentfs.core import names
-from agentfs.core.records import CheckResult, Failure, JsonObject, Order, Record, Result, ResultStatus
+from agentfs.core.records import (
+    CheckResult,
+    Failure,
+    JsonObject,
+    JudgeCheck,
+    Order,
+    Record,
+    ResolvedCheck,
+    Result,
+    ResultStatus,
+)
+from agentfs.executor.asking import wait_with
 from agentfs.executor.checks import run_checks, surprise
+from agentfs.executor.desk import Asked, Desk
 from agentfs.executor.log import AttemptLog
+from agentfs.executor.rebuilding import ANSWER, Memory, remembered
+from agentfs.models.errors import ModelError
+from agentfs.models.line import Line
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Bench, Confinement, Mask, StopSign, Tool, ToolResult
 from agentfs.tools.registry import input_problems
@@ -39,6 +54,7 @@ class Workshop:
     mask: Mask
     clock: Clock
     output_bytes: int
+    desk: Desk | None = None  # None: nothing here can ask a model
 
 
 def render(record: Record) -> bytes:
@@ -46,16 +62,51 @@ def render(record: Record) -> bytes:
     return record.model_dump_json(by_alias=True, indent=2).encode("utf-8") + b"\n"
 
 
-def attempt(order: Order, shop: Workshop, stop: StopSign) -> Result:
-    """Carry out one order and return its published result. Raises AlreadyClaimed if another executor has it."""
+def attempt(order: Order, shop: Workshop, stop: StopSign) -> Result | Asked:
+    """Carry out one order and return its published result, or the question with which it now waits as files.
+
+    Raises AlreadyClaimed if another executor has it.
+    """
     log = _log(order, shop)
     started, began = shop.clock.stamp(), shop.clock.monotonic()
     bench = _bench(order, shop, stop, log, began)
     try:
         given = _call(order, shop, bench, log)
-        return _settle(order, given, shop, bench, log, started)
+        return _ended(order, given, shop, bench, log, started)
     finally:
         log.close()
+
+
+def resume(order: Order, reply: str, shop: Workshop, stop: StopSign) -> Result | Asked:
+    """Go on with an attempt that waited for a person, as its log has it; its time went on only while it worked."""
+    log = _log(order, shop)
+    memory = remembered(Path(shop.shelf.path(order.step, order.attempt, "log")))
+    log.reopen()
+    try:
+        bench = _bench(order, shop, stop, log, shop.clock.monotonic() - (memory.seconds if memory else 0.0))
+        if memory is None or bench.line is None or shop.desk is None:
+            lost = Failure(kind="interrupted", message="its log no longer holds the conversation it waited in")
+            return _settle(order, ToolResult(failure=lost), shop, bench, log, order.issued_at)
+        bench.line.number, bench.line.usage = memory.number, memory.usage
+        log.write(ANSWER, {"count": memory.count, "reply": reply})
+        given = _go_on(order, shop, shop.desk, bench, memory, reply)
+        return _ended(order, given, shop, bench, log, memory.started_at)
+    finally:
+        log.close()
+
+
+def _go_on(order: Order, shop: Workshop, desk: Desk, bench: Bench, memory: Memory, reply: str) -> ToolResult | Asked:
+    from agentfs.executor.loop import go_on
+
+    return go_on(order, desk, shop.tools, bench, memory, reply)
+
+
+def _ended(
+    order: Order, given: ToolResult | Asked, shop: Workshop, bench: Bench, log: AttemptLog, started: str
+) -> Result | Asked:
+    if isinstance(given, ToolResult):
+        return _settle(order, given, shop, bench, log, started)
+    return wait_with(given, order, log, shop.shelf, shop.mask, _worked(order, shop, bench))
 
 
 def settled(order: Order, given: ToolResult, shop: Workshop, stop: StopSign) -> Result:
@@ -75,7 +126,7 @@ def _log(order: Order, shop: Workshop) -> AttemptLog:
 
 def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog, started: str) -> Result:
     """Run the checks, publish the result, close the story in the log."""
-    checks = _checked(order, given, bench, log)
+    given, checks = _checked(order, given, bench, log)
     result = Result(
         run=order.run,
         step=order.step,
@@ -86,10 +137,13 @@ def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: 
         output=given.output,
         cut=given.cut,
         checks=checks,
+        evidence=given.evidence,
+        prompt_sha256=given.prompt_sha256,
+        usage=bench.line.usage if bench.line else given.usage,
         sandbox=shop.confinement.sandbox,
         started_at=started,
         ended_at=shop.clock.stamp(),
-        duration_s=round(shop.clock.monotonic() - (bench.deadline - order.timeout_s), 6),
+        duration_s=_worked(order, shop, bench),
         **_verdict(order, given, checks, bench),
     )
     result = publish_result(result, shop.shelf, shop.mask)
@@ -97,21 +151,38 @@ def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: 
     return result
 
 
+def _worked(order: Order, shop: Workshop, bench: Bench) -> float:
+    return round(shop.clock.monotonic() - (bench.deadline - order.timeout_s), 6)
+
+
 def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began: float) -> Bench:
+    deadline, desk = began + order.timeout_s, shop.desk if _asks_a_model(order, shop) else None
     return Bench(
         confinement=shop.confinement,
-        deadline=began + order.timeout_s,
+        deadline=deadline,
         stop=stop,
         output_bytes=shop.output_bytes,
         output_file=Path(shop.shelf.path(order.step, order.attempt, "output")),
         claim=log.claim,
         log=log.write,
         mask=shop.mask,
+        model=desk.choose(order.model) if desk else None,
+        line=Line(log.write, desk.meter, stop, deadline) if desk else None,
     )
 
 
-def _call(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> ToolResult:
-    """Call the tool. What goes wrong in it is a failure of the step, never of the driver."""
+def _asks_a_model(order: Order, shop: Workshop) -> bool:
+    if order.tool is None or any(isinstance(check, JudgeCheck) for check in order.checks):
+        return True
+    tool = shop.tools.get(order.tool)
+    return tool is not None and tool.spec.needs_model
+
+
+def _call(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> ToolResult | Asked:
+    """Call the tool, or have a model do the step. What goes wrong is a failure of the step, never of the driver."""
+    if order.tool is None:
+        log.claim(None)
+        return _by_model(order, shop, bench)
     tool = shop.tools.get(order.tool or "")
     if tool is None:
         log.claim(None)
@@ -125,6 +196,15 @@ def _call(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> ToolRe
     return given
 
 
+def _by_model(order: Order, shop: Workshop, bench: Bench) -> ToolResult | Asked:
+    from agentfs.executor.ends import no_model
+    from agentfs.executor.loop import work
+
+    if shop.desk is None:
+        return ToolResult(failure=no_model(order.model))
+    return work(order, shop.desk, shop.tools, bench)
+
+
 def _as_planned(order: Order) -> JsonObject:
     """Return an order's input as a plan may write it: the values of a shell text's references came later."""
     if order.tool != "shell":
@@ -132,13 +212,29 @@ def _as_planned(order: Order) -> JsonObject:
     return {name: value for name, value in order.input.items() if name != "env"}
 
 
-def _checked(order: Order, given: ToolResult, bench: Bench, log: AttemptLog) -> tuple[CheckResult, ...]:
-    if given.failure is not None or not order.checks:
-        return ()
-    checks = run_checks(order.checks, bench, given.output)
+def _checked(
+    order: Order, given: ToolResult, bench: Bench, log: AttemptLog
+) -> tuple[ToolResult, tuple[CheckResult, ...]]:
+    """Return what the checks found; and what was given, with a failure if a judge could not be asked."""
+    wanted = _wanted(order)
+    if given.failure is not None or given.blocked is not None or not wanted:
+        return given, ()
+    try:
+        checks = run_checks(wanted, bench, given.output, given.evidence)
+    except ModelError as error:
+        from agentfs.executor.ends import failure_of
+
+        return replace(given, failure=failure_of(error, bench)), ()
     for check in checks:
         log.write("check", check.model_dump())
-    return checks
+    return given, checks
+
+
+def _wanted(order: Order) -> tuple[ResolvedCheck, ...]:
+    """Return the checks of an order; with none, a judge looks at what a model did."""
+    if order.tool is None and order.success_condition and not order.checks:
+        return (JudgeCheck(kind="judge", condition=order.success_condition),)
+    return order.checks
 
 
 def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], bench: Bench) -> dict[str, Any]:
@@ -147,11 +243,14 @@ def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], b
         said = bench.stop.because if isinstance(bench.stop, Halt) else None
         return {"status": "interrupted", "error": said or given.failure}
     if given.failure is not None:
-        return {"status": "failed", "error": given.failure}
+        cut_off = given.failure.kind == "limit"  # nobody failed: there was no room to go on
+        return {"status": "interrupted" if cut_off else "failed", "error": given.failure}
+    if given.blocked is not None:
+        return {"status": "blocked", "error": Failure(kind="blocked", message=given.blocked)}
     if wrong := [check for check in checks if not check.ok]:
         message = "; ".join(f"the {check.kind} check does not hold: {check.detail}" for check in wrong)
         return {"status": "failed", "error": Failure(kind="check", message=message)}
-    unexpected = surprise(order.expects, given.output, deadline=bench.deadline, stop=bench.stop)
+    unexpected = given.surprise or surprise(order.expects, given.output, deadline=bench.deadline, stop=bench.stop)
     return {"status": "done", "surprising": unexpected is not None, "surprise": unexpected}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
+from agentfs.core.cutting import as_text
 from agentfs.core.records import (
     CheckResult,
     Failure,
@@ -35,16 +36,21 @@ class _Never:
         return False
 
 
-def run_checks(checks: Sequence[ResolvedCheck], bench: Bench, output: Any) -> tuple[CheckResult, ...]:
-    """Return what each check found, in their order."""
-    return tuple(_run_check(check, _timed(bench), output) for check in checks)
+def run_checks(
+    checks: Sequence[ResolvedCheck], bench: Bench, output: Any, evidence: Sequence[str] = ()
+) -> tuple[CheckResult, ...]:
+    """Return what each check found, in their order. Raises ModelError if a judge is needed and cannot be asked.
+
+    `evidence`: what a judge is shown beside the output.
+    """
+    return tuple(_run_check(check, _timed(bench), output, evidence) for check in checks)
 
 
 def _timed(bench: Bench) -> Bench:
     return replace(bench, deadline=min(bench.deadline, time.monotonic() + CHECK_S))
 
 
-def _run_check(check: ResolvedCheck, bench: Bench, output: Any) -> CheckResult:
+def _run_check(check: ResolvedCheck, bench: Bench, output: Any, evidence: Sequence[str]) -> CheckResult:
     match check:
         case ResolvedCommandCheck():
             problem, fine = _command(check, bench), "exit code 0"
@@ -55,10 +61,18 @@ def _run_check(check: ResolvedCheck, bench: Bench, output: Any) -> CheckResult:
         case HttpCheck():
             problem, fine = _http(check, bench), f"{check.url} answered {check.status or 200}"
         case JudgeCheck():
-            problem, fine = f"checks of kind {check.kind} are not available in this installation", ""
+            return _judged(check, bench, output, evidence)
         case _:
             assert_never(check)
     return CheckResult(kind=check.kind, ok=problem is None, detail=bench.mask.text(problem or fine))
+
+
+def _judged(check: JudgeCheck, bench: Bench, output: Any, evidence: Sequence[str]) -> CheckResult:
+    from agentfs.executor.judging import judge
+
+    seen = evidence if output is None else (as_text(output), *evidence)
+    verdict = judge(check.condition, seen, bench)
+    return CheckResult(kind="judge", ok=verdict.met, detail=bench.mask.text(verdict.detail))
 
 
 def _command(check: ResolvedCommandCheck, bench: Bench) -> str | None:

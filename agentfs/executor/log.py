@@ -78,6 +78,11 @@ class AttemptLog:
             raise RuntimeError("the log is written after the claim")
         os.write(self._descriptor, self._line(event, fields))
 
+    def sync(self) -> None:
+        """Make durable what has been written: something is about to refer to it."""
+        if self._descriptor is not None:
+            os.fsync(self._descriptor)
+
     def _line(self, event: str, fields: Mapping[str, Any]) -> bytes:
         return one_line(event, fields, self._mask, self._clock)
 

@@ -4,16 +4,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentfs.core.decide import Wait
+from agentfs.core.openings import openings
 from agentfs.core.records import Failure
 from agentfs.core.state import RunState
 from agentfs.engine import Driver
 from agentfs.views.words import cut, first_line, inert
 
 WIDTH = 300  # of one message: more is in the result
+_YES_OR_NO = ": approve or reject, on its first line"
 _WORDS = {
-    "gated": ": approve or reject, on its first line",
-    "interrupted": ": again, done or failed, on its first line",
-}  # an `ask` takes any words
+    "gate": _YES_OR_NO,
+    "answer": _YES_OR_NO,
+    "cut": ": again, done or failed, on its first line",
+    "ask": "",  # it takes any words
+}
 SHOWN = 5  # failed steps told at the end: all are in `agentfs show`
 
 
@@ -55,17 +59,11 @@ def _errors(state: RunState) -> Iterator[tuple[str, Failure | None]]:
 def what_to_do(folder: Path, state: RunState) -> list[str]:
     """Return the files that wait for a person, with the words that count."""
     lines = []
-    for view in state.moving("person"):
-        number = view.next if view.status == "gated" else view.attempt
-        lines += _question(folder / "steps" / f"{view.id}.{number}", _WORDS.get(view.status, ""))
-    if (one := state.calls.unapplied) and one.asked:
-        lines += _question(folder / "planning" / str(one.number), _WORDS["gated"])
+    for opening in openings(state):
+        if opening.about != "draft":
+            lines.append(f"  read {inert(str(folder / opening.question_path))}")
+            lines.append(f"  answer in {inert(str(folder / opening.reply_path))}{_WORDS[opening.about]}")
     plan = state.facts.plan
     if plan is not None and plan.status in ("draft", "paused"):
         lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
     return lines
-
-
-def _question(path: Path, words: str) -> list[str]:
-    place = inert(str(path))
-    return [f"  read {place}.question.md", f"  answer in {place}.reply.md{words}"]

@@ -132,10 +132,10 @@ def test_nothing_expected_is_never_surprising() -> None:
     assert surprise(None, {"any": "thing"}) is None
 
 
-def test_kinds_that_are_not_available(tmp_path: Path) -> None:
+def test_a_judge_needs_a_model(tmp_path: Path) -> None:
     check = {"kind": "judge", "condition": "it is good"}
-    detail = "checks of kind judge are not available in this installation"
-    assert one(a_workbench(tmp_path), check) == (False, detail)
+    detail = "there is no model to judge it: set OPENAI_API_KEY, or base_url under [executor]"
+    assert one(a_workbench(tmp_path), check, "good") == (False, detail)
 
 
 def test_all_run_in_order_whatever_fails(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""Where a model sits down to do an order of a run: what it may know, and how far it may go. Starts nothing."""
+
+from agentfs.core.cutting import as_text
+from agentfs.core.facts import Facts
+from agentfs.core.modes import DO, loops
+from agentfs.core.records import Order
+from agentfs.core.state import RunState
+from agentfs.engine import Driver
+from agentfs.executor.desk import Desk
+
+
+def desk_for(order: Order | None, driver: Driver) -> Desk:
+    """Return where a model sits down to do an order; with none, to judge what belongs to no attempt."""
+    run, world = driver.facts.run, driver.world
+    own = order is not None and order.step == DO and loops(driver.facts)
+    return Desk(
+        choose=lambda name: world.executor(run, name),
+        meter=driver.meter,
+        workspace=world.workspace,
+        goal=driver.facts.goal.title,
+        earlier=_errors(order, driver.facts) if order is not None and order.tool is None else (),
+        max_turns=world.max_turns,
+        may_hand_over=own,
+        split_over=run.split_over,
+        scratchpad=own and run.mode == "scratchpad",
+        unconfined=run.sandbox == "off",
+    )
+
+
+def _errors(order: Order, facts: Facts) -> tuple[str, ...]:
+    """Return what went wrong in earlier attempts at this very step, as it is now."""
+    results = [one.result for one in facts.attempts.get(order.step, ()) if one.number < order.attempt]
+    return tuple(
+        f"{result.error.message} ({result.error.hint})" if result.error.hint else result.error.message
+        for result in results
+        if result and result.error and result.status == "failed" and result.key == order.key
+    )
+
+
+def final_outputs(state: RunState) -> tuple[str, ...]:
+    """Return what the steps gave that nobody depends on: what a judge of the goal is shown."""
+    views = [state.steps[leaf] for leaf in (state.scheme.leaves if state.scheme else ())]
+    return tuple(
+        f"{view.id}: {as_text(view.result.output)}" for view in views if view.status == "done" and view.result
+    )
