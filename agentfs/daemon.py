@@ -8,32 +8,34 @@ after the other; attempts run on the pool they share. A run that fails in a way 
 import os
 import queue
 import time
-from collections import deque
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agentfs.core import names
 from agentfs.core.config import Settings
 from agentfs.core.decide import Action, Wait
 from agentfs.disk import locked
 from agentfs.door import Door
 from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, Stop
+from agentfs.ears import Ears
+from agentfs.ended import Ended, committed_until, ended_runs
 from agentfs.engine import World
-from agentfs.errors import AgentfsError, UserError
+from agentfs.errors import UserError
 from agentfs.inbox import Inbox
-from agentfs.seats import Seat, is_open, lately_ended, open_runs
+from agentfs.ledger import LedgerError
+from agentfs.roots import Roots
+from agentfs.seats import Seat, is_open, open_runs
+from agentfs.setaside import SetAside, in_words
 from agentfs.turns import Turns
 from agentfs.views.watching import Teller
-from agentfs.watching import Glance, ManyFolders, folders_of, glance
+from agentfs.watching import ManyFolders, folders_of
 from agentfs.workspace import Workspace
 from agentfs.world import open_driver
 
 GLANCE_SECONDS = 1.0  # how often what is not watched is looked at
 PAGE_SECONDS = 1.0  # how old STATUS.md may be
 TURNS_AT_ONCE = 32  # before goals/ is looked at again
-RECENT = 64
 
 
 class Daemon:
@@ -43,14 +45,14 @@ class Daemon:
         self, workspace: Workspace, settings: Settings, world: World, inbox: Inbox, stop: Stop, teller: Teller
     ) -> None:
         self.workspace, self.settings, self.world, self.stop, self.teller = workspace, settings, world, stop, teller
-        self.door = Door(inbox, teller)
-        self.folders: ManyFolders | None = None  # None: nothing is watched, everything is looked at
+        self.ears = Ears(teller, None)
+        self.door = Door(inbox, teller, self.ears.saw)
+        self.roots = Roots(inbox.folder, workspace.runs, teller)
         self.seats: dict[Path, Seat] = {}
         self.by_folder: dict[str, Seat] = {}  # the folders of a run that are watched
         self.ready: dict[Path, None] = {}  # to be turned, in this order
         self.turns = Turns(settings.limits.parallel)
-        self.ended: deque[Path] = deque(maxlen=RECENT)  # ended last: a person may take one up again
-        self.aside: dict[Path, tuple[Glance, bool]] = {}  # runs that failed: as they were, and whether time may help
+        self.ended, self.aside = Ended(teller), SetAside(teller)
         self.pages: dict[Path, float] = {}  # when STATUS.md is due
         self.soon: dict[Path, float] = {}  # when to look again though nothing is heard
         self.fatal: UserError | None = None
@@ -59,17 +61,15 @@ class Daemon:
 
     @property
     def goals(self) -> Path:
-        return self.door.folder.path
+        return self.door.inbox.folder
 
     # ── the loop ──────────────────────────────────────────────────────────────────────────────────────────
 
     def run(self, *, poll: bool) -> None:
         """Drive until asked to stop and nothing runs any more."""
-        self.door.folder.take()
+        self.roots.take()
         try:
-            self._begin_watching(poll=poll)
-            for folder in lately_ended(self.workspace.runs):
-                self.world.keeper.note(folder)
+            self._begin(poll=poll)
             while not (self.stop.asked and self.turns.busy == 0):
                 self._heed()
                 self._tend()
@@ -81,22 +81,23 @@ class Daemon:
         if self.fatal is not None:
             raise self.fatal
 
-    def _begin_watching(self, *, poll: bool) -> None:
-        how = "looking every second"
+    def _begin(self, *, poll: bool) -> None:
         if not poll:
-            self.folders = ManyFolders(self.stop.wake.set)
-            if self.folders.add(self.goals) and self.folders.lives(self.goals):
-                how = "watching"
-            else:
-                self.folders.close()
-                self.folders = None
-                how = "no events come from this folder, so looking every second"
-        words = f"{how}: drop goals into {self.goals}"
-        self.teller.tell("watching", words, goals=str(self.goals), polling=self.folders is None, pid=os.getpid())
+            self.ears.folders = ManyFolders(self.stop.wake.set)
+        self.ears.attend(self.goals)
+        polling = self.ears.deaf_to_goals
+        words = f"{'looking every second' if polling else 'watching'}: drop goals into {self.goals}"
+        self.teller.tell("watching", words, goals=str(self.goals), polling=polling, pid=os.getpid())
+        self.door.open()
+        since = committed_until(self.workspace.runs)
+        for moment, folder in ended_runs(self.workspace.runs):
+            self.ended.add(folder)
+            if moment >= since:
+                self.world.keeper.note(folder)
 
     def _heed(self) -> None:
         """Take in what was heard since the last time."""
-        for path in self.folders.seen() if self.folders else []:
+        for path in self.ears.heard(str(self.goals)):
             parent = os.path.dirname(path)
             if parent == str(self.goals):
                 self.door.look_again()
@@ -124,7 +125,7 @@ class Daemon:
         if now >= self._glance_at:
             self._glance_at = now + GLANCE_SECONDS
             self._glance()
-        if now >= self._rescan_at or (self.folders and self.folders.lost):
+        if now >= self._rescan_at or self.ears.lost:
             self._rescan()
             self._rescan_at = time.monotonic() + RESCAN_SECONDS
         for folder in [folder for folder, moment in self.soon.items() if moment <= now]:
@@ -133,19 +134,21 @@ class Daemon:
         for folder in [folder for folder, moment in self.pages.items() if moment <= now]:
             self._keep_page(self.seats[folder])
         if self.stop.asked == 0:
-            for folder, hold in self.door.let_in(GLANCE_SECONDS if self.folders is None else RESCAN_SECONDS):
+            for folder, hold in self.door.let_in(GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS):
                 self._sit(folder, hold)
 
     def _glance(self) -> None:
-        """See to what no event tells of: goals/ itself, runs that are gone, mended or taken up again."""
-        self._hold_on_to_goals()
+        """See to what no event tells of: goals/ and runs/ themselves, runs that are gone, mended or reopened."""
+        self._hold_on_to_roots()
+        if self.ears.check():
+            self.door.look_again()
+            for seat in self.seats.values():
+                seat.watched = False
         for seat in self.seats.values():
             seat.check()
+        self.ended.tell_of_edits()
         if self.stop.asked == 0:
-            for folder in [one for one in self.ended if is_open(one)]:
-                self.ended.remove(folder)
-                self._try(folder)
-            for folder in [one for one, (seen, _) in self.aside.items() if seen != glance(one)]:
+            for folder in (*self.ended.reopened(), *self.aside.changed()):
                 self._try(folder)
 
     def _work(self) -> bool:
@@ -158,7 +161,7 @@ class Daemon:
             if self.stop.asked or (seat := self.turns.next()) is None:
                 break
             self._turn(seat, first=True)
-        goals = self.door.waiting and not self.stop.asked
+        goals = self.door.is_busy and not self.stop.asked
         return bool(self.ready or goals or not self._woken.empty())
 
     def _patience(self) -> float:
@@ -168,28 +171,27 @@ class Daemon:
             moments.append(self.door.due)
         return max(0.0, min(moments) - time.monotonic())
 
-    def _hold_on_to_goals(self) -> None:
-        """Notice when goals/ is another folder by now; make it anew if there is none."""
-        if self.door.folder.is_there() or self.fatal is not None:
+    def _hold_on_to_roots(self) -> None:
+        """Notice when goals/ or runs/ is another folder by now."""
+        if self.fatal is not None:
             return
         try:
-            self.door.folder.take()
+            if self.roots.goals_are_new():
+                self.ears.attend(self.goals)
+                self.door.open()
+            if self.roots.runs_are_new():
+                self._rescan_at = 0.0
         except UserError as error:
             self.fatal = error
             self.stop.ask(2)
-            return
-        if self.folders is not None:
-            self.folders.remove(self.goals)
-            self.folders.add(self.goals)
-        self.door.look_again()
-        self.teller.note("goals/ was moved or deleted: the folder that is there now is the one being watched")
+        except LedgerError as error:
+            self.teller.once(str(error))
 
     # ── runs ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _rescan(self) -> None:
         """Find runs that nobody drives, and look again at those that may have changed unheard."""
-        if self.folders is not None:
-            self.folders.lost = False
+        self.ears.start_over()
         there = set()
         for folder in open_runs(self.workspace.runs):
             there.add(folder)
@@ -200,19 +202,17 @@ class Daemon:
                 seat.peek()
             else:
                 seat.driver.look_again()  # ended by somebody else's hand, or gone
-        for folder in self.aside.keys() - there:
-            del self.aside[folder]
+        self.aside.keep_only(there)
 
     def _try(self, folder: Path) -> None:
         """Drive a run if nobody else does, and if it is not one that has failed and is as it was."""
-        known = self.aside.get(folder)
-        if known is not None and not known[1] and known[0] == glance(folder):
+        if not self.aside.may_be_tried(folder):
             return
         hold = ExitStack()
         try:
             mine = hold.enter_context(locked(folder))
         except OSError as error:
-            self._put_aside(folder, error)
+            self.aside.put(folder, error)
             return
         if mine and is_open(folder):
             self._sit(folder, hold)
@@ -222,14 +222,14 @@ class Daemon:
     def _sit(self, folder: Path, hold: ExitStack) -> None:
         """Drive a run from now on; its lock is held."""
         try:
-            watched = self._watch(folder, hold)
+            watched = self.ears.attend_run(folder, hold)
             world = replace(self.world, wake=partial(self._wake, folder))
             seat = Seat.of(open_driver(folder, self.settings, world), hold, watched=watched)
         except Exception as error:  # noqa: BLE001 - one broken run never holds up another
             hold.close()
-            self._put_aside(folder, error)
+            self.aside.put(folder, error)
             return
-        self.aside.pop(folder, None)
+        self.aside.forget(folder)
         self.seats[folder] = seat
         self.by_folder.update({str(one): seat for one in folders_of(folder)})
         self.teller.opened(seat.driver)
@@ -240,15 +240,6 @@ class Daemon:
     def _wake(self, folder: Path) -> None:
         self._woken.put(folder)
         self.stop.wake.set()
-
-    def _watch(self, folder: Path, hold: ExitStack) -> bool:
-        if self.folders is None:
-            return False
-        hold.callback(self.folders.remove_run, folder)
-        if self.folders.add_run(folder):
-            return True
-        self.teller.once("there are more open runs than can be watched: the others are looked at every second")
-        return False
 
     def _turn(self, seat: Seat, *, first: bool = False) -> None:
         """Turn one driver, with as many places as are its due."""
@@ -278,7 +269,7 @@ class Daemon:
         if seat.has_ended(actions):
             self.teller.ended(seat.driver)
             self._close(seat)
-            self.ended.append(seat.folder)
+            self.ended.add(seat.folder)
             return
         self.pages.setdefault(seat.folder, now + PAGE_SECONDS)
         if any(not isinstance(action, Wait) for action in actions):
@@ -286,15 +277,15 @@ class Daemon:
         elif seat.is_restless():
             self.soon.setdefault(seat.folder, now + RESTLESS_SECONDS)
         if rest := seat.waits(actions):
-            self.teller.waits(seat.driver, rest)
             self._keep_page(seat)
+            self.teller.waits(seat.driver, rest)
 
     def _keep_page(self, seat: Seat) -> None:
         self.pages.pop(seat.folder, None)
         try:
             seat.status.keep(seat.driver.state, now=True)
         except OSError as error:
-            self.teller.once(f"{seat.driver.facts.run.run}: STATUS.md cannot be written: {_words(error)}")
+            self.teller.once(f"{seat.driver.facts.run.run}: STATUS.md cannot be written: {in_words(error)}")
 
     # ── letting go ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -302,19 +293,11 @@ class Daemon:
         """Set a run aside once what it has under way is over."""
         seat.leaving = True
         seat.driver.stop_all()
-        self._put_aside(seat.folder, error)
+        self.aside.put(seat.folder, error)
+        if not seat.folder.exists():
+            self._rescan_at = 0.0  # it may be there under another name
         if seat.under_way == 0:
             self._close(seat)
-
-    def _put_aside(self, folder: Path, error: BaseException) -> None:
-        self.aside[folder] = (glance(folder), isinstance(error, OSError))
-        run = f"{folder.parent.name}/{folder.name}"
-        if not (folder / names.RUN).exists():
-            words = "its folder was moved or deleted; what ran in it is ended"
-        else:
-            words = f"set aside: {_words(error)}"
-        self.teller.once(words, run)
-        self.teller.let_go(run)
 
     def _close(self, seat: Seat) -> None:
         """Let go of a run: its lock, its watches, its place in every list."""
@@ -332,12 +315,5 @@ class Daemon:
             seat.driver.stop_all()  # whatever went wrong, nothing is left running that nobody looks after
             with suppress(OSError):
                 self._close(seat)
-        if self.folders is not None:
-            self.folders.close()
-        self.door.folder.release()
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
-    return str(error) if isinstance(error, AgentfsError) else f"{type(error).__name__}: {error}"
+        self.ears.close()
+        self.roots.release()

@@ -1,6 +1,5 @@
 """Drive one run in the foreground: turn, wait for something to happen, turn again, until it rests."""
 
-import os
 import threading
 import time
 from dataclasses import dataclass, field
@@ -77,7 +76,7 @@ class Lookout:
 
     def has_news(self) -> bool:
         seen = self.watch.seen()
-        if any(is_unnamed(path) for path in seen):
+        if any(is_unnamed(path, self.driver) for path in seen):
             self.alert = time.monotonic() + ALERT_SECONDS
         elif not any(is_news(path, self.driver) for path in seen) and self.patience() > 0:
             return False
@@ -90,10 +89,16 @@ class Lookout:
         return self.looked + (RESTLESS_SECONDS if restless else RESCAN_SECONDS) - time.monotonic()
 
 
-def is_unnamed(path: str) -> bool:
+def is_unnamed(path: str, driver: Driver) -> bool:
     """Whether an event speaks of a file in steps/ that somebody else has written and will now link to its place."""
-    folder, name = os.path.split(path)
-    return name.startswith((".", "#")) and os.path.basename(folder) == names.STEPS and not is_own_temp(name)
+    folder, name = _in_run(path, driver)
+    return folder == names.STEPS and name.startswith((".", "#")) and not is_own_temp(name)
+
+
+def _in_run(path: str, driver: Driver) -> tuple[str, str]:
+    """Return in which folder of a run a file is, "" for the run's own, and its name. A run may be called `steps`."""
+    folder, _, name = path.removeprefix(f"{driver.folder}/").rpartition("/")
+    return folder, name
 
 
 def _wait(driver: Driver, stop: Stop, lookout: Lookout) -> None:
@@ -122,8 +127,8 @@ def _resting(actions: list[Action], driver: Driver) -> Wait | None:
 
 def is_news(path: str, driver: Driver) -> bool:
     """Whether an event may speak of something this driver has not done itself."""
-    folder, name = os.path.split(path)
-    match os.path.basename(folder):
+    folder, name = _in_run(path, driver)
+    match folder:
         case names.STEPS:
             file = names.parse_step_file(name)
             if file is None or ("attempt", file.step, file.attempt) in driver.jobs:

@@ -21,7 +21,7 @@ from agentfs.core.problems import Problem
 from agentfs.disk import replace
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.intake import Flags, GoalSource, read_goal, taking
-from agentfs.moving import free_place
+from agentfs.moving import bring_back, free_place
 from agentfs.stillness import Stillness
 from agentfs.views.words import inert
 from agentfs.workspace import Workspace
@@ -31,8 +31,10 @@ AGAIN_SECONDS = 10.0  # until something that failed for want of room or rights i
 _JUNK = re.compile(
     r"""
     \..* | ~.* | .*~ | \#.*\# | 4913 | sed[A-Za-z0-9]{6}          # hidden, Office, backups, Emacs, vim, sed -i
-    | .*\.(tmp|part|partial|filepart|swp|swo|swx|bak|orig|rej|crdownload|download)
+    | .*\.(tmp|temp|part|partial|filepart|swp|swo|swx|bak|orig|rej|old|crdownload|download|opdownload|lock)
+    | .*\.save(\.[0-9]+)?                                         # nano, when it is cut off
     | .*___jb_(tmp|old|bak)___                                    # JetBrains
+    | thumbs\.db | desktop\.ini | .*:zone\.identifier | icon\r    # what a file manager leaves
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
@@ -70,6 +72,7 @@ class Found:
     wrong: list[tuple[Path, Problem]] = field(default_factory=list)  # can never be a goal
     left: list[tuple[str, str]] = field(default_factory=list)  # names left alone, told once, with why
     restless: bool = False  # something is being written: look again soon
+    there: set[str] = field(default_factory=set)  # the names of all that may be goals
 
 
 @dataclass(slots=True)
@@ -96,6 +99,9 @@ class Inbox:
         found, ages = Found(), {}
         listed = {entry.name: entry for entry in _entries(self.folder)}
         self._forget_all_but(listed)
+        found.there = {
+            name for name, one in listed.items() if is_goal_name(name) and not one.is_dir(follow_symlinks=False)
+        }
         for name, entry in listed.items():
             if is_junk(name) or self._later.get(name, 0.0) > self.clock():
                 continue
@@ -130,6 +136,10 @@ class Inbox:
     def later(self, name: str) -> None:
         """Leave a file alone for a while."""
         self._later[name] = self.clock() + AGAIN_SECONDS
+
+    def bring_back(self) -> None:
+        """Settle what an intake that was cut off left between here and its run."""
+        bring_back(self.folder, self.workspace.runs)
 
     # ── taking ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -176,7 +186,7 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
     try:
         with os.scandir(folder) as entries:
             return list(entries)
-    except FileNotFoundError:
+    except FileNotFoundError:  # whoever holds it makes it anew
         return []
 
 

@@ -1,12 +1,15 @@
 """Move files that people have dropped: never over another one, and into a run only as they were read."""
 
+import contextlib
 import errno
 import itertools
 import os
 from pathlib import Path
 
+from agentfs.core import names
 from agentfs.disk import publish, sync_folder
 
+ON_ITS_WAY = ".on-its-way"  # in goals/, where runs/ is on another file system: DAY/RUN/FILE
 LONGEST = 200  # bytes of a name; the name of its error file has to fit too
 
 
@@ -24,14 +27,49 @@ def move_in(dropped: Path, goal: Path, content: bytes) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        publish(goal, content, durable=True)  # another file system: here the copy is the commit point
-        os.unlink(dropped)
+        _copy_in(dropped, goal, content)
         return
     if goal.read_bytes() != content:
         move_aside(goal, dropped.parent, dropped.name)
         raise StillChanging(dropped.name)
     sync_folder(goal.parent)
     sync_folder(dropped.parent)
+
+
+def _copy_in(dropped: Path, goal: Path, content: bytes) -> None:
+    """The same across file systems: out of the way first, under the run's name, then copied; the copy commits.
+
+    So whoever finds it there knows whether the run has it: a goal is in goals/, or on its way, or in its run.
+    """
+    on_its_way = dropped.parent / ON_ITS_WAY / goal.parent.parent.name / goal.parent.name / dropped.name
+    on_its_way.parent.mkdir(parents=True, exist_ok=True)
+    os.rename(dropped, on_its_way)
+    if on_its_way.read_bytes() != content:
+        move_aside(on_its_way, dropped.parent, dropped.name)
+        raise StillChanging(dropped.name)
+    sync_folder(on_its_way.parent)
+    publish(goal, content, durable=True)
+    os.unlink(on_its_way)
+    _remove_empty(on_its_way.parent, dropped.parent)
+
+
+def bring_back(goals: Path, runs: Path) -> None:
+    """Settle what a dead intake left on its way: a goal that its run has is removed, any other goes back."""
+    for path in sorted((goals / ON_ITS_WAY).glob("*/*/*")):
+        run = runs / path.parent.parent.name / path.parent.name
+        if any(os.path.lexists(run / f"goal{suffix}") for suffix in names.GOAL_SUFFIXES):
+            os.unlink(path)
+        else:
+            move_aside(path, goals, path.name)
+        _remove_empty(path.parent, goals)
+
+
+def _remove_empty(folder: Path, goals: Path) -> None:
+    """Remove folders that held a goal on its way, up to goals/."""
+    with contextlib.suppress(OSError):  # there are others in it
+        while folder != goals:
+            folder.rmdir()
+            folder = folder.parent
 
 
 def _make_durable(path: Path) -> None:

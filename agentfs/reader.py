@@ -63,9 +63,7 @@ class RunReader:
         """Return what the folder says now. What equals `before` stays identical to it: deriving is cheap then."""
         self.restless = False
         broken: list[str] = []
-        run = before.run if before else self._record(names.RUN, Run, broken)
-        if run is None:
-            raise NotARun(f"{self.folder}: {broken[0] if broken else 'there is no run.json'}")
+        run = before.run if before else self._run(broken)
         revisions, plan = self._revisions(before, broken)
         if revisions and plan:
             self._accepted = (revisions[-1].plan_sha256, plan)
@@ -170,6 +168,14 @@ class RunReader:
                 f"{name} is not valid ({where}: {first['msg']}): take it back from the ledger, or delete it"
             )
             return None
+
+    def _run(self, broken: list[str]) -> Run:
+        """Return how the run began, under the name it has by now: the folder's, whatever it was called then."""
+        run = self._record(names.RUN, Run, broken)
+        if run is None:
+            raise NotARun(f"{self.folder}: {broken[0] if broken else 'there is no run.json'}")
+        here = f"{self.folder.parent.name}/{self.folder.name}"
+        return run if run.run == here or not names.is_run_id(here) else run.model_copy(update={"run": here})
 
     def _revisions(self, before: Facts | None, broken: list[str]) -> tuple[tuple[Revision, ...], Plan | None]:
         listed = _listing(self.folder / names.REVISIONS)

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,8 +13,6 @@ from agentfs.driving import ALERT_SECONDS, is_news, is_unnamed
 from agentfs.engine import Driver, at_rest
 from agentfs.views.status_page import StatusFile
 from agentfs.watching import Glance, glance
-
-BEHIND_SECONDS = 60.0  # by which the ledger may lag behind the runs
 
 
 @dataclass(eq=False, slots=True)
@@ -52,7 +50,7 @@ class Seat:
 
     def hear(self, path: str) -> None:
         """Take in an event."""
-        if is_unnamed(path):
+        if is_unnamed(path, self.driver):
             self.alert = time.monotonic() + ALERT_SECONDS
             self.driver.look_again()
         elif is_news(path, self.driver):
@@ -62,7 +60,7 @@ class Seat:
         """Look again if the folder is gone, of which no event tells; and if nothing tells of anything, peek."""
         if not self.watched:
             self.peek()
-        elif not os.path.lexists(self.folder / names.RUN):
+        elif not os.path.lexists(f"{self.folder}/{names.RUN}"):
             self.driver.look_again()
 
     def peek(self) -> None:
@@ -104,26 +102,14 @@ class Seat:
 
 def open_runs(runs: Path) -> Iterator[Path]:
     """Yield the folder of every run that has not ended, the oldest day first. Of one that has, it costs one lstat."""
-    for day in sorted(_subfolders(str(runs))):
-        for folder in sorted(one for one in _subfolders(day) if not os.path.lexists(f"{one}/{names.OUTCOME}")):
+    for day in sorted(subfolders(str(runs))):
+        for folder in sorted(one for one in subfolders(day) if not os.path.lexists(f"{one}/{names.OUTCOME}")):
             if is_open(Path(folder)):
                 yield Path(folder)
 
 
-def lately_ended(runs: Path) -> list[Path]:
-    """Return the runs that ended about when the ledger was last written, or after: they may owe it a commit."""
-    branch = [runs / ".git" / name for name in ("refs/heads/main", "packed-refs")]
-    since = max((path.stat().st_mtime for path in branch if path.exists()), default=0.0) - BEHIND_SECONDS
-    found = []
-    for day in _subfolders(str(runs)):
-        for folder in _subfolders(day):
-            with suppress(OSError):
-                if os.lstat(f"{folder}/{names.OUTCOME}").st_mtime >= since:
-                    found.append(Path(folder))
-    return [folder for folder in found if names.is_run_id(f"{folder.parent.name}/{folder.name}")]
-
-
-def _subfolders(folder: str) -> list[str]:
+def subfolders(folder: str) -> list[str]:
+    """Return the folders in a folder, hidden ones left out; none if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return [one.path for one in entries if one.name[0] != "." and one.is_dir(follow_symlinks=False)]
@@ -133,8 +119,9 @@ def _subfolders(folder: str) -> list[str]:
 
 def is_open(folder: Path) -> bool:
     """Whether a folder holds a run without an outcome; one with no goal yet belongs to whoever makes it."""
-    if not names.is_run_id(f"{folder.parent.name}/{folder.name}") or os.path.lexists(folder / names.OUTCOME):
+    top = str(folder)
+    if os.path.lexists(f"{top}/{names.OUTCOME}") or not names.is_run_id("/".join(top.rsplit("/", 2)[1:])):
         return False
-    return os.path.lexists(folder / names.RUN) and any(
-        os.path.lexists(folder / f"goal{suffix}") for suffix in names.GOAL_SUFFIXES
+    return os.path.lexists(f"{top}/{names.RUN}") and any(
+        os.path.lexists(f"{top}/goal{suffix}") for suffix in names.GOAL_SUFFIXES
     )

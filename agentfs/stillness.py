@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentfs.mounts import written_behind
+
 QUIET = 0.3  # seconds without a change, by the monotonic clock
 QUIET_WITHOUT_LEASE = 2.0  # where the file system cannot tell whether a writer has it open
 Signature = tuple[int, int, int, int]
 
 
-def signature(path: Path) -> Signature | None:
+def signature(path: Path | str) -> Signature | None:
     """Return what changes when a file changes; None if it is no regular file."""
     try:
         found = os.lstat(path)
@@ -35,6 +37,8 @@ def being_written(path: Path) -> bool | None:
     except OSError:
         return None
     try:
+        if written_behind(descriptor):
+            return None  # a lease would tell of writers on this side only
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)  # at once: an opening writer waits for it
     except OSError as error:

@@ -20,6 +20,7 @@ from watchdog.observers.inotify import InotifyObserver
 
 WRITTEN: tuple[type[FileSystemEvent], ...] = (FileClosedEvent, FileMovedEvent, FileDeletedEvent)
 EVERYTHING: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, *WRITTEN)
+ARRIVED: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, FileClosedEvent, FileMovedEvent)
 
 
 class Enqueue(FileSystemEventHandler):
@@ -29,10 +30,20 @@ class Enqueue(FileSystemEventHandler):
         self._names, self._wake = names, wake
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        for path in (event.src_path, event.dest_path):
-            if path:
-                self._names.put(os.fsdecode(path))
-        self._wake()
+        paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
+        for path in paths:
+            self._names.put(path)
+        if paths:
+            self._wake()
+
+
+class EnqueueArrivals(Enqueue):
+    """The same, but of what leaves a folder it says nothing."""
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        if isinstance(event, FileMovedEvent):
+            event = FileCreatedEvent(event.dest_path)
+        super().on_any_event(event)
 
 
 def an_observer() -> InotifyObserver:

@@ -4,25 +4,38 @@ Every watched folder costs a thread, so that only folders of runs that can still
 where there are no watches left, or events do not come, `glance` tells cheaply whether to look at a run again.
 """
 
+import errno
 import logging
 import os
 import queue
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from watchdog.events import FileCreatedEvent, FileSystemEvent
+from watchdog.events import FileSystemEvent
 from watchdog.observers.api import ObservedWatch
+from watchdog.utils import BaseThread
 
 from agentfs.core import names
+from agentfs.mounts import written_behind
 from agentfs.stillness import Signature, signature
-from agentfs.watch import WRITTEN, Enqueue, an_observer
+from agentfs.watch import ARRIVED, EVERYTHING, WRITTEN, Enqueue, EnqueueArrivals, an_observer
 
 MOST_FOLDERS = 200
 CANARY_SECONDS = 2.0
 CANARY = ".agentfs-canary-{}.tmp"
 _LOG = logging.getLogger("watchdog")  # the only one who tells of an overflow; says nothing else worth a line
 Glance = tuple[int | Signature | None, ...]
+Kinds = tuple[type[FileSystemEvent], ...]
+_NONE_LEFT = {
+    errno.ENOSPC: "no watches are left (more: sudo sysctl fs.inotify.max_user_watches=524288)",
+    errno.EMFILE: "no inotify instances are left (more: sudo sysctl fs.inotify.max_user_instances=512)",
+}
+
+
+class Unwatched(Exception):
+    """A folder is not watched: why, in words."""
 
 
 class _Overflow(logging.Handler):
@@ -42,46 +55,68 @@ class ManyFolders:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.lost = False  # events were dropped: look at everything again, then set this back
+        self.failed = ""  # how a thread of watchdog's came to its end
         self._wake = wake
         self._seen: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._enqueue = Enqueue(self._seen, wake)
         self._watches: dict[Path, ObservedWatch] = {}
+        self._heard: dict[int, bool] = {}  # whether events come from a device: a canary was heard there
         self._observer = an_observer()
         self._overflow = _Overflow(self._lose)
         _LOG.addHandler(self._overflow)
+        self._unhooked, threading.excepthook = threading.excepthook, self._fail
         self._observer.start()
 
     def _lose(self) -> None:
         self.lost = True
         self._wake()
 
+    def _fail(self, died: threading.ExceptHookArgs) -> None:
+        """A thread has ended by an exception. If it is one of watchdog's, nothing more is heard of some folder."""
+        if isinstance(died.thread, BaseThread):
+            self.failed = f"{died.exc_type.__name__}: {died.exc_value}"
+            self._wake()
+        else:
+            self._unhooked(died)
+
     def close(self) -> None:
+        threading.excepthook = self._unhooked
         self._observer.stop()
         self._observer.join()
+        self._watches.clear()
         _LOG.removeHandler(self._overflow)
 
-    def add(self, folder: Path, *, written: bool = False) -> bool:
-        """Watch a folder; `written`: only what is written into files. False: there are no watches left."""
+    def add(self, folder: Path, kinds: Kinds = EVERYTHING) -> None:
+        """Watch a folder for some kinds of events; raises Unwatched where nothing would be heard."""
         if len(self._watches) >= MOST_FOLDERS:
-            return False
-        kinds: list[type[FileSystemEvent]] = [*WRITTEN] if written else [FileCreatedEvent, *WRITTEN]
+            raise Unwatched("there are more open runs than are watched at once")
+        if kind := written_behind(folder):
+            raise Unwatched(f"on a {kind} file system others may write unheard")
+        enqueue = (EnqueueArrivals if kinds is ARRIVED else Enqueue)(self._seen, self._wake)
         try:
-            watch = self._observer.schedule(self._enqueue, str(folder), recursive=False, event_filter=kinds)
-        except (OSError, RuntimeError):  # no watches, no threads, or no folder
-            return False
-        self._watches[folder] = watch
-        return True
+            device = os.stat(folder).st_dev
+            self._watches[folder] = self._observer.schedule(enqueue, str(folder), event_filter=list(kinds))
+        except OSError as error:
+            raise Unwatched(_NONE_LEFT.get(error.errno or 0) or f"{folder}: {error.strerror}") from None
+        except RuntimeError as error:
+            raise Unwatched(f"no thread is left for it ({error})") from None
+        if device not in self._heard:
+            self._heard[device] = self.lives(folder)
+        if not self._heard[device]:
+            self.remove(folder)
+            raise Unwatched("no events come from this file system")
 
     def remove(self, folder: Path) -> None:
         if watch := self._watches.pop(folder, None):
             self._observer.unschedule(watch)
 
-    def add_run(self, run: Path) -> bool:
+    def add_run(self, run: Path) -> None:
         """Watch the folders of a run in which people write; all of them, or none."""
-        if all(self.add(folder, written=written) for folder, written in folders_of(run).items()):
-            return True
-        self.remove_run(run)
-        return False
+        try:
+            for folder, kinds in folders_of(run).items():
+                self.add(folder, kinds)
+        except Unwatched:
+            self.remove_run(run)
+            raise
 
     def remove_run(self, run: Path) -> None:
         for folder in folders_of(run):
@@ -97,33 +132,41 @@ class ManyFolders:
     def lives(self, folder: Path, seconds: float = CANARY_SECONDS) -> bool:
         """Whether what happens in a watched folder is reported: drop a hidden file there and wait to hear of it."""
         canary = folder / CANARY.format(os.getpid())
-        end = time.monotonic() + seconds
+        end, others = time.monotonic() + seconds, []
         try:
             canary.write_bytes(b"")
             while (left := end - time.monotonic()) > 0:
-                if self._seen.get(timeout=left) == str(canary):
+                if (path := self._seen.get(timeout=left)) == str(canary):
                     return True
-        except (OSError, queue.Empty):
+                others.append(path)
+        except queue.Empty:
             return False
+        except OSError:
+            return True  # nothing can be dropped there: that proves nothing, and the rescan finds what is missed
         finally:
+            for path in others:
+                self._seen.put(path)
             canary.unlink(missing_ok=True)
         return False
 
 
-def folders_of(run: Path) -> dict[Path, bool]:
-    """Return the folders of a run in which people write, and whether only what is written into files counts."""
-    return {run: False, run / names.PLANNING: False, run / names.STEPS: True}
+def folders_of(run: Path) -> dict[Path, Kinds]:
+    """Return the folders of a run in which people write, and what counts there."""
+    return {run: EVERYTHING, run / names.PLANNING: EVERYTHING, run / names.STEPS: WRITTEN}
 
 
 def glance(run: Path) -> Glance:
     """Return what changes when somebody puts a file into a run, takes one away, or edits its plan or goal."""
-    folders = tuple(_changed(folder) for folder in folders_of(run))
-    edited = (names.RUN, names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES))
-    return (*folders, *(signature(run / name) for name in edited))
+    top = str(run)  # of thousands of runs, every second: a Path takes longer than asking
+    folders = (_changed(top), _changed(f"{top}/{names.PLANNING}"), _changed(f"{top}/{names.STEPS}"))
+    return (*folders, *(signature(f"{top}/{name}") for name in _EDITED))
 
 
-def _changed(folder: Path) -> int | None:
+_EDITED = (names.RUN, names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES))
+
+
+def _changed(folder: str) -> int | None:
     try:
-        return folder.stat().st_mtime_ns
+        return os.stat(folder).st_mtime_ns
     except OSError:
         return None

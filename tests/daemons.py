@@ -20,19 +20,20 @@ def book(*commands: str, front: str = "", lines: str = "") -> str:
 
 
 class Watching:
-    """`agentfs watch` in a place, for as long as the block runs."""
+    """`agentfs watch` in a place, for as long as the block runs. `under`: a program that starts it its own way."""
 
-    def __init__(self, place: Place, *words: str, **environment: str) -> None:
+    def __init__(self, place: Place, *words: str, under: tuple[str, ...] = (), **environment: str) -> None:
         self.place, self.log = place, place.root.parent / "watch.log"
         self.goals = place.root / "goals"
-        self._words, self._environment = words, {**place.env, **environment}
+        self._argv = [*under, sys.executable, "-m", "agentfs", "watch", *words]
+        self._environment = {**place.env, **environment}
 
     def __enter__(self) -> Self:
         if not (self.place.root / "agentfs.toml").exists() or not self.goals.exists():
             self.place.agentfs("init")
         with self.log.open("w", encoding="utf-8") as log:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "agentfs", "watch", *self._words],
+                self._argv,
                 cwd=self.place.root,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -71,10 +72,21 @@ class Watching:
         beside.write_text(text, encoding="utf-8")
         os.rename(beside, self.goals / name)
 
+    def drop_across(self, name: str, text: str) -> None:
+        """Put a goal there as `mv` does where goals/ is on a file system of its own."""
+        (self.goals / f".{name}.beside").write_text(text, encoding="utf-8")
+        os.rename(self.goals / f".{name}.beside", self.goals / name)
+
     def folder(self, name: str) -> Path:
         """Wait for the run of that name; return its folder."""
         wait_for(lambda: any(self.place.runs.glob(f"????-??-??/{name}/goal.*")), f"the run {name}")
         return self.place.run_folder(name)
+
+    def rejected(self, name: str) -> str:
+        """Wait until a goal is rejected; return the reason that stands beside it."""
+        reason = self.goals / "rejected" / f"{name}.error.md"
+        self.wait_to_hear(f"see goals/rejected/{name}.error.md")
+        return reason.read_text(encoding="utf-8")
 
     def outcome(self, name: str) -> Any:
         """Wait until a run has ended; return its outcome."""

@@ -7,33 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.mounts import mounted
 from tests.workspaces import Place
 
 BOOK = "### a\n```sh\necho one > words; echo a\n```\n### b\n```sh\necho b\n```\nrepeatable\n"
 
 
-def _mount(folder: Path, size: str) -> None:
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"a file system of our own cannot be mounted here: {done.stderr.strip()}")
-
-
 @pytest.fixture
 def small(place: Place) -> Iterator[Place]:
     """A workspace on a disk of two megabytes."""
-    _mount(place.root, "2m")
-    try:
+    with mounted("tmpfs", "size=2m", place.root):
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place.root)], check=True)
 
 
-def _fill(place: Place) -> Path:
+def fill(place: Place) -> Path:
     """Leave no room at all, and return the file that takes it."""
     filler = place.root / "filler"
     with filler.open("wb", buffering=0) as file:
@@ -50,7 +37,7 @@ def test_a_full_disk_stops_the_run_in_words_and_it_goes_on_when_there_is_room(sm
     small.agentfs("plan", small.runbook(BOOK))
     plan = small.run_folder() / "plan.json"
     plan.write_text(plan.read_text().replace('"draft"', '"approved"'))
-    filler = _fill(small)
+    filler = fill(small)
     full = small.agentfs("run", "--resume", "job", code=2)
     assert "No space left on device" in full.stderr
     filler.unlink()
@@ -62,7 +49,7 @@ def test_a_full_disk_stops_the_run_in_words_and_it_goes_on_when_there_is_room(sm
 def test_a_full_disk_at_intake_leaves_no_half_run(small: Place) -> None:
     small.agentfs("init")
     name = small.runbook(BOOK)
-    filler = _fill(small)
+    filler = fill(small)
     assert "No space left on device" in small.agentfs("run", name, code=2).stderr
     filler.unlink()
     assert small.agentfs("run", name).stdout == "b\n"

@@ -69,7 +69,8 @@ def refused(inbox: Inbox, name: str) -> str:
     [
         ".hidden.md", "goal.md~", "~$goal.md", "goal.md.tmp", "goal.md.part", ".goal.md.swp", "goal.md.swp", "goal.swo",
         "goal.swx", "#goal.md#", ".#goal.md", "4913", "goal.md.bak", "goal.md.orig", "goal.md.crdownload", "sedKZ6snr",
-        ".goal.md.Xy12ab", "goal.md___jb_tmp___", ".goutputstream-ABC123", "GOAL.TMP",
+        ".goal.md.Xy12ab", "goal.md___jb_tmp___", ".goutputstream-ABC123", "GOAL.TMP", "goal.md.save", "goal.md.save.2",
+        "Thumbs.db", "desktop.ini", "._goal.md", "goal.md:Zone.Identifier", ".~lock.goal.md#", "goal.md.lock",
     ],
 )  # fmt: skip
 def test_what_editors_and_copiers_leave_is_no_goal(name: str) -> None:
@@ -253,15 +254,23 @@ def test_a_goal_edited_after_it_was_read_goes_back(inbox: Inbox, tmp_path: Path)
         move_in(goal, place, b"older")
 
 
-def test_across_file_systems_the_copy_counts(inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def elsewhere(_old: Path, _new: Path) -> None:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-
-    monkeypatch.setattr("agentfs.moving.os.rename", elsewhere)
-    (inbox.folder / "job.md").write_text(BOOK)
-    folder = taken(inbox, "job.md")
-    assert (folder / "goal.md").read_text() == BOOK
-    assert os.listdir(inbox.folder) == []
+def test_what_was_on_its_way_when_the_intake_was_cut_off(inbox: Inbox) -> None:
+    """A goal that its run has is removed; one that it has not goes back, never over another."""
+    way, runs = inbox.folder / ".on-its-way" / "2026-11-16", inbox.workspace.runs / "2026-11-16"
+    for run in ("has", "has-not", "was-never"):
+        (way / run).mkdir(parents=True)
+        (way / run / "job.md").write_text(run)
+    for run in ("has", "has-not"):
+        (runs / run).mkdir(parents=True)
+        (runs / run / "run.json").touch()
+    (runs / "has" / "goal.md").touch()
+    inbox.bring_back()
+    assert {path.name: path.read_text() for path in inbox.folder.iterdir()} == {
+        "job.md": "has-not",
+        "job-2.md": "was-never",
+    }
+    inbox.bring_back()
+    assert len(os.listdir(inbox.folder)) == 2
 
 
 def test_a_free_place(tmp_path: Path) -> None:

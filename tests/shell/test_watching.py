@@ -6,11 +6,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from watchdog.utils import BaseThread
 
 from agentfs import watching
 from agentfs.errors import UserError
 from agentfs.holding import HeldFolder, who_holds
-from agentfs.watching import ManyFolders, glance
+from agentfs.watch import ARRIVED
+from agentfs.watching import ManyFolders, Unwatched, glance
 from tests.workspaces import wait_for
 
 
@@ -23,7 +25,8 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def heard(folders: ManyFolders, path: Path) -> None:
+def heard(folders: ManyFolders, path: Path) -> list[str]:
+    """Wait to hear of a file; return everything that was heard until then, each once."""
     found: list[str] = []
 
     def seen() -> bool:
@@ -31,13 +34,14 @@ def heard(folders: ManyFolders, path: Path) -> None:
         return str(path) in found
 
     wait_for(seen, f"news of {path.name}", seconds=10)
+    return list(dict.fromkeys(found))
 
 
 def test_folders_come_and_go(run: Path) -> None:
     woken = threading.Event()
     folders = ManyFolders(woken.set)
     try:
-        assert folders.add_run(run)
+        folders.add_run(run)
         (run / "steps" / "a.1.reply.md").write_text("yes")
         heard(folders, run / "steps" / "a.1.reply.md")
         assert woken.is_set()
@@ -47,8 +51,10 @@ def test_folders_come_and_go(run: Path) -> None:
         folders.remove_run(run)
         folders.seen()
         assert folders.lives(run, 0.1) is False
-        assert folders.add(run)
+        folders.add(run)
+        (run / "goal.md").write_text("first of two")
         assert folders.lives(run, 5)
+        heard(folders, run / "goal.md")  # what is heard while waiting for the canary is not lost
         assert not list(run.glob(".agentfs-canary*"))
     finally:
         folders.close()
@@ -57,10 +63,12 @@ def test_folders_come_and_go(run: Path) -> None:
 def test_no_watches_left(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = ManyFolders(lambda: None)
     try:
-        assert not folders.add(run / "nowhere")
+        with pytest.raises(Unwatched, match=r"nowhere: No such file or directory\Z"):
+            folders.add(run / "nowhere")
         monkeypatch.setattr(watching, "MOST_FOLDERS", 2)
-        assert not folders.add_run(run)
-        assert folders.add(run)  # none of the three was kept
+        with pytest.raises(Unwatched, match="there are more open runs than are watched at once"):
+            folders.add_run(run)
+        folders.add(run)  # none of the three was kept
     finally:
         folders.close()
 
@@ -74,6 +82,51 @@ def test_dropped_events_are_noticed(caplog: pytest.LogCaptureFixture) -> None:
         assert woken.is_set()
     finally:
         folders.close()
+
+
+def test_what_leaves_goals_is_not_told(tmp_path: Path) -> None:
+    (tmp_path / "goals").mkdir()
+    (tmp_path / "elsewhere.md").touch()
+    folders = ManyFolders(lambda: None)
+    try:
+        folders.add(tmp_path / "goals", ARRIVED)
+        os.rename(tmp_path / "elsewhere.md", tmp_path / "goals" / "moved.md")
+        heard(folders, tmp_path / "goals" / "moved.md")
+        folders.seen()
+        os.rename(tmp_path / "goals" / "moved.md", tmp_path / "elsewhere.md")
+        (tmp_path / "goals" / "last.md").touch()
+        assert heard(folders, tmp_path / "goals" / "last.md") == [str(tmp_path / "goals" / "last.md")]
+    finally:
+        folders.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_of_watchdogs_that_fails_is_noticed_and_others_are_none_of_its_business(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Failing(BaseThread):
+        def run(self) -> None:
+            raise OSError(5, "no luck")
+
+    def fail() -> None:
+        raise ValueError("ours")
+
+    told: list[str] = []
+    before = threading.excepthook
+    threading.excepthook = lambda died: told.append(str(died.exc_value))
+    woken = threading.Event()
+    folders = ManyFolders(woken.set)
+    try:
+        Failing().start()
+        wait_for(woken.is_set, "to be woken")
+        assert folders.failed == "OSError: [Errno 5] no luck"
+        ours = threading.Thread(target=fail)
+        ours.start()
+        ours.join()
+        assert told == ["ours"]
+    finally:
+        folders.close()
+        threading.excepthook = before
 
 
 @pytest.mark.parametrize("what", ["steps/a.1.reply.md", "planning/1.reply.md", "plan.json", "goal.md", "run.json"])

@@ -134,6 +134,25 @@ def test_what_a_person_writes_in_an_open_run_is_acted_upon_at_once(watching: Wat
     assert watching.outcome("asks")["answer"] == "edited"
 
 
+@pytest.mark.parametrize("name", ["steps", "planning"])
+def test_a_run_may_be_called_as_a_folder_in_it(watching: Watching, name: str) -> None:
+    """Every edit is noticed at once: a file of the run is not taken for one of its steps."""
+    watching.drop(f"{name}.md", book("echo first", "echo sent", lines="gate"))
+    folder = watching.folder(name)
+    wait_for((folder / "steps" / "a.1.question.md").exists, "the question")
+    (folder / "steps" / "a.1.reply.md").write_text("approve\n")
+    wait_for((folder / "steps" / "b.1.question.md").exists, "the second question", seconds=8)
+    plan = (folder / "plan.json").read_text()
+    (folder / "plan.json").write_text(plan.replace("echo sent", "echo edited"))
+    wait_for((folder / "revisions" / "2.json").exists, "the edit to become a revision", seconds=8)
+    (folder / "steps" / "a.1.again.md").touch()
+    wait_for((folder / "steps" / "a.2.question.md").exists, "the first step to be done anew", seconds=8)
+    (folder / "goal.md").write_text((folder / "goal.md").read_text().replace("# Job", "# Job, and more"))
+    wait_for((folder / "planning" / "2.json").exists, "the goal's edit to be a call", seconds=8)
+    (folder / "plan.json").write_text("{")
+    wait_for((folder / "plan.error.md").exists, "the word about the invalid plan", seconds=8)
+
+
 def test_an_ended_run_that_is_taken_up_again_is_driven_again(watching: Watching) -> None:
     watching.drop("again.md", book("test -e ready && echo x >> effect", lines="retries: 0"))
     folder = watching.folder("again")

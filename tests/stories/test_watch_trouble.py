@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.daemons import Watching, book
 from tests.workspaces import Place, wait_for
 
+GATED = book("echo sent", lines="gate")
 SLOW = "echo begun >> effects; while ! test -e go; do sleep 0.02; done; echo ended >> effects"
 
 
@@ -163,6 +165,141 @@ def test_goals_that_is_moved_away_is_made_anew(place: Place) -> None:
         shutil.rmtree(daemon.goals)
         wait_for(daemon.goals.is_dir, "the new folder", seconds=10)
     assert len(list(place.runs.glob("*/*/run.json"))) == 1
+
+
+def test_runs_that_is_moved_away_is_made_anew_with_a_ledger(place: Place) -> None:
+    with Watching(place) as daemon:
+        daemon.drop("asks.md", GATED)
+        asks = daemon.folder("asks")
+        wait_for((asks / "steps" / "a.1.question.md").exists, "the question")
+        os.rename(place.runs, place.root / "archive")
+        daemon.wait_to_hear("runs/ was moved or deleted, so its runs are not driven; the next goal makes a new one")
+        daemon.wait_to_hear("/asks: its folder was moved or deleted; what ran in it is ended")
+        assert not place.runs.exists()  # so that it can be moved back
+        daemon.drop("new.md", book("echo new"))
+        assert daemon.outcome("new")["answer"] == "new"
+        daemon.wait_to_hear("runs/ is another folder now: the runs in it are driven, and it has a ledger of its own")
+        wait_for(lambda: "new: done" in place.git("log", "--all"), "the commit in the new ledger")
+        os.rename(place.runs, place.root / "second")
+        os.rename(place.root / "archive", place.runs)
+        (asks / "steps" / "a.1.reply.md").write_text("approve\n")
+        assert daemon.outcome("asks")["answer"] == "sent"
+    assert place.log()[-1] == "agentfs asks: done, 1 of 1 steps"
+
+
+def test_a_run_that_is_renamed_or_copied_goes_on_under_its_new_name(place: Place) -> None:
+    with Watching(place) as daemon:
+        daemon.drop("asks.md", GATED)
+        asks = daemon.folder("asks")
+        wait_for((asks / "steps" / "a.1.question.md").exists, "the question")
+        copied = shutil.copytree(asks, asks.with_name("copied"))
+        renamed = asks.rename(asks.with_name("renamed"))
+        os.rename(asks.parent, other := asks.parent.with_name("2020-02-02"))
+        for name in ("copied", "renamed"):
+            (other / name / "steps" / "a.1.reply.md").write_text("approve\n")
+            assert daemon.outcome(name)["run"] == f"2020-02-02/{name}"
+        daemon.wait_to_hear("/asks: its folder was moved or deleted; what ran in it is ended")
+    assert not copied.exists()
+    assert not renamed.exists()
+    assert {line for line in place.log() if "done" in line} == {
+        "agentfs copied: done, 1 of 1 steps",
+        "agentfs renamed: done, 1 of 1 steps",
+    }
+    place.ledger_is_sound()
+
+
+def test_what_happens_while_more_happens_than_can_be_heard_is_noticed(place: Place) -> None:
+    """The kernel keeps 16,384 events for somebody who does not listen, and drops the rest."""
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if limit > 100_000:
+        pytest.skip(f"the kernel keeps {limit} events: to overflow that takes too long")
+    with Watching(place) as daemon:
+        daemon.drop("asks.md", GATED)
+        steps = daemon.folder("asks") / "steps"
+        wait_for((steps / "a.1.question.md").exists, "the question")
+        daemon.wait_to_hear("a.1.reply.md: approve or reject")
+        daemon.popen.send_signal(signal.SIGSTOP)
+        for _ in range(limit // 2):
+            (daemon.goals / ".litter.tmp").touch()
+            (daemon.goals / ".litter.tmp").unlink()
+        (steps / "a.1.reply.md").write_text("approve\n")
+        daemon.popen.send_signal(signal.SIGCONT)
+        daemon.wait_to_hear("more happened at once than could be heard: everything is looked at again")
+        assert daemon.outcome("asks")["answer"] == "sent"
+
+
+@pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed")
+def test_the_clock_set_back_by_a_day_while_it_watches(place: Place) -> None:
+    preload = subprocess.check_output(["faketime", "-f", "+0d", "printenv", "LD_PRELOAD"], text=True).strip()
+    mended, hands = place.root.parent / "mended", place.root.parent / "clock"
+    mended.mkdir()  # where the monotonic clock is left alone, faketime breaks the way Python sleeps
+    (mended / "sitecustomize.py").write_text(
+        "import select, time\ntime.sleep = lambda s: select.select([], [], [], s)\n"
+    )
+    hands.write_text("+0d")
+    fake = (
+        f"LD_PRELOAD={preload}",
+        f"PYTHONPATH={mended}:{place.env['PYTHONPATH']}",
+        f"FAKETIME_TIMESTAMP_FILE={hands}",
+        "FAKETIME_NO_CACHE=1",
+        "FAKETIME_DONT_FAKE_MONOTONIC=1",
+        "DONT_FAKE_MONOTONIC=1",
+    )
+    with Watching(place, under=("env", *fake)) as daemon:
+        daemon.drop("asks.md", GATED)
+        asks = daemon.folder("asks")
+        wait_for((asks / "steps" / "a.1.question.md").exists, "the question")
+        hands.write_text("-1d")
+        daemon.drop("before.md", book("sleep 0.1; echo x", lines="timeout: 30s"))
+        (asks / "steps" / "a.1.reply.md").write_text("approve\n")
+        assert daemon.outcome("before")["answer"] == "x"
+        assert daemon.outcome("asks")["answer"] == "sent"
+        assert daemon.folder("before").parent.name < asks.parent.name
+        daemon.drop("after.md", book("echo y"))
+        assert daemon.outcome("after")["answer"] == "y"
+        assert "looked at every second" not in daemon.said()
+    ended = place.read("outcome.json", "asks")
+    assert ended["ended_at"] < ended["started_at"]
+    place.ledger_is_sound()
+
+
+def test_a_flood_of_goals_is_taken_whole_and_once_while_it_answers(place: Place) -> None:
+    """AGENTFS_TEST_FLOOD=5000 is what it was made for."""
+    count = int(os.environ.get("AGENTFS_TEST_FLOOD", "60"))
+    goal = '{"goal": "x", "steps": [{"id": "a", "tool": "note", "input": {"text": "%d"}}]}'
+    with Watching(place) as daemon:
+        daemon.drop("asks.md", GATED)
+        asks = daemon.folder("asks")
+        wait_for((asks / "steps" / "a.1.question.md").exists, "the question")
+        for number in range(count):
+            (daemon.goals / f"g{number}.json").write_text(goal % number)
+        (asks / "steps" / "a.1.reply.md").write_text("approve\n")
+        assert daemon.outcome("asks")["answer"] == "sent"
+        wait_for(lambda: not any(daemon.goals.glob("*.json")), "the flood", seconds=60 + count / 5)
+        for number in range(count):
+            assert daemon.outcome(f"g{number}")["answer"] == str(number)
+    assert len(list(place.runs.glob("*/*/run.json"))) == count + 1
+    assert "rejected" not in daemon.said()
+
+
+def test_what_is_edited_in_a_run_that_has_ended_is_told(place: Place) -> None:
+    with Watching(place) as daemon:
+        daemon.drop("job.md", book("test -e ready && echo ok", lines="retries: 0"))
+        daemon.outcome("job")
+        daemon.drop("old.md", book("echo old"))
+        daemon.outcome("old")
+    folder = place.run_folder("job")
+    (place.run_folder("old") / "replan.md").write_text("faster\n")
+    with Watching(place) as daemon:
+        run = f"{folder.parent.name}/old"
+        daemon.wait_to_hear(
+            f"{run}: replan.md changed, but the run has ended: `agentfs resume {run}` takes it up again"
+        )
+        (folder / "files" / "ready").touch()
+        (folder / "steps" / "a.1.again.md").touch()
+        daemon.wait_to_hear("/job: steps changed, but the run has ended", seconds=20)
+        (folder / "outcome.json").unlink()
+        assert daemon.outcome("job")["answer"] == "ok"
 
 
 def test_it_stops_when_the_workspace_is_gone(place: Place) -> None:

@@ -1,0 +1,80 @@
+"""Runs that have ended: a person may take one up again, or edit one, which does nothing until then and is told.
+
+Only the last ones are looked at. Of all others a scan asks one thing: whether the outcome is still there.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from agentfs.core import names
+from agentfs.seats import is_open, subfolders
+from agentfs.views.watching import Teller
+
+MOST = 64
+BEHIND_SECONDS = 60.0  # by which the ledger may lag behind the runs
+_FILES = (names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES), names.REPLAN)
+_FOLDERS = (names.STEPS, names.PLANNING)
+
+
+class Ended:
+    """Knows the runs that ended last."""
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+        self._told: dict[Path, set[tuple[str, int]]] = {}  # the run that ended last comes last
+
+    def add(self, folder: Path) -> None:
+        self._told.pop(folder, None)
+        self._told[folder] = set()
+        while len(self._told) > MOST:
+            del self._told[next(iter(self._told))]
+
+    def reopened(self) -> list[Path]:
+        """Return those that have no outcome any more; they are no longer of the ended."""
+        found = [folder for folder in self._told if is_open(folder)]
+        for folder in found:
+            del self._told[folder]
+        return found
+
+    def tell_of_edits(self) -> None:
+        """Say, once each, what was edited after a run's end."""
+        for folder, told in self._told.items():
+            new = set(_edits(folder)) - told
+            told.update(new)
+            if new:
+                run = f"{folder.parent.name}/{folder.name}"
+                edited = ", ".join(sorted(name for name, _ in new))
+                words = f"{edited} changed, but the run has ended: `agentfs resume {run}` takes it up again"
+                self._teller.tell("note", words, run)
+
+
+def _edits(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield what is younger than the outcome, and since when. A change always sets ctime, whatever mtime says."""
+    with suppress(OSError):
+        end = os.lstat(folder / names.OUTCOME).st_ctime_ns
+        for name in (*_FILES, *_FOLDERS):
+            with suppress(FileNotFoundError):
+                found = os.lstat(folder / name)
+                changed = found.st_mtime_ns if name in _FOLDERS else found.st_ctime_ns
+                if changed > end:
+                    yield name, changed
+
+
+def ended_runs(runs: Path) -> list[tuple[float, Path]]:
+    """Return every run that has ended with the moment it did, the last one last."""
+    found = []
+    for day in subfolders(str(runs)):
+        for folder in subfolders(day):
+            with suppress(OSError):
+                ended = os.lstat(f"{folder}/{names.OUTCOME}").st_mtime
+                if names.is_run_id("/".join(folder.rsplit("/", 2)[1:])):
+                    found.append((ended, Path(folder)))
+    return sorted(found)
+
+
+def committed_until(runs: Path) -> float:
+    """Return until when the ledger certainly has what ended: about when it was last written."""
+    branch = [runs / ".git" / name for name in ("refs/heads/main", "packed-refs")]
+    return max((path.stat().st_mtime for path in branch if path.exists()), default=0.0) - BEHIND_SECONDS
