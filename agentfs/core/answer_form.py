@@ -26,17 +26,18 @@ Schema = dict[str, Any]
 
 
 def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool) -> JsonObject:
-    """Return the form: the verdicts that are allowed first, so that a model decides before it lists steps."""
-    fields: Schema = {}
+    """Return the form, with the verdicts that are allowed. Steps come first: weak models fill what comes first."""
+    fields: Schema = {
+        "steps": {
+            "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/step"}, "maxItems": _LISTS}, {"type": "null"}]
+        }
+    }
+    if keep:
+        fields["keep"] = _nullable("boolean", "true: the plan stays as it is")
     if finished:
         fields["finished"] = _nullable("boolean", "true: the goal is reached, nothing more is to be done")
         fields["answer"] = _nullable("string", "with finished: the answer to the goal", maxLength=_TEXT)
-    if keep:
-        fields["keep"] = _nullable("boolean", "true: the plan stays as it is")
     fields["impossible"] = _nullable("string", "why the goal cannot be reached; else null", maxLength=_WORDS)
-    fields["steps"] = {
-        "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/step"}, "maxItems": _LISTS}, {"type": "null"}]
-    }
     return _closed_object(fields) | {"$defs": {"step": _step(catalogue), "check": _check(catalogue)}}
 
 
@@ -58,7 +59,7 @@ def _step(catalogue: Catalogue) -> Schema:
         "expects": _nullable("string", f"JSON Schema of an unsurprising output: {_JSON_TEXT}", maxLength=_TEXT),
         "gate": _nullable("boolean", "true: a person must approve it first"),
         "on_failure": _or_null({"type": "string", "enum": ["replan", "stop", "continue"]}),
-        "timeout_s": _nullable("number", "seconds; default 600"),
+        "timeout_s": _nullable("integer", "default 600", minimum=1, maximum=86400),
     }
     if catalogue.model:
         fields["tools"] = names

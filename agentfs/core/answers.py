@@ -106,8 +106,11 @@ def _step(given: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
     """Return a step in plan form: without nulls, with values in place of JSON text."""
     step = {name: one for name, one in given.items() if one is not None}
     tool = step.get("tool")
-    if isinstance(tool, str) and tool in catalogue.tools and "input" in step:
-        step["input"] = tool_input(step["input"], catalogue.tools[tool])
+    if isinstance(tool, str) and tool in catalogue.tools:
+        if "input" in step:
+            step["input"] = tool_input(step["input"], catalogue.tools[tool])
+        if step.get("tools") in ([], [tool]):
+            del step["tools"]  # said twice, and meant once
     if "expects" in step:
         step["expects"] = json_value(step["expects"])
     for name in ("needs", "checks"):

@@ -123,7 +123,7 @@ def test_what_it_is_asked(tmp_path: Path) -> None:
     assert (request.role, request.offers) == ("planner", ())
     assert request.form is not None
     assert request.form.name == "answer"
-    assert list(request.form.schema["properties"]) == ["impossible", "steps"]  # type: ignore[arg-type]
+    assert list(request.form.schema["properties"]) == ["steps", "impossible"]  # type: ignore[arg-type]
     system, user = request.messages
     assert system == {"role": "system", "content": PROMPT.text}
     for words in ("# Goal\n\nthe goal", "mind the gap", "a.txt  2 bytes", "Use tabs."):
@@ -140,7 +140,7 @@ def test_a_replan_knows_what_happened_and_keeps_what_is_done(tmp_path: Path) -> 
     assert "another way, please" in words
     assert "planted-word" in words
     assert list(it.model.requests[0].form.schema["properties"]) == [  # type: ignore[union-attr,arg-type]
-        "finished", "answer", "keep", "impossible", "steps",
+        "steps", "keep", "finished", "answer", "impossible",
     ]  # fmt: skip
 
 

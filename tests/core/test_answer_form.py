@@ -46,10 +46,10 @@ def test_it_is_what_strict_endpoints_accept(form: dict[str, Any]) -> None:
 
 def test_only_the_verdicts_that_are_allowed_are_there() -> None:
     assert [list(form["properties"]) for form in FORMS[:4]] == [
-        ["finished", "answer", "keep", "impossible", "steps"],
-        ["keep", "impossible", "steps"],
-        ["finished", "answer", "impossible", "steps"],
-        ["impossible", "steps"],
+        ["steps", "keep", "finished", "answer", "impossible"],
+        ["steps", "keep", "impossible"],
+        ["steps", "finished", "answer", "impossible"],
+        ["steps", "impossible"],
     ]
 
 

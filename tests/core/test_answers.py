@@ -108,6 +108,12 @@ def test_json_in_text_becomes_a_value_again() -> None:
     ]
 
 
+def test_tools_that_only_repeat_the_tool_are_dropped() -> None:
+    tools: list[Any] = [["note"], [], ["note", "shell"]]
+    steps = read_answer(json.dumps([{"id": "a", "tool": "note", "tools": one} for one in tools]), CATALOGUE).steps
+    assert [one.get("tools") for one in steps] == [None, None, ["note", "shell"]]
+
+
 def test_what_cannot_be_read_back_stays_for_the_check_to_name() -> None:
     loose = [
         {"id": "a", "tool": "gone", "input": {"x": None}},
