@@ -14,9 +14,10 @@ from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver
 from agentfs.intake import Flags, goal_from, read_goal, taking
+from agentfs.means import catalogue_of
 from agentfs.settings import load_settings
 from agentfs.workspace import Workspace, init
-from agentfs.world import catalogue_of, open_driver, open_world
+from agentfs.world import open_driver, open_world
 from tests.scripts import Script
 
 

@@ -16,6 +16,7 @@ from agentfs.executor.desk import Desk
 from agentfs.models.base import Reply, Request, ToolCall
 from agentfs.models.line import Line
 from agentfs.models.meter import Meter
+from agentfs.shelf import Shelf
 from agentfs.tools.base import Confinement
 from agentfs.tools.registry import builtins
 from agentfs.tools.secrets import SecretMask
@@ -141,7 +142,7 @@ def a_room(
     (folder / "revisions").mkdir(exist_ok=True)
     model = Script(list(turns))
     shop = Workshop(
-        steps=folder / "steps",
+        shelf=Shelf.of(folder),
         confinement=Confinement(
             workdir=workdir or folder / "files", workspace=workspace, run_files=folder / "files", sandbox=sandbox
         ),

@@ -77,4 +77,4 @@ def test_what_is_known_or_none_of_ours_is_no_news(lookout: Lookout) -> None:
 
     wait_for(heard_of_the_last, "news of the last file", seconds=10)
     assert {Path(path).name for path in heard} == {"send.1.question.md", "notes.txt", "last.txt"}
-    assert not any(is_unnamed(path) or is_news(path, lookout.driver) for path in heard)
+    assert not any(is_unnamed(path, lookout.driver) or is_news(path, lookout.driver) for path in heard)
