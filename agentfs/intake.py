@@ -222,11 +222,7 @@ def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
     if text == "-":
         return GoalSource(stdin(), "goal.md", "standard input", "stdin")
     path = cwd / text
-    looks_like_file = (
-        "\n" not in text
-        and len(text) < 4096
-        and (path.exists() or text.endswith(names.GOAL_SUFFIXES) or (os.sep in text and " " not in text))
-    )
+    looks_like_file = len(text) < 4096 and "\n" not in text and (path.exists() or _is_one_path(text))
     if not looks_like_file:
         return GoalSource(text.encode(), "goal.md", "the goal", "text")
     if path.is_dir():
@@ -238,3 +234,8 @@ def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
     except OSError as error:
         raise UserError(f"{text}: {error.strerror}") from None
     return GoalSource(content, path.name, text, str(path.resolve()), path.stem)
+
+
+def _is_one_path(text: str) -> bool:
+    """Whether a text can only be meant as a file: a goal in words may well end with the name of one."""
+    return not any(map(str.isspace, text)) and (text.endswith(names.GOAL_SUFFIXES) or os.sep in text)
