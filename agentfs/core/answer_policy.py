@@ -7,6 +7,7 @@ from agentfs.core.answer_plan import Standing, StepValue
 from agentfs.core.answers import Said
 from agentfs.core.canonical import canonical
 from agentfs.core.catalogue import Catalogue
+from agentfs.core.check_schema import shown
 from agentfs.core.problems import Problem
 from agentfs.core.records import JsonObject
 
@@ -39,6 +40,7 @@ def plan_problems(
         *_rewritten(listed, standing, places),
         *_own_words(new, standing, places, catalogue),
         *_gates(new, standing, places),
+        *_schemas(new, places),
     ]
 
 
@@ -96,6 +98,24 @@ def _gates(new: Sequence[StepValue], standing: Standing, places: Mapping[str, in
         if was is not None and step.get("gate") is not True:
             message = f"the step {was!r} has a gate, which only a person may remove"
             yield Problem(message, 'add "gate": true', f"/steps/{places[step['id']]}/gate")
+
+
+def _schemas(new: Sequence[StepValue], places: Mapping[str, int]) -> Iterator[Problem]:
+    """Yield a problem for each schema that is text and no JSON: the check would say nothing of text."""
+    mend = 'write a JSON Schema, as text where the form wants text: "{\\"type\\": \\"array\\"}"'
+    for step in new:
+        checks = [*_numbered(step, "needs"), *_numbered(step, "checks")]
+        for pointer, given in [("/expects", step.get("expects")), *checks]:
+            if isinstance(given, str):
+                message = f"{shown(given)} is no JSON Schema"
+                yield Problem(message, mend, f"/steps/{places[step['id']]}{pointer}")
+
+
+def _numbered(step: StepValue, name: str) -> Iterator[tuple[str, Any]]:
+    checks = step.get(name)
+    for place, check in enumerate(checks if isinstance(checks, list) else ()):
+        if isinstance(check, dict):
+            yield f"/{name}/{place}/schema", check.get("schema")
 
 
 def _deed(step: StepValue) -> bytes:

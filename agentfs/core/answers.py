@@ -22,6 +22,7 @@ SaidVerdict = Literal["plan", "keep", "finished", "impossible"]
 _ASIDE = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)  # what some models say to themselves first
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"[\[{]")
+_TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _TRIES = 200  # places at which a value in prose may begin
 _DECODER = json.JSONDecoder()
 _WORDS = frozenset(("steps", "keep", "finished", "impossible"))
@@ -112,7 +113,7 @@ def _step(given: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
         if step.get("tools") in ([], [tool]):
             del step["tools"]  # said twice, and meant once
     if "expects" in step:
-        step["expects"] = json_value(step["expects"])
+        step["expects"] = _schema(step["expects"])
     for name in ("needs", "checks"):
         if isinstance(step.get(name), list):
             step[name] = [_check(check) for check in step[name]]
@@ -121,8 +122,13 @@ def _step(given: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
 
 def _check(check: Any) -> Any:
     if isinstance(check, dict) and "schema" in check:
-        return check | {"schema": json_value(check["schema"])}
+        return check | {"schema": _schema(check["schema"])}
     return check
+
+
+def _schema(given: Any) -> Any:
+    """Return a JSON Schema that was written as text; the bare name of a type is one too."""
+    return {"type": given} if isinstance(given, str) and given in _TYPES else json_value(given)
 
 
 # ── JSON in a text ────────────────────────────────────────────────────────────────────────────────────────

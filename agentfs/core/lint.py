@@ -4,6 +4,7 @@ A hard finding would surely fail, or prove nothing, and must be put right. A sof
 Only what is still to be done is looked at; what is finished counts as being there.
 """
 
+import re
 from collections.abc import Collection, Iterator
 
 from agentfs.core.catalogue import Catalogue
@@ -15,6 +16,7 @@ from agentfs.core.problems import Problem
 from agentfs.core.records import CommandCheck, Plan
 from agentfs.core.scheme import Scheme
 
+_PRINTS = re.compile(r"print|stdout|write|subprocess|system|popen|exec|run\(|main\(", re.IGNORECASE)
 _FINDS = frozenset(("read_file", "list_files", "search_files", "http_get", "web_search", "summarize", "ask"))
 
 
@@ -27,7 +29,7 @@ def lint(
     """
     scheme = Scheme.of(plan)
     subject = Linted(scheme, tuple(step for step in scheme.listed if step not in finished), catalogue, around)
-    rules = [_conditions, _tools, placeholders, paths_into_outputs, misplaced, overwritten]
+    rules = [_conditions, _tools, placeholders, paths_into_outputs, _silent, misplaced, overwritten]
     found = [finding for rule in (*rules, *(() if stepwise else (_unused,))) for finding in rule(subject)]
     return sorted(found, key=lambda finding: int(finding.problem.pointer.split("/")[2]))
 
@@ -59,14 +61,26 @@ def _tools(subject: Linted) -> Iterator[Finding]:
             yield Finding(Problem(message, mend, subject.at(name, "/tools")))
 
 
+def _silent(subject: Linted) -> Iterator[Finding]:
+    """A Python step gives what it prints: one that somebody refers to has to."""
+    referred = {name for names in subject.scheme.refers.values() for name in names}
+    for name in subject.new:
+        step = subject.scheme.steps[name]
+        code = (step.input or {}).get("code")
+        if step.tool == "python" and name in referred and isinstance(code, str) and not _PRINTS.search(code):
+            message = f"the code of {name!r} prints nothing, so its output is empty, and another step uses it"
+            finding = Problem(message, "print what is wanted: print(…)", subject.at(name, "/input/code"))
+            yield Finding(finding, hard="import" not in code)
+
+
 def _unused(subject: Linted) -> Iterator[Finding]:
     """A step that only finds something out is of use to those who refer to it, or as the answer of the run."""
     referred = {name for names in subject.scheme.refers.values() for name in names}
     leaves = subject.scheme.leaves
     for name in subject.new:
         step = subject.scheme.steps[name]
-        is_answer = name in leaves and name == leaves[-1]
-        if step.tool not in _FINDS or name in referred or is_answer or step.expects is not None or step.checks:
+        is_end = name in leaves and (name == leaves[-1] or bool(step.checks))  # the answer of the run, or a last look
+        if step.tool not in _FINDS or name in referred or is_end or step.expects is not None:
             continue
         message = f"nobody uses the output of {name!r}: no later step refers to it"
         mend = f"write {{{{steps.{name}.output}}}} where it is needed, or leave the step out"

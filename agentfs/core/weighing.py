@@ -64,11 +64,14 @@ def _weighed_plan(
 ) -> Weighed:
     listed = loosened(said.steps, standing, catalogue)
     plan = merged(listed, standing)
-    hard += _told(plan_problems(listed, plan, standing, catalogue), plan)
+    trespasses = plan_problems(listed, plan, standing, catalogue)
+    hard += _told(trespasses, plan)
     try:
         checked = check_plan(Document(plan), catalogue)
     except Rejected as rejected:
-        return Weighed("plan", plan, hard=(*hard, *_told(rejected.problems, plan)))
+        known = {problem.pointer for problem in trespasses}
+        others = (problem for problem in rejected.problems if problem.pointer not in known)
+        return Weighed("plan", plan, hard=(*hard, *_told(others, plan)))
     found = lint(checked, standing.kept, catalogue, around, stepwise=standing.mode == "stepwise")
     weighed = Weighed(
         "plan",

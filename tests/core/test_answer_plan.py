@@ -138,6 +138,7 @@ def test_odd_steps_are_left_for_the_check() -> None:
 
 NOT_REPEATABLE = "cannot be made repeatable: its tool may do something twice -> leave 'repeatable' out"
 GATED = standing(A, shell("rm", "rm -r x", gate=True, depends_on=[]), done=("a",))
+AS_TEXT = 'write a JSON Schema, as text where the form wants text: "{\\"type\\": \\"array\\"}"'
 NO_GATE = "the step 'rm' has a gate, which only a person may remove -> add \"gate\": true"
 
 
@@ -186,6 +187,15 @@ NO_GATE = "the step 'rm' has a gate, which only a person may remove -> add \"gat
             f"step 'd', repeatable: 'd' {NOT_REPEATABLE}",
             "step 'd', tools: the step 'd' has no tool, and names no 'tools' for the model that does it -> name a tool, or list in 'tools' what the model may use ([] if it needs none)",
         ]),
+        (
+            MIDWAY,
+            {"steps": [step("d", expects="a number", needs="x", checks=[{"kind": "output", "schema": "list of x"}, "test -s a"])]},
+            [
+                f"step 'd', expects: \"a number\" is no JSON Schema -> {AS_TEXT}",
+                f"step 'd', checks.0.schema: \"list of x\" is no JSON Schema -> {AS_TEXT}",
+                "step 'd', needs: 'needs' must be a list […], not text -> put it in a list: [\"x\"]",
+            ],
+        ),
         (GATED, {"steps": [shell("rm", "rm -r y")]}, [f"step 'rm', gate: {NO_GATE}"]),
         (GATED, {"steps": [step("x"), shell("remove", "rm -r x", gate=False)]}, [f"step 'remove', gate: {NO_GATE}"]),
     ],

@@ -108,6 +108,13 @@ def test_json_in_text_becomes_a_value_again() -> None:
     ]
 
 
+def test_the_name_of_a_type_is_a_schema() -> None:
+    loose = [{"id": "a", "expects": "array", "checks": [{"kind": "output", "schema": "string"}]}]
+    assert read_answer(json.dumps(loose), CATALOGUE).steps == [
+        {"id": "a", "expects": {"type": "array"}, "checks": [{"kind": "output", "schema": {"type": "string"}}]}
+    ]
+
+
 def test_tools_that_only_repeat_the_tool_are_dropped() -> None:
     tools: list[Any] = [["note"], [], ["note", "shell"]]
     steps = read_answer(json.dumps([{"id": "a", "tool": "note", "tools": one} for one in tools]), CATALOGUE).steps

@@ -302,9 +302,20 @@ def test_a_result_that_is_of_use() -> None:
     assert found(READ, step("n", input={"text": "{{steps.read.output}}"})) == []
     assert found(step("n"), READ) == []  # it is the answer of the run
     assert found(READ | {"expects": {"type": "string"}}, step("n")) == []
-    assert found(READ | {"checks": [{"kind": "output", "schema": {"type": "string"}}]}, step("n")) == []
+    assert found(READ | {"checks": ["test -s a.txt"]}, step("n", depends_on=[])) == []  # a last look
     assert found(READ, step("n"), stepwise=True) == []
     assert found(shell("s", "make"), step("n")) == []
+
+
+def test_code_that_prints_nothing() -> None:
+    def told(code: str) -> list[tuple[str, str]]:
+        use = step("use", input={"text": "{{steps.p.output}}"})
+        return [one[:2] for one in found(step("p", tool="python", input={"code": code}), use)]
+
+    assert told("sum(int(line) for line in open('a.txt'))") == [(HARD, "/steps/0/input/code")]
+    assert told("import shop\nshop.total()") == [(SOFT, "/steps/0/input/code")]
+    assert told("print(1)") == told("import sys; sys.stdout.buffer.flush()") == []
+    assert found(step("p", tool="python", input={"code": "x = 1"}), step("n")) == []
 
 
 def test_what_is_finished_is_not_looked_at() -> None:
