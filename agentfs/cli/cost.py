@@ -36,6 +36,8 @@ def _calls(planning: Path) -> Iterator[Conversation]:
     for call in sorted(found):
         record = plain_json(planning / names.call_file(call, "call"))
         trigger = record.get("trigger") if isinstance(record, dict) else None
+        judged = _asked(planning / names.checks_log_file(call), planning / names.call_file(call, "checks"))
+        yield Conversation(judged, call=call, trigger="goal checks")
         asked = _asked(planning / names.call_file(call, "log"), planning / names.call_file(call, "answer"))
         yield Conversation(asked, call=call, trigger=trigger if isinstance(trigger, str) else None)
 

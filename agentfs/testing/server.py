@@ -183,6 +183,8 @@ class _Door(BaseHTTPRequestHandler):
 
     def _reset(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.rfile.close()  # it holds the connection, too
+        self.connection.close()  # now: the server would say goodbye first
         self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name

@@ -70,7 +70,7 @@ def test_the_schema_is_told_where_it_cannot_be_sent(server: ScriptedServer, tmp_
 
 def test_an_endpoint_that_ignores_the_form_is_asked_in_another_way(server: ScriptedServer, tmp_path: Path) -> None:
     server.says("Paris, with about two million people.")
-    server.says('{"city": "Paris"}')
+    server.says("As I said: Paris.")
     server.says(f"Sure!\n```json\n{json.dumps(PARIS)}\n```\nAnything else?")
     talk = Talk()
     reply = a_model(tmp_path, server.url).complete(ask(form=CITY), talk.line)

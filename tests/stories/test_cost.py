@@ -77,6 +77,13 @@ def test_by_role_by_call_and_by_step(place: Place, asked: Path) -> None:
     assert [one["model"] for one in told["by_model"]] == ["gpt-5", "gpt-5-mini"]
 
 
+def test_what_the_goals_checks_took(place: Place, asked: Path) -> None:
+    (asked / "planning/2.checks.json").write_text("{}", encoding="utf-8")
+    converse(asked / "planning/2.checks.log.jsonl", ("judge", "gpt-5-mini", Tokens(200, 0, 10), 0.0001))
+    told = page(place)
+    assert [(one["call"], one["trigger"], one["requests"]) for one in told["by_call"]] == [(2, "goal checks", 1)]
+
+
 def test_what_nobody_knows_is_unknown(place: Place, asked: Path) -> None:
     converse(asked / "steps/look.1.log.jsonl", ("executor", "qwen", Tokens(10, 0, 5), None))
     shown = place.agentfs("cost", "job", env={"COLUMNS": "80"}).stdout
