@@ -29,7 +29,7 @@ from agentfs.seats import Seat, is_open, open_runs
 from agentfs.setaside import SetAside, in_words
 from agentfs.turns import Turns
 from agentfs.views.watching import Teller
-from agentfs.watching import ManyFolders, folders_of
+from agentfs.watching import folders_of
 from agentfs.workspace import Workspace
 from agentfs.world import open_driver
 
@@ -45,7 +45,7 @@ class Daemon:
         self, workspace: Workspace, settings: Settings, world: World, inbox: Inbox, stop: Stop, teller: Teller
     ) -> None:
         self.workspace, self.settings, self.world, self.stop, self.teller = workspace, settings, world, stop, teller
-        self.ears = Ears(teller, None)
+        self.ears = Ears(teller)
         self.door = Door(inbox, teller, self.ears.saw)
         self.roots = Roots(inbox.folder, workspace.runs, teller)
         self.seats: dict[Path, Seat] = {}
@@ -83,7 +83,7 @@ class Daemon:
 
     def _begin(self, *, poll: bool) -> None:
         if not poll:
-            self.ears.folders = ManyFolders(self.stop.wake.set)
+            self.ears.begin(self.stop.wake.set)
         self.ears.attend(self.goals)
         polling = self.ears.deaf_to_goals
         words = f"{'looking every second' if polling else 'watching'}: drop goals into {self.goals}"

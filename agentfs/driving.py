@@ -17,6 +17,7 @@ from agentfs.watch import FolderWatch
 RESCAN_SECONDS = 10.0
 RESTLESS_SECONDS = 0.1
 ALERT_SECONDS = 1.0
+DEAF_SECONDS = 1.0  # where not everything is heard
 
 
 @dataclass(slots=True)
@@ -46,6 +47,8 @@ def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
     status = StatusFile(driver.folder)
     with FolderWatch(folders, stop.wake.set, written=steps) as watch:
         lookout = Lookout(driver, watch)
+        if watch.deaf:
+            watcher.note(f"the run is looked at every second: {watch.deaf}")
         while True:
             actions = driver.turn(draining=stop.asked > 0)
             watcher.turn(driver.state, actions)
@@ -85,8 +88,10 @@ class Lookout:
 
     def patience(self) -> float:
         """Return for how many seconds there is no need to look unless something is seen."""
-        restless = self.driver.reader.restless or self.driver.leftovers or self.alert > time.monotonic()
-        return self.looked + (RESTLESS_SECONDS if restless else RESCAN_SECONDS) - time.monotonic()
+        pause = DEAF_SECONDS if self.watch.deaf else RESCAN_SECONDS
+        if self.driver.reader.restless or self.driver.leftovers or self.alert > time.monotonic():
+            pause = RESTLESS_SECONDS
+        return self.looked + pause - time.monotonic()
 
 
 def is_unnamed(path: str, driver: Driver) -> bool:

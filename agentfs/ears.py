@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.views.watching import Teller
-from agentfs.watch import ARRIVED
-from agentfs.watching import ManyFolders, Unwatched
+from agentfs.watch import ARRIVED, Unwatched
+from agentfs.watching import ManyFolders
 
 PATIENCE_SECONDS = 3.0  # for news of a file that is there, while nothing else is heard either
 
@@ -45,10 +45,17 @@ class Ears:
     """Hears of folders through one observer; None: nothing is listened to, everything is looked at."""
 
     teller: Teller
-    folders: ManyFolders | None
+    folders: ManyFolders | None = None
     deaf_to_goals: bool = True
     evidence: Evidence = field(default_factory=Evidence)
     _told: set[str] = field(default_factory=set)
+
+    def begin(self, wake: Callable[[], None]) -> None:
+        """Listen from now on."""
+        try:
+            self.folders = ManyFolders(wake)
+        except Unwatched as why:
+            self.tell_polling("everything is", str(why))
 
     def attend(self, goals: Path) -> None:
         """Listen to goals/, which may be another folder than before."""

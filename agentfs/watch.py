@@ -1,5 +1,6 @@
 """Watchdog events as a stream of names: they wake whoever waits, and never inform."""
 
+import errno
 import logging
 import os
 import queue
@@ -17,6 +18,8 @@ from watchdog.events import (
     FileSystemEventHandler,
 )
 from watchdog.observers.inotify import InotifyObserver
+
+from agentfs.mounts import written_behind
 
 WRITTEN: tuple[type[FileSystemEvent], ...] = (FileClosedEvent, FileMovedEvent, FileDeletedEvent)
 EVERYTHING: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, *WRITTEN)
@@ -55,8 +58,31 @@ def an_observer() -> InotifyObserver:
     return InotifyObserver(generate_full_events=True)  # else a file moved here counts as created
 
 
+class Unwatched(Exception):
+    """A folder is not watched: why, in words."""
+
+
+_NONE_LEFT = {
+    errno.ENOSPC: "no watches are left (more: sudo sysctl fs.inotify.max_user_watches=524288)",
+    errno.EMFILE: "no inotify instances are left (more: sudo sysctl fs.inotify.max_user_instances=512)",
+}
+
+
+def why_deaf(error: OSError) -> str:
+    """Return why something could not be watched."""
+    return _NONE_LEFT.get(error.errno or 0) or f"{error.strerror}"
+
+
+def unheard_on(folder: Path) -> str | None:
+    """Return why not everything is heard that happens in a folder, if that is so."""
+    kind = written_behind(folder)
+    return kind and f"on a {kind} file system others may write unheard"
+
+
 class FolderWatch:
     """Watches some folders, not the folders in them, for as long as the block runs.
+
+    `deaf`: why not all is heard, so that they have to be looked at as well; None if all is.
 
     Of those in `written`, a file is reported when whoever wrote it closes it or moves it there, not when it gets its
     name: every event costs three wake-ups, and a driver that links a file into its own folder needs none of them.
@@ -64,21 +90,35 @@ class FolderWatch:
 
     def __init__(self, folders: list[Path], wake: Callable[[], None], written: list[Path] | None = None) -> None:
         self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._observer = an_observer()
-        enqueue = Enqueue(self._names, wake)
-        for kinds, watched in ((EVERYTHING, folders), (WRITTEN, written or [])):
-            for folder in watched:
-                self._observer.schedule(enqueue, str(folder), recursive=False, event_filter=list(kinds))
+        self._wake = wake
+        self._observer: InotifyObserver | None = None
+        self._folders = {**dict.fromkeys(folders, EVERYTHING), **dict.fromkeys(written or [], WRITTEN)}
+        self.deaf = next(filter(None, map(unheard_on, folders)), None)
 
     def __enter__(self) -> Self:
-        self._observer.start()
+        try:
+            self._start(an_observer())
+        except OSError as error:
+            self.deaf = why_deaf(error)
         return self
+
+    def _start(self, observer: InotifyObserver) -> None:
+        enqueue = Enqueue(self._names, self._wake)
+        for folder, kinds in self._folders.items():
+            observer.schedule(enqueue, str(folder), recursive=False, event_filter=list(kinds))
+        try:
+            observer.start()
+        except OSError:
+            observer.unschedule_all()
+            raise
+        self._observer = observer
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._observer.stop()
-        self._observer.join()
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.join()
 
     def seen(self) -> list[str]:
         """Return the paths reported since the last call."""

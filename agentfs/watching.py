@@ -4,7 +4,6 @@ Every watched folder costs a thread, so that only folders of runs that can still
 where there are no watches left, or events do not come, `glance` tells cheaply whether to look at a run again.
 """
 
-import errno
 import logging
 import os
 import queue
@@ -18,9 +17,18 @@ from watchdog.observers.api import ObservedWatch
 from watchdog.utils import BaseThread
 
 from agentfs.core import names
-from agentfs.mounts import written_behind
 from agentfs.stillness import Signature, signature
-from agentfs.watch import ARRIVED, EVERYTHING, WRITTEN, Enqueue, EnqueueArrivals, an_observer
+from agentfs.watch import (
+    ARRIVED,
+    EVERYTHING,
+    WRITTEN,
+    Enqueue,
+    EnqueueArrivals,
+    Unwatched,
+    an_observer,
+    unheard_on,
+    why_deaf,
+)
 
 MOST_FOLDERS = 200
 CANARY_SECONDS = 2.0
@@ -28,14 +36,6 @@ CANARY = ".agentfs-canary-{}.tmp"
 _LOG = logging.getLogger("watchdog")  # the only one who tells of an overflow; says nothing else worth a line
 Glance = tuple[int | Signature | None, ...]
 Kinds = tuple[type[FileSystemEvent], ...]
-_NONE_LEFT = {
-    errno.ENOSPC: "no watches are left (more: sudo sysctl fs.inotify.max_user_watches=524288)",
-    errno.EMFILE: "no inotify instances are left (more: sudo sysctl fs.inotify.max_user_instances=512)",
-}
-
-
-class Unwatched(Exception):
-    """A folder is not watched: why, in words."""
 
 
 class _Overflow(logging.Handler):
@@ -51,7 +51,7 @@ class _Overflow(logging.Handler):
 
 
 class ManyFolders:
-    """Watches folders, not the folders in them, until closed."""
+    """Watches folders, not the folders in them, until closed. Raises Unwatched where there can be no observer."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.lost = False  # events were dropped: look at everything again, then set this back
@@ -60,7 +60,10 @@ class ManyFolders:
         self._seen: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._watches: dict[Path, ObservedWatch] = {}
         self._heard: dict[int, bool] = {}  # whether events come from a device: a canary was heard there
-        self._observer = an_observer()
+        try:
+            self._observer = an_observer()
+        except OSError as error:
+            raise Unwatched(why_deaf(error)) from None
         self._overflow = _Overflow(self._lose)
         _LOG.addHandler(self._overflow)
         self._unhooked, threading.excepthook = threading.excepthook, self._fail
@@ -89,14 +92,14 @@ class ManyFolders:
         """Watch a folder for some kinds of events; raises Unwatched where nothing would be heard."""
         if len(self._watches) >= MOST_FOLDERS:
             raise Unwatched("there are more open runs than are watched at once")
-        if kind := written_behind(folder):
-            raise Unwatched(f"on a {kind} file system others may write unheard")
+        if words := unheard_on(folder):
+            raise Unwatched(words)
         enqueue = (EnqueueArrivals if kinds is ARRIVED else Enqueue)(self._seen, self._wake)
         try:
             device = os.stat(folder).st_dev
             self._watches[folder] = self._observer.schedule(enqueue, str(folder), event_filter=list(kinds))
         except OSError as error:
-            raise Unwatched(_NONE_LEFT.get(error.errno or 0) or f"{folder}: {error.strerror}") from None
+            raise Unwatched(why_deaf(error)) from None
         except RuntimeError as error:
             raise Unwatched(f"no thread is left for it ({error})") from None
         if device not in self._heard:

@@ -11,8 +11,8 @@ from watchdog.utils import BaseThread
 from agentfs import watching
 from agentfs.errors import UserError
 from agentfs.holding import HeldFolder, who_holds
-from agentfs.watch import ARRIVED
-from agentfs.watching import ManyFolders, Unwatched, glance
+from agentfs.watch import ARRIVED, Unwatched
+from agentfs.watching import ManyFolders, glance
 from tests.workspaces import wait_for
 
 
@@ -63,7 +63,7 @@ def test_folders_come_and_go(run: Path) -> None:
 def test_no_watches_left(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = ManyFolders(lambda: None)
     try:
-        with pytest.raises(Unwatched, match=r"nowhere: No such file or directory\Z"):
+        with pytest.raises(Unwatched, match="No such file or directory"):
             folders.add(run / "nowhere")
         monkeypatch.setattr(watching, "MOST_FOLDERS", 2)
         with pytest.raises(Unwatched, match="there are more open runs than are watched at once"):

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from datetime import datetime
 
 import pytest
@@ -84,6 +85,13 @@ def test_without_watches_it_looks_every_second_and_says_how_to_have_more(place: 
         assert f"goals/ is looked at every second: {none}\nlooking every second: drop" in daemon.said()
         daemon.drop("four.md", GOOD)
         ran_once(daemon, "four")
+    run = ("unshare", "-Ur", "sh", "-c", limit.replace("4", "0", 1), "sh", sys.executable, "-m", "agentfs", "run")
+    (place.root / "five.md").write_text(GOOD)
+    done = subprocess.run(
+        [*run, "five.md"], cwd=place.root, env=place.env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
+    assert f"the run is looked at every second: {none}\n" in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
