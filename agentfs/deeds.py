@@ -186,7 +186,7 @@ def _get_ready(plan: JsonObject, driver: Driver) -> None:
     steps = plan.get("steps")
     wanted = {step.get("tool") for step in steps if isinstance(step, dict)} if isinstance(steps, list) else set()
     for name in wanted:
-        tool: object = driver.world.tools.get(str(name))
+        tool = driver.world.tools.get(str(name))
         if isinstance(tool, Preparable):
             tool.prepare(confine(driver, ()))
 

@@ -98,15 +98,20 @@ def bare_loop(folder: Path, count: int) -> float:
     folder.mkdir()
     began = time.perf_counter()
     for number in range(count):
-        temp = os.open(folder / "temp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        os.write(temp, KILOBYTE)
-        os.fsync(temp)
-        os.close(temp)
-        os.rename(folder / "temp", folder / f"s{number}.json")
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        os.fsync(opened)
-        os.close(opened)
+        durable_file(folder, f"s{number}.json")
     return time.perf_counter() - began
+
+
+def durable_file(folder: Path, name: str, temp: str = "temp") -> None:
+    """Write a kilobyte so that it survives a power cut."""
+    opened = os.open(folder / temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    os.write(opened, KILOBYTE)
+    os.fsync(opened)
+    os.close(opened)
+    os.rename(folder / temp, folder / name)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(opened)
+    os.close(opened)
 
 
 def peer_python() -> Path | None:

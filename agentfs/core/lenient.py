@@ -13,6 +13,7 @@ from agentfs.core.records import Step
 
 STEP_KEYS = tuple(Step.model_fields)  # the order of keys in a plan
 
+_RANK = {key: place for place, key in enumerate(STEP_KEYS)}
 _ID_LIMIT = 10**63  # an id has at most 63 characters; Python refuses to write out very long numbers
 
 
@@ -45,8 +46,7 @@ def spelled_out(steps: list[Any]) -> list[Any]:
 
 def in_order(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return a step with its keys in the order of plan.json; unknown ones last."""
-    known = {key: step[key] for key in STEP_KEYS if key in step}
-    return known | {key: value for key, value in step.items() if key not in known}
+    return dict(sorted(step.items(), key=lambda item: _RANK.get(item[0], len(_RANK))))
 
 
 def _step(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:

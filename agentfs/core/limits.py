@@ -1,7 +1,8 @@
 """What a run may use, and what it has used, counted from its files. Pure."""
 
+import math
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Literal
@@ -114,13 +115,29 @@ Attempts = Mapping[str, tuple[Attempt, ...]]
 
 def spent_of(attempts: Attempts, before: Attempts | None = None, spent: Spent | None = None) -> Spent:
     """Return what attempts have used, on top of what was counted before."""
-    total = spent or Spent()
+    if before is None or spent is None:
+        return _spent_on([attempt.result for mine in attempts.values() for attempt in mine if attempt.result])
     for step, mine in attempts.items():
-        counted = {attempt.number for attempt in (before or {}).get(step, ()) if attempt.result}
+        counted = {attempt.number for attempt in before.get(step, ()) if attempt.result}
         for attempt in mine:
             if attempt.result and attempt.number not in counted:
-                total = total.plus(attempt.result)
-    return total
+                spent = spent.plus(attempt.result)
+    return spent
+
+
+def _spent_on(results: Iterable[Result]) -> Spent:
+    """Return what these results have used: as if they were added one by one, but their spans are laid at once."""
+    started = [(_seconds(result.started_at), result) for result in results if result.started_at is not None]
+    spent = Spent()
+    for _, result in started:
+        spent = spent.plus_usage(result.usage)
+    spans: list[Span] = []
+    for start, end in sorted((start, start + result.duration_s) for start, result in started):
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return replace(spent, spans=tuple(spans), seconds=math.fsum(end - start for start, end in spans))
 
 
 def spent_on_calls(facts: Facts) -> Spent:

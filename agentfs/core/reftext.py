@@ -78,6 +78,24 @@ def texts_of(step: Step) -> Iterator[tuple[str, str]]:
             yield from walk(fields_of(check), f"/{name}/{index}")
 
 
+def texts_in(step: Step) -> Iterator[str]:
+    """Yield the same texts without their pointers, which take longer to make than the texts to find."""
+    yield from _strings(step.input)
+    for check in (*(step.needs or ()), *(step.checks or ())):
+        yield from _strings(fields_of(check))
+
+
+def _strings(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            if isinstance(item, str):
+                yield item
+            else:
+                yield from _strings(item)
+
+
 def fields_of(check: Check) -> dict[str, JsonValue]:
     """Return a check as it is written in the plan."""
     fields: dict[str, JsonValue] = check.model_dump(by_alias=True, exclude_unset=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from agentfs.core.records import Plan, Step
-from agentfs.core.references import in_step
+from agentfs.core.reftext import find, texts_in
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Scheme:
 
 
 def _referred(step: Step) -> frozenset[str]:
-    return frozenset(reference.step for _, reference in in_step(step) if reference.step is not None)
+    return frozenset(one.step for text in texts_in(step) for one in find(text) if one.step is not None)
 
 
 def dependencies(plan: Plan, refers: Mapping[str, frozenset[str]] | None = None) -> dict[str, tuple[str, ...]]:

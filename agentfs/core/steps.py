@@ -151,7 +151,7 @@ def view(
     return _settled(base, resolved)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Base:
     """The inputs of one view, and the few questions asked of them more than once."""
 
