@@ -227,6 +227,11 @@ def _looking(commands: Any) -> None:
     diff.add_argument("revisions", metavar="A[..B]", nargs="?", help="numbers of revisions")
     diff.add_argument("--stat", action="store_true", help="only how much, in one line")
     _json(diff)
+    _summing_up(commands)
+    commands.add_parser("complete-runs").set_defaults(command=command("look", "complete_runs"))  # for completion
+
+
+def _summing_up(commands: Any) -> None:
     cost = _add(
         commands, "cost", command("cost", "cost"), "what it asked of models: requests, tokens, money, time waited",
         "By role, by the planner's calls and by step, from the logs; prices as set, or as listed. What nobody\n"
@@ -240,7 +245,6 @@ def _looking(commands: Any) -> None:
         "Each with its input, what it touches, and whether runs here may use it ([tools] in agentfs.toml).",
     )  # fmt: skip
     _json(tools)
-    commands.add_parser("complete-runs").set_defaults(command=command("look", "complete_runs"))  # for completion
 
 
 def _changing(commands: Any) -> None:
