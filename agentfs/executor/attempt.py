@@ -17,6 +17,7 @@ from agentfs.core.records import (
     Result,
     ResultStatus,
 )
+from agentfs.core.steps import LIMIT, UNREACHABLE
 from agentfs.executor.asking import wait_with
 from agentfs.executor.checks import run_checks, surprise
 from agentfs.executor.desk import Asked, Desk
@@ -243,8 +244,8 @@ def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], b
         said = bench.stop.because if isinstance(bench.stop, Halt) else None
         return {"status": "interrupted", "error": said or given.failure}
     if given.failure is not None:
-        cut_off = given.failure.kind == "limit"  # nobody failed: there was no room to go on
-        return {"status": "interrupted" if cut_off else "failed", "error": given.failure}
+        nobody_failed = given.failure.kind in (LIMIT, UNREACHABLE)  # there was no room to go on, or nobody to ask
+        return {"status": "interrupted" if nobody_failed else "failed", "error": given.failure}
     if given.blocked is not None:
         return {"status": "blocked", "error": Failure(kind="blocked", message=given.blocked)}
     if wrong := [check for check in checks if not check.ok]:

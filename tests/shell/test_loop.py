@@ -170,7 +170,11 @@ def test_a_condition_without_checks_is_judged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
     [
-        (Unreachable(Failure(kind="network", message="no route", hint="look at base_url")), "failed", "unreachable"),
+        (
+            Unreachable(Failure(kind="network", message="no route", hint="look at base_url")),
+            "interrupted",
+            "unreachable",
+        ),
         (Refused(Failure(kind="filter", message="I will not")), "failed", "model"),
         (Garbled(Failure(kind="stream", message="cut short")), "failed", "model"),
         (LimitReached(Failure(kind="limit", message="no more requests")), "interrupted", "limit"),
@@ -201,10 +205,10 @@ def test_the_limits_of_the_run_hold_inside_a_loop(tmp_path: Path) -> None:
 def test_no_model_at_all(tmp_path: Path) -> None:
     room = a_room(tmp_path, [], choose=lambda _name: None)
     result = done(room)
-    assert ended(result) == ("failed", "unreachable", "there is no model to do it")
+    assert ended(result) == ("interrupted", "unreachable", "there is no model to do it")
     assert result.error is not None
     assert result.error.hint == "set OPENAI_API_KEY, or base_url under [executor]"
-    assert done(replace(room, shop=replace(room.shop, desk=None)), attempt=2).status == "failed"
+    assert done(replace(room, shop=replace(room.shop, desk=None)), attempt=2).status == "interrupted"
 
 
 def test_a_step_may_have_a_model_of_its_own(tmp_path: Path) -> None:
