@@ -21,6 +21,7 @@ from agentfs.questions import ASK_LINE
 from agentfs.stillness import Stillness, signature
 
 R = TypeVar("R", bound=Record)
+Shape = frozenset[tuple[names.StepFileKind, int]]  # which files an attempt has
 KEY_LINE = re.compile(
     r"^<!-- key: ([0-9a-f]{64}) -->\n?\Z", re.MULTILINE
 )  # the last line: above it may stand anything
@@ -55,7 +56,7 @@ class RunReader:
     _plan_signature: object = None
     _goal: GoalFile | None = None
     _accepted: tuple[str, Plan] | None = None  # the last revision's plan
-    _groups: dict[tuple[str, int], tuple[frozenset[str], Attempt]] = field(default_factory=dict)
+    _groups: dict[tuple[str, int], tuple[Shape, Attempt]] = field(default_factory=dict)
 
     # ── all of it ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -241,7 +242,7 @@ class RunReader:
     def _attempt(
         self, step: str, number: int, files: list[names.StepFile], broken: list[str], before: Attempt | None
     ) -> Attempt:
-        shape = frozenset(f"{file.kind}{file.count}" for file in files)
+        shape = frozenset([(file.kind, file.count) for file in files])
         known = self._groups.get((step, number))
         if known and known[0] == shape and known[1].result is not None and not known[1].talks:
             return known[1]
@@ -249,19 +250,19 @@ class RunReader:
             self._groups[step, number] = (shape, before)
             return before  # its files are of our own making, and written once
         path = f"{names.STEPS}/{names.step_file(step, number, 'result')}"
-        result = self._record(path, Result, broken) if "result1" in shape else None
+        result = self._record(path, Result, broken) if ("result", 1) in shape else None
         done = result is not None and result.status == "done"  # it stands alone: nobody asks for its order
-        order, torn = self._order(step, number) if "order1" in shape and not done else (None, False)
+        order, torn = self._order(step, number) if ("order", 1) in shape and not done else (None, False)
         if torn and result is None:
             self.restless = True  # it may be that somebody is still writing it
         attempt = Attempt(
             number,
             order=order,
             torn=torn,
-            claimed="log1" in shape,
+            claimed=("log", 1) in shape,
             result=result,
             talks=self._talks(step, number, files, settled=result is not None),
-            again="again1" in shape,
+            again=("again", 1) in shape,
         )
         self._groups[step, number] = (shape, attempt)
         return attempt
@@ -303,7 +304,7 @@ class RunReader:
 
 MAX_REPLY = 1_000_000
 CHUNK = 65_536
-_CARRIED_OUT = frozenset(("order1", "log1", "result1"))
+_CARRIED_OUT: Shape = frozenset((("order", 1), ("log", 1), ("result", 1)))
 
 
 def goal_path(folder: Path) -> Path:

@@ -140,7 +140,7 @@ class _Resolver:
             return [self.value(part) for part in item]
         if isinstance(item, dict):
             return {key: self.value(part) for key, part in item.items()}
-        if not isinstance(item, str):
+        if not isinstance(item, str) or "{" not in item:  # most texts; a plan has thousands
             return item
         if is_whole(item):
             return self.value_of(find(item)[0])
