@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.lint_files import misplaced, overwritten
-from agentfs.core.lint_references import paths_into_outputs, placeholders
+from agentfs.core.lint_references import impossible_outputs, paths_into_outputs, placeholders
 from agentfs.core.lint_texts import always_true, proves_nothing
 from agentfs.core.lint_view import Finding, Linted, Surroundings
 from agentfs.core.problems import Problem
@@ -29,7 +29,16 @@ def lint(
     """
     scheme = Scheme.of(plan)
     subject = Linted(scheme, tuple(step for step in scheme.listed if step not in finished), catalogue, around)
-    rules = [_conditions, _tools, placeholders, paths_into_outputs, _silent, misplaced, overwritten]
+    rules = [
+        _conditions,
+        _tools,
+        placeholders,
+        paths_into_outputs,
+        impossible_outputs,
+        _silent,
+        misplaced,
+        overwritten,
+    ]
     found = [finding for rule in (*rules, *(() if stepwise else (_unused,))) for finding in rule(subject)]
     return sorted(found, key=lambda finding: int(finding.problem.pointer.split("/")[2]))
 

@@ -7,7 +7,7 @@ from typing import Any
 from agentfs.core.lint_texts import wrong_references
 from agentfs.core.lint_view import SHAPES, Finding, Linted
 from agentfs.core.problems import Problem
-from agentfs.core.records import Step
+from agentfs.core.records import OutputCheck, Step
 from agentfs.core.references import find, in_step, is_whole
 from agentfs.core.reftext import texts_of
 
@@ -62,6 +62,35 @@ def paths_into_outputs(subject: Linted) -> Iterator[Finding]:
                 message = f"{written} is {_described(shape)}, and text is wanted here"
                 mend = f"put words around it: 'Found: {written}', or make it text in a step of its own"
                 yield Finding(Problem(message, mend, subject.at(name, pointer)))
+
+
+def impossible_outputs(subject: Linted) -> Iterator[Finding]:
+    """Yield what is asked of an output that a tool can never give: a program prints no number, only its digits."""
+    for name in subject.new:
+        step = subject.scheme.steps[name]
+        gives = _gives(step.tool)
+        for pointer, schema in _output_schemas(step):
+            wanted = schema.get("type") if isinstance(schema, dict) else None
+            if gives and isinstance(wanted, str) and wanted not in gives:
+                message = f"the output of {step.tool} is {' or '.join(gives)}, never {wanted!r}: this cannot hold"
+                mend = 'ask for what it is: {"type": "string", "pattern": "^[0-9]+$"} for the digits of a number'
+                yield Finding(Problem(message, mend, subject.at(name, pointer)))
+
+
+def _output_schemas(step: Step) -> Iterator[tuple[str, Any]]:
+    yield "/expects/type", step.expects
+    for place, check in enumerate(step.checks or ()):
+        if isinstance(check, OutputCheck):
+            yield f"/checks/{place}/schema/type", check.schema_
+
+
+def _gives(tool: str | None) -> tuple[str, ...]:
+    """Return the types, as JSON Schema names them, of what a tool gives back; () where anything may come."""
+    if tool in ("shell", "python"):
+        return ("string", "array", "object")
+    shape = SHAPES.get(tool or "")
+    kinds = (("array", list), ("object", dict), ("string", str))
+    return tuple(name for name, kind in kinds if isinstance(shape, kind))
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,6 +307,30 @@ def test_a_result_that_is_of_use() -> None:
     assert found(shell("s", "make"), step("n")) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "schema", "gives"),
+    [
+        (shell("s", "ls | wc -l"), "number", "string or array or object"),
+        (step("p", tool="python", input={"code": "print(1)"}), "integer", "string or array or object"),
+        (READ, "object", "string"),
+        (LIST, "string", "array"),
+        (write("w", "b.txt"), "array", "object"),
+    ],
+)
+def test_outputs_that_can_never_be(given: dict[str, Any], schema: str, gives: str) -> None:
+    message = f"the output of {given['tool']} is {gives}, never {schema!r}: this cannot hold"
+    checked = given | {"checks": ["test -s a.txt", {"kind": "output", "schema": {"type": schema}}]}
+    assert found(checked) == [(HARD, "/steps/0/checks/1/schema/type", message)]
+    assert found(given | {"expects": {"type": schema}}) == [(HARD, "/steps/0/expects/type", message)]
+
+
+def test_outputs_that_may_be() -> None:
+    for tool in (shell("s", "date"), by_model("m"), step("a", tool="add", input={"a": 1, "b": 2})):
+        for schema in (True, {}, {"type": "string"}, {"type": ["number", "string"]}):
+            assert found(tool | {"expects": schema}) == []
+    assert found(by_model("m", expects={"type": "number"})) == []
+
+
 def test_code_that_prints_nothing() -> None:
     def told(code: str) -> list[tuple[str, str]]:
         use = step("use", input={"text": "{{steps.p.output}}"})
