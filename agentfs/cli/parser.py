@@ -178,7 +178,7 @@ STATES = ("waiting", "draft", "running", "planning", "paused", *ENDS)
 RUN = "a run: its id (2026-11-16/tidy), its last part (tidy), or the beginning of either"
 
 
-def _looking(commands: Any) -> None:
+def _listing(commands: Any) -> None:
     status = _add(
         commands, "status", command("status", "status"), "what the runs of this workspace are doing",
         "Lists the runs: those that wait for a person, those that are under way, then the newest that have ended;\n"
@@ -199,6 +199,10 @@ def _looking(commands: Any) -> None:
     )
     _state(status, STATES)
     _json(status)
+
+
+def _looking(commands: Any) -> None:
+    _listing(commands)
     show = _add(
         commands, "show", command("look", "show"), "one run: its plan, each step's state and output",
         "With STEP, that step in full: what it was given, each attempt's result, checks, error, log and files.\n"
