@@ -186,6 +186,7 @@ def test_polling_finds_the_same(place: Place) -> None:
         daemon.drop("job.md", GATED)
         folder = daemon.folder("job")
         wait_for((folder / "steps" / "a.1.question.md").exists, "the question")
+        wait_for((folder / "STATUS.md").exists, "STATUS.md")
         (folder / "steps" / "a.1.reply.md").write_text("perhaps\n")
         wait_for(lambda: "'perhaps'" in (folder / "STATUS.md").read_text(), "the reply that does not count")
         (folder / "steps" / "a.1.reply.md").write_text("approve\n")

@@ -219,7 +219,7 @@ def test_what_happens_while_more_happens_than_can_be_heard_is_noticed(place: Pla
         wait_for((steps / "a.1.question.md").exists, "the question")
         daemon.wait_to_hear("a.1.reply.md: approve or reject")
         daemon.popen.send_signal(signal.SIGSTOP)
-        for _ in range(limit // 2):
+        for _ in range(limit):
             (daemon.goals / ".litter.tmp").touch()
             (daemon.goals / ".litter.tmp").unlink()
         (steps / "a.1.reply.md").write_text("approve\n")
