@@ -1,7 +1,8 @@
 """Drive one run in the foreground: turn, wait for something to happen, turn again, until it rests."""
 
-import threading
+import queue
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,12 +21,38 @@ ALERT_SECONDS = 1.0
 DEAF_SECONDS = 1.0  # where not everything is heard
 
 
+class Wake:
+    """Lets one thread wait until another, or a signal that interrupts it, has something for it.
+
+    Not a threading.Event: a signal may come while the waiting thread holds the event's lock, and setting it from
+    there waits for that lock for ever. A SimpleQueue may be put into at any moment.
+    """
+
+    def __init__(self) -> None:
+        self._rung: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def set(self) -> None:
+        if self._rung.empty():
+            self._rung.put(None)
+
+    def wait(self, seconds: float) -> None:
+        """Return when it was set since it was last cleared, or when that long has passed."""
+        with suppress(queue.Empty):
+            self._rung.get(timeout=max(0.0, seconds))
+            self._rung.put(None)  # it stays set until it is cleared
+
+    def clear(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                self._rung.get_nowait()
+
+
 @dataclass(slots=True)
 class Stop:
     """How hard a person has asked to stop: once, and what runs finishes; twice, and it is ended."""
 
     asked: int = 0
-    wake: threading.Event = field(default_factory=threading.Event)
+    wake: Wake = field(default_factory=Wake)
     told: int = 0
 
     def ask(self, times: int = 1) -> None:
