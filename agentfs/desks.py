@@ -18,7 +18,7 @@ def desk_for(order: Order | None, driver: Driver) -> Desk:
         meter=driver.meter,
         workspace=world.workspace,
         goal=driver.facts.goal.title,
-        earlier=_errors(order, driver.facts) if order is not None and order.tool is None else (),
+        earlier=earlier_errors(order, driver.facts) if order is not None and order.tool is None else (),
         max_turns=world.max_turns,
         may_hand_over=own,
         split_over=run.split_over,
@@ -27,7 +27,7 @@ def desk_for(order: Order | None, driver: Driver) -> Desk:
     )
 
 
-def _errors(order: Order, facts: Facts) -> tuple[str, ...]:
+def earlier_errors(order: Order, facts: Facts) -> tuple[str, ...]:
     """Return what went wrong in earlier attempts at this very step, as it is now."""
     results = [one.result for one in facts.attempts.get(order.step, ()) if one.number < order.attempt]
     return tuple(

@@ -32,7 +32,7 @@ FORM = Form(
     {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "additionalProperties": False},
 )
 NO_MODEL = "there is no model to judge it: set OPENAI_API_KEY, or base_url under [executor]"
-NO_EVIDENCE = "there is nothing to judge it by: the step gave nothing back"
+NO_EVIDENCE = "there is nothing to judge it by: no output, no evidence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Verdict:
 
 def judge(condition: str, evidence: Sequence[str], bench: Bench) -> Verdict:
     """Return what a model finds; raises LimitReached, Unreachable or Stopped when it cannot be asked."""
-    if bench.model is None or bench.line is None:
-        return Verdict(met=False, detail=NO_MODEL)
     shown = bench.mask.text(_shown(evidence))
     if not shown.strip():
         return Verdict(met=False, detail=NO_EVIDENCE)
+    if bench.model is None or bench.line is None:
+        return Verdict(met=False, detail=NO_MODEL)
     messages: list[Message] = [
         {"role": "system", "content": load_prompt("judge", bench.confinement.workspace).text},
         {"role": "user", "content": _case(bench.mask.text(condition), shown)},

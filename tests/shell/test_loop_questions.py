@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from agentfs.core.decide import Wait
+from agentfs.core.facts import Attempt
+from agentfs.core.records import Failure
+from agentfs.core.state import derive
+from agentfs.desks import earlier_errors
 from agentfs.executor import words
 from agentfs.executor.rebuilding import remembered
 from agentfs.models.base import Request
+from tests.builders import a_plan, a_result, a_step, facts, means
 from tests.drives import Drive, Driven
-from tests.scripts import Script, call, calls, finish, verdict
+from tests.scripts import Script, an_order, call, calls, finish, verdict
 from tests.workspaces import wait_for
 
 TOOLS = ["ask", "list_files", "write_file", "read_file"]
@@ -270,6 +275,17 @@ def test_errors_of_its_own_attempts_and_of_no_others(tmp_path: Path) -> None:
     place.begin(steps, script)
     assert ["weasel" in in_chat(request) for request in script.asked] == [False, True, False, False]
     assert ["stoat" in in_chat(request) for request in script.asked] == [False, False, False, True]
+
+
+def test_errors_of_what_the_step_was_before_an_edit_are_not_told() -> None:
+    given, order = facts(a_plan(a_step("look"))), an_order(attempt=4)
+    view = derive(given, means()).steps["look"]
+    tries = [("0", "failed"), ("1", "failed"), ("0", "interrupted")]
+    for number, (key, status) in enumerate(tries, 1):
+        error = Failure(kind="exit", message=f"error {number}", hint="mend it" if number == 1 else None)
+        result = a_result(view, "failed", number, key=key * 64, error=error).model_copy(update={"status": status})
+        given = given.with_attempt("look", Attempt(number, claimed=True, result=result))
+    assert earlier_errors(order, given) == ("error 1 (mend it)",)
 
 
 def test_a_judge_among_the_goals_own_checks(tmp_path: Path) -> None:
