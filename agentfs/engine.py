@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from agentfs.clock import Clock
 from agentfs.core.decide import (
@@ -31,8 +32,8 @@ from agentfs.core.records import Run, Sandbox
 from agentfs.core.state import Means, derive, used_by
 from agentfs.disk import Leftover
 from agentfs.executor.attempt import Halt
+from agentfs.executor.checks import Checker, run_checks
 from agentfs.executor.desk import MAX_TURNS
-from agentfs.keeper import Keeper
 from agentfs.leftovers import look_after
 from agentfs.models.base import Model
 from agentfs.models.meter import Meter
@@ -41,12 +42,18 @@ from agentfs.reader import RunReader
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Confinement, Mask, Tool
 
-Executors = Callable[
+Models = Callable[
     [Run, str | None], Model | None
-]  # for a run, by name (None: its executor's); None: there is none
+]  # for a run, by name (None: the one it began with); None: there is none
 
 
-def no_executor(_run: Run, _name: str | None) -> Model | None:
+class Keeping(Protocol):
+    """Whoever brings the ledger up to date with a run, once it is told to look."""
+
+    def note(self, folder: Path) -> None: ...
+
+
+def no_model(_run: Run, _name: str | None) -> Model | None:
     """Return the model of a world that has none."""
     return None
 
@@ -65,7 +72,7 @@ class World:
     desk: Executor  # calls of the planner: they wait for somebody else, and take no place from an attempt
     tools: dict[str, Tool]
     means: Means
-    keeper: Keeper
+    keeper: Keeping
     mask: Mask
     sandbox: Sandbox
     environment: dict[str, str]
@@ -73,7 +80,9 @@ class World:
     wake: Callable[[], None]  # somebody should call turn() soon
     own: tuple[str, ...] = ()  # the tools that are a person's own
     broken: tuple[str, ...] = ()  # and why others of theirs cannot be used
-    executor: Executors = no_executor  # the models that do steps
+    executor: Models = no_model  # the models that do steps
+    planner: Models = no_model  # and those that plan
+    check: Checker = run_checks
     max_turns: int = MAX_TURNS  # of one step's loop
 
 

@@ -16,7 +16,6 @@ from agentfs.disk import publish, temp_name
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.asking import next_question, put_question
 from agentfs.executor.attempt import Workshop, attempt, publish_result, render, resume, settled, unstarted
-from agentfs.executor.checks import run_checks
 from agentfs.executor.desk import Asked
 from agentfs.executor.log import AlreadyClaimed, AttemptLog
 from agentfs.executor.rebuilding import remembered
@@ -199,7 +198,8 @@ def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News
     """Run a step's `needs`: one fails, and it is blocked, with a result and no order."""
     shop = workshop(driver, ())
     needs = view.resolved.needs if view.resolved else ()
-    found = run_checks(needs, _check_bench(shop, driver, job), None)
+    whose = f"{names.conversation(view.id, order.attempt)}.needs"
+    found = shop.check(needs, _check_bench(shop, driver, job, whose), None, ())
     if all(check.ok for check in found):
         _publish_order(order, driver)
         return _attempted(order, driver, job)
@@ -219,12 +219,13 @@ def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
     state, shop = driver.state, workshop(driver, ())
     resolved = resolve_step(Step(id="goal", checks=state.facts.goal.checks), _outputs(driver), state.facts.goal.text)
     log = driver.folder / names.PLANNING / names.checks_log_file(action.call)
+    whose = f"{names.call_conversation(action.call)}.checks"
     with JsonLines(log, shop.mask, shop.clock) as said:
-        bench = _check_bench(shop, driver, job)
-        line = Line(said.write, driver.meter, job.stop, bench.deadline)
+        bench = _check_bench(shop, driver, job, whose)
+        line = Line(said.write, driver.meter, job.stop, bench.deadline, whose=whose)
         bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line)
         if isinstance(resolved, Resolved):
-            found = _found(resolved.checks, bench, final_outputs(state))
+            found = _found(resolved.checks, shop, bench, final_outputs(state))
         else:
             found = (CheckResult(kind="command", ok=False, detail=resolved.why),)
     record = GoalChecks(
@@ -238,10 +239,12 @@ def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
     return lambda facts: facts.with_call(replace(facts.planner_call(action.call), checks=record))
 
 
-def _found(checks: tuple[ResolvedCheck, ...], bench: Bench, evidence: tuple[str, ...]) -> tuple[CheckResult, ...]:
+def _found(
+    checks: tuple[ResolvedCheck, ...], shop: Workshop, bench: Bench, evidence: tuple[str, ...]
+) -> tuple[CheckResult, ...]:
     """Return what the goal's checks found; one that no judge could be asked about does not hold."""
     try:
-        return run_checks(checks, bench, None, evidence)
+        return shop.check(checks, bench, None, evidence)
     except ModelError as error:
         return (CheckResult(kind="judge", ok=False, detail=f"it could not be judged: {error.failure.message}"),)
 
@@ -303,10 +306,11 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
         clock=driver.world.clock,
         output_bytes=driver.state.bounds.output_bytes,
         desk=desk_for(order, driver),
+        check=driver.world.check,
     )
 
 
-def _check_bench(shop: Workshop, driver: Driver, job: Job) -> Bench:
+def _check_bench(shop: Workshop, driver: Driver, job: Job, whose: str) -> Bench:
     """Return a bench for checks that belong to no attempt: nothing to claim, no log of their own."""
     return Bench(
         confinement=shop.confinement,
@@ -317,4 +321,6 @@ def _check_bench(shop: Workshop, driver: Driver, job: Job) -> Bench:
         claim=lambda _mark: None,
         log=lambda _event, _fields: None,
         mask=shop.mask,
+        whose=whose,
+        now=shop.clock.monotonic,
     )

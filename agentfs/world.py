@@ -9,7 +9,7 @@ from agentfs.clock import Clock
 from agentfs.core.config import Settings
 from agentfs.core.records import Run, Sandbox
 from agentfs.core.state import Means, derive
-from agentfs.engine import Driver, Executors, World, no_executor
+from agentfs.engine import Driver, Models, World, no_model
 from agentfs.errors import UserError
 from agentfs.forgetting import Forgetting
 from agentfs.judge import FileJudge
@@ -24,6 +24,7 @@ from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
 from agentfs.planner.own_steps import OwnSteps
 from agentfs.prompts import load_prompt
+from agentfs.reader import RunReader
 from agentfs.recovery import asked_of_models, take_over
 from agentfs.tools import sandbox
 from agentfs.tools.registry import Known, opened_tools
@@ -95,6 +96,7 @@ def open_world(
             own=box.own,
             broken=box.broken,
             executor=_executors(settings, environment),
+            planner=_planners(settings, environment),
             max_turns=settings.executor.max_turns,
         )
     finally:
@@ -106,10 +108,10 @@ def open_world(
         keeper.close()
 
 
-def _executors(settings: Settings, environment: Mapping[str, str]) -> Executors:
+def _executors(settings: Settings, environment: Mapping[str, str]) -> Models:
     """Return who does the steps of a run that have no tool: by default the model that the run began with."""
     if not has_model(settings.executor, environment):
-        return no_executor
+        return no_model
 
     def executor(run: Run, name: str | None) -> Model:
         chosen = name or run.models.executor or settings.executor.model
@@ -118,14 +120,23 @@ def _executors(settings: Settings, environment: Mapping[str, str]) -> Executors:
     return executor
 
 
-def _model_planner(folder: Path, judge: FileJudge, settings: Settings, world: World) -> Planner:
-    """Return the planner on a model that a run began with; its address and key are read at each start."""
-    if not world.means.planner:
+def _planners(settings: Settings, environment: Mapping[str, str]) -> Models:
+    """Return who plans goals in words: the model a run began with; address and key are read at each start."""
+    if not has_model(settings.planner, environment):
+        return no_model
+
+    def planner(run: Run, name: str | None) -> Model:
+        chosen = name or run.models.planner or settings.planner.model
+        return model_for(settings.planner, chosen, run.models.planner_temperature, environment)
+
+    return planner
+
+
+def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
+    """Return the planner on a model that a run began with."""
+    model = world.planner(run_record(folder), None)
+    if model is None:
         return Nobody()
-    chosen = run_record(folder).models
-    model = model_for(
-        settings.planner, chosen.planner or settings.planner.model, chosen.planner_temperature, world.environment
-    )
     prompt = load_prompt("planner", world.workspace)
     return ModelPlanner(model, prompt, judge.catalogue, judge.parsed, world.workspace, world.clock)
 
@@ -133,18 +144,29 @@ def _model_planner(folder: Path, judge: FileJudge, settings: Settings, world: Wo
 def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     """Return a driver that has taken over a run. The caller holds its lock."""
     reader = reader_for(folder, settings, world.environment, patient=True, known=known_to(world))
+    planner = planner_for(folder, reader, world)
+    driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)
+    take_charge(driver)
+    return driver
+
+
+def planner_for(folder: Path, reader: RunReader, world: World, model: Planner | None = None) -> Planner:
+    """Return who answers the calls of a run; `model`: another planner in the place of the one on a model."""
     if not isinstance(reader.judge, FileJudge):
         raise TypeError("a driver judges files")
-    planner = Chosen(
+    return Chosen(
         own=OwnSteps(reader.judge.parsed, world.clock),
         loop=OneStep(reader.judge.parsed, reader.judge.catalogue, world.clock),
-        model=_model_planner(folder, reader.judge, settings, world),
+        model=model or _model_planner(folder, reader.judge, world),
         executor=world.means.executor,
     )
-    driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)
+
+
+def take_charge(driver: Driver) -> None:
+    """Settle what a driver before this one left open, and count what it asked of models."""
+    folder, world = driver.folder, driver.world
     driver.facts = take_over(folder, driver.state, world.clock, world.mask, world.sandbox)
     driver.state = derive(driver.facts, world.means)
     for usage in asked_of_models(folder, driver.facts):
         driver.meter.spent = driver.meter.spent.plus_usage(usage)
     world.keeper.note(folder)
-    return driver

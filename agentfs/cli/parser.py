@@ -244,11 +244,26 @@ def _summing_up(commands: Any) -> None:
     )  # fmt: skip
     cost.add_argument("run", metavar="RUN", help=RUN)
     _json(cost)
+    _replaying(commands)
     tools = _add(
         commands, "tools", command("look", "tools"), "the tools that steps may call",
         "Each with its input, what it touches, and whether runs here may use it ([tools] in agentfs.toml).",
     )  # fmt: skip
     _json(tools)
+
+
+def _replaying(commands: Any) -> None:
+    replay = _add(
+        commands, "replay", command("replay", "replay"), "run it again from its files, and say where that departs",
+        "No network, no cost, no effects: models, tools and checks give what they gave then, people's acts come\n"
+        "where they came; everything else is decided anew, in a workspace of its own. RUN is left as it is.\n"
+        "Exit code 0: the same. 1: it departs, each difference a line. 2: it cannot be replayed.",
+    )  # fmt: skip
+    replay.add_argument("run", metavar="RUN", help=f"{RUN}; or the folder of a saved recording")
+    replay.add_argument("--into", metavar="DIR", help="leave the replayed workspace there")
+    replay.add_argument("--save", metavar="DIR", help="replay nothing: copy what a replay needs, for a test of yours")
+    replay.add_argument("--lenient", action="store_true", help="what models are asked may differ (changed prompts)")
+    _json(replay)
 
 
 def _changing(commands: Any) -> None:

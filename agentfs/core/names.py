@@ -88,6 +88,16 @@ def checks_log_file(call: int) -> str:
     return f"{call}.checks.log.jsonl"
 
 
+def conversation(step: str, attempt: int) -> str:
+    """Return what an attempt's conversation is called: its log without the ending."""
+    return f"{STEPS}/{step}.{attempt}"
+
+
+def call_conversation(call: int) -> str:
+    """Return the same of a call."""
+    return f"{PLANNING}/{call}"
+
+
 def revision_file(revision: int) -> str:
     return f"{revision}.json"
 

@@ -19,7 +19,7 @@ from agentfs.core.records import (
 )
 from agentfs.core.steps import LIMIT, UNREACHABLE
 from agentfs.executor.asking import wait_with
-from agentfs.executor.checks import run_checks, surprise
+from agentfs.executor.checks import Checker, run_checks, surprise
 from agentfs.executor.desk import Asked, Desk
 from agentfs.executor.log import AttemptLog
 from agentfs.executor.rebuilding import ANSWER, Memory, remembered
@@ -56,6 +56,7 @@ class Workshop:
     clock: Clock
     output_bytes: int
     desk: Desk | None = None  # None: nothing here can ask a model
+    check: Checker = run_checks
 
 
 def render(record: Record) -> bytes:
@@ -127,7 +128,7 @@ def _log(order: Order, shop: Workshop) -> AttemptLog:
 
 def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog, started: str) -> Result:
     """Run the checks, publish the result, close the story in the log."""
-    given, checks = _checked(order, given, bench, log)
+    given, checks = _checked(order, given, shop, bench, log)
     result = Result(
         run=order.run,
         step=order.step,
@@ -158,6 +159,7 @@ def _worked(order: Order, shop: Workshop, bench: Bench) -> float:
 
 def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began: float) -> Bench:
     deadline, desk = began + order.timeout_s, shop.desk if _asks_a_model(order, shop) else None
+    whose = names.conversation(order.step, order.attempt)
     return Bench(
         confinement=shop.confinement,
         deadline=deadline,
@@ -168,7 +170,9 @@ def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began:
         log=log.write,
         mask=shop.mask,
         model=desk.choose(order.model) if desk else None,
-        line=Line(log.write, desk.meter, stop, deadline) if desk else None,
+        line=Line(log.write, desk.meter, stop, deadline, whose=whose) if desk else None,
+        whose=whose,
+        now=shop.clock.monotonic,
     )
 
 
@@ -214,14 +218,14 @@ def _as_planned(order: Order) -> JsonObject:
 
 
 def _checked(
-    order: Order, given: ToolResult, bench: Bench, log: AttemptLog
+    order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog
 ) -> tuple[ToolResult, tuple[CheckResult, ...]]:
     """Return what the checks found; and what was given, with a failure if a judge could not be asked."""
     wanted = _wanted(order)
     if given.failure is not None or given.blocked is not None or not wanted:
         return given, ()
     try:
-        checks = run_checks(wanted, bench, given.output, given.evidence)
+        checks = shop.check(wanted, bench, given.output, given.evidence)
     except ModelError as error:
         from agentfs.executor.ends import failure_of
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -27,6 +27,9 @@ from agentfs.tools.programs import failure_of, run_shell
 CHECK_S = 120.0  # the most that one check may take
 LARGEST_FILE = 64 * 1024 * 1024
 SURPRISE_S = 10.0
+
+
+Checker = Callable[[Sequence[ResolvedCheck], Bench, Any, Sequence[str]], tuple[CheckResult, ...]]
 
 
 class _Never:

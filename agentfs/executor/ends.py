@@ -1,7 +1,5 @@
 """Why a loop ends that nobody finished, as failures to write down."""
 
-import time
-
 from agentfs.core.records import Failure
 from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
 from agentfs.tools.base import Bench
@@ -31,6 +29,6 @@ def time_is_up(bench: Bench) -> Failure | None:
     """Return why it must end now; None if it may go on."""
     if bench.stop.is_set():
         return Failure(kind="interrupted", message="it was stopped")
-    if time.monotonic() >= bench.deadline:
+    if bench.now() >= bench.deadline:
         return Failure(kind="timeout", message="it did not end in time", hint="raise timeout_s of the step")
     return None

@@ -155,6 +155,15 @@ class Ledger:
                         break  # the run began here
         return found
 
+    def versions(self, run: str, path: str) -> Iterator[bytes]:
+        """Yield every content that a file of a run had in a commit, newest first, each once."""
+        seen: set[str] = set()
+        for commit in self.history(run):
+            leaf = self._leaves(commit.tree, run).get(path)
+            if leaf is not None and leaf.sha not in seen:
+                seen.add(leaf.sha)
+                yield self._objects.read(leaf.sha, "blob")
+
     def _walk(self) -> Iterator[LedgerCommit]:
         """Yield every commit once, later ones first, as `git log` does."""
         tip = self._branch.tip()

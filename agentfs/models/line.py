@@ -37,6 +37,7 @@ class Line:
     stop: StopSign
     deadline: float  # time.monotonic()
     heard: Callable[[int], None] = _unheard  # how many characters of a reply have arrived
+    whose: str = ""  # the conversation's name, which is its log's: planning/2, steps/total.1
     number: int = 0  # of the latest request
     usage: Usage | None = None  # everything so far
     _kept: Spent = field(default_factory=Spent)  # the room kept for the request under way

@@ -28,7 +28,7 @@ from agentfs.core.weighing import Weighed, weigh
 from agentfs.models.base import Form, Model, Reply, Request
 from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
 from agentfs.models.line import Line
-from agentfs.planner.surroundings import look_around
+from agentfs.planner.surroundings import Look, look_around
 from agentfs.prompts import Prompt
 
 REPAIRS = 2
@@ -47,6 +47,7 @@ class ModelPlanner:
     parsed: Callable[[str], ParsedGoal]  # the goal with this sha256, as it was read
     workspace: Path
     clock: Clock
+    look: Look = look_around
 
     def author(self, call: Call, facts: Facts) -> Author:  # noqa: ARG002 - whatever it was called for
         return Author(role="planner", name="planner", model=self.model.name)
@@ -105,7 +106,7 @@ class _Conversation:
         """Begin: the standing instructions, and everything about this call."""
         goal = self.planner.parsed(self.call.goal_sha256)
         run = self.state.facts.run
-        material, around = look_around(self.folder, run, self.planner.workspace, goal.fields.context)
+        material, around = self.planner.look(self.folder, run, self.planner.workspace, goal.fields.context)
         pins = hand_set(self.folder, self.state.facts.revisions)
         told = briefing(self.call, self.state, standing, material, self.planner.catalogue, pins)
         self.messages = [

@@ -5,7 +5,7 @@ Everything is bounded, and no link leads out of the folder it stands in. What ca
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,9 @@ _OURS = frozenset(
     ("agentfs.toml", "goals", "runs", "schemas", "tools", "prompts")
 )  # where the workspace is the folder
 _PATH = re.compile(r"[^\s<>|*?\"']{1,300}\Z")
+
+
+Look = Callable[[Path, Run, Path, str | tuple[str, ...] | None], tuple[Material, Surroundings]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """What a tool is, and what it is given to work with."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,8 @@ class Bench:
     mask: "Mask"
     model: "Model | None" = None  # for tools and checks that ask one; None: there is none
     line: "Line | None" = None  # what is asked of it goes over this
+    whose: str = ""  # what it is for: steps/total.1, steps/total.1.needs, planning/2.checks
+    now: Callable[[], float] = time.monotonic  # the clock that the deadline is of
 
 
 class Mask(Protocol):
