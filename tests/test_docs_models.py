@@ -10,6 +10,8 @@ from agentfs.core.toml_text import read_toml
 from agentfs.models.base import ToolCall
 from agentfs.models.ladder import Habits
 from agentfs.models.retrying import Patience
+from agentfs.testing import ScriptedServer
+from agentfs.testing.script import load_script
 from tests.conversations import Talk, a_model, ask, offer
 from tests.test_docs import REPO, fences
 
@@ -38,6 +40,13 @@ def test_its_script_runs() -> None:
     names: dict[str, object] = {}
     exec(script, names)  # noqa: S102 - it is ours
     assert str(names["base_url"]).startswith("http://127.0.0.1:")
+
+
+def test_its_script_in_a_file_is_one(tmp_path: Path) -> None:
+    (script,) = [one.body for one in fences(PAGE) if one.words == "yaml script"]
+    (tmp_path / "script.yaml").write_text(script, encoding="utf-8")
+    with ScriptedServer() as server:
+        assert load_script(tmp_path / "script.yaml", server) == 3
 
 
 def test_its_figures_are_the_ones_in_force() -> None:

@@ -4,7 +4,8 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -16,11 +17,35 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 _OPTIONS = ("json_schema", "json_object", "tool_choice", "tools", "temperature", "stream_options")
 
 
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """A reply in a script, and the requests that it is for."""
+
+    reply: ScriptedReply
+    to: str | None = None  # the model; None: any
+    when: str | None = None  # what must stand in the messages; None: anything
+
+    def answers(self, request: Body) -> bool:
+        if self.to is not None and self.to != request.get("model"):
+            return False
+        return self.when is None or self.when in "\n".join(_texts(request.get("messages")))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
 class ScriptedServer:
     """Answers by a function of the request, or with the next of a list.
 
     Each of `says`, `plan`, `calls`, `fails` … adds to the list; `to` names the model whose requests it is for, so
-    that a planner and an executor on one server have scripts of their own. What is in `refuses` is answered with an
+    that a planner and an executor on one server have scripts of their own; `when` is a text that must stand in the
+    messages, for steps that run at the same time. What is in `refuses` is answered with an
     error that names it, and takes nothing from the script: json_schema, json_object, tool_choice, tools, temperature,
     stream_options.
     """
@@ -34,9 +59,7 @@ class ScriptedServer:
         self.refuses = frozenset(refuses)
         self.key = key  # the only one that is let in
         self.answer = answer if callable(answer) else None
-        self._script: list[tuple[str | None, ScriptedReply]] = (
-            [] if callable(answer) else [(None, reply) for reply in answer]
-        )
+        self._script: list[Cue] = [] if callable(answer) else [Cue(reply) for reply in answer]
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._http = _Quiet(("127.0.0.1", 0), type("Door", (_Door,), {"script": self}))
@@ -47,19 +70,21 @@ class ScriptedServer:
         """What base_url is set to."""
         return f"http://127.0.0.1:{self._http.server_port}/v1"
 
-    def add(self, *more: ScriptedReply, to: str | None = None) -> None:
+    def add(self, *more: ScriptedReply, to: str | None = None, when: str | None = None) -> None:
         """Go on with these replies, after those that are in the list."""
         with self._lock:
-            self._script += [(to, reply) for reply in more]
+            self._script += [Cue(reply, to, when) for reply in more]
 
-    def says(self, text: str, *, to: str | None = None, **more: Any) -> None:
-        self.add(replies.says(text, **more), to=to)
+    def says(self, text: str, *, to: str | None = None, when: str | None = None, **more: Any) -> None:
+        self.add(replies.says(text, **more), to=to, when=when)
 
-    def plan(self, value: Any, *, to: str | None = None, **more: Any) -> None:
-        self.add(replies.plan(value, **more), to=to)
+    def plan(self, value: Any, *, to: str | None = None, when: str | None = None, **more: Any) -> None:
+        self.add(replies.plan(value, **more), to=to, when=when)
 
-    def calls(self, *wanted: tuple[str, Body | str], to: str | None = None, **more: Any) -> None:
-        self.add(replies.calls(*wanted, **more), to=to)
+    def calls(
+        self, *wanted: tuple[str, Body | str], to: str | None = None, when: str | None = None, **more: Any
+    ) -> None:
+        self.add(replies.calls(*wanted, **more), to=to, when=when)
 
     def fails(self, status: int, message: str = "", *, to: str | None = None, **more: Any) -> None:
         self.add(replies.fails(status, message, **more), to=to)
@@ -88,10 +113,9 @@ class ScriptedServer:
                 return replies.fails(401, "Incorrect API key provided.", "invalid_api_key")
             if refused := next((option for option in _OPTIONS if self._refused(option, request)), None):
                 return replies.fails(400, f"Invalid parameter: {refused!r} is not supported with this model.")
-            for position, (to, reply) in enumerate(self._script):
-                if to is None or to == request.get("model"):
-                    del self._script[position]
-                    return reply
+            if (line := next((line for line in self._script if line.answers(request)), None)) is not None:
+                self._script.remove(line)
+                return line.reply
             if self.answer is None:
                 self.unexpected.append(request)
                 return replies.fails(400, "the script has no answer to this request")

@@ -1,0 +1,167 @@
+"""The examples that need models, played by their scripts: what they print, what they leave, and what their READMEs claim."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workspaces import DEADLINE, Place
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GOAL = ("agentfs", "run", "goal.md")
+
+
+def copied(example: str, tmp_path: Path) -> Place:
+    """Return an example in a workspace of its own, where `agentfs` is the installed command."""
+    place = Place(tmp_path)
+    shutil.copytree(EXAMPLES / example, place.root, dirs_exist_ok=True)
+    place.env["PATH"] = f"{Path(sys.executable).parent}:{place.env['PATH']}"
+    return place
+
+
+def typed(place: Place, *command: str) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        command, cwd=place.root, env=place.env, capture_output=True, text=True, timeout=DEADLINE * 2, check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def played(place: Place, *command: str) -> str:
+    """Run a command while the example's script plays the models, to its end; return what it printed."""
+    done = typed(place, sys.executable, "-m", "agentfs.testing", "script.yaml", *command)
+    assert done.returncode == 0, done.stderr
+    assert "the script was played to its end: " in done.stderr, "every reply was asked for, and nothing beyond"
+    return done.stdout
+
+
+def ids(plan: Any) -> list[str]:
+    return [step["id"] for step in plan["steps"]]
+
+
+def triggers(place: Place, name: str) -> list[str]:
+    calls = sorted(place.run_folder(name).glob("planning/[0-9].json"))
+    return [place.read(f"planning/{path.name}", name)["trigger"] for path in calls]
+
+
+def test_arithmetic_goes_step_by_step(tmp_path: Path) -> None:
+    place = copied("arithmetic", tmp_path)
+    assert played(place, "./run") == "Step 1: multiply = 48\nStep 2: add = 53\nFinal answer: 53\n"
+    assert triggers(place, "arithmetic") == ["first", "next_step", "next_step"]
+    assert place.read("planning/2.json", "arithmetic")["evidence"] == ["steps/multiply.1.result.json"]
+    assert place.read("steps/add.1.json", "arithmetic")["input"] == {"a": 48, "b": 5}
+    assert place.log() == [
+        "agentfs planner arithmetic: revision 1, the first plan",
+        "agentfs planner arithmetic: revision 2, the next step",
+        "agentfs arithmetic: done, 2 of 2 steps",
+    ]
+    assert place.tree("arithmetic") == [
+        "STATUS.md",
+        "goal.md",
+        "outcome.json",
+        "plan.json",
+        *sorted(
+            [
+                *(f"planning/{n}.{kind}" for n in (1, 2, 3) for kind in ("json", "log.jsonl", "result.json")),
+                *(f"planning/{n}.plan.1.json" for n in (1, 2)),
+            ]
+        ),
+        *(f"revisions/{n}.{kind}" for n in (1, 2) for kind in ("json", "plan.json")),
+        "run.json",
+        *(f"steps/{step}.1.{kind}" for step in ("add", "multiply") for kind in ("json", "log.jsonl", "result.json")),
+    ]
+    place.ledger_is_sound()
+
+
+def unit_tests(place: Place) -> str:
+    command = (sys.executable, "-m", "unittest", "discover", "-s", "tests")
+    return subprocess.run(
+        command, cwd=place.root / "shop", capture_output=True, text=True, timeout=DEADLINE, check=False
+    ).stderr
+
+
+def test_the_bug_is_fixed_in_three_files_and_its_tests_decide(tmp_path: Path) -> None:
+    place = copied("bug-fix", tmp_path)
+    assert "FAILED (failures=5)" in unit_tests(place)
+    words = "Amounts are whole cents in money.py, cart.py and invoice.py; every test passes.\n"
+    assert played(place, *GOAL) == words
+    passing = unit_tests(place)
+    assert ("Ran 7 tests" in passing, passing.endswith("\nOK\n")) == (True, True), passing
+
+    kept = {path.name: path.read_bytes() for path in (EXAMPLES / "bug-fix/shop").rglob("*.py")}
+    now = {path.name: path.read_bytes() for path in (place.root / "shop").rglob("*.py")}
+    assert sorted(name for name in kept if kept[name] != now[name]) == ["cart.py", "invoice.py", "money.py"]
+    claim = place.read("steps/cart.1.result.json", "bug-fix")
+    assert (claim["status"], claim["output"], claim["error"]["kind"]) == ("failed", "total is rounded", "check")
+    assert "94 != 95" in claim["error"]["message"]
+    assert place.read("steps/cart.2.result.json", "bug-fix")["status"] == "done"
+    told = (place.run_folder("bug-fix") / "steps/cart.2.log.jsonl").read_text()
+    assert ("94 != 95" in told, "money.py counts in cents" in told) == (True, False)
+    checks = place.read("planning/2.checks.json", "bug-fix")["checks"]
+    assert [(check["kind"], check["ok"]) for check in checks] == [("command", True), ("command", True)]
+    assert place.log() == [
+        "agentfs planner bug-fix: revision 1, the first plan",
+        "agentfs bug-fix: done, 4 of 4 steps",
+    ]
+
+
+@pytest.mark.parametrize("example", ["arithmetic", "bug-fix"])
+def test_an_example_has_no_settings_and_nothing_made(example: str) -> None:
+    kept = {path.name for path in (EXAMPLES / example).iterdir()}
+    assert {"goal.md", "README.md", "script.yaml"} <= kept
+    assert kept.isdisjoint({"agentfs.toml", "runs", "goals", "schemas"})
+
+
+# ── the player ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "words"),
+    [
+        ("- says: hello\n", 1, "1 of the script were never asked for"),
+        ("hello: 1\n", 2, "a script is a list of replies"),
+        ("- sings: hello\n", 2, "reply 1 is none: there is no field 'sings': it may hold to, when and one of plan"),
+        ("- to: planner\n", 2, "reply 1 is none: it must hold one of plan, calls, says"),
+        ("- hello\n", 2, "reply 1 is none"),
+        ("- {says: [}\n", 2, "script.yaml:1:"),
+    ],
+)
+def test_a_script_that_is_none_or_is_not_used_up(tmp_path: Path, script: str, code: int, words: str) -> None:
+    place = Place(tmp_path)
+    (place.root / "script.yaml").write_text(script)
+    done = typed(place, sys.executable, "-m", "agentfs.testing", "script.yaml", "true")
+    assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
+def test_more_was_asked_than_the_script_holds(tmp_path: Path) -> None:
+    place = copied("arithmetic", tmp_path)
+    (place.root / "script.yaml").write_text("[]")
+    done = typed(place, sys.executable, "-m", "agentfs.testing", "script.yaml", *GOAL)
+    assert done.returncode == 4, done.stderr
+    assert "the script has no answer to this request" in done.stderr
+
+
+def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (place.root / "script.yaml").write_text("[]")
+    done = typed(place, sys.executable, "-m", "agentfs.testing", "script.yaml", "./nothing")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "agentfs.testing: ./nothing cannot be run: No such file or directory\n",
+    )
+    assert typed(place, sys.executable, "-m", "agentfs.testing").returncode == 2
+
+
+def test_the_demo_takes_every_example_there_is() -> None:
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    there = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+    assert [name for name in there if f"[{name}]({name}/README.md)" not in listed] == []
+    assert [
+        name
+        for name in there
+        if (EXAMPLES / name / "run").exists() and not os.access(EXAMPLES / name / "run", os.X_OK)
+    ] == []
