@@ -24,17 +24,24 @@ def test_a_price_of_ones_own() -> None:
     assert cost("mine", "http://127.0.0.1:1/v1", PriceSettings(input=2, output=3)) == pytest.approx(2.0 + 0.3)
 
 
+ELSEWHERE = (
+    "https://models.example.com/v1",
+    "http://127.0.0.1:8080/v1",
+    "http://localhost:11434/v1",
+    "http://[::1]:8000/v1",
+    "http://192.168.1.7/v1",
+    "http://gpu.lan/v1",
+)
+
+
+@pytest.mark.parametrize("url", ELSEWHERE)
+def test_what_only_its_maker_serves_costs_what_the_maker_asks(url: str) -> None:
+    assert cost("gpt-5", url) == cost("gpt-5")
+
+
 @pytest.mark.parametrize(
     ("name", "url"),
-    [
-        ("no-such-model", ""),
-        ("gpt-5", "https://models.example.com/v1"),
-        ("gpt-5", "http://127.0.0.1:8080/v1"),
-        ("gpt-5", "http://localhost:11434/v1"),
-        ("gpt-5", "http://[::1]:8000/v1"),
-        ("gpt-5", "http://192.168.1.7/v1"),
-        ("gpt-5", "http://gpu.lan/v1"),
-    ],
+    [("no-such-model", ""), *((name, url) for name in ("llama3", "gpt-oss-20b") for url in ELSEWHERE)],
 )
 def test_what_nobody_knows_is_unknown(name: str, url: str) -> None:
     assert cost(name, url) is None
