@@ -153,7 +153,8 @@ def _answered(call: Call, state: RunState, driver: Driver, job: Job) -> News:
     """Let the planner answer, and write the answer."""
     folder, mask = driver.folder / names.PLANNING, driver.world.mask
     with JsonLines(folder / names.call_file(call.call, "log"), mask, driver.world.clock) as log:
-        line = Line(log.write, driver.meter, job.stop, math.inf, whose=names.call_conversation(call.call))
+        whose = names.call_conversation(call.call)
+        line = Line(log.write, driver.meter, job.stop, math.inf, driver.hears(whose), whose=whose)
         answer = driver.planner.answer(call, state, driver.folder, line)
     source = mask.data(render(answer))
     publish(folder / names.call_file(call.call, "answer"), source, durable=True)

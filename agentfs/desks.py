@@ -16,6 +16,7 @@ def desk_for(order: Order | None, driver: Driver) -> Desk:
     return Desk(
         choose=lambda name: world.executor(run, name),
         meter=driver.meter,
+        hears=driver.hears,
         workspace=world.workspace,
         goal=driver.facts.goal.title,
         earlier=earlier_errors(order, driver.facts) if order is not None and order.tool is None else (),

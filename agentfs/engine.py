@@ -8,6 +8,7 @@ Events wake the driver and never inform it: it looks at the folder again. Work t
 runs on a pool; when a job ends it leaves its news in `mail` and wakes the driver.
 """
 
+import functools
 import queue
 import threading
 from collections.abc import Callable
@@ -105,6 +106,7 @@ class Driver:
         self.facts = reader.read()
         self.state = derive(self.facts, world.means)
         self.meter = Meter(self.state.bounds, used_by(self.state))
+        self.heard: dict[str, int] = {}  # by conversation: characters of the reply that is coming, or came last
         self.trouble: BaseException | None = None
         self.leftovers: list[Leftover] = []  # plans that came out of an exchange and may still be written to
         self.alone = False  # the action being performed has nothing beside it that it could hold up
@@ -191,6 +193,10 @@ class Driver:
             run()
         else:
             (desk or self.world.pool).submit(run_and_wake)
+
+    def hears(self, whose: str) -> Callable[[int], None]:
+        """Return what is told how many characters of a reply in this conversation have come: views may show it."""
+        return functools.partial(self.heard.__setitem__, whose)
 
     def learn(self, **changed: object) -> None:
         """Lay one of our own writes over the facts, so that nobody has to read it back."""

@@ -222,7 +222,7 @@ def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
     whose = f"{names.call_conversation(action.call)}.checks"
     with JsonLines(log, shop.mask, shop.clock) as said:
         bench = _check_bench(shop, driver, job, whose)
-        line = Line(said.write, driver.meter, job.stop, bench.deadline, whose=whose)
+        line = Line(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), whose=whose)
         bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line)
         if isinstance(resolved, Resolved):
             found = _found(resolved.checks, shop, bench, final_outputs(state))
@@ -280,6 +280,7 @@ def _room(driver: Driver) -> Confinement:
         readable=tuple((world.workspace / folder).resolve() for folder in run.read),
         network=run.network,
         sandbox=world.sandbox,
+        programs=world.sandbox != "none" or run.sandbox == "off" or driver.facts.goal.has_steps,
         env={name: world.environment[name] for name in run.env if name in world.environment},
         hosts=run.hosts,
     )

@@ -125,3 +125,14 @@ def end(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGKIL
         process.send_signal(number)
     out, err = process.communicate(timeout=DEADLINE)
     return process.returncode, out, err
+
+
+def path_without(tmp_path: Path, program: str) -> str:
+    """Return a PATH with everything on it but one program."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for part in os.environ["PATH"].split(":"):
+        for path in Path(part).glob("*") if part else ():
+            if path.name != program and not (folder / path.name).exists():
+                (folder / path.name).symlink_to(path)
+    return str(folder)

@@ -170,7 +170,7 @@ def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began:
         log=log.write,
         mask=shop.mask,
         model=desk.choose(order.model) if desk else None,
-        line=Line(log.write, desk.meter, stop, deadline, whose=whose) if desk else None,
+        line=Line(log.write, desk.meter, stop, deadline, desk.hears(whose), whose=whose) if desk else None,
         whose=whose,
         now=shop.clock.monotonic,
     )

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from agentfs.core.records import JsonObject
 from agentfs.models.base import Model
+from agentfs.models.line import unheard
 from agentfs.models.meter import Meter
 
 MAX_TURNS = 20
+Hears = Callable[[str], Callable[[int], None]]  # whose conversation -> what is told how many characters have come
 Choose = Callable[[str | None], Model | None]  # a model by its name; None: the executor's. None back: there is none
 
 
@@ -19,6 +21,7 @@ class Desk:
     choose: Choose
     meter: Meter
     workspace: Path  # whose prompts/ come first
+    hears: Hears = lambda _whose: unheard
     goal: str = ""  # one line of background
     earlier: tuple[str, ...] = ()  # what went wrong in earlier attempts at this very step
     max_turns: int = MAX_TURNS

@@ -24,8 +24,8 @@ from agentfs.tools.base import StopSign
 Log = Callable[[str, Mapping[str, Any]], None]
 
 
-def _unheard(_characters: int) -> None:
-    pass
+def unheard(_characters: int) -> None:
+    """Nobody listens."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Line:
     meter: Meter
     stop: StopSign
     deadline: float  # time.monotonic()
-    heard: Callable[[int], None] = _unheard  # how many characters of a reply have arrived
+    heard: Callable[[int], None] = unheard  # how many characters of a reply have arrived
     whose: str = ""  # the conversation's name, which is its log's: planning/2, steps/total.1
     number: int = 0  # of the latest request
     usage: Usage | None = None  # everything so far

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from agentfs.core.canonical import sha256_bytes
+from agentfs.errors import UserError
 
 _PLACE = re.compile(r"<<([a-z_]+)>>")  # filled once: what a value holds is never filled again
 FOLDER = "prompts"  # of a workspace: a file of the same name there is used instead
@@ -28,4 +29,7 @@ def load_prompt(name: str, workspace: Path | None) -> Prompt:
     """Return a prompt: the workspace's own, else the one that comes with agentfs."""
     own = workspace / FOLDER / f"{name}.md" if workspace else None
     source = own.read_bytes() if own and own.is_file() else (files(__package__) / f"{name}.md").read_bytes()
-    return Prompt(name, source.decode("utf-8"), sha256_bytes(source))
+    try:
+        return Prompt(name, source.decode("utf-8"), sha256_bytes(source))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{own}: byte {error.start + 1} is not UTF-8 (save it as UTF-8, or remove it)") from None

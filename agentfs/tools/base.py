@@ -40,6 +40,7 @@ class Confinement:
     readable: tuple[Path, ...] = ()  # [tools] read, and outputs that a step refers to by .file
     network: bool = False
     sandbox: Sandbox = "bubblewrap"  # "none": programs run unconfined
+    programs: bool = True  # False: none is run, for a model wrote them and nothing would confine them
     env: Mapping[str, str] = field(default_factory=dict)  # the variables named in [tools] env
     hosts: tuple[str, ...] = ()  # [tools] hosts: private or local hosts that http_get may reach
 

@@ -29,6 +29,9 @@ STDERR_SHOWN = 2000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
+UNCONFINED = "a model's programs are run only in a sandbox, and there is none here (bubblewrap)"
+
+
 class Shell:
     """Runs shell text; `env` comes only from orders, never from a plan."""
 
@@ -94,6 +97,10 @@ def run_shell(
 
 def _run(argv: Sequence[str], env: Mapping[str, Any], bench: Bench, *, spill: bool = True) -> Finished | ToolResult:
     confinement = bench.confinement
+    if not confinement.programs:
+        return _refused(
+            "sandbox", UNCONFINED, 'install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml'
+        )
     if problem := _text_problem(argv[-1], env) or _folder_problem(confinement.workdir):
         return problem
     if confinement.sandbox == "bubblewrap" and (why := unavailable_because()):

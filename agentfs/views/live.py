@@ -6,6 +6,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TextIO
 
+from agentfs.core import names
 from agentfs.core.decide import Action, Wait
 from agentfs.core.phase import reason
 from agentfs.core.state import RunState
@@ -15,7 +16,7 @@ from agentfs.views.closing import closing_words
 from agentfs.views.marks import BOLD, DIM, GOOD, mark_of
 from agentfs.views.screen import Screen, knows_signs, wants_colours
 from agentfs.views.table import Cell, line_of
-from agentfs.views.words import cut, duration, first_line, inert, padded
+from agentfs.views.words import counted, cut, duration, first_line, inert, padded
 
 AROUND = 7  # lines that are no step: two of heading, the rest of the steps, bar, what it waits for, blanks
 OVER = frozenset(("done", "skipped"))
@@ -66,7 +67,7 @@ class Live:
         chosen = choose(list(state.steps.values()), max(1, height - AROUND))
         shown = {view.id for view in chosen}
         left_out = [view for view in state.steps.values() if view.id not in shown]
-        now = "" if state.facts.outcome else first_line(self._waits or reason(state))
+        now = "" if state.facts.outcome else first_line(self._waits or reason(state)) + self._coming(state)
         more: list[list[Cell]] = [[(f"  and {rest_words(left_out)}", DIM)]] if left_out else []
         last: list[list[Cell]] = [[(now, DIM)]] if now else []
         rows: list[list[Cell]] = [
@@ -79,6 +80,17 @@ class Live:
             *last,
         ]
         return [line_of(cells, width, colours=self._colours) for cells in rows]
+
+    def _coming(self, state: RunState) -> str:
+        """Return how much of the planner's reply has come, while it comes."""
+        one = state.calls.open
+        characters = self._driver.heard.get(names.call_conversation(one.number), 0) if one else 0
+        return f": {counted(characters, 'character')} so far" if characters else ""
+
+    def _writing(self, view: StepView) -> str:
+        """Return the same of the model that does a step."""
+        characters = self._driver.heard.get(names.conversation(view.id, view.attempt), 0)
+        return f"  ({counted(characters, 'character')} so far)" if characters and view.status == "running" else ""
 
     def _bar(self, state: RunState, width: int) -> list[Cell]:
         done, total = sum(view.status in OVER for view in state.steps.values()), len(state.steps)
@@ -102,7 +114,7 @@ class Live:
             (padded("running" if view.status == "ordered" else view.status, STATE_WIDTH), colour),
             (padded(tries(state, view), TRY_WIDTH), DIM),
             (padded(self._time(state, view), TIME_WIDTH), DIM),
-            (about(view), colour if view.status in WRONG else DIM),
+            (about(view) + self._writing(view), colour if view.status in WRONG else DIM),
         ]
 
     def _time(self, state: RunState, view: StepView) -> str:

@@ -1,7 +1,6 @@
 """Every mistake gets a clear word, the right exit code, and loses nothing."""
 
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.workspaces import Place, end, wait_for
+from tests.workspaces import Place, end, path_without, wait_for
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ def test_a_secret_reaches_no_tool_and_no_file(place: Place) -> None:
 
 
 def test_without_bubblewrap_a_person_is_told_loudly(place: Place, tmp_path: Path) -> None:
-    bare = _path_without(tmp_path, "bwrap")
+    bare = path_without(tmp_path, "bwrap")
     done = place.agentfs("run", place.runbook("### a\n```sh\necho hi\n```\n"), env={"PATH": bare})
     assert done.stdout == "hi\n"
     assert "WARNING: no sandbox" in done.stderr
@@ -149,21 +148,10 @@ def test_without_bubblewrap_a_person_is_told_loudly(place: Place, tmp_path: Path
 
 
 def test_without_git_runs_go_on_and_the_ledger_is_whole(place: Place, tmp_path: Path) -> None:
-    bare = _path_without(tmp_path, "git")
+    bare = path_without(tmp_path, "git")
     done = place.agentfs("run", place.runbook("### a\n```sh\necho hi\n```\n"), env={"PATH": bare})
     assert done.stdout == "hi\n"
     assert place.log() == ["agentfs job: revision 1, the first plan", "agentfs job: done, 1 of 1 steps"]
-
-
-def _path_without(tmp_path: Path, program: str) -> str:
-    """Return a PATH with everything on it but one program."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for part in os.environ["PATH"].split(":"):
-        for path in Path(part).glob("*") if part else ():
-            if path.name != program and not (folder / path.name).exists():
-                (folder / path.name).symlink_to(path)
-    return str(folder)
 
 
 # ── the ledger in a bad state ─────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentfs.testing import ScriptedServer
-from tests.workspaces import Place, end, wait_for
+from tests.workspaces import Place, end, path_without, wait_for
 
 
 @pytest.fixture
@@ -297,3 +297,17 @@ def test_an_answer_to_a_plan_that_was_edited_meanwhile_is_set_aside(place: Place
     assert (process.returncode, out) == (0, "mine\n")
     assert [line.split(" ", 1)[0] for line in place.log()][1] != "agentfs"
     assert [step["id"] for step in place.read("plan.json")["steps"]] == ["one"]
+
+
+def test_without_bubblewrap_a_models_programs_are_refused(
+    place: Place, server: ScriptedServer, tmp_path: Path
+) -> None:
+    place.env["PATH"] = path_without(tmp_path, "bwrap")
+    server.plan({"steps": [shell("one", "echo 1", max_attempts=1)]})
+    server.plan({"impossible": "nothing can be run"})
+    run(place, code=1)
+    error = place.read("steps/one.1.result.json")["error"]
+    assert (error["kind"], 'sandbox = "off"' in error["hint"]) == ("sandbox", True)
+    server.plan({"steps": [shell("one", "echo 1")]})
+    done = place.agentfs("run", "Again", "--mode", "split", env={"AGENTFS_TOOLS_SANDBOX": "off"})
+    assert done.stdout == "1\n", "a person took the sandbox away"
