@@ -25,6 +25,7 @@ from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.jsonlines import JsonLines
 from agentfs.models.line import Line
 from agentfs.orders import check_goal, confine, cut_while_waiting, issue, order_for, start, take_answer
+from agentfs.reader import goal_path
 from agentfs.tools.base import Preparable
 
 
@@ -128,6 +129,7 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
     )
     folder = driver.folder / names.PLANNING
     words = _take_replan(action.call, driver)
+    _keep_goal_before(driver)
     publish(folder / names.call_file(action.call, "call"), render(call), durable=False)
     driver.facts = facts.with_call(replace(facts.planner_call(action.call), call=call, words=words))
     driver.learn(replan=None)
@@ -138,6 +140,17 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         at_once=not takes_time,
         desk=driver.world.desk,
     )
+
+
+def _keep_goal_before(driver: Driver) -> None:
+    """Keep the goal that the last call was given beside it, if a person has edited the goal since."""
+    last = next((one.call for one in reversed(driver.facts.calls) if one.call), None)
+    before = driver.reader.goals.get(last.goal_sha256) if last else None
+    if last is None or before is None or last.goal_sha256 == driver.facts.goal.sha256:
+        return
+    name = names.goal_before_file(last.call, goal_path(driver.folder).name)
+    with suppress(FileExistsError):
+        publish(driver.folder / names.PLANNING / name, before, durable=False)
 
 
 def _take_replan(number: int, driver: Driver) -> str | None:

@@ -54,6 +54,7 @@ class RunReader:
     restless: bool = False  # something is still being written: look again soon
     _plan: PlanFile = field(default_factory=PlanFile)
     _plan_signature: object = None
+    goals: dict[str, bytes] = field(default_factory=dict)  # every text of the goal that was good, by its sha256
     _goal: GoalFile | None = None
     _accepted: tuple[str, Plan] | None = None  # the last revision's plan
     _groups: dict[tuple[str, int], tuple[Shape, Attempt]] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class RunReader:
             return self._goal
         try:
             self._goal = self.judge.goal(source, path.name, planned=sha256_bytes(source) in planned)
+            self.goals[self._goal.sha256] = source
         except Rejected as rejected:
             if self._goal is None:
                 self._goal = GoalFile(sha256_bytes(source), "", path.stem, problems=rejected.problems)

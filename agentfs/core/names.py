@@ -88,6 +88,11 @@ def checks_log_file(call: int) -> str:
     return f"{call}.checks.log.jsonl"
 
 
+def goal_before_file(call: int, goal: str) -> str:
+    """Return where the goal is kept that a call was given, once a person has edited it; nobody decides by it."""
+    return f"{call}.{goal}"
+
+
 def conversation(step: str, attempt: int) -> str:
     """Return what an attempt's conversation is called: its log without the ending."""
     return f"{STEPS}/{step}.{attempt}"

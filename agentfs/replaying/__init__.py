@@ -4,7 +4,10 @@
     saving      a copy of them for a test, with all that a replay needs
     tapes       its conversations: requests, replies, what the tools gave back
     timeline    in which order it all happened (pure)
-    playback    models, tools and checks that give what the recording says they gave
+    playback    how far all that has been played, and what was found to differ
+    models      models that give what the recording says they gave (`requests`: whether they are asked the same)
+    tools       tools and checks that do so
+    hints       what the recorded process had that no record says (pure)
     stage       a fresh workspace, a world without an outside, and a driver that waits for its cue
     conductor   the timeline played on the real engine
     compare     where two recordings of one run differ (pure)

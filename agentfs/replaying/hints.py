@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.config import Settings
 from agentfs.core.records import Sandbox
 from agentfs.executor import words
@@ -27,10 +26,6 @@ class Hints:
     sandbox: Sandbox
     max_turns: int | None
     search: bool  # web_search could be used
-    repeatable: dict[str, bool]  # tools, as orders say
-
-    def repeats(self, spec: ToolSpec) -> bool:
-        return spec.repeatable or self.repeatable.get(spec.name, False)
 
     def applied(self, settings: Settings) -> Settings:
         """Return settings under which the engine finds what it had then."""
@@ -52,7 +47,6 @@ def hints_in(recording: Recording) -> Hints:
         sandbox="none" if any(result.sandbox == "none" for result in results) else "bubblewrap",
         max_turns=next(_turns(recording), None),
         search=any("\n- web_search (" in text for text in told) or _used(recording, "web_search"),
-        repeatable={o.tool: o.repeatable for one in recording.attempts.values() if (o := one.order) and o.tool},
     )
 
 

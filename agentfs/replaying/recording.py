@@ -142,11 +142,6 @@ def _listed(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
-def kept_goal_file(call: int, goal_name: str) -> str:
-    """Return where a saved recording keeps the goal that a call was given, if it is not the last."""
-    return f"{names.PLANNING}/{call}.{goal_name}"
-
-
 def _kept_goals(folder: Path) -> Iterator[bytes]:
     for name in _listed(folder / names.PLANNING):
         if _KEPT_GOAL.match(name):

@@ -8,7 +8,7 @@ from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.config import Settings
 from agentfs.errors import UserError
-from agentfs.replaying.recording import Recording, kept_goal_file, read_recording
+from agentfs.replaying.recording import Recording, read_recording
 from agentfs.settings import load_settings
 from agentfs.workspace import SETTINGS
 
@@ -52,4 +52,4 @@ def save_recording(folder: Path, to: Path) -> None:
     for number, one in recording.calls.items():
         content = recording.goals.get(one.call.goal_sha256) if one.call else None
         if one.call and content is not None and one.call.goal_sha256 != last:
-            (to / kept_goal_file(number, recording.goal_name)).write_bytes(content)
+            (to / names.PLANNING / names.goal_before_file(number, recording.goal_name)).write_bytes(content)

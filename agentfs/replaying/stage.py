@@ -32,8 +32,10 @@ from agentfs.planner.choosing import Nobody
 from agentfs.planner.model import ModelPlanner
 from agentfs.prompts import load_prompt
 from agentfs.replaying.hints import Hints
-from agentfs.replaying.playback import Playback, RecordedChecks, RecordedModel, RecordedTool
+from agentfs.replaying.models import RecordedModel
+from agentfs.replaying.playback import Playback
 from agentfs.replaying.recording import Recording
+from agentfs.replaying.tools import RecordedChecks, RecordedTool
 from agentfs.tools.base import Tool
 from agentfs.tools.registry import Known, builtins, known_tools
 from agentfs.world import known_to, planner_for, take_charge
@@ -82,7 +84,7 @@ class _Unkept:
 def recorded_world(playback: Playback, settings: Settings, hints: Hints, workspace: Path | None) -> Iterator[World]:
     """Yield a world in which everything from outside comes from the recording."""
     recording = playback.recording
-    known = _known(recording.run, workspace)
+    known = _known(recording, workspace)
     tools = {name: _tool(spec, playback) for name, spec in known.specs.items()}
     models = recording.run.models
     planner = RecordedModel(models.planner or "", models.planner_temperature, playback)
@@ -97,9 +99,7 @@ def recorded_world(playback: Playback, settings: Settings, hints: Hints, workspa
             pool=idle,
             desk=idle,
             tools=tools,
-            means=Means(
-                hints.planner, hints.executor, {name: hints.repeats(tool.spec) for name, tool in tools.items()}
-            ),
+            means=Means(hints.planner, hints.executor, {name: tool.spec.repeatable for name, tool in tools.items()}),
             keeper=_Unkept(),
             mask=playback.mask,
             sandbox=hints.sandbox,
@@ -115,12 +115,22 @@ def recorded_world(playback: Playback, settings: Settings, hints: Hints, workspa
         )
 
 
-def _known(run: Run, workspace: Path | None) -> Known:
-    """Return the tools of a run; of a person's own that are not here, only that they are there."""
+def _known(recording: Recording, workspace: Path | None) -> Known:
+    """Return the tools of a run; of a person's own that are not here, what their orders tell."""
+    run = recording.run
     known = known_tools(workspace, run.tools)
     lost = [name for name in run.tools if name not in known.specs]
-    anything = {"type": "object"}
-    more = {name: ToolSpec(name, "a tool of one's own", anything, "execute", repeatable=False) for name in lost}
+    orders = [one.order for one in recording.attempts.values() if one.order]
+    more = {
+        name: ToolSpec(
+            name,
+            "a tool of one's own",
+            {"type": "object"},
+            "execute",
+            repeatable=all(order.repeatable for order in orders if order.tool == name),
+        )
+        for name in lost
+    }
     return Known({**known.specs, **more}, (*known.own, *lost), known.broken)
 
 

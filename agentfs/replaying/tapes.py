@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core.records import JsonObject, Usage
+from agentfs.executor.offers import FINISH, HAND_OVER
 from agentfs.jsonlines import read_lines
 
 Entry = Mapping[str, Any]
+TOOL_FAILED = "It failed ("  # how a model is told of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Tape:
     """One conversation, from its beginning to its end."""
 
     tries: tuple[Try, ...] = ()
-    calls: tuple[Entry, ...] = ()  # what a model called, and what it was told of that
+    calls: tuple[Entry, ...] = ()  # what a model called that went to a tool, and what it was told of that
     questions: Mapping[int, str] = field(default_factory=dict)  # by count: when it was asked
     answers: Mapping[int, str] = field(default_factory=dict)  # and when its answer was taken up
     began: str = ""  # times, as records write them; "": never
@@ -48,12 +50,18 @@ def tape_in(path: Path) -> Tape:
     ends = {entry.get("number"): entry for entry in entries if entry.get("event") in ("reply", "failed")}
     return Tape(
         tries=_tries(entries, ends),
-        calls=tuple(entry for entry in entries if entry.get("event") == "tool"),
+        calls=tuple(entry for entry in entries if entry.get("event") == "tool" and _reached_a_tool(entry)),
         questions=_times(entries, "question"),
         answers=_times(entries, "answer"),
         began=str(entries[0].get("at", "")) if entries else "",
         ended=str(entries[-1].get("at", "")) if entries else "",
     )
+
+
+def _reached_a_tool(entry: Entry) -> bool:
+    """Whether a call went outside: it was not refused, ended no loop, and did not just ask a person or a model."""
+    outside = entry.get("tool") not in (FINISH, HAND_OVER, "ask", "note", "summarize")
+    return outside and (entry.get("ok") is True or str(entry.get("result")).startswith(TOOL_FAILED))
 
 
 def _times(entries: list[dict[str, Any]], event: str) -> dict[int, str]:

@@ -7,11 +7,15 @@
         …                                   # base_url = server.url
         server.done()                       # nothing was asked beyond the script, and nothing of it is left
 
+And a recorded run as a test: `replay(folder).departures == ()`.
+
 Nothing of agentfs itself imports this.
 """
 
+from agentfs.replaying import Replayed, Unreplayable, replay
+from agentfs.replaying.compare import Departure
 from agentfs.testing.model import Scripted
 from agentfs.testing.replies import ScriptedReply
 from agentfs.testing.server import ScriptedServer
 
-__all__ = ["Scripted", "ScriptedReply", "ScriptedServer"]
+__all__ = ["Departure", "Replayed", "Scripted", "ScriptedReply", "ScriptedServer", "Unreplayable", "replay"]

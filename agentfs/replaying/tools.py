@@ -1,0 +1,125 @@
+"""Tools and checks that give what they gave in a recording. Nothing of theirs is run, read or written."""
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentfs.core import names
+from agentfs.core.catalogue import ToolSpec
+from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
+from agentfs.executor.calling import OUTPUT_LENGTH
+from agentfs.executor.checks import run_checks
+from agentfs.replaying.playback import NOT_RECORDED, DriverDied, Playback
+from agentfs.replaying.recording import LOG
+from agentfs.tools.base import Bench, ToolResult
+
+_CUT = re.compile(r"\n… (\d+) characters cut …\n")
+_FAILED = re.compile(r"It failed \(([^)]*)\): (.*)\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTool:
+    """Gives what the tool gave, and runs nothing."""
+
+    spec: ToolSpec
+    playback: Playback
+
+    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
+        order = self.playback.recording.order(bench.whose)
+        if order is not None and order.tool is None:
+            return self._in_a_loop(given, bench)
+        bench.claim(None)
+        return self._of_a_step(bench)
+
+    def _in_a_loop(self, given: JsonObject, bench: Bench) -> ToolResult:
+        entry = self.playback.reel(bench.whose).next_call(self.spec.name, given)
+        if entry is None:
+            if self.playback.died(bench.whose):
+                raise DriverDied
+            self.playback.note(f"{bench.whose}{LOG}", f"a call of {self.spec.name}", "no such call", given)
+            return ToolResult(failure=NOT_RECORDED)
+        self.playback.after(bench.whose, entry.get("seconds"))
+        return _told(str(entry.get("result") or ""), bool(entry.get("ok")), bench)
+
+    def _of_a_step(self, bench: Bench) -> ToolResult:
+        result = self.playback.recording.result(bench.whose)
+        if self.playback.died(bench.whose):
+            raise DriverDied
+        if result is None:
+            return ToolResult(failure=NOT_RECORDED)
+        self.playback.time.passed += result.duration_s
+        self._copy_output(bench)
+        return ToolResult(output=result.output, cut=result.cut, failure=self._failure(result, bench))
+
+    def _copy_output(self, bench: Bench) -> None:
+        found = self.playback.recording.folder / f"{bench.whose}.output.txt"
+        if found.is_file() and not bench.output_file.exists():
+            shutil.copyfile(found, bench.output_file)
+
+    def _failure(self, result: Result, bench: Bench) -> Failure | None:
+        """Return why the tool gave nothing: not what its checks, or a judge that nobody reached, made of it."""
+        judged = any(played.role == "judge" for played in self.playback.reel(bench.whose).tape.tries)
+        if result.error is None or result.error.kind == "check" or judged:
+            return None
+        if result.status == "interrupted" and result.error.kind != "limit":
+            return Failure(kind="interrupted", message=result.error.message, hint=result.error.hint)
+        return result.error
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChecks:
+    """Finds what the checks found. Only a judge is asked again, of the recording."""
+
+    playback: Playback
+
+    def __call__(
+        self, checks: Sequence[ResolvedCheck], bench: Bench, output: Any, evidence: Sequence[str]
+    ) -> tuple[CheckResult, ...]:
+        found = self._found(bench.whose)
+        return tuple(
+            run_checks((check,), bench, output, evidence)[0]
+            if isinstance(check, JudgeCheck)
+            else self._recorded(check, found, place, bench)
+            for place, check in enumerate(checks)
+        )
+
+    def _found(self, whose: str) -> tuple[CheckResult, ...] | None:
+        """Return what was found; None where it is not recorded because nothing came of it."""
+        if whose.startswith(names.PLANNING):
+            number = whose.removeprefix(f"{names.PLANNING}/").removesuffix(".checks")
+            record = self.playback.recording.calls[int(number)].checks if number.isdigit() else None
+            return record.checks if record else None
+        result = self.playback.recording.result(whose)
+        if result is None or (whose.endswith(".needs") and _kind(result) != "needs"):
+            return None
+        return result.checks or None
+
+    def _recorded(
+        self, check: ResolvedCheck, found: tuple[CheckResult, ...] | None, place: int, bench: Bench
+    ) -> CheckResult:
+        if found is None:
+            return CheckResult(kind=check.kind, ok=True, detail="it held")
+        if place < len(found) and found[place].kind == check.kind:
+            return found[place]
+        self.playback.note(f"{bench.whose}.result.json", f"check {place + 1}", "no such check", check.kind)
+        return CheckResult(kind=check.kind, ok=False, detail=NOT_RECORDED.message)
+
+
+def _kind(result: Result) -> str | None:
+    return result.error.kind if result.error else None
+
+
+def _told(text: str, ok: bool, bench: Bench) -> ToolResult:
+    """Return what a model is told in these words of, once they are cut as they were."""
+    found = _CUT.search(text) if len(text) > OUTPUT_LENGTH else None
+    if found is not None and ok:
+        os.close(os.open(bench.output_file, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        os.truncate(bench.output_file, OUTPUT_LENGTH - 1 + int(found[1]))  # only its size is asked for
+        return ToolResult(output=_CUT.sub("  ", text, count=1), cut=True)
+    if found is not None:
+        text = _CUT.sub(" " * int(found[1]), text, count=1)
+    failed = None if ok else _FAILED.match(text)
+    return ToolResult(failure=Failure(kind=failed[1], message=failed[2])) if failed else ToolResult(output=text)
