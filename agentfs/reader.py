@@ -21,7 +21,7 @@ from agentfs.questions import ASK_LINE
 from agentfs.stillness import Stillness, signature
 
 R = TypeVar("R", bound=Record)
-Shape = frozenset[tuple[names.StepFileKind, int]]  # which files an attempt has
+Shape = frozenset[names.Trace]  # which files an attempt has
 KEY_LINE = re.compile(
     r"^<!-- key: ([0-9a-f]{64}) -->\n?\Z", re.MULTILINE
 )  # the last line: above it may stand anything
@@ -227,10 +227,7 @@ class RunReader:
         )
 
     def _attempts(self, before: Facts | None, broken: list[str]) -> dict[str, tuple[Attempt, ...]]:
-        groups: dict[tuple[str, int], list[names.StepFile]] = {}
-        for name in _listing(self.folder / names.STEPS):
-            if found := names.parse_step_file(name):
-                groups.setdefault((found.step, found.attempt), []).append(found)
+        groups = names.by_attempt(_listing(self.folder / names.STEPS))
         by_step: dict[str, list[Attempt]] = {}
         for step, number in sorted(groups):
             known = before.attempt(step, number) if before else None
@@ -242,9 +239,9 @@ class RunReader:
         return {step: old[step] if old.get(step) == mine else mine for step, mine in found_all.items()}
 
     def _attempt(
-        self, step: str, number: int, files: list[names.StepFile], broken: list[str], before: Attempt | None
+        self, step: str, number: int, files: list[names.Trace], broken: list[str], before: Attempt | None
     ) -> Attempt:
-        shape = frozenset([(file.kind, file.count) for file in files])
+        shape = frozenset(files)
         known = self._groups.get((step, number))
         if known and known[0] == shape and known[1].result is not None and not known[1].talks:
             return known[1]
@@ -277,8 +274,8 @@ class RunReader:
         except ValidationError:
             return None, True
 
-    def _talks(self, step: str, number: int, files: list[names.StepFile], *, settled: bool) -> tuple[Talk, ...]:
-        counts = sorted(file.count for file in files if file.kind == "question")
+    def _talks(self, step: str, number: int, files: list[names.Trace], *, settled: bool) -> tuple[Talk, ...]:
+        counts = sorted(count for kind, count in files if kind == "question")
         talks = tuple(self._talk(step, number, count) for count in counts)
         if settled or not talks or not talks[-1].ask:
             return talks

@@ -100,7 +100,7 @@ def _value(text: str) -> Any:
         raise Rejected([grammar_problem(text, error)]) from None
     except (_SuspiciousError, RecursionError):
         raise Rejected(scan(text)) from None
-    if too_deep(value) or not _encodes(value):
+    if too_deep(value) or ("\\u" in text and not _encodes(value)):
         raise Rejected(scan(text))
     return value
 

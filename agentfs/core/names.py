@@ -1,6 +1,7 @@
 """Names of files <-> ids: the only place that builds or parses them. Pure."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,7 @@ GOAL_SUFFIXES = (".md", ".txt", ".yaml", ".yml", ".json")
 
 StepFileKind = Literal["order", "log", "result", "question", "reply", "again", "output"]
 CallFileKind = Literal["call", "log", "answer", "plan", "question", "reply", "asked", "checks", "again"]
+Trace = tuple[StepFileKind, int]  # one file of an attempt: its kind, and which one of those that may be several
 
 _STEP_SUFFIXES: dict[str, StepFileKind] = {
     "json": "order",
@@ -40,6 +42,7 @@ _CALL_SUFFIXES: dict[str, CallFileKind] = {
     "checks.json": "checks",
     "again.md": "again",
 }
+_STEP_TRACES: dict[str, Trace] = {suffix: (kind, 1) for suffix, kind in _STEP_SUFFIXES.items()}
 _STEP_SUFFIX_OF = {kind: suffix for suffix, kind in _STEP_SUFFIXES.items()}
 _CALL_SUFFIX_OF = {kind: suffix for suffix, kind in _CALL_SUFFIXES.items()}
 _STEP_FILE = re.compile(rf"({STEP_ID})\.({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
@@ -113,13 +116,25 @@ def revision_plan_file(revision: int) -> str:
 
 def parse_step_file(name: str) -> StepFile | None:
     """Return what a name under `steps/` means; None if it is none of ours."""
-    if not (match := _STEP_FILE.match(name)):
-        return None
-    step, attempt, suffix = match[1], int(match[2]), match[3]
-    if kind := _STEP_SUFFIXES.get(suffix):
-        return StepFile(step, attempt, kind)
+    match = _STEP_FILE.match(name)
+    trace = _trace(match[3]) if match else None
+    return StepFile(match[1], int(match[2]), *trace) if match and trace else None
+
+
+def by_attempt(listing: Iterable[str]) -> dict[tuple[str, int], list[Trace]]:
+    """Return which files each attempt has: the names under `steps/`, thousands of them, taken apart in one go."""
+    found: dict[tuple[str, int], list[Trace]] = {}
+    for name in listing:
+        if (match := _STEP_FILE.match(name)) and (trace := _trace(match[3])):
+            found.setdefault((match[1], int(match[2])), []).append(trace)
+    return found
+
+
+def _trace(suffix: str) -> Trace | None:
+    if plain := _STEP_TRACES.get(suffix):
+        return plain
     if talk := _TALK.match(suffix):
-        return StepFile(step, attempt, "question" if talk[1] == "question" else "reply", int(talk[2] or 1))
+        return "question" if talk[1] == "question" else "reply", int(talk[2] or 1)
     return None
 
 
