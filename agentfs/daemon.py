@@ -23,11 +23,12 @@ from agentfs.ended import Ended, committed_until, ended_runs
 from agentfs.engine import World
 from agentfs.errors import UserError
 from agentfs.inbox import Inbox
-from agentfs.ledger import LedgerError
+from agentfs.ledger import LedgerError, Maintenance
 from agentfs.roots import Roots
 from agentfs.seats import Seat, is_open, open_runs
 from agentfs.setaside import SetAside, in_words
 from agentfs.turns import Turns
+from agentfs.upkeep import Upkeep
 from agentfs.views.watching import Teller
 from agentfs.watching import folders_of
 from agentfs.workspace import Workspace
@@ -35,7 +36,9 @@ from agentfs.world import open_driver
 
 GLANCE_SECONDS = 1.0  # how often what is not watched is looked at
 PAGE_SECONDS = 1.0  # how old STATUS.md may be
-TURNS_AT_ONCE = 32  # before goals/ is looked at again
+SLICE_SECONDS = 0.03  # of turns, before goals/ is looked at again
+TURNS_AT_ONCE = 16  # of one run, while it has something to do at once: it ends the sooner, and costs less
+PAGES_AT_ONCE = 4
 
 
 class Daemon:
@@ -52,8 +55,10 @@ class Daemon:
         self.by_folder: dict[str, Seat] = {}  # the folders of a run that are watched
         self.ready: dict[Path, None] = {}  # to be turned, in this order
         self.turns = Turns(settings.limits.parallel)
+        self.upkeep = Upkeep(Maintenance(workspace.runs), teller.tell)
         self.ended, self.aside = Ended(teller), SetAside(teller)
         self.pages: dict[Path, float] = {}  # when STATUS.md is due
+        self.elsewhere = False  # another process drives a run
         self.soon: dict[Path, float] = {}  # when to look again though nothing is heard
         self.fatal: UserError | None = None
         self._woken: queue.SimpleQueue[Path] = queue.SimpleQueue()
@@ -131,11 +136,17 @@ class Daemon:
         for folder in [folder for folder, moment in self.soon.items() if moment <= now]:
             del self.soon[folder]
             self.seats[folder].driver.look_again()
-        for folder in [folder for folder, moment in self.pages.items() if moment <= now]:
+        for folder in [folder for folder, moment in self.pages.items() if moment <= now][:PAGES_AT_ONCE]:
             self._keep_page(self.seats[folder])
         if self.stop.asked == 0:
             for folder, hold in self.door.let_in(GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS):
                 self._sit(folder, hold)
+        self.upkeep.tend(idle=self._is_idle())
+
+    def _is_idle(self) -> bool:
+        """Whether nothing runs, here or driven by another process, and nothing is owed to the ledger."""
+        at_work = self.turns.busy or self.ready or self.soon or self.door.is_busy or self.stop.asked or self.elsewhere
+        return not at_work and self.world.keeper.is_idle()
 
     def _glance(self) -> None:
         """See to what no event tells of: goals/ and runs/ themselves, runs that are gone, mended or reopened."""
@@ -153,16 +164,27 @@ class Daemon:
 
     def _work(self) -> bool:
         """Turn some drivers; return whether there is more to do at once."""
-        for folder in list(self.ready)[:TURNS_AT_ONCE]:
+        end = time.monotonic() + SLICE_SECONDS
+        for folder in list(self.ready):
+            self._turn_on(folder)
+            if time.monotonic() >= end:
+                break
+        end = time.monotonic() + SLICE_SECONDS
+        while not self.stop.asked and (seat := self.turns.next()) is not None:
+            self._turn(seat, first=True)
+            if time.monotonic() >= end:
+                break
+        goals = self.door.is_busy and not self.stop.asked
+        return bool(self.ready or goals or not self._woken.empty())
+
+    def _turn_on(self, folder: Path) -> None:
+        """Turn a run that is ready until it has to wait, or others should have their turn."""
+        for _ in range(TURNS_AT_ONCE):
             self.ready.pop(folder, None)
             if seat := self.seats.get(folder):
                 self._turn(seat)
-        for _ in range(TURNS_AT_ONCE):
-            if self.stop.asked or (seat := self.turns.next()) is None:
+            if folder not in self.ready:
                 break
-            self._turn(seat, first=True)
-        goals = self.door.is_busy and not self.stop.asked
-        return bool(self.ready or goals or not self._woken.empty())
 
     def _patience(self) -> float:
         """Return for how many seconds nothing has to be done unless something is heard."""
@@ -192,7 +214,7 @@ class Daemon:
     def _rescan(self) -> None:
         """Find runs that nobody drives, and look again at those that may have changed unheard."""
         self.ears.start_over()
-        there = set()
+        self.elsewhere, there = False, set()
         for folder in open_runs(self.workspace.runs):
             there.add(folder)
             if folder not in self.seats and not self.stop.asked:
@@ -217,6 +239,7 @@ class Daemon:
         if mine and is_open(folder):
             self._sit(folder, hold)
         else:
+            self.elsewhere |= not mine
             hold.close()
 
     def _sit(self, folder: Path, hold: ExitStack) -> None:
@@ -233,7 +256,7 @@ class Daemon:
         self.seats[folder] = seat
         self.by_folder.update({str(one): seat for one in folders_of(folder)})
         self.teller.opened(seat.driver)
-        self.ready[folder] = None
+        self.ready = {folder: None, **self.ready}  # a first order goes before the next one of another run
         if seat.is_restless():
             self.soon[folder] = time.monotonic() + RESTLESS_SECONDS
 
@@ -311,6 +334,7 @@ class Daemon:
         seat.hold.close()
 
     def _leave(self) -> None:
+        self.upkeep.close()
         for seat in list(self.seats.values()):
             seat.driver.stop_all()  # whatever went wrong, nothing is left running that nobody looks after
             with suppress(OSError):

@@ -152,7 +152,7 @@ def _workdir(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, setti
 def _new_folder(workspace: Workspace, day: str, name: str) -> Iterator[Path]:
     """Yield the first free folder of that name, locked; one that a dead intake left without a goal is free."""
     parent = workspace.runs / day
-    parent.mkdir(parents=True, exist_ok=True)
+    _make_day(parent)
     for number in itertools.count(1):
         folder = parent / (name if number == 1 else f"{name}-{number}")
         try:
@@ -166,10 +166,18 @@ def _new_folder(workspace: Workspace, day: str, name: str) -> Iterator[Path]:
             (folder / names.RUN).unlink(missing_ok=True)
             for part in (names.PLANNING, names.REVISIONS, names.STEPS, names.FILES):
                 (folder / part).mkdir(exist_ok=True)
-            for path in (folder, parent, workspace.runs):
-                sync_folder(path)
+            sync_folder(parent)  # the folder itself follows with its first file
             yield folder
             return
+
+
+def _make_day(folder: Path) -> None:
+    """Make the folder of a day, if it is the day's first run."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return
+    sync_folder(folder.parent)
 
 
 def _has_goal(folder: Path) -> bool:

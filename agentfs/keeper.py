@@ -20,11 +20,12 @@ from agentfs.core import names
 from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_message
 from agentfs.core.records import Answer, Outcome, Revision, Usage
 from agentfs.errors import UserError
-from agentfs.ledger import Entry, Ledger, LedgerBroken, LedgerBusy, committable
+from agentfs.ledger import Entry, Ledger, LedgerBroken, LedgerBusy, Still, committable
 from agentfs.reader import goal_path
 from agentfs.views.words import first_line
 
 RETRY_SECONDS = 0.5
+AT_ONCE = 64  # runs
 PAUSE_SECONDS = 0.5  # the steps that begin with a plan go first, and what happens meanwhile needs no look of its own
 _UNCOMMITTED = re.compile(r".*\.(log\.jsonl|output\.txt)\Z")
 _REVISION = re.compile(rb'"revision": ?([0-9]+)')
@@ -56,10 +57,20 @@ def owed(folder: Path, run: str, ledger: Ledger, person: tuple[str, str]) -> Ite
 
 
 def commit_owed(folder: Path, run: str, ledger: Ledger, person: tuple[str, str], *, logs: bool) -> None:
-    """Commit what a run owes, oldest first; nothing that somebody else commits, or forgets, at the same time."""
+    """Commit what a run owes, oldest first."""
+    if entries := entries_owed(folder, run, ledger, person, logs=logs):
+        ledger.commit_all(entries)
+
+
+def entries_owed(
+    folder: Path, run: str, ledger: Ledger, person: tuple[str, str], *, logs: bool
+) -> list[tuple[Entry, Still]]:
+    """Return what a run owes, oldest first; nothing that somebody else commits, or forgets, before it is our turn."""
+    entries: list[tuple[Entry, Still]] = []
     for one in owed(folder, run, ledger, person):
         entry = Entry(run, files_at(folder, one, logs=logs), one.message, *one.author, one.at)
-        ledger.commit(entry, still=partial(_is_owed, one, folder, entry, ledger))
+        entries.append((entry, partial(_is_owed, one, folder, entry, ledger)))
+    return entries
 
 
 def _is_owed(one: Owed, folder: Path, entry: Entry, ledger: Ledger) -> bool:
@@ -176,7 +187,7 @@ def _came_before(part: str, name: str, source: bytes, revision: int) -> bool:
 
 
 class Keeper:
-    """Commits in the background, one run after the other."""
+    """Commits in the background: whatever is owed when something is due, in one go."""
 
     def __init__(
         self, ledger: Ledger, person: tuple[str, str], say: Callable[[str], None], *, commit_logs: bool = False
@@ -184,7 +195,7 @@ class Keeper:
         self._ledger, self._person, self._say, self._logs = ledger, person, say, commit_logs
         self._due: dict[Path, float] = {}  # run folder -> not before this moment
         self._turn = threading.Condition()
-        self._busy: Path | None = None
+        self._busy = False
         self._closing = False
         self._told: set[str] = set()
         self._thread: threading.Thread | None = None
@@ -197,6 +208,11 @@ class Keeper:
                 self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
                 self._thread.start()
             self._turn.notify_all()
+
+    def is_idle(self) -> bool:
+        """Whether nothing is known to be owed."""
+        with self._turn:
+            return not self._due and not self._busy
 
     def flush(self, seconds: float) -> bool:
         """Wait until nothing is owed; False if a lock or a fault still stands after that long."""
@@ -219,47 +235,69 @@ class Keeper:
             self._thread.join()
 
     def _work(self) -> None:
-        while (folder := self._next()) is not None:
-            finished = self._settle(folder)
+        while folders := self._next():
+            left = self._settle(folders)
             with self._turn:
-                if not finished and not self._closing:
-                    self._due.setdefault(folder, time.monotonic() + RETRY_SECONDS)
-                self._busy = None
+                if not self._closing:
+                    for folder in left:
+                        self._due.setdefault(folder, time.monotonic() + RETRY_SECONDS)
+                self._busy = False
                 self._turn.notify_all()
 
-    def _next(self) -> Path | None:
+    def _next(self) -> list[Path]:
+        """Return the runs to settle next, once one is due; none: it is time to close."""
         with self._turn:
             while not self._closing:
-                ready = [folder for folder, moment in self._due.items() if moment <= time.monotonic()]
-                if ready:
-                    self._busy = ready[0]
-                    del self._due[ready[0]]
-                    return ready[0]
-                self._turn.wait(RETRY_SECONDS if self._due else None)
-        return None
+                now = time.monotonic()
+                if any(moment <= now for moment in self._due.values()):
+                    self._busy = True
+                    taken = list(self._due)[:AT_ONCE]  # the others are due soon: together they cost little more
+                    for folder in taken:
+                        del self._due[folder]
+                    return taken
+                self._turn.wait(max(0.0, min(self._due.values()) - now) if self._due else None)
+        return []
 
-    def _settle(self, folder: Path) -> bool:
-        """Commit what a run owes; False: not now."""
-        run = f"{folder.parent.name}/{folder.name}"
+    def _settle(self, folders: list[Path]) -> list[Path]:
+        """Commit what these runs owe; return those for which it has to be tried again."""
+        owing: dict[Path, list[tuple[Entry, Still]]] = {}
+        left = [folder for folder in folders if not self._gather(folder, owing)]
         try:
-            commit_owed(folder, run, self._ledger, self._person, logs=self._logs)
-            return self._ledger.sync_index(run)
+            if entries := [entry for one in owing.values() for entry in one]:
+                self._ledger.commit_all(entries)
         except LedgerBusy as busy:
             self._tell(f"the ledger waits: {busy}")
         except LedgerBroken as broken:
+            if len(folders) > 1:  # it may be the fault of one of them
+                return [one for folder in folders for one in self._settle([folder])]
             self._tell(f"the ledger cannot be written: {broken}")
+        else:
+            return left if not owing or self._ledger.sync_index(*map(_run_id, owing)) else [*left, *owing]
+        return folders
+
+    def _gather(self, folder: Path, owing: dict[Path, list[tuple[Entry, Still]]]) -> bool:
+        """Add what a run owes, if only a look at the index; False: not now."""
+        run = _run_id(folder)
+        try:
+            owing[folder] = entries_owed(folder, run, self._ledger, self._person, logs=self._logs)
         except FileNotFoundError as missing:
             if folder.is_dir():
                 self._tell(f"the ledger passes over {run}: {missing.filename} is gone")
-            return True
         except OSError as error:
             self._tell(f"the ledger waits: {error.strerror} ({error.filename})")
+            return False
+        except LedgerBroken as broken:
+            self._tell(f"the ledger cannot be written: {broken}")
+            return False
         except (ValueError, UserError) as error:  # one run whose files do not read keeps no other waiting
             self._tell(f"the ledger passes over {run}: {first_line(str(error))}")
-            return True
-        return False
+        return True
 
     def _tell(self, words: str) -> None:
         if words not in self._told:
             self._told.add(words)
             self._say(words)
+
+
+def _run_id(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"

@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 # Those that make many files come first: a file system may be slow to make new ones where many were just deleted.
-FIGURES = ("chain.py", "parallel.py", "nothing_to_do.py", "fsyncs.py", "startup.py", "many_runs.py")
+FIGURES = (
+    "chain.py", "parallel.py", "nothing_to_do.py", "fsyncs.py", "startup.py", "many_runs.py",
+    "ledger_commit.py", "daemon_at_size.py", "drop_latency.py", "many_goals.py",
+)  # fmt: skip
 
 
 def main() -> int:

@@ -1,109 +1,121 @@
-"""How long a commit takes in a ledger of many runs, beside `git add` + `git commit` of the same file.
+"""A commit in a ledger of many runs, beside `git add` + `git commit` there and beside the same in an empty ledger.
 
     python benchmarks/ledger_commit.py [RUNS]
 
-All work on copies of one repository, in turn, so that the ratios hold on a noisy machine. Times are the least and
-the median of the rounds, in milliseconds. Ours is durable (fsync); git by default is not: the last line makes it so.
+Measured in turn, so that the ratios hold on a noisy machine. A commit of ours is durable (fsync); git's by default is
+not, and is measured so. Then maintenance: what it takes, and how long `git log -p` of one old plan takes afterwards.
 """
 
-import os
 import shutil
-import statistics
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentfs.ledger import Entry, Ledger
+from many import finished_runs
+from measuring import ratios, rounds, tell, verdict, workspace
+
+from agentfs.ledger import Entry, Ledger, Maintenance
 
 ROUNDS = 15
-RUN = "2026-01-01/tidy-0"
+RUN = "2026-01-01/measured"
 QUIET = ("-c", "user.name=x", "-c", "user.email=x@x", "-c", "gc.auto=0")
 
 
-def main(runs: int) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        base = Path(place, "base")
-        filled(base, runs)
-        acts: dict[str, Callable[[int], object]] = {
-            "agentfs: commit": ours(copied(base, "one"), index=False),
-            "agentfs: commit + index": ours(copied(base, "two"), index=True),
-            "git add + commit": gits(base),
-            "git, durable": gits(base, "-c", "core.fsync=all"),
+def main(runs: int) -> bool:
+    with workspace() as root:
+        old = finished_runs(root, runs)[runs // 10]
+        large, small = root / "runs", Ledger.create(root.parent / "small").root
+        theirs = root.parent / "theirs"
+        shutil.copytree(large, theirs)
+        acts: dict[str, Callable[[], float]] = {
+            "in an empty ledger": ours(small, index=False),
+            f"in one of {runs} runs": ours(large, index=False),
+            "the same, and the index in step": ours(large, index=True),
+            "git add + commit there": gits(theirs),
         }
-        times: dict[str, list[float]] = {name: [] for name in acts}
-        for number in range(ROUNDS):
-            for name, act in acts.items():
-                began = time.perf_counter()
-                act(number)
-                times[name].append((time.perf_counter() - began) * 1000)
-        told(runs, times)
+        taken = rounds(ROUNDS, acts)
+        print("a commit of one changed plan of 5 KB")
+        for name, values in taken.items():
+            tell(name, values)
+        empty, full, _, added = taken.values()
+        fine = verdict("a commit / git add + commit", ratios(full, added), 0.2, at_most=True)
+        fine &= verdict(f"{runs} runs / empty", ratios(full, empty), 1.5, at_most=True)
+        return maintained(large, old) and fine
 
 
-def told(runs: int, times: dict[str, list[float]]) -> None:
-    floor = statistics.median(times["agentfs: commit"])
-    print(f"{runs} runs, one changed 5 KB plan\n{'':26}{'least':>8}{'median':>8}{'ratio':>8}")
-    for name, taken in times.items():
-        median = statistics.median(taken)
-        print(f"{name:26}{min(taken):8.1f}{median:8.1f}{median / floor:8.1f}")
+def maintained(root: Path, old: str) -> bool:
+    """Measure `git log -p` of an old plan before and after maintenance, all objects being files of their own at first."""
+    print("maintenance")
+    loosen(root)
+    before = [logged(root, old) for _ in range(3)]
+    maintenance = Maintenance(root)
+    assert maintenance.due()
+    done = maintenance.do(threading.Event())
+    assert done is not None
+    assert done.trouble is None, done.trouble
+    print(f"  {done.packed} loose objects packed in {done.seconds:.1f} s")
+    after = [logged(root, old) for _ in range(9)]
+    tell("git log -p of one plan before", before)
+    tell("git log -p of one plan after", after)
+    return verdict("git log -p after maintenance", min(after) / 1000, 0.2, at_most=True, unit=" s")
 
 
-def filled(root: Path, runs: int) -> None:
-    """Make a ledger of many runs, 50 a day, with `git fast-import`."""
-    ledger = Ledger.create(root)
-    lines = ["commit refs/heads/main", "committer x <x@x> 1767225600 +0000", "data 1", "x"]
-    for number in range(runs):
-        for name in ("run.json", "goal.md", "plan.json", "revisions/1.json"):
-            text = f"{number} {name}"
-            lines += [f"M 644 inline {day(number)}/tidy-{number}/{name}", f"data {len(text)}", text]
-    subprocess.run(["git", "fast-import", "--quiet"], cwd=root, input="\n".join(lines), text=True, check=True)
-    subprocess.run(["git", "reset", "-q", "--hard"], cwd=root, check=True)
-    assert ledger.trouble() is None
+def loosen(root: Path) -> None:
+    """Turn every pack into files, as years of single commits would have left them."""
+    beside = root.parent / "packs"
+    shutil.move(root / ".git" / "objects" / "pack", beside)
+    (root / ".git" / "objects" / "pack").mkdir()
+    for pack in beside.glob("*.pack"):
+        with pack.open("rb") as content:
+            subprocess.run(["git", "unpack-objects", "-q"], cwd=root, stdin=content, check=True)
 
 
-def copied(base: Path, name: str) -> Path:
-    """Return a copy of the repository with the files of the one run that changes."""
-    root = base.with_name(name)
-    shutil.copytree(base / ".git", root / ".git")
-    shutil.copytree(base / RUN, root / RUN)
-    return root
-
-
-def day(number: int) -> str:
-    ordinal = datetime(2026, 1, 1, tzinfo=UTC).toordinal() + number // 50
-    return datetime.fromordinal(ordinal).strftime("%Y-%m-%d")
+def logged(root: Path, run: str) -> float:
+    began = time.perf_counter()
+    command = ["git", "log", "-p", "--", f"{run}/plan.json"]
+    said = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
+    assert said.count(b"Agentfs-Run:") == 1
+    return (time.perf_counter() - began) * 1000
 
 
 def plan(number: int, salt: str = "") -> bytes:
     return (f"{number} {salt} " * 5000)[:5000].encode()
 
 
-def ours(root: Path, *, index: bool) -> Callable[[int], object]:
-    ledger = Ledger(root)
+def ours(root: Path, *, index: bool) -> Callable[[], float]:
+    ledger, numbers = Ledger(root), iter(range(1000))
 
-    def act(number: int) -> None:
-        (root / RUN / "plan.json").write_bytes(plan(number))
-        known = ledger.committed(RUN)
-        known.pop("plan.json")
+    def act() -> float:
+        content = plan(next(numbers), f"{index}")
+        (root / RUN).mkdir(parents=True, exist_ok=True)
+        (root / RUN / "plan.json").write_bytes(content)
+        began = time.perf_counter()
         at = datetime(2026, 1, 1, tzinfo=UTC)
-        assert ledger.commit(Entry(RUN, {"plan.json": plan(number)}, "x", "x", "x@x", at, known))
+        assert ledger.commit(Entry(RUN, {"plan.json": content, "goal.md": b"x"}, "x", "x", "x@x", at))
         assert not index or ledger.sync_index(RUN)
+        return (time.perf_counter() - began) * 1000
 
     return act
 
 
-def gits(root: Path, *settings: str) -> Callable[[int], object]:
-    def act(number: int) -> None:
+def gits(root: Path) -> Callable[[], float]:
+    numbers = iter(range(1000))
+
+    def act() -> float:
         path = root / RUN / "plan.json"
-        path.write_bytes(plan(number, " ".join(settings)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(plan(next(numbers)))
+        began = time.perf_counter()
         for words in (("add", "-f", str(path)), ("commit", "-qm", "x")):
-            subprocess.run(["git", *QUIET, *settings, *words], cwd=root, check=True, env=os.environ)
+            subprocess.run(["git", *QUIET, *words], cwd=root, check=True)
+        return (time.perf_counter() - began) * 1000
 
     return act
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+    sys.exit(not main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000))

@@ -21,6 +21,7 @@ from agentfs.means import allowing_own, catalogue_of, has_model
 from agentfs.reader import NotARun
 from agentfs.settings import load_settings
 from agentfs.tools.registry import Known
+from agentfs.upkeep import maintain_after_run
 from agentfs.views.answer import answer_text
 from agentfs.views.progress import progress_for
 from agentfs.workspace import Workspace, find_workspace, init
@@ -40,7 +41,10 @@ def run(arguments: Namespace) -> int:
             folder = workspace.find_run(arguments.resume)
             _lock(folder, stack)
             take_up_if_held(workspace, folder)
-        return _drive(folder, settings, world, stop)
+        code = _drive(folder, settings, world, stop)
+    if code != 130:
+        maintain_after_run(workspace, say)
+    return code
 
 
 def plan(arguments: Namespace) -> int:

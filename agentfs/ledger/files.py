@@ -12,7 +12,7 @@ def write_once(path: Path, content: bytes, mode: int = 0o444) -> None:
         os.fsync(file.fileno())
 
 
-def sync(path: Path) -> None:
+def sync(path: Path | str) -> None:
     """Flush a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -6,16 +6,16 @@ index's place under git's own lock, if the index did not change meanwhile. No fi
 
 import os
 import shutil
-import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agentfs.ledger.claims import Claims
 from agentfs.ledger.files import sync
+from agentfs.ledger.program import output
 from agentfs.ledger.trees import FILE, is_own
 
-_QUIET = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.splitIndex=false", "protocol.allow=never")
-_UNDERWAY = (
+UNDERWAY = (
     "rebase-merge",
     "rebase-apply",
     "MERGE_HEAD",
@@ -25,9 +25,10 @@ _UNDERWAY = (
     "index.lock",
 )
 _GONE = "0" * 40
-_TIMEOUT_S = 60
+_FEW = 8
 Stamp = tuple[int, int, int, int] | None
 Entries = list[tuple[str, str, str, str]]  # path, mode, blob, stage
+Wanted = Mapping[str, Mapping[str, str]]  # of each run: path in its folder -> blob
 
 
 class Index:
@@ -42,35 +43,35 @@ class Index:
 
     def free(self) -> bool:
         """Return whether nothing of a person's is under way that the index belongs to."""
-        return not any(os.path.lexists(self.git / name) for name in _UNDERWAY)
+        return not any(os.path.lexists(self.git / name) for name in UNDERWAY)
 
-    def update(self, run: str, wanted: Mapping[str, str]) -> bool:
-        """Bring one run's own entries in step with `wanted` (path in the run's folder -> blob); False: later.
-
-        Only in a turn.
-        """
-        return self._change(lambda listed: _in_step(run, wanted, listed), f":(top,literal){run}/")
+    def update(self, wanted: Wanted) -> bool:
+        """Bring the own entries of some runs in step with what is wanted of each; False: later. Only in a turn."""
+        # Each entry is held against each place, so that of many runs everything is listed.
+        places = [f":(top,literal){run}/" for run in wanted] if len(wanted) <= _FEW else [":(top)"]
+        return self._change(lambda listed: _in_step(wanted, listed), *places)
 
     def remove(self, runs: frozenset[str]) -> bool:
         """Drop every entry of these runs, a person's too: their folders are gone. False: later. Only in a turn."""
-        return self._change(lambda listed: _without(runs, listed), ":(top)")
+        return self._change(lambda listed: (_without(runs, listed), True), ":(top)")
 
-    def _change(self, lines: Callable[[Entries], list[str] | None], where: str) -> bool:
-        """Tell the index what `lines` makes of its entries below `where`; False: later."""
-        program = shutil.which("git")
+    def _change(self, lines: Callable[[Entries], tuple[list[str], bool]], *places: str) -> bool:
+        """Tell the index what `lines` makes of its entries in these places, and whether that is all; False: later."""
         copy = self.claims.path()
         try:
             stamp = _stamp(self.path)
-            if program is None or not _copied(self.path, copy):
+            if not _copied(self.path, copy):
                 return False
-            listed = self._git(program, copy, "ls-files", "--stage", "-z", "--", where)
-            changes = None if listed is None else lines(_entries(listed))
+            listed = self._git(copy, "ls-files", "--stage", "-z", "--", *places)
+            if listed is None:
+                return False
+            changes, whole = lines(_entries(listed))
             if not changes:
-                return changes is not None
+                return whole
             given = os.fsencode("".join(changes))
-            if self._git(program, copy, "update-index", "-z", "--index-info", given=given) is None:
+            if self._git(copy, "update-index", "-z", "--index-info", given=given) is None:
                 return False
-            return self._put(copy, stamp)
+            return self._put(copy, stamp) and whole
         finally:
             copy.unlink(missing_ok=True)
 
@@ -83,34 +84,9 @@ class Index:
             os.rename(self.lock, self.path)
         return True
 
-    def _git(self, program: str, index: Path, *words: str, given: bytes = b"") -> bytes | None:
-        """Run git on an index of ours; None if it fails. The folders are named: nothing is searched for."""
-        command = [program, *(part for setting in _QUIET for part in ("-c", setting)), *words]
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "GIT_DIR": str(self.git.absolute()),
-            "GIT_WORK_TREE": str(self.root.absolute()),
-            "GIT_INDEX_FILE": str(index.absolute()),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "LC_ALL": "C",
-        }
-        try:
-            done = subprocess.run(
-                command,
-                input=given,
-                capture_output=True,
-                env=environment,
-                cwd=self.root,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout if done.returncode == 0 else None
+    def _git(self, index: Path, *words: str, given: bytes = b"") -> bytes | None:
+        """Run git on an index of ours; None if it fails."""
+        return output(self.root, *words, given=given, GIT_INDEX_FILE=str(index.absolute()))
 
 
 def _entries(listed: bytes) -> Entries:
@@ -124,11 +100,21 @@ def _three(about: str) -> tuple[str, str, str]:
     return mode, sha, stage
 
 
-def _in_step(run: str, wanted: Mapping[str, str], listed: Entries) -> list[str] | None:
-    """Return what `update-index --index-info` has to be told; None: a conflict a person has yet to settle."""
-    if any(stage != "0" for *_, stage in listed):
-        return None
-    present = {path.removeprefix(f"{run}/"): (mode, sha) for path, mode, sha, _ in listed}
+def _in_step(wanted: Wanted, listed: Entries) -> tuple[list[str], bool]:
+    """Return what `update-index --index-info` has to be told; False with it: a person has yet to settle a conflict."""
+    present: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
+    conflicts: set[str] = set()
+    for path, mode, sha, stage in listed:
+        day, name, below = [*path.split("/", 2), "", ""][:3]
+        present[f"{day}/{name}"][below] = (mode, sha)
+        if stage != "0":
+            conflicts.add(f"{day}/{name}")
+    free = [run for run in wanted if run not in conflicts]
+    return [line for run in free for line in _changes(run, wanted[run], present[run])], len(free) == len(wanted)
+
+
+def _changes(run: str, wanted: Mapping[str, str], present: Mapping[str, tuple[str, str]]) -> list[str]:
+    """Return the same for one run."""
     left = [path for path in present if is_own(path) and path not in wanted]
     new = [(path, sha) for path, sha in wanted.items() if present.get(path) != (FILE.decode(), sha)]
     lines = [f"0 {_GONE}\t{run}/{path}\0" for path in left]

@@ -5,9 +5,11 @@ Every commit goes on top of whatever `main` is at, a person's commits included; 
 
 import contextlib
 import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from agentfs.core.names import is_run_id
@@ -17,9 +19,13 @@ from agentfs.ledger.errors import LedgerBroken, LedgerBusy
 from agentfs.ledger.history import LedgerCommit
 from agentfs.ledger.index import Index
 from agentfs.ledger.objects import Objects
-from agentfs.ledger.refs import Branch
+from agentfs.ledger.program import output
+from agentfs.ledger.refs import BRANCH, Branch
 from agentfs.ledger.trees import FILE, Leaf, NewObject
 
+_NEAR = 200  # commits: below the newest ones git finds those of a run sooner than we do
+Still = Callable[[], bool]
+Build = Callable[[str | None], list[NewObject] | None]  # on top of a commit: the objects of a new one, itself last
 _TRIES = 20  # a person would have to commit that often while we do
 
 
@@ -38,6 +44,16 @@ class Entry:
     author_email: str
     at: datetime
     known: Mapping[str, str] = field(default_factory=dict)  # path -> blob that is stored already
+
+    def __post_init__(self) -> None:
+        """Refuse an entry no commit can be made of: a mistake of the caller's."""
+        if not is_run_id(self.run):
+            raise ValueError(f"{self.run!r} is not a run id")
+        if self.at.tzinfo is None:
+            raise ValueError("a commit's time needs a zone")
+        for path in (*self.files, *self.known):
+            if not trees.committable(path) or not trees.is_own(path):
+                raise ValueError(f"{path!r} is not a file of a run that git can hold")
 
 
 class Ledger:
@@ -87,44 +103,62 @@ class Ledger:
         found = trees.leaves(self._read_tree, trees.below(self._read_tree, run))
         return {path: leaf.sha for path, leaf in found.items() if trees.is_own(path)}
 
-    def commit(self, entry: Entry, *, still: Callable[[], bool] = lambda: True) -> str | None:
+    def commit(self, entry: Entry, *, still: Still = lambda: True) -> str | None:
         """Commit one run's files on top of `main`; None if `main` holds exactly them already.
 
         `still` is asked when nobody else can write any more: False, and nothing is committed. LedgerBusy: somebody
         holds the branch's lock, try again later. LedgerBroken: a person has to mend it.
         """
-        _refuse(entry)
-        return self._advance(lambda tip: self._built(entry, tip) if still() else None)
+        return self.commit_all([(entry, still)])[0]
+
+    def commit_all(self, entries: Sequence[tuple[Entry, Still]]) -> list[str | None]:
+        """Make one commit of each, in this order. They are stored together and the branch moves once: all or none."""
+        return self._advance([partial(self._built_if, entry, still) for entry, still in entries])
 
     def remove(self, runs: Collection[str], message: str, author: tuple[str, str], at: datetime) -> str | None:
         """Commit that the folders of these runs are gone; None if `main` has none of them. Their history stays."""
-        return self._advance(lambda tip: self._pruned(runs, tip, message, author, at))
+        return self._advance([lambda tip: self._pruned(runs, tip, message, author, at)])[0]
 
-    def _advance(self, build: Callable[[str | None], list[NewObject] | None]) -> str | None:
-        """Put the commit that `build` makes for the tip of `main` on top of it; None if it makes none."""
+    def _advance(self, builds: Sequence[Build]) -> list[str | None]:
+        """Put the commits that these make on top of `main`, each on top of the one before; None where one makes none."""
         if words := setup.trouble(self.root):
             raise LedgerBroken(words)
         with _in_words(self.root), self._claims.turn():
             self._objects.packs.refresh()
-            for _ in range(_TRIES):
-                tip = self._branch.tip()
-                made = build(tip)
-                if made is None:
-                    return None
-                self._objects.store(made)  # durable before the branch moves
-                if self._branch.move(tip, made[-1].sha):
-                    return made[-1].sha
+            try:
+                for _ in range(_TRIES):
+                    tip = self._branch.tip()
+                    shas = self._drafted(builds, tip)
+                    new = next((sha for sha in reversed(shas) if sha), None)
+                    if new is None:
+                        return shas
+                    self._objects.store(self._objects.drafts.values())  # durable before the branch moves
+                    if self._branch.move(tip, new):
+                        return shas
+            finally:
+                self._objects.drafts.clear()
         raise LedgerBusy("main keeps moving: the commit follows when it rests")
 
-    def sync_index(self, run: str) -> bool:
-        """Bring the index in step with `main` for one run; False: later (a lock, a rebase, another branch)."""
+    def _drafted(self, builds: Sequence[Build], tip: str | None) -> list[str | None]:
+        """Draft the commits; return their names."""
+        self._objects.drafts.clear()
+        shas: list[str | None] = []
+        for build in builds:
+            made = build(tip) or []
+            self._objects.drafts |= {one.sha: one for one in made}
+            shas.append(made[-1].sha if made else None)
+            tip = shas[-1] or tip
+        return shas
+
+    def sync_index(self, *runs: str) -> bool:
+        """Bring the index in step with `main` for some runs; False: later (a lock, a rebase, another branch)."""
         if setup.trouble(self.root):
             return False
         try:
             with _in_words(self.root), self._claims.turn():
                 if not (self._branch.checked_out() and self._index.free()):
                     return False
-                return self._index.update(run, self.committed(run))
+                return self._index.update(self.committed_of(runs))
         except (LedgerBusy, LedgerBroken):
             return False
 
@@ -142,18 +176,29 @@ class Ledger:
 
     def history(self, run: str | None = None, limit: int | None = None) -> list[LedgerCommit]:
         """Return the commits of `main`, newest first; of one run: those that name it in their trailers."""
-        found: list[LedgerCommit] = []
         with _in_words(self.root):
-            for commit in self._walk():
-                if len(found) == limit:
-                    break
-                if run is None:
-                    found.append(commit)
-                elif run in commit.trailers.get("Agentfs-Run", []):
-                    found.append(commit)
-                    if not any(self._leaves(self._tree(parent), run) for parent in commit.parents):
-                        break  # the run began here
-        return found
+            if run is None:
+                return list(itertools.islice(self._walk(), limit))
+            found, whole = self._naming(run, itertools.islice(self._walk(), _NEAR))
+            if not whole and len(found) != limit:
+                found, _ = self._naming(run, self._touching(run))
+        return found[:limit]
+
+    def _naming(self, run: str, commits: Iterator[LedgerCommit]) -> tuple[list[LedgerCommit], bool]:
+        """Return those of these commits that name a run, and whether the one it began with is among them."""
+        found: list[LedgerCommit] = []
+        for commit in commits:
+            if run in commit.trailers.get("Agentfs-Run", []):
+                found.append(commit)
+                if not any(self._leaves(self._tree(parent), run) for parent in commit.parents):
+                    return found, True
+        return found, False
+
+    def _touching(self, run: str) -> Iterator[LedgerCommit]:
+        """Yield the commits that may name a run: git finds them without reading all, if there is a commit-graph."""
+        words = ("rev-list", "--full-history", BRANCH, "--", f":(literal){run}/")  # by any other magic, no graph
+        told = output(self.root, *words)
+        return self._walk() if told is None else map(self._read, told.decode("ascii", "replace").split())
 
     def versions(self, run: str, path: str) -> Iterator[bytes]:
         """Yield every content that a file of a run had in a commit, newest first, each once."""
@@ -190,6 +235,9 @@ class Ledger:
     def _leaves(self, root: str | None, run: str) -> dict[str, Leaf]:
         return trees.leaves(self._read_tree, trees.folder(self._read_tree, root, run))
 
+    def _built_if(self, entry: Entry, still: Still, tip: str | None) -> list[NewObject] | None:
+        return self._built(entry, tip) if still() else None
+
     def _built(self, entry: Entry, tip: str | None) -> list[NewObject] | None:
         """Return the objects of a commit on top of `tip`, the commit last; None if it would change nothing."""
         root = self._tree(tip)
@@ -221,17 +269,6 @@ class Ledger:
         if not self._objects.holds(sha):
             raise LedgerBroken(f"the object of {path} ({sha}) is not in the ledger: commit the file's content again")
         return sha
-
-
-def _refuse(entry: Entry) -> None:
-    """Refuse an entry no commit can be made of: a mistake of the caller's."""
-    if not is_run_id(entry.run):
-        raise ValueError(f"{entry.run!r} is not a run id")
-    if entry.at.tzinfo is None:
-        raise ValueError("a commit's time needs a zone")
-    for path in (*entry.files, *entry.known):
-        if not trees.committable(path) or not trees.is_own(path):
-            raise ValueError(f"{path!r} is not a file of a run that git can hold")
 
 
 @contextlib.contextmanager

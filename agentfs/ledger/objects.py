@@ -4,6 +4,7 @@ Writes only below `objects/`, under names git's own clean-up knows (`tmp_obj_…
 file each; many go into one pack.
 """
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -17,6 +18,7 @@ from agentfs.ledger.packs import Packs
 from agentfs.ledger.trees import NewObject
 
 PACK_FROM = 64  # a pack is faster from a dozen on, but every look-up of git's has to try every pack
+MOST_PACKS = 200  # until `git gc` has made one of them; while there are more, objects become files
 
 
 class Objects:
@@ -25,6 +27,7 @@ class Objects:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.packs = Packs(folder / "pack")
+        self.drafts: dict[str, NewObject] = {}  # about to be stored, and readable already
 
     def read(self, sha: str, kind: str) -> bytes:
         """Return the content of an object; LedgerBroken where it is missing, damaged or of another kind."""
@@ -40,29 +43,36 @@ class Objects:
 
     def holds(self, sha: str) -> bool:
         """Return whether an object is there and sound."""
-        return self._loose(sha) is not None or self.packs.holds(sha)
+        if sha in self.drafts or self._loose(sha) is not None or self.packs.holds(sha):
+            return True
+        self.packs.refresh()  # it may have moved into a pack a moment ago
+        return self.packs.holds(sha)
 
     def store(self, new: Iterable[NewObject]) -> None:
         """Make these objects durable. One that is there already is relied on only if it is whole."""
         unique = {one.sha: one for one in new}
-        there = {sha for sha in unique if self._loose(sha) is not None}
-        for sha in there:
-            self._refresh(sha)
+        there = {sha for sha in unique if self._loose(sha) is not None and self._refresh(sha)}
         missing = [one for one in unique.values() if one.sha not in there and not self._packed_only(one.sha)]
-        folders = {self._path(sha).parent for sha in there}
-        if len(missing) < PACK_FROM:
+        for sha in unique.keys() - there - {one.sha for one in missing}:
+            self.packs.refresh_age(sha)
+        folders = {os.path.dirname(self._path(sha)) for sha in there}
+        if len(missing) < PACK_FROM or len(self.packs) >= MOST_PACKS:
             folders |= self._write_files(missing)
         else:
             self.packs.write(missing)
             for one in missing:  # an empty or torn file beside the pack would only trouble `git fsck`
-                self._path(one.sha).unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path(one.sha))
         for folder in folders:
-            sync(folder)
+            with contextlib.suppress(FileNotFoundError):  # what it held has moved into a pack
+                sync(folder)
 
-    def _path(self, sha: str) -> Path:
-        return self.folder / sha[:2] / sha[2:]
+    def _path(self, sha: str) -> str:
+        return f"{self.folder}/{sha[:2]}/{sha[2:]}"  # hundreds a commit: a Path takes longer than the file
 
     def _read(self, sha: str) -> tuple[str, bytes] | None:
+        if draft := self.drafts.get(sha):
+            return draft.kind, draft.content
         if whole := self._loose(sha):
             header, _, content = whole.partition(b"\0")
             return header.partition(b" ")[0].decode(), content
@@ -74,31 +84,40 @@ class Objects:
     def _loose(self, sha: str) -> bytes | None:
         """Return an object of its own file with its header, if the bytes are those its name promises."""
         try:
-            whole = zlib.decompress(self._path(sha).read_bytes())
+            with open(self._path(sha), "rb", buffering=0) as file:
+                whole = zlib.decompress(file.read())
         except (FileNotFoundError, NotADirectoryError, zlib.error):
             return None
         return whole if hashlib.sha1(whole, usedforsecurity=False).hexdigest() == sha else None
 
     def _packed_only(self, sha: str) -> bool:
-        return not self._path(sha).exists() and self.packs.holds(sha)
+        return not os.path.exists(self._path(sha)) and self.packs.holds(sha)
 
-    def _refresh(self, sha: str) -> None:
-        """Make a file that is there durable, and young, so that no `git prune` takes it before the branch moves."""
-        os.utime(self._path(sha))
-        sync(self._path(sha))
+    def _refresh(self, sha: str) -> bool:
+        """Make a file durable, and young, so that no `git prune` takes it before the branch moves; False: it went."""
+        try:
+            os.utime(self._path(sha))
+            sync(self._path(sha))
+        except FileNotFoundError:
+            return False
+        return True
 
-    def _write_files(self, missing: Sequence[NewObject]) -> set[Path]:
+    def _write_files(self, missing: Sequence[NewObject]) -> set[str]:
         """Write one file per object; return the folders whose names have yet to reach the disk."""
-        folders: set[Path] = set()
-        moves: list[tuple[Path, Path]] = []
-        for one in missing:
-            target = self._path(one.sha)
-            if not target.parent.is_dir():
-                target.parent.mkdir(exist_ok=True)
-                folders.add(self.folder)
-            temporary = target.parent / f"tmp_obj_{secrets.token_hex(6)}"
-            write_once(temporary, zlib.compress(one.header + one.content, 1))
-            moves.append((temporary, target))
+        folders = {os.path.dirname(self._path(one.sha)) for one in missing}
+        if not all(map(os.path.isdir, folders)):
+            folders.add(str(self.folder))
+        moves = [(self._write_beside(one), self._path(one.sha)) for one in missing]
         for temporary, target in moves:
             os.rename(temporary, target)  # also over an empty or torn file
-        return folders | {target.parent for _, target in moves}
+        return folders
+
+    def _write_beside(self, one: NewObject) -> Path:
+        """Write an object under another name, in its folder; git removes one that is empty at any moment."""
+        folder = Path(os.path.dirname(self._path(one.sha)))
+        temporary = folder / f"tmp_obj_{secrets.token_hex(6)}"
+        while True:
+            folder.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                write_once(temporary, zlib.compress(one.header + one.content, 1))
+                return temporary

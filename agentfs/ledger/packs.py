@@ -4,6 +4,7 @@ Touches `objects/pack/` only. A pack counts when both its files are there. Ours 
 counts by half.
 """
 
+import contextlib
 import io
 import os
 import secrets
@@ -35,8 +36,17 @@ class Packs:
         new = {stem: _opened(self.folder / f"{stem}.pack") for stem in whole - kept.keys()}
         self._open = {**new, **kept}
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def holds(self, sha: str) -> bool:
         return self._find(sha) is not None
+
+    def refresh_age(self, sha: str) -> None:
+        """Make the pack of an object young, as git does, so that no `git gc` drops it before the branch moves."""
+        if found := self._find(sha):
+            with contextlib.suppress(OSError):
+                os.utime(found[0].pack().path())
 
     def read(self, sha: str) -> tuple[str, bytes] | None:
         """Return kind and content of an object; None if no pack holds it."""

@@ -1,12 +1,13 @@
 """Nothing planted in the ledger's repository, or in words that go into a commit, runs or passes for something else."""
 
 import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from agentfs.ledger import Entry
+from agentfs.ledger import Entry, Maintenance
 from tests.ledgers import RUN, a_ledger, a_run, an_entry, assert_sound, git, put
 
 HOOKS = (
@@ -63,9 +64,33 @@ def test_no_hook_filter_monitor_or_signer_ever_runs(
         assert ledger.commit(an_entry(a_run(revision)))
         assert ledger.sync_index(RUN) is True
     assert ledger.history()
+    git(ledger.root, "config", "gc.autoPackLimit", "1")  # so that everything is packed anew, and pruned
+    for _ in range(2):
+        ledger.commit(an_entry(files={**a_run(), "goal.md": os.urandom(8)}))
+        git(ledger.root, "-c", "core.hooksPath=/dev/null", "repack", "-dq")
+        (tmp_path / "sprung").unlink(missing_ok=True)  # that was ours, with all those settings
+    done = Maintenance(ledger.root).do(threading.Event())
+    assert (done is not None and done.trouble) is None
+    assert len(list((ledger.root / ".git" / "objects" / "pack").glob("*.pack"))) == 1
+    assert len(ledger.history(RUN)) == 4
     assert not (tmp_path / "sprung").exists()
     git(ledger.root, "-c", "core.fsmonitor=false", "add", ".gitattributes", check=False)
     assert (tmp_path / "sprung").exists(), "the trap itself works"
+
+
+def test_a_program_that_git_would_ask_what_to_keep_is_not_asked(tmp_path: Path, trap: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    ledger.commit(an_entry())
+    (tmp_path / "more").write_text(f"[gc]\n\trecentObjectsHook = {trap}\n", encoding="utf-8")
+    git(ledger.root, "config", "include.path", str(tmp_path / "more"))
+    done = Maintenance(ledger.root).do(threading.Event())
+    assert done is not None
+    assert (done.packed, done.trouble) == (
+        0,
+        "gc.recentobjectshook in runs/.git/config names a program, and agentfs runs none (do it: git -C runs gc)",
+    )
+    assert not (tmp_path / "sprung").exists()
+    assert not any((ledger.root / ".git" / "objects" / "pack").iterdir())
 
 
 def test_the_environment_cannot_point_git_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,47 @@ def test_an_unknown_known_blob_is_refused(tmp_path: Path) -> None:
         a_ledger(tmp_path).commit(an_entry({}, known={"plan.json": "0" * 39 + "1"}))
 
 
+def test_many_entries_become_one_commit_each_in_their_order(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    first = ledger.commit(an_entry())
+    entries = [
+        an_entry(),
+        an_entry(a_run(2), message="revision 2"),
+        an_entry(run="2026-11-16/other", message="other"),
+        an_entry({**a_run(2), "outcome.json": b"{}"}, message="done"),
+    ]
+    same, second, other, last = ledger.commit_all([(entry, lambda: True) for entry in entries])
+    assert same is None
+    assert git(ledger.root, "log", "--format=%H %s") == (
+        f"{last} done\n{other} other\n{second} revision 2\n{first} tidy-invoices: revision 1, the first plan"
+    )
+    assert tracked(ledger.root) == sorted(
+        [
+            *(f"2026-11-16/other/{path}" for path in a_run()),
+            *(f"{RUN}/{path}" for path in (*a_run(2), "outcome.json")),
+        ]
+    )
+    assert ledger.commit_all([(entry, lambda: True) for entry in entries[2:]]) == [None, None]
+    assert_sound(ledger.root)
+
+
+def test_a_run_far_below_the_newest_is_found_with_git_and_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentfs.ledger.ledger._NEAR", 2)
+    ledger = a_ledger(tmp_path)
+    trailer = "Agentfs-Run: 2026-11-16/a"
+    mine = [ledger.commit(an_entry(a_run(n), run="2026-11-16/a", message=f"{n}\n\n{trailer}")) for n in (1, 2)]
+    for number in range(5):
+        ledger.commit(an_entry(run=f"2026-11-16/b-{number}", message=f"b\n\nAgentfs-Run: 2026-11-16/b-{number}"))
+    with_git = ledger.history("2026-11-16/a")
+    assert [commit.sha for commit in with_git] == mine[::-1]
+    assert ledger.history("2026-11-16/a", limit=1) == with_git[:1]
+    assert ledger.history("2026-11-16/none") == []
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ledger.history("2026-11-16/a") == with_git
+
+
 def test_other_runs_and_a_persons_files_stay(tmp_path: Path) -> None:
     ledger = a_ledger(tmp_path)
     other = "2026-11-16/tidy"  # git sorts the folder `tidy` after the file `tidy-x`, and before `tidy0`

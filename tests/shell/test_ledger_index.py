@@ -68,6 +68,31 @@ def test_what_a_person_staged_stays_staged_and_is_not_swept_in(tmp_path: Path) -
     assert git(ledger.root, "ls-tree", "-r", "--name-only", "main", "README.md", f"{RUN}/notes.md") == ""
 
 
+@pytest.mark.parametrize("count", [3, 12])
+def test_many_runs_are_brought_in_step_at_once(tmp_path: Path, count: int) -> None:
+    ledger = a_ledger(tmp_path)
+    runs = [f"2026-11-16/run-{number}" for number in range(count)]
+    for run in runs:
+        put(ledger.root, a_run(), run)
+    ledger.commit_all([(an_entry(run=run, message=run), lambda: True) for run in runs])
+    (ledger.root / "README.md").write_text("mine", encoding="utf-8")
+    git(ledger.root, "add", "README.md")
+    assert ledger.sync_index(*runs)
+    assert status(ledger.root) == ["A  README.md"]
+
+
+def test_a_conflict_in_one_run_keeps_only_that_one_waiting(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    other = "2026-11-16/other"
+    for run in (RUN, other):
+        put(ledger.root, a_run(), run)
+    ledger.commit_all([(an_entry(run=run, message=run), lambda: True) for run in (RUN, other)])
+    git(ledger.root, "update-index", "--index-info", given=f"100644 {'1' * 40} 1\t{RUN}/plan.json\n")
+    assert ledger.sync_index(RUN, other) is False
+    assert f"{other}/plan.json" in git(ledger.root, "ls-files")
+    assert git(ledger.root, "ls-files", "--stage", f"{RUN}/").split() == ["100644", "1" * 40, "1", f"{RUN}/plan.json"]
+
+
 def test_an_index_in_step_is_left_alone(tmp_path: Path) -> None:
     ledger = a_ledger(tmp_path)
     revised(ledger)

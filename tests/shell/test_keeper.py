@@ -1,0 +1,69 @@
+"""What many runs owe the ledger is committed together, and one of them that cannot be keeps no other waiting."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agentfs.keeper import Keeper
+from agentfs.ledger import Ledger
+from tests.ledgers import assert_sound, git
+from tests.workspaces import Place
+
+RUNBOOK = "# Job\n\n## Steps\n\n### a\n```sh\necho hi\n```\n"
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> list[Path]:
+    """Three runs that have ended, and a ledger that knows nothing of them."""
+    place = Place(tmp_path)
+    for name in "xyz":
+        place.agentfs("run", place.goal(RUNBOOK, f"{name}.md"))
+    shutil.rmtree(place.runs / ".git")
+    return [place.run_folder(name) for name in "xyz"]
+
+
+def kept(folders: list[Path]) -> tuple[Ledger, list[str], bool]:
+    """Let a keeper see to these runs; return the ledger, what was said, and whether nothing is owed any more."""
+    ledger, said = Ledger.create(folders[0].parents[1]), list[str]()
+    keeper = Keeper(ledger, ("Ada", "ada@example.org"), said.append)
+    assert keeper.is_idle()
+    for folder in folders:
+        keeper.note(folder)
+    assert not keeper.is_idle()
+    settled = keeper.flush(20.0)
+    keeper.close()
+    return ledger, said, settled
+
+
+def test_each_revision_and_outcome_has_its_commit_and_the_index_is_in_step(ended: list[Path]) -> None:
+    ledger, said, settled = kept(ended)
+    assert (said, settled) == ([], True)
+    assert git(ledger.root, "log", "--reverse", "--format=%s").splitlines() == [
+        line for name in "xyz" for line in (f"{name}: revision 1, the first plan", f"{name}: done, 1 of 1 steps")
+    ]
+    assert git(ledger.root, "status", "--porcelain") == ""
+    assert_sound(ledger.root)
+
+
+def test_one_whose_files_do_not_read_keeps_no_other_waiting(ended: list[Path]) -> None:
+    (ended[1] / "outcome.json").write_text("{}", encoding="utf-8")
+    ledger, said, settled = kept(ended)
+    assert settled
+    assert [line.partition(":")[0] for line in said] == [f"the ledger passes over {ended[1].parent.name}/y"]
+    assert {"x: done, 1 of 1 steps", "z: done, 1 of 1 steps"} <= set(
+        git(ledger.root, "log", "--format=%s").splitlines()
+    )
+
+
+def test_one_whose_place_in_the_ledger_is_damaged_keeps_no_other_waiting(ended: list[Path]) -> None:
+    ledger, _, _ = kept(ended[:1])
+    tree = git(ledger.root, "rev-parse", f"main:{ended[0].parent.name}/x")
+    path = ledger.root / ".git" / "objects" / tree[:2] / tree[2:]
+    path.chmod(0o644)
+    path.write_bytes(b"torn")
+    _, said, settled = kept(ended[1:] + ended[:1])
+    assert not settled
+    assert [line for line in said if "cannot be written" in line]
+    subjects = git(ledger.root, "log", "--format=%s").splitlines()
+    assert {"y: done, 1 of 1 steps", "z: done, 1 of 1 steps"} <= set(subjects)
