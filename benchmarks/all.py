@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 # Those that make many files come first: a file system may be slow to make new ones where many were just deleted.
-FIGURES = ("chain.py", "parallel.py", "nothing_to_do.py", "fsyncs.py", "startup.py", "many_runs.py")
+FIGURES = ("chain.py", "parallel.py", "nothing_to_do.py", "fsyncs.py", "startup.py", "many_runs.py", "split_cost.py")
 
 
 def main() -> int:
