@@ -1,5 +1,6 @@
 """The examples that need models, played by their scripts: what they print, what they leave, and what their READMEs claim."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -109,7 +110,93 @@ def test_the_bug_is_fixed_in_three_files_and_its_tests_decide(tmp_path: Path) ->
     ]
 
 
-@pytest.mark.parametrize("example", ["arithmetic", "bug-fix"])
+def test_the_report_joins_what_was_searched_at_once(tmp_path: Path) -> None:
+    place = copied("renewable-report", tmp_path)
+    assert json.loads(played(place, "./run"))["path"] == "report.md"
+    report = (place.root / "report.md").read_text(encoding="utf-8")
+    assert [line for line in report.splitlines() if line.startswith("#")] == [
+        "# Where renewable energy stands",
+        "## Solar",
+        "## Wind",
+        "## Storage",
+    ]
+    run = "renewable-report"
+    topics = {"solar": "roofs", "wind": "ports", "storage": "pumped"}
+    assert [place.read(f"steps/search-{topic}.1.json", run)["after"] for topic in topics] == [{}, {}, {}]
+    pages = {topic: place.read(f"steps/search-{topic}.1.result.json", run)["output"] for topic in topics}
+    for topic, word in topics.items():
+        summary = place.read(f"steps/{topic}.1.result.json", run)["output"]
+        assert (summary in report, word in summary) == (True, True)
+        assert [one["url"].partition("://")[2] in summary for one in pages[topic] if topic in one["url"]] == [
+            True,
+            True,
+        ]
+        logs = (place.run_folder(run) / f"steps/{topic}.1.log.jsonl").read_text(encoding="utf-8")
+        assert [other for other in topics.values() if other in logs] == [word], "a summary sees its own pages"
+    assert place.read("outcome.json", run)["usage"]["executor"]["requests"] == 3
+    assert place.log() == [
+        "agentfs planner renewable-report: revision 1, the first plan",
+        "agentfs renewable-report: done, 7 of 7 steps",
+    ]
+
+
+def test_the_report_asks_ones_own_engine_where_there_is_one(tmp_path: Path) -> None:
+    place = copied("renewable-report", tmp_path)
+    place.env["AGENTFS_TOOLS_WEB_SEARCH_URL"] = "http://127.0.0.1:9"
+    done = typed(place, sys.executable, "-m", "agentfs.testing", "script.yaml", "./run")
+    assert done.returncode != 0
+    assert place.read("steps/search-wind.1.result.json", "renewable-report")["error"]["kind"] == "http"
+    assert "engine.py plays one" not in done.stderr
+
+
+def exports(folder: Path) -> str:
+    """Return how many files exports of whole pages make, or how they fail."""
+    code = "from export import export; print([export([{'id': '1'}] * n, lambda *_: None) for n in (500, 1000, 2500)])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    return done.stdout or done.stderr.splitlines()[-1]
+
+
+def test_the_audit_gathers_what_the_logs_lack(tmp_path: Path) -> None:
+    place, run = copied("support-audit", tmp_path), "support-audit"
+    words = "Root cause: one page too many where rows fill their pages exactly. See report.md and fix.patch.\n"
+    assert played(place, *GOAL) == words
+    assert ids(place.read("revisions/1.plan.json", run)) == ["collect", "inspect", "cause", "patch"]
+    assert ids(place.read("revisions/2.plan.json", run)) == ["collect", "gather", "inspect", "cause", "patch"]
+    revision = place.read("revisions/2.json", run)
+    assert (revision["by"]["role"], revision["trigger"], revision["step"], revision["evidence"]) == (
+        *("planner", "unexpected_state", "collect"),
+        ["steps/collect.1.result.json"],
+    )
+    collected = place.read("steps/collect.1.result.json", run)
+    assert (collected["status"], collected["surprising"], "IndexError" in collected["output"]) == (
+        "done",
+        True,
+        False,
+    )
+    assert "job 7731: IndexError" in place.read("steps/gather.1.result.json", run)["output"]
+    assert "job 7731: IndexError" in place.read("steps/inspect.1.json", run)["input"]["worker"]
+    assert sorted(path.name for path in place.run_folder(run).glob("steps/*.2.*")) == [], "nothing was done twice"
+    assert place.log() == [
+        "agentfs planner support-audit: revision 1, the first plan",
+        "agentfs planner support-audit: revision 2, after collect surprised",
+        "agentfs support-audit: done, 5 of 5 steps",
+    ]
+
+
+def test_the_patch_of_the_audit_mends_what_it_says(tmp_path: Path) -> None:
+    place = copied("support-audit", tmp_path)
+    played(place, *GOAL)
+    assert "## Root cause" in (place.root / "report.md").read_text(encoding="utf-8")
+    app = place.root / "app"
+    assert (app / "export.py").read_bytes() == (EXAMPLES / "support-audit/app/export.py").read_bytes()
+    assert exports(app) == "IndexError: list index out of range"
+    assert typed(place, "git", "apply", "fix.patch").returncode == 0
+    assert exports(app) == "[1, 2, 5]\n"
+
+
+@pytest.mark.parametrize("example", ["arithmetic", "renewable-report", "support-audit", "bug-fix"])
 def test_an_example_has_no_settings_and_nothing_made(example: str) -> None:
     kept = {path.name for path in (EXAMPLES / example).iterdir()}
     assert {"goal.md", "README.md", "script.yaml"} <= kept
