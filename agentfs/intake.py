@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ def taking(
     """
     clock = Clock()
     workdir = _workdir(source, parsed, workspace, settings, flags)
-    with _new_folder(workspace, clock.day(), names.run_name(_called(source, parsed))) as folder:
+    with new_folder(workspace, clock.day(), names.run_name(_called(source, parsed))) as folder:
         run = _run_record(source, parsed, f"{folder.parent.name}/{folder.name}", workdir, settings, flags, clock)
         publish(folder / names.RUN, render(run), durable=True)
         suffix = Path(source.filename).suffix.lower()
@@ -149,7 +150,7 @@ def _workdir(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, setti
 
 
 @contextmanager
-def _new_folder(workspace: Workspace, day: str, name: str) -> Iterator[Path]:
+def new_folder(workspace: Workspace, day: str, name: str) -> Iterator[Path]:
     """Yield the first free folder of that name, locked; one that a dead intake left without a goal is free."""
     parent = workspace.runs / day
     _make_day(parent)
@@ -158,13 +159,14 @@ def _new_folder(workspace: Workspace, day: str, name: str) -> Iterator[Path]:
         try:
             folder.mkdir()
         except FileExistsError:
-            if _has_goal(folder):
+            if not _is_free(folder):
                 continue
         with locked(folder) as mine:
-            if not mine or _has_goal(folder):
+            if not mine or not _is_free(folder):
                 continue
             (folder / names.RUN).unlink(missing_ok=True)
             for part in (names.PLANNING, names.REVISIONS, names.STEPS, names.FILES):
+                shutil.rmtree(folder / part, ignore_errors=True)
                 (folder / part).mkdir(exist_ok=True)
             sync_folder(parent)  # the folder itself follows with its first file
             yield folder
@@ -180,8 +182,11 @@ def _make_day(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def _has_goal(folder: Path) -> bool:
-    return any((folder / f"goal{suffix}").exists() for suffix in names.GOAL_SUFFIXES)
+def _is_free(folder: Path) -> bool:
+    """Whether a folder never was a run: it has no goal, and no plan either, which outlives a goal that is deleted."""
+    if any((folder / f"goal{suffix}").exists() for suffix in names.GOAL_SUFFIXES):
+        return False
+    return not (folder / names.PLAN).exists() and not any((folder / names.REVISIONS).glob("*"))
 
 
 def _run_record(

@@ -48,7 +48,7 @@ def main(runs: int) -> bool:
 
 
 def maintained(root: Path, old: str) -> bool:
-    """Measure `git log -p` of an old plan before and after maintenance, all objects being files of their own at first."""
+    """Measure `git log -p` of an old plan before and after maintenance, each object at first a file of its own."""
     print("maintenance")
     loosen(root)
     before = [logged(root, old) for _ in range(3)]

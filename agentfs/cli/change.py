@@ -4,9 +4,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-from agentfs.cli.common import say, short_path
-from agentfs.cli.editing import Opened, edit_plan, open_run, reopen, set_aside_files, tell_driver, write_reply
-from agentfs.cli.reading import is_driven
+from agentfs.cli.common import say
+from agentfs.cli.editing import Opened, changes_a_run, edit_plan, remove_outcome, reopen, set_aside_files, write_reply
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.edits import remove_value, set_value
@@ -23,62 +22,53 @@ MAX_REPLY = 1_000_000
 # ── a person's word ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def approve(arguments: Namespace) -> int:
+@changes_a_run
+def approve(run: Opened, arguments: Namespace) -> None:
     """`agentfs approve RUN[@REV] [STEP]`"""
-    run = open_run(arguments)
     opening = _one_open(run, arguments.step, "approve")
     if opening.about == "draft":
         _switch(run, "approved", ("draft",))
     else:
         _check_revision(run)
-        write_reply(run.folder / opening.reply_path, "approve\n")
-    tell_driver(run)
-    return 0
+        write_reply(run, opening.reply_path, "approve\n")
 
 
-def reject(arguments: Namespace) -> int:
+@changes_a_run
+def reject(run: Opened, arguments: Namespace) -> None:
     """`agentfs reject RUN[@REV] [STEP] [--because TEXT]`"""
-    run = open_run(arguments)
     opening = _one_open(run, arguments.step, "reject")
     _check_revision(run)
     because = arguments.because.strip() if arguments.because else ""
     if opening.about == "draft":
         _reject_draft(run, because)
-        tell_driver(run)
-        return 0
-    write_reply(run.folder / opening.reply_path, f"reject\n{because}\n" if because else "reject\n")
-    tell_driver(run)
-    return 0
+        return
+    write_reply(run, opening.reply_path, f"reject\n{because}\n" if because else "reject\n")
 
 
 def _reject_draft(run: Opened, because: str) -> None:
     """Ask the planner for another draft; a plan of the person's own is theirs to change."""
     if run.state.facts.goal.has_steps:
-        where = short_path(run.folder / names.PLAN)
+        where = run.shown(names.PLAN)
         raise UserError(
             f"a draft of your own is not rejected but changed: edit {where}, or: agentfs cancel {run.run}"
         )
-    write_reply(run.folder / names.REPLAN, f"{because or 'The draft was rejected.'}\n")
+    write_reply(run, names.REPLAN, f"{because or 'The draft was rejected.'}\n")
 
 
-def replan(arguments: Namespace) -> int:
+@changes_a_run
+def replan(run: Opened, arguments: Namespace) -> None:
     """`agentfs replan RUN [--because TEXT]`"""
-    run = open_run(arguments)
     if run.state.facts.goal.has_steps:
         raise UserError(f"{run.run} follows its goal's own steps: edit its goal or its plan.json instead")
     because = (arguments.because or "").strip()
-    write_reply(run.folder / names.REPLAN, f"{because or WITHOUT_WORDS}\n")
+    write_reply(run, names.REPLAN, f"{because or WITHOUT_WORDS}\n")
     if run.outcome is not None:
-        path = run.folder / names.OUTCOME
-        path.unlink(missing_ok=True)
-        say(f"{short_path(path)}: removed, the run goes on")
-    tell_driver(run)
-    return 0
+        remove_outcome(run)
 
 
-def reply(arguments: Namespace) -> int:
+@changes_a_run
+def reply(run: Opened, arguments: Namespace) -> None:
     """`agentfs reply RUN STEP TEXT`"""
-    run = open_run(arguments)
     text = sys.stdin.read(MAX_REPLY + 1) if arguments.text == "-" else arguments.text
     if len(text) > MAX_REPLY:
         raise UserError(f"a reply has at most {MAX_REPLY} characters: put more into a file, and name it")
@@ -87,9 +77,7 @@ def reply(arguments: Namespace) -> int:
     if not opening.accepts(text):
         words = f"begin with exactly one of: {', '.join(opening.words)}" if opening.words else "say something"
         raise UserError(f"that does not answer {opening.question_path}: {words} (nothing was written)")
-    write_reply(run.folder / opening.reply_path, text if text.endswith("\n") else f"{text}\n")
-    tell_driver(run)
-    return 0
+    write_reply(run, opening.reply_path, text if text.endswith("\n") else f"{text}\n")
 
 
 def _one_open(run: Opened, name: str | None, word: str) -> Opening:
@@ -119,7 +107,7 @@ def _asked_by(run: Opened, step: str) -> Opening:
     if settled is None:
         words = "its question follows when the run is driven" if view.move in ("ask", "ask_cut") else view.why
         raise UserError(f"{step} asks nothing: it is {view.status}, {inert(words)}")
-    if is_driven(run.folder):
+    if run.driven:
         raise UserError(f"{step} has its answer, and it is being acted upon ({settled.reply_path})")
     return settled
 
@@ -155,26 +143,22 @@ def _recorded(run: Opened, revision: int) -> bool:
 # ── the switch ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def pause(arguments: Namespace) -> int:
+@changes_a_run
+def pause(run: Opened, _: Namespace) -> None:
     """`agentfs pause RUN`"""
-    run = open_run(arguments)
     _must_go_on(run)
     if run.plan.status == "draft":
         raise UserError(f"{run.run} is a draft: nothing starts before it is approved")
     _switch(run, "paused", ("approved",))
-    if is_driven(run.folder):
+    if run.driven:
         say("what runs finishes, nothing new starts")
-    tell_driver(run)
-    return 0
 
 
-def cancel(arguments: Namespace) -> int:
+@changes_a_run
+def cancel(run: Opened, _: Namespace) -> None:
     """`agentfs cancel RUN`"""
-    run = open_run(arguments)
     _must_go_on(run)
     _switch(run, "cancelled", ("draft", "paused", "approved"))
-    tell_driver(run)
-    return 0
 
 
 def _switch(run: Opened, status: PlanStatus, allowed: Sequence[PlanStatus]) -> None:
@@ -189,7 +173,7 @@ def _switch(run: Opened, status: PlanStatus, allowed: Sequence[PlanStatus]) -> N
         before[:] = [plan.status]
         return source if plan.status == status else set_value(source, "/status", status)
 
-    where = short_path(run.folder / names.PLAN)
+    where = run.shown(names.PLAN)
     if edit_plan(run, change):
         say(f'{where}: "status" is now "{status}" (it was "{before[0]}")')
     else:
@@ -199,9 +183,9 @@ def _switch(run: Opened, status: PlanStatus, allowed: Sequence[PlanStatus]) -> N
 # ── once more, or not at all ──────────────────────────────────────────────────────────────────────────────
 
 
-def retry(arguments: Namespace) -> int:
+@changes_a_run
+def retry(run: Opened, arguments: Namespace) -> None:
     """`agentfs retry RUN STEP`"""
-    run = open_run(arguments)
     view = run.view(arguments.step)
     attempt = run.state.facts.attempt(view.id, view.attempt)
     if view.step.skip:
@@ -212,16 +196,14 @@ def retry(arguments: Namespace) -> int:
         raise UserError(f"{view.id} is under way: wait for attempt {view.attempt}, or stop the run")
     if attempt.again:
         say(f"attempt {view.attempt} of {view.id} is set aside already")
-    path = run.folder / names.STEPS / names.step_file(view.id, view.attempt, "again")
-    set_aside_files(run, [path], "retry")
+    name = f"{names.STEPS}/{names.step_file(view.id, view.attempt, 'again')}"
+    set_aside_files(run, [name], "retry")
     reopen(run)
-    tell_driver(run)
-    return 0
 
 
-def skip(arguments: Namespace) -> int:
+@changes_a_run
+def skip(run: Opened, arguments: Namespace) -> None:
     """`agentfs skip RUN STEP [--because TEXT | --undo]`"""
-    run = open_run(arguments)
     step = run.view(arguments.step).id
     because = "" if arguments.undo else _because(run, arguments.because)
 
@@ -234,14 +216,12 @@ def skip(arguments: Namespace) -> int:
             return set_value(source, pointer, because)
         return source if plan.steps[place].skip is None else remove_value(source, pointer)
 
-    where, changed = short_path(run.folder / names.PLAN), edit_plan(run, change)
+    where, changed = run.shown(names.PLAN), edit_plan(run, change)
     if arguments.undo:
         say(f"{where}: {step} {'is no longer left out' if changed else 'was not left out'}")
     else:
         say(f'{where}: "skip" of {step} is now "{first_line(because)}"')
     reopen(run)
-    tell_driver(run)
-    return 0
 
 
 def _because(run: Opened, given: str | None) -> str:

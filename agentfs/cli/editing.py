@@ -7,16 +7,20 @@ import os
 import re
 import time
 from argparse import Namespace
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import wraps
 from pathlib import Path
 
 from agentfs.cli.common import here, say, short_path
 from agentfs.cli.reading import is_driven, read_run, run_id
+from agentfs.cli.shadow import shadow_of
 from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
+from agentfs.core.differences import effects
+from agentfs.core.phase import phase, reason
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import Outcome, Plan
 from agentfs.core.reopening import in_force, still_ends
@@ -41,10 +45,11 @@ class Opened:
     """A run that a command is about to change."""
 
     workspace: Workspace
-    folder: Path
+    folder: Path  # where it is changed: the run's own, or that of its shadow
     state: RunState  # as if it had not ended, and with what stands in plan.json in force
     outcome: Outcome | None
     revision: int | None = None  # the one a person typed after @
+    real: Path | None = None  # of a shadow: the folder of the run itself
 
     @property
     def run(self) -> str:
@@ -56,6 +61,14 @@ class Opened:
             raise UserError(f"{self.run} has no plan yet")
         return self.state.facts.plan
 
+    @property
+    def driven(self) -> bool:
+        return is_driven(self.real or self.folder)
+
+    def shown(self, *parts: str) -> str:
+        """Return what messages call a file of the run: where it is, or would be."""
+        return short_path((self.real or self.folder).joinpath(*parts))
+
     def view(self, step: str) -> StepView:
         """Return a step of the plan; it must be there."""
         found = self.state.steps.get(step)
@@ -65,16 +78,44 @@ class Opened:
         return found
 
 
-def open_run(arguments: Namespace) -> Opened:
-    """Return the run a command names as RUN or RUN@REV; what does not read must be mended first."""
+def changes_a_run(body: Callable[[Opened, Namespace], None]) -> Callable[[Namespace], int]:
+    """Make a command of what changes a run: it is found and read before, and what drives it is told after."""
+
+    @wraps(body)
+    def command(arguments: Namespace) -> int:
+        with _to_change(arguments) as run:
+            body(run, arguments)
+            if run.real is None:
+                tell_driver(run)
+            else:
+                _tell_effect(run)
+        return 0
+
+    return command
+
+
+@contextmanager
+def _to_change(arguments: Namespace) -> Iterator[Opened]:
+    """Yield the run that a command changes; with --dry-run, a shadow of it."""
+    workspace, folder, revision = named_run(arguments)
+    if not arguments.dry_run:
+        yield opened(workspace, folder, revision)
+        return
+    say("dry run: this is what it would do; nothing is written")
+    with shadow_of(folder) as shadow:
+        yield replace(opened(workspace, shadow, revision), real=folder)
+
+
+def named_run(arguments: Namespace) -> tuple[Workspace, Path, int | None]:
+    """Return the run a command names as RUN or RUN@REV, and that revision."""
     workspace = here(arguments)
     match = _RUN_AT.match(arguments.run)
     folder = workspace.find_run(match[1] if match else arguments.run)
-    return opened(workspace, folder, int(match[2]) if match else None)
+    return workspace, folder, int(match[2]) if match else None
 
 
 def opened(workspace: Workspace, folder: Path, revision: int | None = None) -> Opened:
-    """Return a run to be changed, read anew."""
+    """Return a run to be changed, read anew; what does not read must be mended first."""
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
         raise UserError(f"{found.run} does not read: {inert(found.broken[0])}")
@@ -94,11 +135,16 @@ def edit_plan(run: Opened, change: Change) -> bool:
         new = change(source, plan)
         if new == source:
             return False
-        placed, leftover = install(path, new, source)
-        _settle(run.folder, [leftover] if leftover else [])
-        if placed:
+        if exchanged(run, new, source):
             return True
-    raise UserError(f"{short_path(path)} keeps changing: try again when nobody else writes it")
+    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when nobody else writes it")
+
+
+def exchanged(run: Opened, new: bytes, expected: bytes | None) -> bool:
+    """Exchange plan.json, unless it no longer holds what was expected; return whether it was."""
+    placed, leftover = install(run.folder / names.PLAN, new, expected)
+    _settle(run.folder, [leftover] if leftover else [])
+    return placed
 
 
 def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
@@ -115,7 +161,7 @@ def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
             else ""
         )
         problems = file.problems or (Problem("there is no plan.json", "write one"),)
-        raise UserError(f"{BadFile(short_path(path), problems)}{note}")
+        raise UserError(f"{BadFile(run.shown(names.PLAN), problems)}{note}")
     return source, file.plan
 
 
@@ -131,8 +177,9 @@ def _settle(folder: Path, leftovers: list[Leftover]) -> None:
 # ── other files ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def write_reply(path: Path, text: str) -> None:
+def write_reply(run: Opened, name: str, text: str) -> None:
     """Put a reply in its place, whole; one that has settled nothing is replaced."""
+    path = run.folder / name
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError:
@@ -141,18 +188,18 @@ def write_reply(path: Path, text: str) -> None:
         replace_file(path, content)
     else:
         publish(path, content, durable=False)
-    say(f"{short_path(path)}: {first_line(text)}")
+    say(f"{run.shown(name)}: {first_line(text)}")
 
 
-def set_aside_files(run: Opened, paths: list[Path], command: str) -> None:
+def set_aside_files(run: Opened, files: list[str], command: str) -> None:
     """Write the files that set attempts and calls aside, each saying who asked for that and when."""
     from agentfs.ledger import person
 
     words = f"{person(run.workspace.runs)[0]} set this aside with `agentfs {command}` at {Clock().stamp()}.\n"
-    for path in paths:
+    for name in files:
         with suppress(FileExistsError):  # it is set aside already
-            publish(path, words.encode("utf-8", "replace"), durable=True)
-            say(f"{short_path(path)}: set aside, to be done anew")
+            publish(run.folder / name, words.encode("utf-8", "replace"), durable=True)
+            say(f"{run.shown(name)}: set aside, to be done anew")
 
 
 def reopen(run: Opened) -> None:
@@ -164,12 +211,34 @@ def reopen(run: Opened) -> None:
     if end is not None and end.status == run.outcome.status:
         say(f"{run.run} stays {end.status}: {first_line(end.why)}")
         return
-    path = run.folder / names.OUTCOME
-    path.unlink(missing_ok=True)
-    say(f"{short_path(path)}: removed, the run goes on")
+    remove_outcome(run)
+
+
+def remove_outcome(run: Opened) -> None:
+    """Take the end of a run away: from here on it goes on."""
+    (run.folder / names.OUTCOME).unlink(missing_ok=True)
+    say(f"{run.shown(names.OUTCOME)}: removed, the run goes on")
+
+
+# ── what to say at the end ────────────────────────────────────────────────────────────────────────────────
 
 
 def tell_driver(run: Opened) -> None:
     """Say what drives a run that nobody drives."""
-    if not (run.folder / names.OUTCOME).exists() and not is_driven(run.folder):
+    if not (run.folder / names.OUTCOME).exists() and not run.driven:
         say(f"nothing drives it; go on with: agentfs run --resume {run.run}")
+
+
+def _tell_effect(run: Opened) -> None:
+    """Say what a change that was made to a shadow would mean."""
+    from agentfs.cli.look import width
+    from agentfs.views.diff import effect_lines
+
+    found = read_run(run.folder, run.workspace).state
+    if found is None or found.facts.outcome is not None:
+        return
+    state, end = in_force(found), still_ends(found.facts, found.means)
+    if end is None and (plan := state.facts.plan) is not None:
+        say("\n".join(effect_lines([asdict(one) for one in effects(state.facts, state.means, plan)], width())))
+    then = (end.status, end.why) if end else (phase(state), reason(state))
+    say(f"it would then be {then[0]}: {first_line(then[1])}")

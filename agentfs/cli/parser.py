@@ -122,10 +122,11 @@ def _state(parser: argparse.ArgumentParser, known: tuple[str, ...]) -> None:
     vars(action)["known"] = known
 
 
+MODES = ("auto", "split", "stepwise", "single", "scratchpad")
+
+
 def _flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--mode", choices=["auto", "split", "stepwise", "single", "scratchpad"], help="how it is driven"
-    )
+    parser.add_argument("--mode", choices=MODES, help="how it is driven")
     parser.add_argument("--approve", choices=["never", "plan", "always"], help="when a person must approve plans")
     parser.add_argument("--workdir", metavar="DIR", help="the folder to work in (default: the run's own files/)")
     parser.add_argument("--planner", metavar="MODEL", help="the model that plans")
@@ -268,48 +269,77 @@ def _replaying(commands: Any) -> None:
 
 def _changing(commands: Any) -> None:
     """Commands that edit a run's files, as a person could with an editor."""
-    approve = _add(
+    approve = _change(
         commands, "approve", command("change", "approve"), "say yes: to a draft, a gate, a planner's answer",
         "Settles the one thing that is open; with several it lists them, and STEP says which.\n"
         "RUN@REV approves that revision and no other: if the plan has changed since, nothing happens.",
     )  # fmt: skip
     approve.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
     approve.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
-    reject = _add(
+    reject = _change(
         commands, "reject", command("change", "reject"), "say no: to a draft, a gate, a planner's answer",
         "A planner whose draft or answer is rejected is asked again, with what you say.",
     )  # fmt: skip
     reject.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
     reject.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
     reject.add_argument("--because", metavar="TEXT", help="why")
-    reply = _add(
+    reply = _change(
         commands, "reply", command("change", "reply"), "answer the question of a step",
         "A gate takes approve or reject, an attempt that was cut off again, done or failed, as its first line;\n"
         "what follows is the reason, or the output. Any other question takes any words.",
     )  # fmt: skip
     _run_and_step(reply)
     reply.add_argument("text", metavar="TEXT", help="the answer; - reads it from standard input")
-    replan = _add(
+    replan = _change(
         commands, "replan", command("change", "replan"), "ask the planner for another plan",
         "Drops replan.md into the run's folder; what is done and still counts is kept. A run that had ended goes on.",
     )  # fmt: skip
     replan.add_argument("run", metavar="RUN", help=RUN)
     replan.add_argument("--because", metavar="TEXT", help="what is wrong with the plan, for the planner")
-    pause = _add(commands, "pause", command("change", "pause"), "let nothing new start; what runs finishes")
+    pause = _change(commands, "pause", command("change", "pause"), "let nothing new start; what runs finishes")
     pause.add_argument("run", metavar="RUN", help=RUN)
     _resuming(commands)
-    cancel = _add(commands, "cancel", command("change", "cancel"), "end a run: what runs is ended too")
+    cancel = _change(commands, "cancel", command("change", "cancel"), "end a run: what runs is ended too")
     cancel.add_argument("run", metavar="RUN", help=RUN)
-    retry = _add(
+    retry = _change(
         commands, "retry", command("change", "retry"), "do a step anew, and what depends on it",
         "Sets its last attempt aside. A run that had ended goes on.",
     )  # fmt: skip
     _run_and_step(retry)
-    skip = _add(commands, "skip", command("change", "skip"), "leave a step out; what depends on it goes on")
+    skip = _change(commands, "skip", command("change", "skip"), "leave a step out; what depends on it goes on")
     _run_and_step(skip)
     skip.add_argument("--because", metavar="TEXT", help="why; it stands in plan.json")
     skip.add_argument("--undo", action="store_true", help="take it in again")
+    _undoing(commands)
     _forgetting(commands)
+
+
+def _undoing(commands: Any) -> None:
+    restore = _change(
+        commands, "restore", command("restoring", "restore"), "make an earlier revision's plan the plan again",
+        "Steps and limits as they were; the status stays as it is, but that of a cancelled run. It becomes a new\n"
+        "revision by you: history is never rewritten. A run that had ended goes on if there is something to do.",
+    )  # fmt: skip
+    restore.add_argument("run", metavar="RUN@REV", help=f"{RUN}; REV: a number that `agentfs log` shows")
+    fork = _change(
+        commands, "fork", command("forking", "fork"), "begin a new run from any revision of another",
+        "With that revision's plan, the results that still count under it, and files/ as it is now; RUN is left as\n"
+        "it is. A mode that begins in another way (one loop, or several steps) begins anew, from the goal alone.\n"
+        "Prints the new run's id; with --json also source, mode, planner, executor, plan, kept, to_run, workdir.",
+    )  # fmt: skip
+    fork.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: that revision (default: the last)")
+    fork.add_argument("--mode", choices=MODES, help="how it is driven")
+    fork.add_argument("--planner", metavar="MODEL", help="the model that plans")
+    fork.add_argument("--executor", metavar="MODEL", help="the model that carries out steps")
+    fork.add_argument("--name", metavar="NAME", help="what it is called (default: as RUN; -2 … where that is taken)")
+    _json(fork)
+
+
+def _change(commands: Any, name: str, call: Command, words: str, more: str = "") -> argparse.ArgumentParser:
+    """Add a command that changes a run, and can say beforehand what it would do."""
+    parser = _add(commands, name, call, words, more)
+    parser.add_argument("--dry-run", action="store_true", help="say what it would write and cause; write nothing")
+    return parser
 
 
 def _forgetting(commands: Any) -> None:
@@ -334,7 +364,7 @@ def _run_and_step(parser: argparse.ArgumentParser) -> None:
 
 
 def _resuming(commands: Any) -> None:
-    resume = _add(
+    resume = _change(
         commands, "resume", command("resuming", "resume"), "take up a run that is paused, or has ended",
         "A paused run is approved again. In one that has failed, what failed is set aside and tried anew.\n"
         "Limits are raised by what is added: an edit of `limits` in its plan.json.",

@@ -4,8 +4,8 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from agentfs.cli.common import say, short_path
-from agentfs.cli.editing import Opened, edit_plan, open_run, opened, set_aside_files, tell_driver
+from agentfs.cli.common import say
+from agentfs.cli.editing import Opened, changes_a_run, edit_plan, opened, remove_outcome, set_aside_files
 from agentfs.cli.reading import read_run
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
@@ -20,7 +20,8 @@ from agentfs.workspace import Workspace
 Numbers = Mapping[str, float]  # limit -> a number
 
 
-def resume(arguments: Namespace) -> int:
+@changes_a_run
+def resume(run: Opened, arguments: Namespace) -> None:
     """`agentfs resume RUN [--add-minutes N] [--add-replans N] [--add-cost N] [--add-requests N] [--add-tokens N]`"""
     asked = {
         "minutes": arguments.minutes,
@@ -29,10 +30,7 @@ def resume(arguments: Namespace) -> int:
         "requests": arguments.requests,
         "tokens": arguments.tokens,
     }
-    run = open_run(arguments)
     take_up(run, {name: number for name, number in asked.items() if number is not None})
-    tell_driver(run)
-    return 0
 
 
 def take_up_if_held(workspace: Workspace, folder: Path) -> None:
@@ -60,12 +58,11 @@ def take_up(run: Opened, more: Numbers) -> None:
         raise UserError(f"{run.run} is neither paused nor ended: {first_line(reason(run.state))}")
     if run.outcome is not None:
         _must_go_on(run, aside, limits)
-    set_aside_files(run, list(_files(run, aside)), "resume")
+    set_aside_files(run, list(_files(aside)), "resume")
     if switched or limits:
         _edit(run, limits)
     if run.outcome is not None:
-        (run.folder / names.OUTCOME).unlink(missing_ok=True)  # last: from here on the run goes on
-        say(f"{short_path(run.folder / names.OUTCOME)}: removed, the run goes on")
+        remove_outcome(run)  # last: from here on the run goes on
         _warn(run, limits)
 
 
@@ -74,11 +71,11 @@ def _aside(run: Opened) -> Aside:
     return to_set_aside(run.state) if run.outcome is not None else unanswered(run.state)
 
 
-def _files(run: Opened, aside: Aside) -> Iterator[Path]:
+def _files(aside: Aside) -> Iterator[str]:
     for step, number in aside.attempts:
-        yield run.folder / names.STEPS / names.step_file(step, number, "again")
+        yield f"{names.STEPS}/{names.step_file(step, number, 'again')}"
     for call in aside.calls:
-        yield run.folder / names.PLANNING / names.call_file(call, "again")
+        yield f"{names.PLANNING}/{names.call_file(call, 'again')}"
 
 
 def _raised(run: Opened, more: Numbers) -> dict[str, int | float]:
@@ -98,7 +95,7 @@ def _must_go_on(run: Opened, aside: Aside, limits: Mapping[str, int | float]) ->
         facts = with_plan(facts, plan, sha256_bytes(b""))
     end = still_ends(facts, run.state.means)
     if end is not None and end.status != "done":
-        where = short_path(run.folder / names.PLAN)
+        where = run.shown(names.PLAN)
         raise UserError(f"{run.run} would end the same way at once: {inert(end.why)} (change {where} first)")
 
 
@@ -117,7 +114,7 @@ def _edit(run: Opened, limits: Mapping[str, int | float]) -> None:
         return source
 
     edit_plan(run, change)
-    where = short_path(run.folder / names.PLAN)
+    where = run.shown(names.PLAN)
     if was[0] in ("paused", "cancelled"):
         say(f'{where}: "status" is now "approved" (it was "{was[0]}")')
     for name, number in limits.items():

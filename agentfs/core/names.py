@@ -50,6 +50,7 @@ _CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.]+)\Z")
 _TALK = re.compile(rf"(question|reply)(?:-({FORMAT_DIGITS}))?\.md\Z")
 _PLAN_TRY = re.compile(rf"plan\.({FORMAT_DIGITS})\.json\Z")
 _REVISION_FILE = re.compile(rf"({FORMAT_DIGITS})\.(plan\.)?json\Z")
+_FORK_SOURCE = re.compile(rf"fork of {DAY}/[a-z0-9][a-z0-9-]*@{FORMAT_DIGITS}\Z")
 _RUN_ID = re.compile(rf"{DAY}/[a-z0-9][a-z0-9-]*\Z")
 
 
@@ -155,6 +156,15 @@ def parse_revision_file(name: str) -> tuple[int, Literal["record", "plan"]] | No
     if not (match := _REVISION_FILE.match(name)):
         return None
     return int(match[1]), "plan" if match[2] else "record"
+
+
+def fork_source(run: str, revision: int) -> str:
+    """Return what run.json says a fork came from."""
+    return f"fork of {run}@{revision}"
+
+
+def is_fork_source(text: str) -> bool:
+    return bool(_FORK_SOURCE.match(text))
 
 
 def is_run_id(text: str) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.core.facts import Facts
+from agentfs.core.forking import AGENTFS, is_forks_own
 from agentfs.core.modes import loops, starts_as_loop
 from agentfs.core.records import Answer, Author, Call, Failure
 from agentfs.core.state import RunState
@@ -27,7 +28,7 @@ class Chosen:
     executor: bool  # there is a model to do steps with
 
     def author(self, call: Call, facts: Facts) -> Author:
-        return self._who(call, facts).author(call, facts)
+        return AGENTFS if is_forks_own(call, facts.run) else self._who(call, facts).author(call, facts)
 
     def takes_time(self, call: Call, facts: Facts) -> bool:
         return self._who(call, facts).takes_time(call, facts)

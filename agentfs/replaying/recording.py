@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
+from agentfs.core.forking import FIRST_CALL, is_forks_own
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Record, Result, Revision, Run
 from agentfs.errors import UserError
 from agentfs.reader import goal_path
@@ -105,6 +106,9 @@ def read_recording(folder: Path) -> Recording:
     run = _record(folder, names.RUN, Run)
     if run is None:
         raise Unreplayable(f"{folder} is no run: there is no {names.RUN}")
+    first = _record(folder, f"{names.PLANNING}/{names.call_file(FIRST_CALL, 'call')}", Call)
+    if first is not None and is_forks_own(first, run):
+        raise Unreplayable(f"{run.run} began as a {run.source}, with results of that run: replay that one instead")
     goal = goal_path(folder)
     source = goal.read_bytes()
     goals = {sha256_bytes(source): source, **{sha256_bytes(kept): kept for kept in _kept_goals(folder)}}

@@ -25,13 +25,27 @@ WITH_REASONS = ("again", "stopped", "failed")
 
 def diff_lines(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
     """Return the whole difference."""
-    lines = [f"{page['run']}: {heading(page)}"]
-    lines += [f"  {line}" for change in page["plan"] for line in _field(change, width, colours=colours)]
+    lines = [f"{page['run']}: {heading(page)}", *changed_lines(page, width, colours=colours)]
+    return [*lines, "", *fate_lines(page["effects"], width)]
+
+
+def changed_lines(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
+    """Return what differs: the plan's own fields, then step by step."""
+    lines = [f"  {line}" for change in page["plan"] for line in _field(change, width, colours=colours)]
     for step in page["steps"]:
         lines += ["", *_step(step, width, colours=colours)]
-    if not page["plan"] and not page["steps"]:
-        lines += ["  nothing differs by meaning"]
-    return [*lines, "", *_fates(page["effects"], width)]
+    return lines or ["  nothing differs by meaning"]
+
+
+def effect_lines(effects: list[dict[str, Any]], width: int) -> list[str]:
+    """Return what a plan means for work already done: in a line, and step by step."""
+    return ["", f"{effect_words(effects)}:", *(f"  {line}" for line in fate_lines(effects, width - 2))]
+
+
+def effect_words(effects: list[dict[str, Any]]) -> str:
+    """Return `reruns 2 steps, keeps 9`."""
+    again, kept = (sum(one["fate"] in fates for one in effects) for fates in (("again", "stopped"), ("kept", "on")))
+    return f"reruns {counted(again, 'step')}, keeps {kept}"
 
 
 def heading(page: dict[str, Any]) -> str:
@@ -112,7 +126,7 @@ def _colour(line: str) -> int | None:
     return {"+": GREEN, "-": RED}.get(line[:1])
 
 
-def _fates(effects: list[dict[str, Any]], width: int) -> Iterator[str]:
+def fate_lines(effects: list[dict[str, Any]], width: int) -> Iterator[str]:
     """Yield what becomes of the steps, those to which something happens first."""
     for fate, words in FATES.items():
         found = [effect for effect in effects if effect["fate"] == fate]

@@ -1,0 +1,103 @@
+"""`fork`: a new run from any revision of another, with the results that still count."""
+
+import json
+from argparse import Namespace
+from typing import Any
+
+from agentfs.cli.common import print_json, say
+from agentfs.cli.editing import Opened, named_run, opened, tell_driver
+from agentfs.cli.reading import is_driven, run_id
+from agentfs.cli.revising import judged, revision_bytes, revisions_of
+from agentfs.core import names
+from agentfs.core.edits import set_value
+from agentfs.core.forking import Carried, Choices, carried, takes_plan_along
+from agentfs.core.records import Plan
+from agentfs.errors import UserError
+from agentfs.forking import Fork, make
+from agentfs.views.words import counted, inert
+
+
+def fork(arguments: Namespace) -> int:
+    """`agentfs fork RUN[@REV] [--planner M] [--executor M] [--mode M] [--name NAME]`"""
+    workspace, folder, revision = named_run(arguments)
+    run = opened(workspace, folder, revision)
+    wanted = _fork(run, arguments)
+    page = _page(wanted, run)
+    if arguments.dry_run:
+        say("dry run: this is what it would do; nothing is written")
+    else:
+        page["run"] = run_id(make(wanted, workspace))
+    _tell(page, run)
+    if arguments.json:
+        print_json(page)
+    elif page["run"]:
+        print(page["run"])
+    if page["run"]:
+        tell_driver(opened(workspace, workspace.find_run(page["run"])))
+    return 0
+
+
+def _fork(run: Opened, arguments: Namespace) -> Fork:
+    """Return the run to be made; what cannot go on in a new run is told before anything is written."""
+    facts = run.state.facts
+    if facts.goal.problems:
+        raise UserError(
+            f"the goal of {run.run} is not valid: {inert(facts.goal.problems[0].message)} (mend it first)"
+        )
+    recorded = revisions_of(run.folder)
+    if not recorded:
+        raise UserError(f"{run.run} has no plan yet: there is nothing to fork")
+    revision = run.revision or recorded[-1]
+    source = _begun(revision_bytes(run.folder, run.run, revision))
+    plan = judged(run.folder, run.workspace, source, f"revision {revision}")
+    choices = Choices(arguments.planner, arguments.executor, arguments.mode)
+    along = takes_plan_along(facts, plan, choices.mode)
+    everything = tuple(step.id for step in plan.steps)
+    return Fork(
+        origin=run.folder,
+        run=facts.run,
+        source=names.fork_source(run.run, revision),
+        choices=choices,
+        name=names.run_name(arguments.name or run.folder.name),
+        plan=json.loads(source) if along else None,
+        carried=carried(facts, run.state.means, plan) if along else Carried({}, (), everything),
+    )
+
+
+def _begun(source: bytes) -> bytes:
+    """Return a plan as a new run begins with it: a draft still wants approval, any other has had it."""
+    if Plan.model_validate_json(source).status in ("draft", "approved"):
+        return source
+    return set_value(source, "/status", "approved")
+
+
+def _page(fork: Fork, run: Opened) -> dict[str, Any]:
+    models = run.state.facts.run.models
+    return {
+        "run": None,
+        "source": fork.source,
+        "mode": fork.choices.mode or run.state.facts.run.mode,
+        "planner": fork.choices.planner or models.planner,
+        "executor": fork.choices.executor or models.executor,
+        "plan": fork.plan is not None,
+        "kept": list(fork.carried.attempts),
+        "to_run": list(fork.carried.left) if fork.plan is not None else [],
+        "workdir": run.state.facts.run.workdir,
+    }
+
+
+def _tell(page: dict[str, Any], run: Opened) -> None:
+    """Say what the new run has, and what it shares with the one it comes from."""
+    said = f"{page['run']}: {page['source']}" if page["run"] else f"a {page['source']}"
+    if not page["plan"]:
+        say(f"{said}, from its goal alone: {page['mode']} begins with a plan of its own")
+    else:
+        kept, left = ", ".join(page["kept"]), ", ".join(page["to_run"])
+        say(f"{said}: keeps {counted(len(page['kept']), 'step')}{f' ({kept})' if kept else ''}")
+        say(f"still to run: {left}" if left else "nothing is left to run")
+    if page["workdir"] != names.FILES:
+        say(f"both work in {inert(page['workdir'])}: it is not copied")
+    elif page["plan"]:
+        say("files/ is copied as it is now")
+    if is_driven(run.folder):
+        say(f"{run.run} is under way: what it does from here on is its own")
