@@ -19,7 +19,7 @@ from agentfs.disk import locked
 from agentfs.door import Door
 from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, Stop
 from agentfs.ears import Ears
-from agentfs.ended import Ended, committed_until, ended_runs
+from agentfs.ended import Ended, ended_runs
 from agentfs.engine import World
 from agentfs.errors import UserError
 from agentfs.inbox import Inbox
@@ -94,11 +94,10 @@ class Daemon:
         words = f"{'looking every second' if polling else 'watching'}: drop goals into {self.goals}"
         self.teller.tell("watching", words, goals=str(self.goals), polling=polling, pid=os.getpid())
         self.door.open()
-        since = committed_until(self.workspace.runs)
-        for moment, folder in ended_runs(self.workspace.runs):
+        ended = ended_runs(self.workspace.runs)
+        for folder in ended:
             self.ended.add(folder)
-            if moment >= since:
-                self.world.keeper.note(folder)
+        self.world.keeper.look_through(reversed(ended))
 
     def _heed(self) -> None:
         """Take in what was heard since the last time."""

@@ -13,7 +13,6 @@ from agentfs.seats import is_open, subfolders
 from agentfs.views.watching import Teller
 
 MOST = 64
-BEHIND_SECONDS = 60.0  # by which the ledger may lag behind the runs
 _FILES = (names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES), names.REPLAN)
 _FOLDERS = (names.STEPS, names.PLANNING)
 
@@ -62,8 +61,8 @@ def _edits(folder: Path) -> Iterator[tuple[str, int]]:
                     yield name, changed
 
 
-def ended_runs(runs: Path) -> list[tuple[float, Path]]:
-    """Return every run that has ended with the moment it did, the last one last."""
+def ended_runs(runs: Path) -> list[Path]:
+    """Return every run that has ended, the last one last."""
     found = []
     for day in subfolders(str(runs)):
         for folder in subfolders(day):
@@ -71,10 +70,4 @@ def ended_runs(runs: Path) -> list[tuple[float, Path]]:
                 ended = os.lstat(f"{folder}/{names.OUTCOME}").st_mtime
                 if names.is_run_id("/".join(folder.rsplit("/", 2)[1:])):
                     found.append((ended, Path(folder)))
-    return sorted(found)
-
-
-def committed_until(runs: Path) -> float:
-    """Return until when the ledger certainly has what ended: about when it was last written."""
-    branch = [runs / ".git" / name for name in ("refs/heads/main", "packed-refs")]
-    return max((path.stat().st_mtime for path in branch if path.exists()), default=0.0) - BEHIND_SECONDS
+    return [folder for _, folder in sorted(found)]

@@ -11,7 +11,7 @@ runs on a pool; when a job ends it leaves its news in `mail` and wakes the drive
 import functools
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,6 +52,8 @@ class Keeping(Protocol):
     """Whoever brings the ledger up to date with a run, once it is told to look."""
 
     def note(self, folder: Path) -> None: ...
+
+    def look_through(self, ended: Iterable[Path]) -> None: ...
 
     def is_idle(self) -> bool: ...
 

@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -194,6 +194,7 @@ class Keeper:
     ) -> None:
         self._ledger, self._person, self._say, self._logs = ledger, person, say, commit_logs
         self._due: dict[Path, float] = {}  # run folder -> not before this moment
+        self._unsure: list[Path] = []  # ended runs: does the ledger have their end?
         self._turn = threading.Condition()
         self._busy = False
         self._closing = False
@@ -204,15 +205,24 @@ class Keeper:
         """Say that a run may owe a commit."""
         with self._turn:
             self._due[folder] = time.monotonic() + PAUSE_SECONDS
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
-                self._thread.start()
-            self._turn.notify_all()
+            self._go_on()
+
+    def look_through(self, ended: Iterable[Path]) -> None:
+        """Find out, while nothing is due, which of these runs ended without a commit of their end."""
+        with self._turn:
+            self._unsure += ended
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
+            self._thread.start()
+        self._turn.notify_all()
 
     def is_idle(self) -> bool:
-        """Whether nothing is known to be owed."""
+        """Whether nothing is known to be owed, and nothing is left to look through."""
         with self._turn:
-            return not self._due and not self._busy
+            return not self._due and not self._busy and not self._unsure
 
     def flush(self, seconds: float) -> bool:
         """Wait until nothing is owed; False if a lock or a fault still stands after that long."""
@@ -246,8 +256,8 @@ class Keeper:
 
     def _next(self) -> list[Path]:
         """Return the runs to settle next, once one is due; none: it is time to close."""
-        with self._turn:
-            while not self._closing:
+        while not self._closing:
+            with self._turn:
                 now = time.monotonic()
                 if any(moment <= now for moment in self._due.values()):
                     self._busy = True
@@ -255,8 +265,20 @@ class Keeper:
                     for folder in taken:
                         del self._due[folder]
                     return taken
-                self._turn.wait(max(0.0, min(self._due.values()) - now) if self._due else None)
+                unsure, self._unsure = self._unsure[:AT_ONCE], self._unsure[AT_ONCE:]
+                if not unsure and not self._closing:
+                    self._turn.wait(max(0.0, min(self._due.values()) - now) if self._due else None)
+            for folder in self._without_end(unsure):
+                self.note(folder)
         return []
+
+    def _without_end(self, folders: list[Path]) -> list[Path]:
+        """Return those of these runs whose outcome the ledger has not."""
+        try:
+            held = self._ledger.held([_run_id(folder) for folder in folders], names.OUTCOME)
+            return [one for one in folders if held[_run_id(one)] != blob_sha((one / names.OUTCOME).read_bytes())]
+        except (LedgerBusy, LedgerBroken, OSError):
+            return folders  # settling them says what is wrong
 
     def _settle(self, folders: list[Path]) -> list[Path]:
         """Commit what these runs owe; return those for which it has to be tried again."""

@@ -4,7 +4,7 @@ Nothing here runs on another thread: what the engine hands to a pool is held unt
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -77,6 +77,9 @@ class _Unkept:
     """Stands where the ledger is: a replay commits nothing."""
 
     def note(self, folder: Path) -> None:
+        pass
+
+    def look_through(self, ended: Iterable[Path]) -> None:
         pass
 
     def is_idle(self) -> bool:

@@ -1,5 +1,6 @@
 """What many runs owe the ledger is committed together, and one of them that cannot be keeps no other waiting."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger
 from tests.ledgers import assert_sound, git
-from tests.workspaces import Place
+from tests.workspaces import Place, wait_for
 
 RUNBOOK = "# Job\n\n## Steps\n\n### a\n```sh\necho hi\n```\n"
 
@@ -67,3 +68,30 @@ def test_one_whose_place_in_the_ledger_is_damaged_keeps_no_other_waiting(ended: 
     assert [line for line in said if "cannot be written" in line]
     subjects = git(ledger.root, "log", "--format=%s").splitlines()
     assert {"y: done, 1 of 1 steps", "z: done, 1 of 1 steps"} <= set(subjects)
+
+
+def test_runs_that_ended_long_ago_are_looked_through_for_what_they_owe(ended: list[Path]) -> None:
+    """A daemon that was killed with much still to commit: what was written to the ledger last tells nothing."""
+    ledger, _, _ = kept(ended[:1])
+    for folder in ended:
+        os.utime(folder / "outcome.json", (0, 0))
+    (ended[0] / "outcome.json").write_bytes((ended[0] / "outcome.json").read_bytes() + b"\n")  # it ended once more
+    said: list[str] = []
+    keeper = Keeper(ledger, ("Ada", "ada@example.org"), said.append)
+    keeper.look_through(ended)
+    assert not keeper.is_idle()
+    wait_for(keeper.is_idle, "all of them to be committed")
+    keeper.look_through(ended)
+    wait_for(keeper.is_idle, "a second look")
+    keeper.close()
+    subjects = git(ledger.root, "log", "--reverse", "--format=%s").splitlines()
+    assert (said, sorted(subjects)) == (
+        [],
+        sorted(
+            [
+                "x: done, 1 of 1 steps",
+                *(f"{n}: {w}" for n in "xyz" for w in ("revision 1, the first plan", "done, 1 of 1 steps")),
+            ]
+        ),
+    )
+    assert_sound(ledger.root)
