@@ -1,0 +1,34 @@
+"""A real model, for whoever has one: `pytest tests/live --live`, with the endpoint in the environment.
+
+OPENAI_BASE_URL and OPENAI_API_KEY name the endpoint, AGENTFS_PLANNER_MODEL and AGENTFS_EXECUTOR_MODEL the models,
+AGENTFS_LIVE_REPORT the file that is told how it went (default: live-report.md in the current folder),
+AGENTFS_LIVE_MINUTES how long one goal may take (default: 10).
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.goals import Told, report
+from tests.workspaces import Place
+
+
+@pytest.fixture(scope="session")
+def told() -> Iterator[list[Told]]:
+    """Collect how every goal went; write it down at the end."""
+    found: list[Told] = []
+    yield found
+    path = Path(os.environ.get("AGENTFS_LIVE_REPORT", "live-report.md"))
+    path.write_text(report(found), encoding="utf-8")
+    print(f"\n{path}:\n{report(found)}")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A workspace whose commands reach the endpoint of this environment."""
+    place = Place(tmp_path)
+    settings = [name for name in os.environ if name.startswith(("OPENAI_", "AGENTFS_"))]
+    place.env |= {name: os.environ[name] for name in settings if not name.startswith("AGENTFS_LIVE_")}
+    return place
