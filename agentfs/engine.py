@@ -53,6 +53,8 @@ class Keeping(Protocol):
 
     def note(self, folder: Path) -> None: ...
 
+    def is_idle(self) -> bool: ...
+
 
 def no_model(_run: Run, _name: str | None) -> Model | None:
     """Return the model of a world that has none."""

@@ -120,7 +120,7 @@ class Ledger:
         return self._advance([lambda tip: self._pruned(runs, tip, message, author, at)])[0]
 
     def _advance(self, builds: Sequence[Build]) -> list[str | None]:
-        """Put the commits that these make on top of `main`, each on top of the one before; None where one makes none."""
+        """Put the commits that these make on top of `main`, each on top of the one before; None if one makes none."""
         if words := setup.trouble(self.root):
             raise LedgerBroken(words)
         with _in_words(self.root), self._claims.turn():

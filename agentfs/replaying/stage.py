@@ -79,6 +79,9 @@ class _Unkept:
     def note(self, folder: Path) -> None:
         pass
 
+    def is_idle(self) -> bool:
+        return True
+
 
 @contextmanager
 def recorded_world(playback: Playback, settings: Settings, hints: Hints, workspace: Path | None) -> Iterator[World]:
