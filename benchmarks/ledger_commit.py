@@ -48,30 +48,16 @@ def main(runs: int) -> bool:
 
 
 def maintained(root: Path, old: str) -> bool:
-    """Measure `git log -p` of an old plan before and after maintenance, each object at first a file of its own."""
-    print("maintenance")
-    loosen(root)
+    """Measure `git log -p` of an old plan before maintenance and after it."""
     before = [logged(root, old) for _ in range(3)]
-    maintenance = Maintenance(root)
-    assert maintenance.due()
-    done = maintenance.do(threading.Event())
+    done = Maintenance(root).do(threading.Event())
     assert done is not None
     assert done.trouble is None, done.trouble
-    print(f"  {done.packed} loose objects packed in {done.seconds:.1f} s")
+    print(f"maintenance: {done.packed} loose objects packed and the graph written in {done.seconds:.1f} s")
     after = [logged(root, old) for _ in range(9)]
     tell("git log -p of one plan before", before)
     tell("git log -p of one plan after", after)
     return verdict("git log -p after maintenance", min(after) / 1000, 0.2, at_most=True, unit=" s")
-
-
-def loosen(root: Path) -> None:
-    """Turn every pack into files, as years of single commits would have left them."""
-    beside = root.parent / "packs"
-    shutil.move(root / ".git" / "objects" / "pack", beside)
-    (root / ".git" / "objects" / "pack").mkdir()
-    for pack in beside.glob("*.pack"):
-        with pack.open("rb") as content:
-            subprocess.run(["git", "unpack-objects", "-q"], cwd=root, stdin=content, check=True)
 
 
 def logged(root: Path, run: str) -> float:

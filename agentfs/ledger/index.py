@@ -101,7 +101,7 @@ def _three(about: str) -> tuple[str, str, str]:
 
 
 def _in_step(wanted: Wanted, listed: Entries) -> tuple[list[str], bool]:
-    """Return what `update-index --index-info` is told; False with it: a person has yet to settle a conflict."""
+    """Return what `update-index --index-info` has to be told, and whether no run has a conflict: those wait."""
     present: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
     conflicts: set[str] = set()
     for path, mode, sha, stage in listed:
