@@ -204,6 +204,7 @@ def _listing(commands: Any) -> None:
         help="without those that ended before: 90min, 3h, 2d, 4w ago, or a day (2026-11-01)",
     )
     _state(status, STATES)
+    status.add_argument("--watch", action="store_true", help="show it anew every second, until Ctrl-C")
     _json(status)
 
 
