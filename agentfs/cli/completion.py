@@ -8,6 +8,7 @@ from agentfs.cli.parser import build
 
 RUNS = "agentfs complete-runs"  # prints the names of runs; quick, and in no help text
 HIDDEN = ("complete-runs",)
+RUN_PLACES = ("RUN", "RUN@REV")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,13 @@ def _word(name: str, about: str, parser: argparse.ArgumentParser) -> Word:
         about,
         {action.option_strings[-1]: _choices(action) for action in actions if action.option_strings},
         next((_choices(place) for place in places if place.choices), ()),
-        any(place.metavar == "RUN" for place in places),
+        any(place.metavar in RUN_PLACES for place in places),
         any(place.metavar in ("GOAL", "FILE", "DIR") for place in places),
     )
 
 
 def _choices(action: argparse.Action) -> tuple[str, ...]:
-    if action.metavar == "RUN":
+    if action.metavar in RUN_PLACES:
         return ("RUN",)
     known: tuple[str, ...] = getattr(action, "known", ())
     return tuple(map(str, action.choices or known))

@@ -39,11 +39,15 @@ def trust(arguments: Namespace) -> int:
 
 def check(arguments: Namespace) -> int:
     """`agentfs check FILE…`: every problem of every file; exit 2 if there is one."""
+    if arguments.against:
+        from agentfs.cli.previewing import check_against
+
+        return check_against(arguments)
     start = start_folder(arguments)
     catalogue = _catalogue(start)
     found = {name: _problems(start / name, catalogue) for name in arguments.files}
     if arguments.json:
-        print_json([_as_json(name, problem) for name, problems in found.items() for problem in problems])
+        print_json([as_json(name, problem) for name, problems in found.items() for problem in problems])
     else:
         for name, problems in found.items():
             for problem in problems:
@@ -53,7 +57,7 @@ def check(arguments: Namespace) -> int:
     return 2 if any(found.values()) else 0
 
 
-def _as_json(name: str, problem: Problem) -> dict[str, object]:
+def as_json(name: str, problem: Problem) -> dict[str, object]:
     return {
         "file": name,
         "line": problem.line,

@@ -161,8 +161,13 @@ def _making(commands: Any) -> None:
     )  # fmt: skip
     plan.add_argument("goal", metavar="GOAL", help="a file, -, or the goal in words")
     _flags(plan)
-    check = _add(commands, "check", command("make", "check"), "check plans, goals and settings without running them")
+    check = _add(
+        commands, "check", command("make", "check"), "check plans, goals and settings without running them",
+        "With --against RUN: FILE is a plan, judged by that run's tools; if it is good, what it would mean for that\n"
+        "run is told: what it changes, which steps run again, which are kept. Nothing is written.",
+    )  # fmt: skip
     check.add_argument("files", metavar="FILE", nargs="+", help="plan.json, a goal file, or agentfs.toml")
+    check.add_argument("--against", metavar="RUN", help="what the plan in FILE would mean for this run")
     _json(check)
     trust = _add(
         commands, "trust", command("make", "trust"), "allow runs in a workspace somebody else made",
@@ -199,6 +204,7 @@ def _listing(commands: Any) -> None:
         help="without those that ended before: 90min, 3h, 2d, 4w ago, or a day (2026-11-01)",
     )
     _state(status, STATES)
+    status.add_argument("--watch", action="store_true", help="show it anew every second, until Ctrl-C")
     _json(status)
 
 
@@ -245,6 +251,14 @@ def _summing_up(commands: Any) -> None:
     )  # fmt: skip
     cost.add_argument("run", metavar="RUN", help=RUN)
     _json(cost)
+    compare = _add(
+        commands, "compare", command("comparing", "compare"), "two runs side by side: plans, outcomes, time, cost",
+        "Requests, tokens and cost by role; then how the second one's plan differs from the first one's.\n"
+        "With --json: runs (the two, each with state, steps, seconds, total, by_role), same_goal, plan, steps.",
+    )  # fmt: skip
+    compare.add_argument("run", metavar="RUN", help=RUN)
+    compare.add_argument("other", metavar="RUN", help="another, to be held against it")
+    _json(compare)
     _replaying(commands)
     tools = _add(
         commands, "tools", command("look", "tools"), "the tools that steps may call",

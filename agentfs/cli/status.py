@@ -25,14 +25,39 @@ _FIRST = {"waiting": 0, "draft": 0, "running": 1, "planning": 1, "paused": 2}  #
 def status(arguments: Namespace) -> int:
     """`agentfs status [RUN]`"""
     workspace = here(arguments)
-    if not arguments.run:
-        return _status_of_all(workspace, arguments)
-    if arguments.since or arguments.state:
+    if arguments.run and (arguments.since or arguments.state):
         raise UserError("--since and --state choose among runs: leave them out, or leave out RUN")
-    return _status_of_one(workspace, arguments)
+    if arguments.watch:
+        return _watch(workspace, arguments)
+    if arguments.run:
+        return _status_of_one(workspace, arguments)
+    return print_lines(_lines_of_all(workspace, arguments, width(), colours=colours()))
 
 
-def _status_of_all(workspace: Workspace, arguments: Namespace) -> int:
+def _watch(workspace: Workspace, arguments: Namespace) -> int:
+    """Show the table, and again whenever it has changed, until a person has seen enough."""
+    import os
+    import signal
+    import sys
+    import threading
+
+    from agentfs.views.screen import Screen, can_draw, wants_colours
+
+    if arguments.json or arguments.run:
+        raise UserError("--watch shows the table of runs: leave out RUN and --json")
+    if not can_draw(sys.stderr, os.environ.get("TERM", "")):
+        raise UserError("--watch needs a terminal (agentfs status prints the table once)")
+    enough, coloured = threading.Event(), wants_colours(os.environ)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: enough.set())
+    screen = Screen(sys.stderr, lambda columns, _: [*_lines_of_all(workspace, arguments, columns, colours=coloured)])
+    screen.start()
+    enough.wait()
+    screen.close(keep=True)
+    return 0
+
+
+def _lines_of_all(workspace: Workspace, arguments: Namespace, columns: int, *, colours: bool) -> Iterable[str]:
     since, states = moment_of(arguments, "since"), frozenset(arguments.state or ())
     found = list_runs(workspace.runs)
     over = list(_over(found, since, states))
@@ -40,15 +65,15 @@ def _status_of_all(workspace: Workspace, arguments: Namespace) -> int:
     runs = sorted(_glances(workspace, found.open, over[: len(over) - more], states), key=_newest, reverse=True)
     runs.sort(key=lambda one: _FIRST.get(one.state, 3))
     if arguments.json:
-        return print_lines(_json_lines(runs))
+        return _json_lines(runs)
     if not runs:
-        return print_lines(_nothing(workspace, found))
+        return _nothing(workspace, found)
     from agentfs.views.status import runs_table
 
-    lines = runs_table([one.as_json() for one in runs], datetime.now(UTC), width(), colours=colours())
+    lines = runs_table([one.as_json() for one in runs], datetime.now(UTC), columns, colours=colours)
     if more:
         lines.append(f"… and {counted(more, 'older run')} that ended (agentfs status --all)")
-    return print_lines(lines)
+    return lines
 
 
 def _over(found: Listing, since: datetime | None, states: frozenset[str]) -> Iterable[str | Glance]:

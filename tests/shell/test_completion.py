@@ -49,7 +49,7 @@ def test_bash_completes_commands_flags_and_values(workspace: Path) -> None:
     assert replies(workspace, "st") == {"status"}
     assert {"run", "show", "log", "completion", "--version"} <= replies(workspace, "")
     assert "complete-runs" not in replies(workspace, "")
-    assert replies(workspace, "status", "--") == {"--help", "--all", "--since", "--state", "--json"}
+    assert replies(workspace, "status", "--") == {"--help", "--all", "--since", "--state", "--watch", "--json"}
     assert replies(workspace, "run", "--approve", "") == {"never", "plan", "always"}
     assert replies(workspace, "completion", "") == {"bash", "zsh", "fish"}
     assert replies(workspace, "run", "go") == {"goal.md"}

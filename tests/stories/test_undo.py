@@ -156,3 +156,45 @@ def test_a_dry_run_of_what_settles_a_draft_and_a_gate(place: Place) -> None:
     before = dict(everything(place))
     assert '"status" is now "approved"' in place.agentfs("resume", "job", "--dry-run").stderr
     assert dict(everything(place)) == before
+
+
+def test_a_plan_is_held_against_a_run_before_it_is_saved(place: Place, edited: str) -> None:
+    value = place.read("plan.json")
+    value["steps"][0]["input"]["command"] = "echo other"
+    value["steps"].append({"id": "d", "tool": "note", "input": {"text": "d"}, "depends_on": []})
+    (place.root / "next.json").write_text(json.dumps(value), encoding="utf-8")
+    before = dict(everything(place))
+    shown = place.agentfs("check", "--against", "job", "next.json").stdout
+    assert shown.splitlines() == [
+        f"next.json: ok as the plan of {edited}",
+        "",
+        "~ a  changed",
+        "    input.command: echo a -> echo other",
+        "",
+        "+ d  added",
+        "    after nothing",
+        "    tool: note",
+        "    input.text: d",
+        "",
+        "reruns 3 steps, keeps 0:",
+        "  runs again:",
+        "    a: what it did, or what it followed, has changed",
+        "    b: waits for a",
+        "    c: waits for a",
+        "  still to run: d",
+    ]
+    page = json.loads(place.agentfs("check", "--against", "job", "next.json", "--json").stdout)
+    assert (page["run"], page["problems"], page["means"]) == (edited, [], "reruns 3 steps, keeps 0")
+    assert [(one["step"], one["fate"]) for one in page["effects"]] == [
+        ("a", "again"),
+        ("b", "again"),
+        ("c", "again"),
+        ("d", "first"),
+    ]
+    (place.root / "next.json").write_text(json.dumps({**value, "status": "on"}), encoding="utf-8")
+    assert place.agentfs("check", "--against", "job", "next.json", code=2).stdout.startswith("next.json:1:")
+    page = json.loads(place.agentfs("check", "--against", "job", "next.json", "--json", code=2).stdout)
+    assert [problem["pointer"] for problem in page["problems"]] == ["/status"]
+    assert "gone.json: No such file" in place.agentfs("check", "--against", "job", "gone.json", code=2).stderr
+    assert "takes one FILE" in place.agentfs("check", "--against", "job", "a.json", "b.json", code=2).stderr
+    assert dict(everything(place)) == before
