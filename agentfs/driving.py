@@ -18,6 +18,7 @@ from agentfs.watch import FolderWatch
 RESCAN_SECONDS = 10.0
 RESTLESS_SECONDS = 0.1
 ALERT_SECONDS = 1.0
+CALM_SECONDS = 0.05  # what has begun is shown when nothing else has come for that long
 DEAF_SECONDS = 1.0  # where not everything is heard
 
 
@@ -89,8 +90,9 @@ def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
             if rest or (stop.asked and not driver.jobs):
                 status.keep(driver.state, now=True)
                 return rest
-            if all(isinstance(action, Wait) for action in actions):
-                _wait(driver, stop, lookout)
+            if driver.mail.empty() and driver.awaits(actions):
+                began = not all(isinstance(action, Wait) for action in actions)
+                _wait(driver, stop, lookout, CALM_SECONDS if began else RESCAN_SECONDS)
             elif lookout.has_news():
                 driver.look_again()
 
@@ -133,11 +135,11 @@ def _in_run(path: str, driver: Driver) -> tuple[str, str]:
     return folder, name
 
 
-def _wait(driver: Driver, stop: Stop, lookout: Lookout) -> None:
-    """Wait until there is a reason to turn: mail, news of the folder, or a person's Ctrl-C."""
-    asked = stop.asked
-    while driver.mail.empty() and stop.asked == asked:
-        stop.wake.wait(max(0.0, lookout.patience()))
+def _wait(driver: Driver, stop: Stop, lookout: Lookout, most: float) -> None:
+    """Wait until there is a reason to turn: mail, news of the folder, a person's Ctrl-C, or that long has passed."""
+    asked, until = stop.asked, time.monotonic() + most
+    while driver.mail.empty() and stop.asked == asked and time.monotonic() < until:
+        stop.wake.wait(max(0.0, min(lookout.patience(), until - time.monotonic())))
         stop.wake.clear()
         if lookout.has_news():
             driver.look_again()

@@ -159,6 +159,10 @@ class Driver:
             else:
                 self.facts = news(self.facts)
 
+    def awaits(self, actions: list[Action]) -> bool:
+        """Whether all that was decided is to wait, or is under way now: nothing else follows before there is news."""
+        return all(isinstance(action, Wait) or self._under_way(action) for action in actions)
+
     def _under_way(self, action: Action) -> bool:
         match action:
             case IssueOrder(view=view):
