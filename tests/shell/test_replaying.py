@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentfs.core.records import JsonObject
 from agentfs.models.base import Reply, Request
 from agentfs.models.ladder import Asked
 from agentfs.replaying import Unreplayable, replay
@@ -15,7 +16,7 @@ from agentfs.replaying.tapes import Try
 from agentfs.testing import ScriptedServer
 from agentfs.tools.secrets import SecretMask
 from tests.drives import Drive, Driven
-from tests.scripts import Script, call, calls, finish, verdict
+from tests.scripts import Script, Turn, call, calls, finish, verdict
 from tests.workspaces import Place
 
 TOOLS = ["shell", "summarize", "note"]
@@ -48,7 +49,7 @@ def test_a_step_that_was_edited_while_a_model_did_it(tmp_path: Path) -> None:
         plan.write_text(plan.read_text(encoding="utf-8").replace("Look at it", "Look well"), encoding="utf-8")
         return calls(call("shell", command="sleep 30"))
 
-    turns = [calls(call("shell", command="echo 1")), edited, finish("seen")]
+    turns: list[Turn] = [calls(call("shell", command="echo 1")), edited, finish("seen")]
     drive = place.begin([{**STEP, "repeatable": True}], Script(turns))
     assert (drive.result("look", 1)["error"]["kind"], drive.result("look", 2)["output"]) == ("superseded", "seen")
     goes_as_it_went(drive)
@@ -134,7 +135,7 @@ def sent(text: str) -> Try:
 
 
 def compared(was: str, now: str) -> Difference | None:
-    messages = ({"role": "system", "content": "Plan."}, {"role": "user", "content": now})
+    messages: tuple[JsonObject, ...] = ({"role": "system", "content": "Plan."}, {"role": "user", "content": now})
     return difference(Asked(messages, {}), sent(was), SecretMask({"A_KEY": "secret-value"}), lambda text: text)
 
 
