@@ -76,7 +76,9 @@ def replay(
 
 def _told(recording: Recording, conductor: "Conductor", paths: Callable[[str], str]) -> Replayed:
     came = read_recording(conductor.playback.folder)
+    noted = {(one.file, one.what) for one in conductor.playback.departures}
     found = [one for one in compare(recording, came, paths) if conductor.reached(one)]
+    found = [one for one in found if (one.file, one.what) not in noted]
     place = {file: number for number, file in enumerate(conductor.files)}
     departures = sorted(
         [*conductor.playback.departures, *found], key=lambda one: place.get(_file(one.file), len(place))
@@ -126,10 +128,12 @@ class Conductor:
     def play(self, events: list[Event]) -> None:
         """Play all of it, or as far as it goes."""
         self.files = [event.path for event in events if isinstance(event, Made | Settled | Died)]
+        played = 0
         for event in events:
             if not self._plays(event):
-                self.stuck = self.files.index(event.path) if isinstance(event, Settled | Died) else 0
+                self.stuck = played
                 return
+            played += isinstance(event, Made | Settled | Died)
         if self.recording.outcome is not None:
             self._quiesce()
 
@@ -182,7 +186,7 @@ class Conductor:
         if (self.folder / event.path).exists():
             return True  # decided at once, with nobody else's help
         if event.job not in self.driver.held:
-            self.playback.note(event.path, "", "it is there", f"{names_of(event.path)}, for {self._why()}")
+            self.playback.note(event.path, "", "it is there", f"nothing, for {self._why()}")
             return False
         self.driver.let_go(event.job)
         self._quiesce()
@@ -247,8 +251,3 @@ class Conductor:
 
 def _failed(attempt: RecordedAttempt) -> bool:
     return attempt.result is not None and attempt.result.status != "done"
-
-
-def names_of(path: str) -> str:
-    """Return what did not come, in a word."""
-    return "no result" if path.startswith(names.STEPS) else "no answer"

@@ -163,7 +163,7 @@ class _Moments:
         path = f"{names.PLANNING}/{names.call_file(number, 'call')}"
         after: set[Name] = {("answer", str(number - 1)), ("revision", str(one.call.revision))}
         after |= {name for evidence in one.call.evidence for name in _named(evidence)}
-        self._add(("call", str(number)), Made(path), tape.began, MADE, after)
+        self._add(("call", str(number)), Made(path), tape.began or self._installed(number), ACT, after)
         if one.answer is None:
             return
         path = f"{names.PLANNING}/{names.call_file(number, 'answer')}"
@@ -174,13 +174,18 @@ class _Moments:
         else:
             self._add(("answer", str(number)), Settled(job, path), tape.ended, ENDED, {*mine})
 
+    def _installed(self, number: int) -> str:
+        """Return when the plan of a call that no model answered was put into place: at once."""
+        revisions = (one.record for one in self.recording.revisions.values())
+        return next((record.at for record in revisions if record.call == number), "")
+
     def _checks(self, number: int) -> None:
         checks = self.recording.calls[number].checks
         if checks is None:
             return
         path = f"{names.PLANNING}/{names.call_file(number, 'checks')}"
         after: set[Name] = {("result", step, str(attempt)) for step, attempt in checks.after.items()}
-        after |= {("revision", str(checks.revision)), ("answer", str(number - 1))}
+        after |= {("revision", str(checks.revision)), ("answer", str(number - 1)), ("checks", str(number - 1))}
         tape = self.recording.tape(f"{names.call_conversation(number)}.checks")
         self._add(("checks", str(number)), Settled(("checks", "", number), path), tape.ended, ENDED, after)
 
@@ -234,10 +239,11 @@ class _Moments:
         if one.asked is not None:
             self._act(("replan", mine), Put(names.REPLAN, one.asked), ("call", mine))
         if one.again is not None:
-            path, tape = names.call_file(number, "again"), self.recording.tape(names.call_conversation(number))
-            anew = ("call", str(number + 1)) if ("call", str(number + 1)) in self.found else self._next(tape.ended)
+            path = f"{names.PLANNING}/{names.call_file(number, 'again')}"
+            later = [(n, kind) for n in self.recording.calls for kind in ("checks", "call") if n > number]
+            anew = next(((kind, str(n)) for n, kind in later if (kind, str(n)) in self.found), None)
             if anew is not None:
-                self._act(("again", mine), Put(f"{names.PLANNING}/{path}", one.again), anew)
+                self._act(("again", mine), Put(path, one.again), anew)
         if not one.question:
             return
         question = f"{names.PLANNING}/{names.call_file(number, 'question')}"
@@ -291,7 +297,10 @@ class _Moments:
                 waits[later].discard(name)
                 if not waits[later]:
                     heapq.heappush(ready, self._place(later))
-        return ordered
+        left = sorted(
+            self._place(name) for name, others in waits.items() if others
+        )  # times that cannot be: a clock was set
+        return ordered + [self.found[name].event for *_, name in left]
 
     def _place(self, name: Name) -> tuple[str, int, Name]:
         one = self.found[name]

@@ -148,8 +148,9 @@ def test_the_goal_edited_mid_run_comes_from_the_ledger_or_from_a_saved_copy(
 
 
 def test_a_run_that_asked_no_model_and_one_that_waits(place: Place) -> None:
-    steps = "### look\n```sh\necho 1\n```\n### send\ngate\n```sh\necho {{steps.look.output}} > sent.txt\n```\n"
-    place.agentfs("run", place.runbook(steps), code=3)
+    steps = "### look\n```sh\necho 1\n```\n### send\ngate\n```sh\necho {{steps.look.output}} >> sent.txt\n```\n"
+    (place.root / "shop").mkdir()
+    place.agentfs("run", place.runbook(steps, "workdir: shop"), code=3)
     assert replay(place).stdout == "replayed: the same 1 call, 1 attempt, 1 revision, as far as it has come\n"
     place.agentfs("approve", "job")
     place.agentfs("run", "--resume", "job")
@@ -157,8 +158,7 @@ def test_a_run_that_asked_no_model_and_one_that_waits(place: Place) -> None:
     assert done.stdout == "replayed: the same 1 call, 2 attempts, 1 revision, outcome done\n"
     (again,) = (place.root / "again" / "runs").glob("*/job")
     assert done.stderr == f"the replay is kept in {again.relative_to(place.root)}\n"
-    assert (place.run_folder() / "files" / "sent.txt").exists()
-    assert not (again / "files" / "sent.txt").exists(), "nothing is run again"
+    assert (place.root / "shop" / "sent.txt").read_text(encoding="utf-8") == "1\n", "nothing is run again"
     assert "again is not empty" in place.agentfs("replay", "job", "--into", "again", code=2).stderr
 
 

@@ -1,0 +1,150 @@
+"""Recordings with something rare in them, made in this process, and played again."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfs.core.records import JsonObject
+from agentfs.models.base import Reply, Request
+from agentfs.models.ladder import Asked
+from agentfs.replaying import Unreplayable, replay
+from agentfs.replaying.requests import Difference, difference
+from agentfs.replaying.tapes import Try
+from agentfs.testing import ScriptedServer
+from agentfs.tools.secrets import SecretMask
+from tests.drives import Drive, Driven
+from tests.scripts import Script, Turn, call, calls, finish, verdict
+from tests.workspaces import Place
+
+TOOLS = ["shell", "summarize", "note"]
+STEP: dict[str, Any] = {"id": "look", "description": "Look at it", "tools": TOOLS, "depends_on": []}
+
+
+def goes_as_it_went(drive: Drive) -> None:
+    assert replay(drive.folder, environment={}).departures == ()
+
+
+def test_a_limit_that_a_loop_reached(tmp_path: Path) -> None:
+    place = Driven(tmp_path / "w", AGENTFS_LIMITS_REQUESTS="2")
+    drive = place.begin([STEP], Script([calls(call("shell", command="echo 1"))] * 3))
+    assert drive.result("look")["error"]["kind"] == "limit"
+    goes_as_it_went(drive)
+
+
+def test_time_that_was_up(tmp_path: Path) -> None:
+    slow = {**STEP, "timeout_s": 1, "max_attempts": 1}
+    drive = Driven(tmp_path / "w").begin([slow], Script([calls(call("shell", command="sleep 30"))]))
+    assert drive.result("look")["error"]["kind"] == "timeout"
+    goes_as_it_went(drive)
+
+
+def test_a_step_that_was_edited_while_a_model_did_it(tmp_path: Path) -> None:
+    place = Driven(tmp_path / "w")
+
+    def edited(_request: Request) -> Any:
+        (plan,) = place.workspace.runs.glob("*/job/plan.json")
+        plan.write_text(plan.read_text(encoding="utf-8").replace("Look at it", "Look well"), encoding="utf-8")
+        return calls(call("shell", command="sleep 30"))
+
+    turns: list[Turn] = [calls(call("shell", command="echo 1")), edited, finish("seen")]
+    drive = place.begin([{**STEP, "repeatable": True}], Script(turns))
+    assert (drive.result("look", 1)["error"]["kind"], drive.result("look", 2)["output"]) == ("superseded", "seen")
+    goes_as_it_went(drive)
+
+
+def test_loops_side_by_side_a_judge_a_summary_and_circles(tmp_path: Path) -> None:
+    def answer(request: Request) -> Any:
+        if request.role == "judge":
+            return verdict(met=True, quote="seen it")
+        said = json.dumps(request.messages)
+        if not request.offers:
+            return Reply("short")
+        if "in circles" in said:
+            return calls(call("shell", command="echo again"))
+        return finish("seen", evidence=["seen it"]) if "short" in said else calls(call("summarize", text="long"))
+
+    steps = [
+        {**STEP, "id": "one", "success_condition": "it was seen"},
+        {**STEP, "id": "two", "success_condition": "it was seen"},
+        {**STEP, "id": "round", "description": "Go in circles", "max_attempts": 1, "on_failure": "continue"},
+    ]
+    drive = Driven(tmp_path / "w").begin(steps, Script([answer] * 40))
+    assert drive.driver.facts.outcome is not None
+    assert drive.driver.facts.outcome.status == "done"
+    goes_as_it_went(drive)
+
+
+def test_an_output_that_was_cut_and_is_read_as_a_file(tmp_path: Path) -> None:
+    place = Driven(tmp_path / "w", AGENTFS_LIMITS_OUTPUT_BYTES="300")
+    write = {"id": "write", "tool": "shell", "input": {"command": "seq 1 1000"}}
+    read = {"id": "read", "tool": "shell", "input": {"command": 'wc -l < "{{steps.write.file}}"'}}
+    drive = place.begin([write, read], Script([]))
+    assert (drive.result("write")["cut"], drive.result("read")["output"]) == (True, "1000")
+    goes_as_it_went(drive)
+
+
+@pytest.fixture
+def lesser() -> Iterator[ScriptedServer]:
+    """An endpoint that takes neither schemas nor tools."""
+    with ScriptedServer(refuses=["json_schema", "tool_choice", "tools"]) as server:
+        yield server
+
+
+def test_an_endpoint_that_takes_less(tmp_path: Path, lesser: ScriptedServer) -> None:
+    place = Place(tmp_path)
+    place.env |= {"OPENAI_BASE_URL": lesser.url, "OPENAI_API_KEY": "sk-a-key-for-tests"}
+    done = {"ok": True, "output": "53", "surprising": None, "blocked": None, "evidence": []}
+    step = {"id": "look", "description": "look", "tools": ["shell"], "depends_on": []}
+    lesser.says(json.dumps({"steps": [{**step, "success_condition": "a number is told"}]}))
+    lesser.says(json.dumps({"tool": "finish", "arguments": {**done, "evidence": ["it is 53"]}}))
+    lesser.says('{"met": true, "because": "so", "quote": "it is 53"}')
+    place.agentfs("run", place.goal("Reckon\n"), "--mode", "split")
+    assert replay(place.run_folder(), environment={}).departures == ()
+
+
+def test_a_program_as_the_planner(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.agentfs("init")
+    plan = {
+        "steps": [{"id": "tell", "tool": "shell", "input": {"command": "echo 1"}, "success_condition": "it tells"}]
+    }
+    (place.root / "plan.txt").write_text(json.dumps(plan), encoding="utf-8")
+    command = json.dumps(["cat", str(place.root / "plan.txt")])
+    (place.root / "agentfs.toml").write_text(f'[planner]\nkind = "command"\ncommand = {command}\n', encoding="utf-8")
+    place.agentfs("run", place.goal("Tell\n"), "--mode", "split")
+    assert replay(place.run_folder(), environment={}).departures == ()
+
+
+def test_what_is_no_run_cannot_be_replayed(tmp_path: Path) -> None:
+    with pytest.raises(Unreplayable, match=r"is no run: there is no run\.json"):
+        replay(tmp_path)
+
+
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────────────
+
+BRIEFING = "# Goal\n\nTidy\n\n# Working folder\n\n{}\n\n# Tools\n\n- shell\n\n# Limits left\n\n3 replans, {} minutes of work."
+
+
+def sent(text: str) -> Try:
+    return Try(
+        1, "planner", "gpt-5", ({"role": "system", "content": "Plan."}, {"role": "user", "content": text}), {}, None
+    )
+
+
+def compared(was: str, now: str) -> Difference | None:
+    messages: tuple[JsonObject, ...] = ({"role": "system", "content": "Plan."}, {"role": "user", "content": now})
+    return difference(Asked(messages, {}), sent(was), SecretMask({"A_KEY": "secret-value"}), lambda text: text)
+
+
+def test_the_working_folder_the_minutes_and_secrets_are_no_difference() -> None:
+    assert compared(BRIEFING.format("It is empty.", 120), BRIEFING.format("```\na.txt  3 bytes\n```", 119)) is None
+    assert compared("the key is [secret A_KEY]", "the key is secret-value") is None
+
+
+def test_the_first_difference_is_shown_with_what_is_around_it() -> None:
+    was, now = f"{'a' * 100}b{'c' * 200}", f"{'a' * 100}d"
+    found = Difference("message 2 (user), content", f"…{'a' * 30}b{'c' * 119}…", f"…{'a' * 30}d")
+    assert compared(was, now) == found
