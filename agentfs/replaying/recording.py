@@ -217,7 +217,9 @@ def _revisions(folder: Path) -> dict[int, RecordedRevision]:
         record = _record(folder, f"{names.REVISIONS}/{name}", Revision)
         plan = _bytes(folder / names.REVISIONS / names.revision_plan_file(parsed[0]))
         if plan is None:
-            raise Unreplayable(f"{folder / names.REVISIONS / names.revision_plan_file(parsed[0])} is missing")
+            raise Unreplayable(
+                f"{folder / names.REVISIONS / names.revision_plan_file(parsed[0])} is missing: it holds a plan"
+            )
         if record is not None:
             found[parsed[0]] = RecordedRevision(record, plan)
     return dict(sorted(found.items()))
