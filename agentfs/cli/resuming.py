@@ -51,7 +51,7 @@ def take_up(run: Opened, more: Numbers) -> None:
         raise UserError(f"{run.run} is done: there is nothing to resume (agentfs retry {run.run} STEP does one anew)")
     aside, limits = _aside(run), _raised(run, more)
     plan = run.state.facts.plan
-    if plan is not None and plan.status == "draft":
+    if plan is not None and plan.status == "draft" and aside == Aside():
         raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
     switched = plan is not None and plan.status in ("paused", "cancelled")
     if not (run.outcome or switched or limits or aside != Aside()):

@@ -174,6 +174,18 @@ def test_a_draft_is_looked_at_and_may_be_rejected(place: Place, server: Scripted
     assert place.agentfs("run", "--resume", "job").stdout == "calm\n"
 
 
+def test_a_draft_whose_planner_was_not_reached_is_planned_when_it_is(place: Place, server: ScriptedServer) -> None:
+    server.plan({"steps": [shell("rash", "echo rash")]})
+    place.agentfs("plan", place.goal("Tidy\n"))
+    place.agentfs("reject", "job")
+    server.fails(401, "Incorrect API key provided")
+    place.agentfs("run", "--resume", "job", code=4)
+    server.plan({"steps": [shell("calm", "echo calm")]})
+    place.agentfs("run", "--resume", "job", code=3)
+    plan = place.read("plan.json")
+    assert (plan["status"], [step["id"] for step in plan["steps"]]) == ("draft", ["calm"])
+
+
 def test_where_every_answer_is_approved_a_changed_plan_waits_for_a_yes(place: Place, server: ScriptedServer) -> None:
     server.plan({"steps": [shell("one", "exit 1", max_attempts=1)]})
     run(place, "--approve", "always", code=3)
