@@ -24,7 +24,9 @@ from agentfs.views.screen import Screen, knows_signs, wants_colours
 from agentfs.views.watching import Teller
 from agentfs.views.words import counted, cut, inert
 
-STAYS = frozenset(("rejected", "left", "polling", "trouble", "note", "stopping"))  # events whose words scroll away above
+STAYS = frozenset(
+    ("rejected", "left", "polling", "trouble", "note", "stopping")
+)  # events whose words scroll away above
 ENDED_SHOWN = 3
 WAITING_TOLD = 5  # runs that wait for a person, told at the end
 
