@@ -1,5 +1,6 @@
 """An answer that waits for a yes: why, where it goes against a person's edits, and what it would change."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -77,8 +78,9 @@ def _whole(theirs: str) -> str:
 
 
 def _value(label: str, value: Any, width: int) -> Iterator[str]:
-    if is_short(value):
-        yield cut(f"    {label}: {said(value)}", width)
+    flat = value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if is_short(flat):
+        yield cut(f"    {label}: {said(flat)}", width)
         return
     yield f"    {label}:"
     lines = block(text_of(value))
