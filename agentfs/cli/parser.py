@@ -233,6 +233,13 @@ def _looking(commands: Any) -> None:
     diff.add_argument("--question", action="store_true", help="what an answer that waits for a yes would change")
     diff.add_argument("--stat", action="store_true", help="only how much, in one line")
     _json(diff)
+    blame = _add(
+        commands, "blame", command("blame", "blame"), "who set each field of its plan, in which revision, and why",
+        "A person by name, a planner with its model, or the runbook. With STEP, that step alone.",
+    )  # fmt: skip
+    blame.add_argument("run", metavar="RUN", help=RUN)
+    blame.add_argument("step", metavar="STEP", nargs="?", help="a step's id")
+    _json(blame)
     _summing_up(commands)
     commands.add_parser("complete-runs").set_defaults(command=command("look", "complete_runs"))  # for completion
 

@@ -126,7 +126,7 @@ def _merged_fields(
     apart = [field for field in FIELDS if not same(field, own.get(field), new.get(field))]
     if was is not None and not (whole and mine and theirs):
         apart = [field for field in apart if field in mine and field in theirs]
-    taken = {field for field in theirs if field not in mine} | set(apart)
+    taken = {*theirs, *apart}  # where both changed it to the same, either will do
     step = {"id": name} | {
         field: value for field in FIELDS if (value := (new if field in taken else own).get(field)) is not None
     }

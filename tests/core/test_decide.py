@@ -211,12 +211,12 @@ def test_an_answer_that_cannot_be_used_any_more_is_set_aside_and_does_not_count(
     view = derive(given, means()).steps["a"]
     given = given.with_attempt("a", Attempt(1, claimed=True, result=a_result(view, "failed")))
     given = replace(given, answerable=frozenset({"a"}))
-    about: dict[str, Any] = {
+    kinds: dict[str, dict[str, Any]] = {
         "the goal changed": {"goal_sha256": "b" * 64, "base_sha256": given.revisions[0].plan_sha256},
         "a person wrote the first plan": {"base_sha256": None},
         "it is a runbook's": {"base_sha256": "f" * 64},
-    }[since]
-    call = a_call(2, trigger="step_failed", evidence=("steps/a.1.result.json",), **about)
+    }
+    call = a_call(2, trigger="step_failed", evidence=("steps/a.1.result.json",), **kinds[since])
     answer = Answer(call=2, verdict="plan", plan={"steps": []}, duration_s=0.0)
     given = given.with_call(replace(given.planner_call(2), call=call, answer=answer))
     state = derive(judged(given), means(planner=True))
