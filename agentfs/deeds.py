@@ -1,6 +1,5 @@
 """What each action does to the world: the only place where a driver writes. One function per action."""
 
-import json
 import math
 import os
 from contextlib import suppress
@@ -14,7 +13,8 @@ from agentfs.core.canonical import render_plan, sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
-from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Plan, Result, Revision, Trigger
+from agentfs.core.proposals import Proposal
+from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Result, Revision, Trigger
 from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
@@ -27,6 +27,7 @@ from agentfs.models.line import Line
 from agentfs.orders import check_goal, confine, cut_while_waiting, issue, order_for, start, take_answer
 from agentfs.reader import goal_path
 from agentfs.tools.base import Preparable
+from agentfs.views.proposal import proposal_page
 
 
 def perform(action: acts.Action, driver: Driver) -> None:
@@ -176,12 +177,11 @@ def _answered(call: Call, state: RunState, driver: Driver, job: Job) -> News:
 
 
 def _install(action: acts.InstallPlan, driver: Driver) -> None:
-    """Exchange plan.json for the answer's plan, unless a person was faster."""
+    """Exchange plan.json for what an answer comes to, unless a person was faster."""
     facts, one = driver.facts, driver.facts.planner_call(action.call)
-    if one.answer is None or one.answer.plan is None:
-        raise RuntimeError("an answer is installed once there is one, with a plan")
-    _get_ready(one.answer.plan, driver)
-    source = render_plan(one.answer.plan)
+    proposal = _proposal(action.call, driver)
+    _get_ready(proposal.value, driver)
+    source = render_plan(proposal.value)
     digest, folder = sha256_bytes(source), driver.folder / names.PLANNING
     if digest not in one.tries:
         publish(folder / names.call_file(action.call, "plan", len(one.tries) + 1), source, durable=True)
@@ -190,9 +190,16 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
     if leftover is not None:
         driver.leftovers.append(leftover)
     if placed:
-        driver.learn(plan_file=PlanFile(digest, driver.reader.judge.plan(source)))
+        driver.learn(plan_file=PlanFile(digest, proposal.plan))
     else:
         driver.look_again()
+
+
+def _proposal(call: int, driver: Driver) -> Proposal:
+    proposal = driver.facts.proposal
+    if proposal is None or proposal.call != call:
+        raise RuntimeError("an answer is put into effect, or asked about, once it is laid over the plan")
+    return proposal
 
 
 def _get_ready(plan: JsonObject, driver: Driver) -> None:
@@ -214,24 +221,21 @@ def _last_plan(driver: Driver) -> bytes | None:
 
 
 def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
-    one = driver.facts.planner_call(action.call)
+    """Write the question about an answer; the next one, if the steps have changed since the last."""
+    facts, one = driver.facts, driver.facts.planner_call(action.call)
     if one.call is None or one.answer is None:
         raise RuntimeError("a question is asked about an answer")
-    reply = names.call_file(action.call, "reply")
-    text = questions.answer(one.call, _what_is_asked(one.answer, one.call, driver.facts), reply)
-    publish(driver.folder / names.PLANNING / names.call_file(action.call, "question"), text.encode(), durable=False)
-    driver.facts = driver.facts.with_call(replace(one, asked=True))
-
-
-def _what_is_asked(answer: Answer, call: Call, facts: Facts) -> str:
-    """Return what a person decides about: a runbook's own words, or what a model's answer would change."""
-    words = str(answer.answer or call.detail)
-    if facts.goal.has_steps or answer.plan is None:
-        return words
-    new = Plan.model_validate_json(json.dumps(answer.plan))
-    listed = "\n".join(f"- {change.step or 'the plan'}: {change.what}" for change in changes(facts.plan, new))
-    shown = json.dumps(answer.plan, indent=2, ensure_ascii=False)
-    return f"{words}\n\nWhat would change:\n\n{listed}\n\nThe plan as it would be:\n\n```json\n{shown}\n```"
+    count = len(one.talks) + 1
+    reply, words = names.call_file(action.call, "reply", count), str(one.answer.answer or "")
+    if facts.goal.has_steps:
+        key, text = None, questions.answer(one.call, words or one.call.detail, reply)
+    else:
+        proposal = _proposal(action.call, driver)
+        key, page = proposal.bond, proposal_page(facts.run.run, driver.state, proposal)
+        text = questions.proposal(one.call, words or one.call.detail, page, proposal.value, reply, key)
+    path = driver.folder / names.PLANNING / names.call_file(action.call, "question", count)
+    publish(path, driver.world.mask.data(text.encode("utf-8", "replace")), durable=False)
+    driver.facts = facts.with_call(replace(one, talks=(*one.talks, Talk(count, key))))
 
 
 # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -132,6 +132,7 @@ class Driver:
         if self._look.is_set():
             self._look.clear()
             self.facts = self.reader.read(self.facts)
+        self.facts = self.reader.judged(self.facts)
         self.state = derive(self.facts, self.world.means, self.state)
         self.meter.bounds = self.state.bounds
         slots = 0 if draining else self.places - self._taken() + self._already_started()

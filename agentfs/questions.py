@@ -1,9 +1,11 @@
 """The questions people are asked. Words only."""
 
 import json
+from typing import Any
 
-from agentfs.core.records import Call, Order
+from agentfs.core.records import Call, JsonObject, Order
 
+WIDTH = 110  # of what is shown of a plan
 ASK_LINE = "<!-- ask -->"  # the last line: a reply to it decides nothing but what is asked
 _HOW = """Answer by a file named `{reply}` beside this one. Its first line decides, and must be exactly one of:
 
@@ -11,6 +13,19 @@ _HOW = """Answer by a file named `{reply}` beside this one. Its first line decid
 
 Anything else keeps waiting.
 """
+_ANSWER_WORDS = {
+    "approve": "the plan at the end of this file is put into effect: where you and the answer changed the same, the "
+    "answer's side counts; all else of yours stays",
+    "reject": "it is not; the planner is asked again, with your words below it",
+}
+_COMMANDS = """The same by command:
+
+- `agentfs diff {run} --question`
+- `agentfs approve {run} planning/{call}`
+- `agentfs reject {run} planning/{call} --because TEXT`
+
+Or edit plan.json yourself: a yes to this question is for the steps as they stand, so if they change, it is put anew,
+or falls away if nothing is left to ask."""
 
 
 def _how(reply: str, words: dict[str, str]) -> str:
@@ -50,6 +65,33 @@ def ask(step: str, question: str, reply: str) -> str:
     """Return the question of an `ask`: a step of its own, or a call by the model that does a step."""
     how = f"Answer by a file named `{reply}` beside this one: all of it is the answer."
     return f"# {step} asks\n\n{question}\n\n{how}\n\n{ASK_LINE}\n"
+
+
+def proposal(call: Call, words: str, page: dict[str, Any], plan: JsonObject, reply: str, key: str) -> str:
+    """Return the question about a planner's answer that has to be looked at: bound to the steps it would change."""
+    from agentfs.views.diff import diff_lines
+    from agentfs.views.proposal import conflict_lines, reason_lines
+
+    conflicts = list(conflict_lines(page, WIDTH))[1:]
+    parts = [
+        f"# Go on after {call.trigger.replace('_', ' ')}?",
+        words,
+        "The planner has answered, and a person has to look at it:",
+        "\n".join(reason_lines(page)),
+        f"## What you and the answer want otherwise\n\n{_fenced(conflicts)}" if conflicts else "",
+        f"## What would change\n\n{_fenced(diff_lines(page, WIDTH, colours=False))}",
+        f"## How to settle it\n\n{_how(reply, _ANSWER_WORDS)}",
+        _COMMANDS.format(run=page["run"], call=call.call),
+        "\n".join(["See:", *(f"- {path}" for path in call.evidence)]) if call.evidence else "",
+        f"## The plan as it would be\n\n```json\n{json.dumps(plan, indent=2, ensure_ascii=False)}\n```",
+        f"<!-- key: {key} -->",
+    ]
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def _fenced(lines: list[str]) -> str:
+    """Return lines as they are: nothing in them can end the block, for none begins with its marks."""
+    return "\n".join(["~~~", *(f" {line}" if line.startswith("~~~") else line for line in lines), "~~~"])
 
 
 def answer(call: Call, text: str, reply: str) -> str:

@@ -6,19 +6,24 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from agentfs.core import names
+from agentfs.core.calls import waiting_answer
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run
 from agentfs.errors import UserError
 from agentfs.executor.rebuilding import answers_in
+from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
 from agentfs.stillness import Stillness, signature
+
+if TYPE_CHECKING:
+    from agentfs.core.proposals import Proposal
 
 R = TypeVar("R", bound=Record)
 Shape = frozenset[names.Trace]  # which files an attempt has
@@ -58,6 +63,13 @@ class RunReader:
     _goal: GoalFile | None = None
     _accepted: tuple[str, Plan] | None = None  # the last revision's plan
     _groups: dict[tuple[str, int], tuple[Shape, Attempt]] = field(default_factory=dict)
+    _about: tuple[object, object, object] | None = None  # the facts that the proposal rests on
+    _proposal: "Proposal | None" = None
+    _lost: str | None = None
+    past: PastPlans = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.past = PastPlans(self.folder)
 
     # ── all of it ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -84,7 +96,31 @@ class RunReader:
             replan=self._reply(names.REPLAN),
             broken=tuple(broken),
         )
-        return replace(facts, answerable=self.judge.answerable(facts))
+        return self.judged(replace(facts, answerable=self.judge.answerable(facts)))
+
+    def judged(self, facts: Facts) -> Facts:
+        """Return the facts with what the answer that is not in effect comes to, on top of the plan as it stands."""
+        about = (facts.calls, facts.revisions, facts.goal)
+        if any(one is not other for one, other in zip(about, self._about or (None,) * 3, strict=True)):
+            self._proposal, self._lost = self._proposed(facts)
+            self._about = None if self._lost else about  # what is lost may be taken back at any time
+        if self._lost and self._lost not in facts.broken:
+            facts = replace(facts, broken=(*facts.broken, self._lost))
+        return facts if facts.proposal is self._proposal else replace(facts, proposal=self._proposal)
+
+    def _proposed(self, facts: Facts) -> tuple["Proposal | None", str | None]:
+        """Return what a waiting answer comes to, or the words for what of the run's past does not read."""
+        if (one := waiting_answer(facts)) is None or one.call is None:
+            return None, None
+        from agentfs.core.proposals import propose
+
+        current = facts.revisions[-1].plan_sha256 if facts.revisions else None
+        try:
+            base = self.past.plan(one.call.revision) if one.call.base_sha256 != current else None
+            pins = {} if facts.goal.has_steps else self.past.pins(facts.revisions)
+        except LostPlan as lost:
+            return None, str(lost)
+        return propose(one, facts, base, pins, self.judge.plan), None
 
     # ── what people write ───────────────────────────────────────────────────────────────────────────────
 
@@ -213,14 +249,14 @@ class RunReader:
             return f"{names.PLANNING}/{names.call_file(number, kind, count)}"
 
         kinds = {file.kind for file in files}
-        tries = sorted(file.count for file in files if file.kind == "plan")
+        files = sorted(files, key=lambda file: file.count)
+        tries = [file.count for file in files if file.kind == "plan"]
         return PlannerCall(
             number,
             call=self._record(path("call"), Call, broken) if "call" in kinds else None,
             answer=self._record(path("answer"), Answer, broken) if "answer" in kinds else None,
             tries=tuple(sha256_bytes((self.folder / path("plan", count)).read_bytes()) for count in tries),
-            asked="question" in kinds,
-            reply=self._reply(path("reply")) if "reply" in kinds else None,
+            talks=tuple(self._answer_talk(number, file.count) for file in files if file.kind == "question"),
             checks=self._record(path("checks"), GoalChecks, broken) if "checks" in kinds else None,
             again="again" in kinds,
             words=self._reply(path("asked")) if "asked" in kinds else None,
@@ -281,6 +317,13 @@ class RunReader:
             return talks
         taken = answers_in(self.folder / names.STEPS / names.step_file(step, number, "log"))
         return tuple(replace(talk, taken=talk.count in taken) for talk in talks)
+
+    def _answer_talk(self, call: int, count: int) -> Talk:
+        """Return a question about a planner's answer, and what it is bound to; a runbook's is bound to nothing."""
+        question = self.folder / names.PLANNING / names.call_file(call, "question", count)
+        key = KEY_LINE.findall(question.read_text("utf-8", "replace"))
+        reply = f"{names.PLANNING}/{names.call_file(call, 'reply', count)}"
+        return Talk(count, key[-1] if key else None, self._reply(reply))
 
     def _talk(self, step: str, number: int, count: int) -> Talk:
         folder = self.folder / names.STEPS

@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agentfs.core import decide as acts
+from agentfs.core.calls import waiting_answer
 from agentfs.core.canonical import render_plan, sha256_bytes
+from agentfs.core.catalogue import Catalogue
 from agentfs.core.changes import changes
+from agentfs.core.check import check_plan
 from agentfs.core.decide import Action, Wait, decide
+from agentfs.core.documents import read_json
 from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.merging import bond_of
 from agentfs.core.outcomes import outcome_of
+from agentfs.core.pins import pinned
+from agentfs.core.proposals import propose
 from agentfs.core.records import (
     Answer,
     Author,
@@ -31,6 +38,7 @@ from agentfs.core.records import (
 from agentfs.core.replies import cut_word, gate_word
 from agentfs.core.state import Means, RunState, derive
 from agentfs.core.steps import StepView
+from agentfs.tools.registry import specs
 
 NOW = "2026-11-16T10:00:00.000000Z"
 RUN = "2026-11-16/goal"
@@ -50,8 +58,26 @@ def a_plan(*steps: Step, status: str = "approved", **fields: Any) -> Plan:
     return Plan.model_validate_json(json.dumps({"status": status, "steps": values, **fields}))
 
 
+PLANS: dict[str, Plan] = {}  # every plan that a test has hashed: what `revisions/` is to a run
+CATALOGUE = Catalogue(specs(), frozenset(specs()), network=True, model=True)
+
+
 def plan_sha(plan: Plan) -> str:
-    return sha256_bytes(render_plan(plan.model_dump(mode="json", by_alias=True, exclude_none=True)))
+    digest = sha256_bytes(render_plan(plan.model_dump(mode="json", by_alias=True, exclude_none=True)))
+    PLANS[digest] = plan
+    return digest
+
+
+def judged(given: Facts) -> Facts:
+    """The facts with what a waiting answer comes to, as the reader of a run adds it."""
+    one = waiting_answer(given)
+    if one is None or one.call is None:
+        return replace(given, proposal=None)
+    current = given.revisions[-1].plan_sha256 if given.revisions else None
+    base = PLANS[str(one.call.base_sha256)] if one.call.base_sha256 != current else None
+    pins = pinned([(revision, PLANS[revision.plan_sha256]) for revision in given.revisions])
+    found = propose(one, given, base, pins, lambda source: check_plan(read_json(source), CATALOGUE))
+    return given if given.proposal == found else replace(given, proposal=found)
 
 
 def a_run(**limits: Any) -> Run:
@@ -201,6 +227,7 @@ class PureWorld:
         state: RunState | None = None
         with_these = means(planner=self.planner)
         for turn in range(turns):
+            given = judged(given)
             state = derive(given, with_these, state)
             actions = decide(state, self.slots)
             if turn % 4 == 3:
@@ -235,7 +262,9 @@ class PureWorld:
             case acts.RecordRevision(call=number):
                 return _recorded(given, number)
             case acts.AskAnswer(call=number):
-                return given.with_call(replace(given.planner_call(number), asked=True))
+                one = given.planner_call(number)
+                talk = Talk(len(one.talks) + 1, bond_of(given.plan))
+                return given.with_call(replace(one, talks=(*one.talks, talk)))
             case acts.AskPerson(view=view, about=about):
                 number = view.next if about == "gate" else view.attempt
                 attempt = given.attempt(view.id, number)
@@ -339,10 +368,11 @@ def _stopped(given: Facts, step: str, number: int, why: str) -> Facts:
 
 
 def _installed(given: Facts, number: int) -> Facts:
-    one = given.planner_call(number)
-    assert one.answer is not None
-    assert one.answer.plan is not None
-    plan = Plan.model_validate_json(json.dumps(one.answer.plan))
+    one, proposal = given.planner_call(number), given.proposal
+    assert proposal is not None
+    assert proposal.call == number
+    plan = proposal.plan
+    assert plan is not None
     given = given.with_call(replace(one, tries=(*one.tries, plan_sha(plan))))
     return replace(given, plan_file=PlanFile(plan_sha(plan), plan))
 
@@ -351,5 +381,7 @@ def _recorded(given: Facts, number: int | None) -> Facts:
     plan = given.plan_file.plan
     assert plan is not None
     by = Author(role="planner" if number else "person", name="x")
-    revision = a_revision(len(given.revisions) + 1, plan, given.plan, call=number, by=by)
+    call = given.planner_call(number).call if number else None
+    trigger = call.trigger if call else "edited"
+    revision = a_revision(len(given.revisions) + 1, plan, given.plan, call=number, by=by, trigger=trigger)
     return replace(given, revisions=(*given.revisions, revision), plan=plan)

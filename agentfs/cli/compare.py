@@ -11,11 +11,13 @@ from agentfs.cli.look import colours, print_lines, width
 from agentfs.cli.reading import Reading, read_run
 from agentfs.core import names
 from agentfs.core.differences import difference, effects
+from agentfs.core.phase import reason
 from agentfs.core.records import Plan, Revision
 from agentfs.core.state import RunState
 from agentfs.errors import UserError
 from agentfs.views.diff import diff_lines, stat_line
-from agentfs.views.words import inert, json_text
+from agentfs.views.proposal import proposal_lines, proposal_page
+from agentfs.views.words import first_line, inert, json_text
 
 _RANGE = re.compile(r"([0-9]{1,9})(\.\.([1-9][0-9]{0,8})?)?\Z")
 Number = int | None  # of a revision; 0: nothing at all; None: plan.json as it is
@@ -26,6 +28,8 @@ def diff(arguments: Namespace) -> int:
     workspace = here(arguments)
     found = read_run(workspace.find_run(arguments.run), workspace)
     state = _readable(found)
+    if arguments.question:
+        return _question(arguments, found, state)
     first, second = _chosen(found.run, state, arguments.revisions)
     page = _page(found, state, first, second)
     if arguments.json:
@@ -33,6 +37,21 @@ def diff(arguments: Namespace) -> int:
     if arguments.stat:
         return print_lines([f"{found.run}: {stat_line(page)}"])
     return print_lines([*diff_lines(page, width(), colours=colours()), *_unrecorded(found, state, second)])
+
+
+def _question(arguments: Namespace, found: Reading, state: RunState) -> int:
+    """What the answer that waits would change."""
+    if arguments.revisions:
+        raise UserError("diff takes revisions, or --question")
+    one, proposal = state.calls.unapplied, state.facts.proposal
+    if one is None or proposal is None or proposal.call != one.number:
+        raise UserError(f"{found.run} has no answer waiting: {first_line(reason(state))}")
+    page = proposal_page(found.run, state, proposal)
+    if arguments.json:
+        return print_lines([json_text(page)])
+    if arguments.stat:
+        return print_lines([f"{found.run}: {stat_line(page)}"])
+    return print_lines(proposal_lines(page, width(), colours=colours()))
 
 
 def _readable(found: Reading) -> RunState:

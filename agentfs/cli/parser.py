@@ -232,12 +232,21 @@ def _looking(commands: Any) -> None:
         "Steps added, removed, changed field by field, put after others; what runs again and what is kept.\n\n"
         "  agentfs diff RUN        the last revision against the one before\n"
         "  agentfs diff RUN 2      revision 2 against plan.json as it is now\n"
-        "  agentfs diff RUN 2..4   revision 2 against revision 4",
+        "  agentfs diff RUN 2..4   revision 2 against revision 4\n"
+        "  agentfs diff RUN --question   the plan as it is against the planner's answer that waits",
     )  # fmt: skip
     diff.add_argument("run", metavar="RUN", help=RUN)
     diff.add_argument("revisions", metavar="A[..B]", nargs="?", help="numbers of revisions")
+    diff.add_argument("--question", action="store_true", help="what an answer that waits for a yes would change")
     diff.add_argument("--stat", action="store_true", help="only how much, in one line")
     _json(diff)
+    blame = _add(
+        commands, "blame", command("blame", "blame"), "who set each field of its plan, in which revision, and why",
+        "A person by name, a planner with its model, or the runbook. With STEP, that step alone.",
+    )  # fmt: skip
+    blame.add_argument("run", metavar="RUN", help=RUN)
+    blame.add_argument("step", metavar="STEP", nargs="?", help="a step's id")
+    _json(blame)
     _summing_up(commands)
     commands.add_parser("complete-runs").set_defaults(command=command("look", "complete_runs"))  # for completion
 

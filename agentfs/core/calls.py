@@ -1,13 +1,13 @@
 """What the calls of the planner so far amount to. Pure."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agentfs.core import names
-from agentfs.core.changes import changes
-from agentfs.core.facts import Facts, PlannerCall
-from agentfs.core.records import Answer, Call, JsonObject, Plan, Trigger, Verdict
+from agentfs.core.facts import Facts, PlannerCall, Talk
+from agentfs.core.merging import bond_of
+from agentfs.core.records import Answer, Call, Trigger, Verdict
+from agentfs.core.replies import GateWord, gate_word
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS
 
 COUNTED: frozenset[Trigger] = frozenset(
@@ -61,9 +61,9 @@ class CallsSummary:
             return replace(self, open=one, replans=replans)
         if one.answer.verdict == "failed" or interrupted >= MAX_INTERRUPTIONS:
             return replace(self, failed=one, replans=replans)
-        if one.answer.verdict == "interrupted" or (not applied and _overtaken(one, call, facts)):
+        if one.answer.verdict == "interrupted" or (not applied and not can_be_used(one, facts)):
             return self
-        if not applied and one.decision != "approve" and needs_yes(one, facts):
+        if not applied and (rejection(one) or needs_yes(one, facts)) and decision(one, facts) != "approve":
             return replace(self._held_up(one, facts), replans=replans)
         return CallsSummary(
             spent={**self.spent, **dict.fromkeys(call.evidence, one.answer.verdict)},
@@ -76,7 +76,7 @@ class CallsSummary:
 
     def _held_up(self, one: PlannerCall, facts: Facts) -> "CallsSummary":
         """Return this summary with an answer that has no yes: it waits, or a person said no."""
-        if one.decision is None:
+        if rejection(one) is None:
             return replace(self, unapplied=one)
         if facts.goal.has_steps:
             return replace(self, refused=one)
@@ -93,37 +93,80 @@ def _was_cut_off(answer: Answer) -> bool:
     return answer.verdict == "interrupted" and not (answer.error and answer.error.kind == LIMIT)
 
 
+def can_be_used(one: PlannerCall, facts: Facts) -> bool:
+    """Whether an answer that is not in effect may still be: what it was about is there, or what grew from it.
+
+    A goal's own steps cost nothing to ask again, and then speak of what is there now.
+    """
+    if one.call is None or one.answer is None or one.call.goal_sha256 != facts.goal.sha256:
+        return False
+    if one.answer.plan is None:
+        return True
+    current = facts.revisions[-1].plan_sha256 if facts.revisions else None
+    grown = one.call.base_sha256 is not None and not facts.goal.has_steps
+    return (one.call.base_sha256 == current or grown) and (rejection(one) is not None or _is_last(one, facts))
+
+
+def _is_last(one: PlannerCall, facts: Facts) -> bool:
+    """Whether nobody was called since. Where somebody was, this answer had been given up for good."""
+    return not any(later.call for later in facts.calls if later.number > one.number)
+
+
+def waiting_answer(facts: Facts) -> PlannerCall | None:
+    """Return the call whose plan is neither in effect nor given up."""
+    one = next((one for one in reversed(facts.calls) if one.call is not None), None)
+    if one is None or one.again or one.answer is None or one.answer.plan is None or rejection(one):
+        return None
+    applied = any(revision.call == one.number for revision in facts.revisions)
+    return one if not applied and can_be_used(one, facts) else None
+
+
 def needs_yes(one: PlannerCall, facts: Facts) -> bool:
     """Whether an answer that is not in effect waits for a person.
 
-    A runbook has no answer of its own to a surprise; of a model's answers, each that changes steps is looked at
-    where `approve` is `always`. A first plan is approved in the file.
+    A runbook has no answer of its own to a surprise. A model's answer says itself why, once it is laid over the plan;
+    where that has yet to be done, it waits. A first plan is approved in the file.
     """
     if one.call is None or one.answer is None:
         return False
     if facts.goal.has_steps:
         return any(_is_surprise(path, facts) for path in one.call.evidence)
-    asks = facts.run.approve == "always" and one.call.trigger != "first"
-    return asks and one.answer.plan is not None and _changes_steps(one.answer.plan, facts.plan)
+    if one.answer.plan is None:
+        return False
+    proposal = facts.proposal
+    if proposal is None or proposal.call != one.number or proposal.bond != bond_of(facts.plan):
+        return True
+    return bool(proposal.reasons)
 
 
-def _changes_steps(answered: JsonObject, plan: Plan | None) -> bool:
-    new = Plan.model_validate_json(json.dumps(answered))
-    return any(change.step is not None for change in changes(plan, new))
+# ── a person's word about an answer ───────────────────────────────────────────────────────────────────────
+
+
+def rejection(one: PlannerCall) -> Talk | None:
+    """Return the question about an answer that a person said no to. A no holds whatever became of the plan."""
+    return next((talk for talk in reversed(one.talks) if gate_word(talk.reply) == "reject"), None)
+
+
+def question_of(one: PlannerCall, facts: Facts) -> Talk | None:
+    """Return the question about an answer that stands; one put about other steps than there are now does not."""
+    last = one.talks[-1] if one.talks else None
+    if last is None or facts.goal.has_steps:  # a runbook's is about a result, and a result does not change
+        return last
+    return last if last.key == bond_of(facts.plan) else None
+
+
+def decision(one: PlannerCall, facts: Facts) -> GateWord | None:
+    """Return what a person said to an answer; None: nothing that counts."""
+    if rejection(one):
+        return "reject"
+    asked = question_of(one, facts)
+    return gate_word(asked.reply) if asked else None
 
 
 def _is_surprise(path: str, facts: Facts) -> bool:
     file = names.parse_step_file(path.removeprefix(f"{names.STEPS}/"))
     result = facts.attempt(file.step, file.attempt).result if file and file.kind == "result" else None
     return result is not None and result.status == "done" and result.surprising
-
-
-def _overtaken(one: PlannerCall, call: Call, facts: Facts) -> bool:
-    """An answer that was never put into effect is not used once the goal or the plan it was about has changed."""
-    if call.goal_sha256 != facts.goal.sha256:
-        return True
-    current = facts.revisions[-1].plan_sha256 if facts.revisions else None
-    return one.answer is not None and one.answer.plan is not None and call.base_sha256 != current
 
 
 def next_call(facts: Facts) -> int:

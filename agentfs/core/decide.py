@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import names
-from agentfs.core.calls import COUNTED, Pending, needs_yes, next_call
+from agentfs.core.calls import COUNTED, Pending, decision, needs_yes, next_call, question_of
 from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
 from agentfs.core.modes import is_stepwise
@@ -246,21 +246,45 @@ def _call(state: RunState, number: int, pending: tuple[Pending, ...]) -> CallPla
 
 
 def _apply(state: RunState, one: PlannerCall) -> list[Action]:
-    if state.facts.plan_file.being_saved:
-        return [Wait("attempt", "plan.json is being saved")]  # an exchange now would only be taken back
-    if one.decision == "approve" or not needs_yes(one, state.facts):
-        return [InstallPlan(one.number, f"call {one.number} answered with a plan")]
-    if not one.asked:
-        return [AskAnswer(one.number, f"the answer of call {one.number} needs a person's yes")]
-    return [Wait("person", f"planning/{one.number}.question.md waits for a reply")]
+    if hindered := _hindered(state):
+        return [hindered]  # an exchange now would only be taken back
+    approved, asked = decision(one, state.facts) == "approve", question_of(one, state.facts)
+    proposal = state.facts.proposal
+    if not approved and needs_yes(one, state.facts):
+        if asked is None:
+            return [AskAnswer(one.number, _why_ask(one))]
+        return [Wait("person", f"{_question(one, asked.count)} waits for a reply")]
+    if proposal is None or proposal.plan is None:
+        why = proposal.reasons[0] if proposal else "it is yet to be looked at"
+        return [Wait("person", f"the answer of call {one.number} was approved, but {why}: reject it")]
+    if proposal.changes_nothing:
+        return [RecordRevision(one.number, f"call {one.number} answered with the plan that is there")]
+    return [InstallPlan(one.number, f"call {one.number} answered with a plan")]
 
 
-def _held(state: RunState) -> Wait | None:
-    """Return what keeps anything new from starting, or the run from ending, while the plan itself may be fine."""
+def _why_ask(one: PlannerCall) -> str:
+    if not one.talks:
+        return f"the answer of call {one.number} needs a person's yes"
+    return f"the steps have changed since {_question(one, one.talks[-1].count)} was put: it is put anew"
+
+
+def _question(one: PlannerCall, count: int) -> str:
+    return f"{names.PLANNING}/{names.call_file(one.number, 'question', count)}"
+
+
+def _hindered(state: RunState) -> Wait | None:
+    """Return what is the matter with plan.json itself."""
     if state.facts.plan_file.being_saved:
         return Wait("attempt", "plan.json is being saved")
     if state.facts.plan_file.problems:
         return Wait("person", "plan.json is not valid: see plan.error.md")
+    return None
+
+
+def _held(state: RunState) -> Wait | None:
+    """Return what keeps anything new from starting, or the run from ending, while the plan itself may be fine."""
+    if hindered := _hindered(state):
+        return hindered
     plan = state.facts.plan
     if plan is not None and plan.status == "draft" and _concerns_the_draft(state):
         return None

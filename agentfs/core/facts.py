@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run
-from agentfs.core.replies import GateWord, gate_word
+
+if TYPE_CHECKING:
+    from agentfs.core.proposals import Proposal
 
 ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
 
@@ -15,7 +18,7 @@ class Talk:
     """A question put to a person, and the reply beside it."""
 
     count: int = 1
-    key: str | None = None  # a gate's question is bound to the key of the order it shows
+    key: str | None = None  # what a yes is bound to: the order that a gate shows, or the steps an answer would change
     reply: str | None = None
     ask: bool = False  # an `ask` put it: the reply is an answer to that, and decides nothing else
     taken: bool = False  # the attempt has gone on with the reply
@@ -55,16 +58,14 @@ class PlannerCall:
     call: Call | None = None
     answer: Answer | None = None
     tries: tuple[str, ...] = ()  # sha256 of each N.plan.K.json
-    asked: bool = False  # a question stands
-    reply: str | None = None
+    talks: tuple[Talk, ...] = ()  # a person was asked about the answer; again, if the plan changed before the yes
     checks: GoalChecks | None = None
     again: bool = False  # a person set this call, or these checks, aside
     words: str | None = None  # what a person asked for: replan.md, as this call took it
 
     @property
-    def decision(self) -> GateWord | None:
-        """What a person said to the answer; None: nothing that counts."""
-        return gate_word(self.reply)
+    def asked(self) -> bool:
+        return bool(self.talks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ class Facts:
     replan: str | None = None  # what replan.md says, while it stands
     broken: tuple[str, ...] = ()  # files of ours that do not read, in words
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
+    proposal: "Proposal | None" = None  # what the answer that is not in effect comes to
     # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.
     origin: object = field(default_factory=object, compare=False, repr=False)
     trail: Trail = field(default=(), compare=False, repr=False)
@@ -122,6 +124,7 @@ class Facts:
             and self.run is then.run
             and self.replan == then.replan
             and self.answerable == then.answerable
+            and self.proposal is then.proposal
         ):
             return None
         if self.origin is then.origin and (touched := _walked_back(self.trail, then.trail)) is not None:

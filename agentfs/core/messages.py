@@ -44,7 +44,7 @@ def revision_message(run: str, revision: Revision, usage: Usage | None) -> str:
     by = revision.by
     cost = usage.cost_usd if usage else None
     return _message(
-        f"{_name(run)}: revision {revision.revision}, {_reason(revision)}",
+        f"{_name(run)}: revision {revision.revision}, {reason_of(revision)}",
         [_wrapped(revision.detail), _changes(revision)],
         [
             ("Agentfs-Run", run),
@@ -113,8 +113,8 @@ def trailers(message: str) -> dict[str, list[str]]:
     return found
 
 
-def _reason(revision: Revision) -> str:
-    """Return why the revision was made, in the words that follow `revision N,`."""
+def reason_of(revision: Revision) -> str:
+    """Return why a revision was made, in the words that follow `revision N,`."""
     by, step = revision.by.name or "a person", revision.step or "a step"
     return _REASONS[revision.trigger].format(by=by, step=step, times=_times(revision))
 

@@ -36,8 +36,6 @@ _CALL_SUFFIXES: dict[str, CallFileKind] = {
     "json": "call",
     "log.jsonl": "log",
     "result.json": "answer",
-    "question.md": "question",
-    "reply.md": "reply",
     "asked.md": "asked",
     "checks.json": "checks",
     "again.md": "again",
@@ -46,7 +44,7 @@ _STEP_TRACES: dict[str, Trace] = {suffix: (kind, 1) for suffix, kind in _STEP_SU
 _STEP_SUFFIX_OF = {kind: suffix for suffix, kind in _STEP_SUFFIXES.items()}
 _CALL_SUFFIX_OF = {kind: suffix for suffix, kind in _CALL_SUFFIXES.items()}
 _STEP_FILE = re.compile(rf"({STEP_ID})\.({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
-_CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.]+)\Z")
+_CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
 _TALK = re.compile(rf"(question|reply)(?:-({FORMAT_DIGITS}))?\.md\Z")
 _PLAN_TRY = re.compile(rf"plan\.({FORMAT_DIGITS})\.json\Z")
 _REVISION_FILE = re.compile(rf"({FORMAT_DIGITS})\.(plan\.)?json\Z")
@@ -70,13 +68,13 @@ class CallFile:
 
     call: int
     kind: CallFileKind
-    count: int = 1  # the second try at installing a plan is plan.2
+    count: int = 1  # the second try at installing a plan is plan.2, the second question question-2
 
 
 def step_file(step: str, attempt: int, kind: StepFileKind, count: int = 1) -> str:
     """Return the name of a file under `steps/`."""
     if kind in ("question", "reply"):
-        return f"{step}.{attempt}.{kind}{f'-{count}' if count > 1 else ''}.md"
+        return f"{step}.{attempt}.{_talk(kind, count)}"
     return f"{step}.{attempt}.{_STEP_SUFFIX_OF[kind]}"
 
 
@@ -84,7 +82,13 @@ def call_file(call: int, kind: CallFileKind, count: int = 1) -> str:
     """Return the name of a file under `planning/`."""
     if kind == "plan":
         return f"{call}.plan.{count}.json"
+    if kind in ("question", "reply"):
+        return f"{call}.{_talk(kind, count)}"
     return f"{call}.{_CALL_SUFFIX_OF[kind]}"
+
+
+def _talk(kind: str, count: int) -> str:
+    return f"{kind}{f'-{count}' if count > 1 else ''}.md"
 
 
 def checks_log_file(call: int) -> str:
@@ -146,6 +150,8 @@ def parse_call_file(name: str) -> CallFile | None:
     call, suffix = int(match[1]), match[2]
     if kind := _CALL_SUFFIXES.get(suffix):
         return CallFile(call, kind)
+    if talk := _TALK.match(suffix):
+        return CallFile(call, "question" if talk[1] == "question" else "reply", int(talk[2] or 1))
     if again := _PLAN_TRY.match(suffix):
         return CallFile(call, "plan", int(again[1]))
     return None

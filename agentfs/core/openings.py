@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import names
+from agentfs.core.calls import question_of
 from agentfs.core.facts import Facts
 from agentfs.core.replies import cut_word, gate_word
 from agentfs.core.state import RunState
@@ -40,7 +41,7 @@ class Opening:
 
     def _path(self, kind: Literal["question", "reply"]) -> str:
         if self.step is None:
-            return f"{names.PLANNING}/{names.call_file(self.number, kind)}"
+            return f"{names.PLANNING}/{names.call_file(self.number, kind, self.count)}"
         return f"{names.STEPS}/{names.step_file(self.step, self.number, kind, self.count)}"
 
     @property
@@ -106,8 +107,8 @@ def _found(state: RunState) -> Iterator[Opening]:
     facts = state.facts
     if facts.plan is not None and facts.plan.status == "draft":
         yield Opening("draft")
-    if (one := state.calls.unapplied) is not None and one.asked:
-        yield Opening("answer", None, one.number, reply=one.reply)
+    if (one := state.calls.unapplied) is not None and (asked := question_of(one, facts)) is not None:
+        yield Opening("answer", None, one.number, asked.count, asked.reply)
     for view in state.moving("person"):
         yield _of_step(view, facts)
 

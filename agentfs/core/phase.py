@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from agentfs.core.decide import Action, CallPlanner, InstallPlan, RecordRevision, Wait, decide
+from agentfs.core.decide import Action, AskAnswer, CallPlanner, InstallPlan, RecordRevision, Wait, decide
 from agentfs.core.state import RunState
 
 Phase = Literal["planning", "draft", "running", "waiting", "paused", "done", "failed", "cancelled"]
@@ -16,7 +16,7 @@ def phase(state: RunState) -> Phase:
     if not facts.broken and facts.plan is not None and facts.plan.status in ("draft", "paused"):
         return "draft" if facts.plan.status == "draft" else "paused"
     match action:
-        case Wait(on="person"):
+        case Wait(on="person") | AskAnswer():
             return "waiting"
         case Wait(on="planner") | CallPlanner() | InstallPlan():
             return "planning"
@@ -34,7 +34,9 @@ def reason(state: RunState) -> str:
         more = f" and {len(running) - 3} more" if len(running) > 3 else ""
         return f"{', '.join(running[:3])}{more} {'is' if len(running) == 1 else 'are'} running"
     match _telling(state):
-        case Wait(why=why) | CallPlanner(why=why) | InstallPlan(why=why) | RecordRevision(why=why):
+        case (
+            Wait(why=why) | AskAnswer(why=why) | CallPlanner(why=why) | InstallPlan(why=why) | RecordRevision(why=why)
+        ):
             return why
         case _:
             ready = [view.id for view in state.moving("order", "start", "ask", "ask_cut")]

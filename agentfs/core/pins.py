@@ -5,28 +5,42 @@ only with a person's yes. `status` and `limits` are no fields of a step: they ar
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from agentfs.core.differences import Difference, difference
+from agentfs.core.differences import StepDifference, difference
 from agentfs.core.records import Plan, Revision
 
 Pins = Mapping[str, frozenset[str]]  # step -> the names of its fields that are a person's
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What is a person's after some revisions; the next ones are taken up one by one."""
+
+    revisions: int = 0
+    plan: Plan | None = None
+    pins: Pins = field(default_factory=dict)
+
+    def after(self, revision: Revision, plan: Plan) -> "Holding":
+        """Return what is a person's once this revision has been made, too."""
+        pins = dict(self.pins)
+        for one in difference(self.plan, plan).steps:
+            fields = _fields(one)
+            mine = frozenset() if one.kind == "added" else pins.get(one.step, frozenset())
+            pins[one.step] = mine | fields if revision.trigger == "edited" else mine - fields
+            if one.kind == "removed" or not pins[one.step]:
+                del pins[one.step]  # a step of the same name would be another step
+        return Holding(self.revisions + 1, plan, pins)
+
+
 def pinned(history: Iterable[tuple[Revision, Plan]]) -> Pins:
     """Return the fields that are a person's after these revisions, all of them in order."""
-    pins: dict[str, set[str]] = {}
-    before: Plan | None = None
+    held = Holding()
     for revision, plan in history:
-        _follow(pins, difference(before, plan), by_hand=revision.trigger == "edited")
-        before = plan
-    return {step: frozenset(fields) for step, fields in pins.items() if fields}
+        held = held.after(revision, plan)
+    return held.pins
 
 
-def _follow(pins: dict[str, set[str]], change: Difference, *, by_hand: bool) -> None:
-    for one in change.steps:
-        fields = {field.field.partition(".")[0] for field in one.fields} | ({"depends_on"} if one.after else set())
-        if one.kind != "changed":
-            pins.pop(one.step, None)  # a step of the same name is another step
-        if one.kind != "removed":
-            mine = pins.setdefault(one.step, set())
-            mine.update(fields) if by_hand else mine.difference_update(fields)
+def _fields(change: StepDifference) -> frozenset[str]:
+    named = {one.field.partition(".")[0] for one in change.fields}
+    return frozenset(named | ({"depends_on"} if change.after else set()))

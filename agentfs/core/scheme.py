@@ -24,7 +24,7 @@ class Scheme:
     def of(plan: Plan) -> "Scheme":
         """Lay out a plan that has passed the check."""
         steps = {step.id: step for step in plan.steps}
-        refers = {step.id: _referred(step) for step in plan.steps}
+        refers = {step.id: referred(step) for step in plan.steps}
         needs = dependencies(plan, refers)
         order = topological(needs)
         rank = {step: number for number, step in enumerate(order)}
@@ -54,7 +54,8 @@ class Scheme:
         return frozenset(found)
 
 
-def _referred(step: Step) -> frozenset[str]:
+def referred(step: Step) -> frozenset[str]:
+    """Return the steps whose output a step uses."""
     return frozenset(one.step for text in texts_in(step) for one in find(text) if one.step is not None)
 
 
@@ -64,8 +65,8 @@ def dependencies(plan: Plan, refers: Mapping[str, frozenset[str]] | None = None)
     before: tuple[str, ...] = ()
     for step in plan.steps:
         said = before if step.depends_on is None else step.depends_on
-        referred = refers[step.id] if refers is not None else _referred(step)
-        found[step.id] = tuple(dict.fromkeys((*said, *sorted(referred))))
+        used = refers[step.id] if refers is not None else referred(step)
+        found[step.id] = tuple(dict.fromkeys((*said, *sorted(used))))
         before = (step.id,)
     return found
 

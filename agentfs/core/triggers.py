@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, get_args
 
 from agentfs.core import names
 from agentfs.core.board import Board
-from agentfs.core.calls import CallsSummary, Pending, next_call
-from agentfs.core.facts import Facts
+from agentfs.core.calls import CallsSummary, Pending, next_call, rejection
+from agentfs.core.facts import Facts, Talk
 from agentfs.core.modes import asks_after_every_step
 from agentfs.core.records import Trigger
 from agentfs.core.replies import words_below
@@ -43,9 +43,10 @@ def _asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
         if one.words is not None and taken not in calls.spent:
             yield Pending("asked", None, _said(one.words), (taken,))
     for one in calls.rejected:
-        reply = f"{names.PLANNING}/{names.call_file(one.number, 'reply')}"
+        talk = rejection(one) or Talk()
+        reply = f"{names.PLANNING}/{names.call_file(one.number, 'reply', talk.count)}"
         if reply not in calls.spent:
-            said = words_below(one.reply or "") or f"the answer of call {one.number} was rejected"
+            said = words_below(talk.reply or "") or f"the answer of call {one.number} was rejected"
             yield Pending("asked", None, said, (reply,))
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pydantic import JsonValue
 
@@ -12,11 +11,10 @@ from agentfs.core.answers import Said, SaidVerdict, read_answer
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.changes import changes
 from agentfs.core.check import check_plan, strict
-from agentfs.core.check_schema import shown
 from agentfs.core.documents import Document
-from agentfs.core.json_text import pointer_tokens
 from agentfs.core.lint import lint
 from agentfs.core.lint_view import Surroundings
+from agentfs.core.problem_words import in_words
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import JsonObject, Plan
 
@@ -101,25 +99,4 @@ def _unchanged(weighed: Weighed, standing: Standing) -> Weighed:
 
 
 def _told(problems: Iterable[Problem], plan: JsonObject | None = None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_words(problem, plan) for problem in problems))
-
-
-def _words(problem: Problem, plan: JsonObject | None) -> str:
-    """Return a problem as a planner can follow it: by the step's id, not by its place in a list it never saw."""
-    where = _where(pointer_tokens(problem.pointer), plan) if problem.pointer else _line(problem)
-    mend = f" -> {problem.mend}" if problem.mend else ""
-    return f"{where}{': ' if where else ''}{problem.message}{mend}"
-
-
-def _where(tokens: list[str], plan: JsonObject | None) -> str:
-    steps: Any = (plan or {}).get("steps", [])
-    if len(tokens) > 1 and tokens[0] == "steps" and int(tokens[1]) < len(steps):
-        step = steps[int(tokens[1])]
-        name = step.get("id") if isinstance(step, dict) else None
-        named = f"step {name!r}" if isinstance(name, str) else f"the step {shown(step)}"
-        return ", ".join(filter(None, [named, ".".join(tokens[2:])]))
-    return ".".join(tokens)
-
-
-def _line(problem: Problem) -> str:
-    return f"line {problem.line}, column {problem.column}" if (problem.line, problem.column) != (1, 1) else ""
+    return tuple(dict.fromkeys(in_words(problem, plan) for problem in problems))

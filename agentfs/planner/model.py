@@ -21,10 +21,10 @@ from agentfs.core.catalogue import Catalogue
 from agentfs.core.facts import Facts
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.lint_view import Surroundings
-from agentfs.core.pins import Pins, pinned
-from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Plan, Revision, Verdict
+from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Revision, Verdict
 from agentfs.core.state import RunState
 from agentfs.core.weighing import Weighed, weigh
+from agentfs.history import PastPlans
 from agentfs.models.base import Form, Model, Reply, Request
 from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
 from agentfs.models.line import Line
@@ -107,7 +107,7 @@ class _Conversation:
         goal = self.planner.parsed(self.call.goal_sha256)
         run = self.state.facts.run
         material, around = self.planner.look(self.folder, run, self.planner.workspace, goal.fields.context)
-        pins = hand_set(self.folder, self.state.facts.revisions)
+        pins = PastPlans(self.folder).pins(self.state.facts.revisions)
         told = briefing(self.call, self.state, standing, material, self.planner.catalogue, pins)
         self.messages = [
             {"role": "system", "content": self.planner.prompt.text},
@@ -189,14 +189,6 @@ def present_plan(folder: Path, facts: Facts) -> JsonObject | None:
         return None
     plan: JsonObject = json.loads(_revision_plan(folder, facts.revisions[-1]))
     return plan
-
-
-def hand_set(folder: Path, revisions: Sequence[Revision]) -> Pins:
-    """Return the fields that a person set by hand; nothing is read where nobody edited."""
-    if not any(revision.trigger == "edited" for revision in revisions):
-        return {}
-    plans = (Plan.model_validate_json(_revision_plan(folder, revision)) for revision in revisions)
-    return pinned(zip(revisions, plans, strict=True))
 
 
 def _revision_plan(folder: Path, revision: Revision) -> bytes:

@@ -62,6 +62,8 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
     for opening in openings(state):
         if opening.about != "draft":
             lines.append(f"  read {inert(str(folder / opening.question_path))}")
+            if opening.about == "answer" and not state.facts.goal.has_steps:
+                lines.append(f"  see what it would change: agentfs diff {state.facts.run.run} --question")
             lines.append(f"  answer in {inert(str(folder / opening.reply_path))}{_WORDS[opening.about]}")
     plan = state.facts.plan
     if plan is not None and plan.status in ("draft", "paused"):

@@ -50,7 +50,8 @@ def effect_words(effects: list[dict[str, Any]]) -> str:
 
 def heading(page: dict[str, Any]) -> str:
     """Return which two are compared, and who made the second."""
-    before, after = _called(page["from"]), _called(page["to"])
+    waiting = page.get("question")
+    before, after = _called(page["from"]), f"the answer of call {waiting['call']}" if waiting else _called(page["to"])
     by = page["by"]
     who = f", by {first_line(by['name']) or by['role']}: {first_line(by['detail'])}" if by else ""
     return f"{before} -> {after}{who}"
@@ -90,24 +91,27 @@ def _listed(steps: list[str]) -> str:
 def _field(change: dict[str, Any], width: int, *, colours: bool, new: bool = False) -> list[str]:
     """Return a field with its old and new value: on one line if both are short, else line by line."""
     name, old, now = inert(change["field"]), change["old"], change["new"]
-    if _is_short(old) and _is_short(now):
-        words = _said(now) if new else f"{_said(old)} -> {_said(now)}"
+    if is_short(old) and is_short(now):
+        words = said(now) if new else f"{said(old)} -> {said(now)}"
         return [f"{name}: {words}"]
     return [f"{name}:", *(f"  {line}" for line in _compared(old, now, width, colours=colours))]
 
 
-def _is_short(value: Any) -> bool:
-    text = _text(value)
+def is_short(value: Any) -> bool:
+    """Whether a value fits on the line of its field."""
+    text = text_of(value)
     return "\n" not in text and len(text) <= SHORT
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a value as text, which may have many lines."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json_text(value)
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
+    """Return a short value in words."""
     if value is None:
         return "nothing"
     return inert(value) if isinstance(value, str) else json_text(value)
@@ -115,7 +119,7 @@ def _said(value: Any) -> str:
 
 def _compared(old: Any, new: Any, width: int, *, colours: bool) -> list[str]:
     """Return two long values as a small difference of lines, as far as it is worth reading."""
-    before, after = (block(_text(value)) if value is not None else [] for value in (old, new))
+    before, after = (block(text_of(value)) if value is not None else [] for value in (old, new))
     lines = [line for line in difflib.unified_diff(before, after, n=2, lineterm="") if line[:3] not in ("---", "+++")]
     lines = [line for line in lines if not line.startswith("@@")]
     shown = [painted(cut(line, max(20, width - 8)), _colour(line), colours=colours) for line in lines[:LINES]]

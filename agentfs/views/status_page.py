@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.core import names
+from agentfs.core.calls import question_of
+from agentfs.core.facts import PlannerCall, Talk
 from agentfs.core.phase import phase, reason
+from agentfs.core.replies import gate_word
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.disk import replace
@@ -64,12 +67,22 @@ def _lines(folder: Path, state: RunState) -> Iterator[str]:
 def _unanswered(state: RunState) -> Iterator[str]:
     """Yield why a reply that is there does not count."""
     replies = [(view.id, _reply(state, view)) for view in state.moving("person")]
-    if (one := state.calls.unapplied) is not None and one.asked:
-        replies.append((f"call {one.number}", one.reply))
+    if (one := state.calls.unapplied) is not None and one.talks:
+        asked = question_of(one, state.facts)
+        replies.append((f"call {one.number}", asked.reply if asked else None))
+        yield from _outdated(one, asked)
     for about, reply in replies:
         if reply is not None:
             said = first_line(reply) or "nothing"
             yield f"  the reply to {about} begins with {said!r}, which is none of the words that count"
+
+
+def _outdated(one: PlannerCall, asked: Talk | None) -> Iterator[str]:
+    """Yield that a yes was for a plan that is no longer there."""
+    for talk in one.talks:
+        if talk is not asked and gate_word(talk.reply) == "approve":
+            file = f"{names.PLANNING}/{names.call_file(one.number, 'reply', talk.count)}"
+            yield f"  the yes in {file} does not apply: the steps have changed since it was asked for"
 
 
 def _reply(state: RunState, view: StepView) -> str | None:

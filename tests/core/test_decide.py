@@ -23,6 +23,7 @@ from tests.builders import (
     a_step,
     an_order,
     facts,
+    judged,
     means,
     plan_sha,
 )
@@ -204,14 +205,21 @@ def test_the_third_interruption_of_a_call_counts_as_failed() -> None:
     assert _kinds(_decide(given)) == [("Wait", "person")]
 
 
-def test_an_answer_to_an_old_plan_is_set_aside_and_does_not_count() -> None:
-    given = facts(a_plan(a_step("a", max_attempts=1)), has_steps=False)
+@pytest.mark.parametrize("since", ["the goal changed", "a person wrote the first plan", "it is a runbook's"])
+def test_an_answer_that_cannot_be_used_any_more_is_set_aside_and_does_not_count(since: str) -> None:
+    given = facts(a_plan(a_step("a", max_attempts=1)), has_steps=since == "it is a runbook's")
     view = derive(given, means()).steps["a"]
     given = given.with_attempt("a", Attempt(1, claimed=True, result=a_result(view, "failed")))
-    call = a_call(2, trigger="step_failed", evidence=("steps/a.1.result.json",), base_sha256="f" * 64)
+    given = replace(given, answerable=frozenset({"a"}))
+    kinds: dict[str, dict[str, Any]] = {
+        "the goal changed": {"goal_sha256": "b" * 64, "base_sha256": given.revisions[0].plan_sha256},
+        "a person wrote the first plan": {"base_sha256": None},
+        "it is a runbook's": {"base_sha256": "f" * 64},
+    }
+    call = a_call(2, trigger="step_failed", evidence=("steps/a.1.result.json",), **kinds[since])
     answer = Answer(call=2, verdict="plan", plan={"steps": []}, duration_s=0.0)
     given = given.with_call(replace(given.planner_call(2), call=call, answer=answer))
-    state = derive(given, means(planner=True))
+    state = derive(judged(given), means(planner=True))
     assert (state.calls.replans, _kinds(decide(state, 1))) == (0, [("CallPlanner", 3)])
 
 

@@ -52,8 +52,9 @@ def _reply(words: str) -> Act:
                 talks = (*last.talks[:-1], replace(last.talks[-1], reply=words))
                 given = given.with_attempt(step, replace(last, talks=talks))
         for one in given.calls:
-            if one.asked and one.reply is None:
-                given = given.with_call(replace(one, reply=words))
+            if one.talks and one.talks[-1].reply is None:
+                talks = (*one.talks[:-1], replace(one.talks[-1], reply=words))
+                given = given.with_call(replace(one, talks=talks))
         return given
 
     return act

@@ -148,7 +148,7 @@ def test_a_surprise_without_a_planner_waits_for_exactly_one_word(reply: str | No
     world = PureWorld(surprising=frozenset({"a"}))
     asked, actions = world.play(given)
     assert actions == [Wait("person", "planning/2.question.md waits for a reply")]
-    answered = asked.with_call(replace(asked.planner_call(2), reply=reply))
+    answered = asked.with_call(replace(asked.planner_call(2), talks=(Talk(reply=reply),)))
     end, _ = world.play(answered)
     status = end.outcome.status if end.outcome else "waiting"
     assert status == {"approve": "done", "reject": "failed"}.get(reply or "", "waiting")

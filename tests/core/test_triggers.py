@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from agentfs.core.decide import Action, CallPlanner, EndRun, IssueOrder, Wait, decide, no_model_reached
-from agentfs.core.facts import Facts, PlannerCall
+from agentfs.core.facts import Facts, PlannerCall, Talk
+from agentfs.core.merging import bond_of
 from agentfs.core.modes import starts_as_loop
 from agentfs.core.records import Answer, Approve, Failure, Mode, Plan, Usage
 from agentfs.core.reopening import Aside, set_aside, to_set_aside, unanswered
 from agentfs.core.state import derive
 from agentfs.core.steps import StepView
-from tests.builders import a_call, a_plan, a_result, a_run, a_step, facts, means, plan_sha
+from tests.builders import a_call, a_plan, a_result, a_run, a_step, facts, judged, means, plan_sha
 
 CHAIN = a_plan(a_step("a"), a_step("b"))
 LOOP = a_plan(a_step("do", tool=None, input={"goal": "x"}, tools=["note"], max_attempts=1))
@@ -48,7 +49,9 @@ def answered(given: Facts, number: int, verdict: Any, **fields: Any) -> Facts:
     defaults: dict[str, Any] = {"revision": len(given.revisions), "base_sha256": current}
     call = a_call(number, **(defaults | call_fields))
     answer = Answer(call=number, verdict=verdict, plan=value, duration_s=0.0, **fields)
-    return given.with_call(replace(given.planner_call(number), call=call, answer=answer, reply=reply))
+    one = replace(given.planner_call(number), call=call, answer=answer)
+    talks = (Talk(key=bond_of(given.plan), reply=reply),) if reply else ()
+    return judged(given.with_call(replace(one, talks=talks)))
 
 
 def acts(given: Facts, *, planner: bool = True) -> list[Action]:

@@ -1,0 +1,42 @@
+"""The plans of a run's revisions, and what follows from them. Reads only; each is read once, in order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agentfs.core import names
+from agentfs.core.pins import Holding, Pins
+from agentfs.core.records import Plan, Revision
+from agentfs.errors import UserError
+
+
+class LostPlan(UserError):
+    """The plan of a revision is not there, or does not read."""
+
+
+@dataclass(slots=True)
+class PastPlans:
+    """Reads the copies that `revisions/` keeps."""
+
+    folder: Path
+    _held: Holding = field(default_factory=Holding)
+
+    def plan(self, revision: int) -> Plan:
+        """Return the plan of a revision; raise if it does not read."""
+        name = f"{names.REVISIONS}/{names.revision_plan_file(revision)}"
+        try:
+            return Plan.model_validate_json((self.folder / name).read_bytes())
+        except (OSError, ValidationError):
+            raise LostPlan(f"{name} does not read: take it back from the ledger") from None
+
+    def pins(self, revisions: Sequence[Revision]) -> Pins:
+        """Return the fields that a person set by hand; nothing is read where nobody edited."""
+        if not any(revision.trigger == "edited" for revision in revisions):
+            return {}
+        if self._held.revisions > len(revisions):
+            self._held = Holding()
+        for revision in revisions[self._held.revisions :]:
+            self._held = self._held.after(revision, self.plan(revision.revision))
+        return self._held.pins
