@@ -73,7 +73,7 @@ def perform(action: acts.Action, driver: Driver) -> None:
 def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
     """Give what stands in plan.json a number, and keep its exact bytes."""
     facts, number = driver.facts, len(driver.facts.revisions) + 1
-    source, plan = (driver.folder / names.PLAN).read_bytes(), facts.plan_file.plan
+    source, plan = _standing_bytes(action, driver), facts.plan_file.plan
     if plan is None or sha256_bytes(source) != facts.plan_file.sha256:
         driver.look_again()  # it has changed under our hands: look, then decide again
         return
@@ -88,6 +88,16 @@ def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
     driver.learn(revisions=(*facts.revisions, revision), plan=plan)
     driver.learn(answerable=driver.reader.judge.answerable(driver.facts))
     driver.world.keeper.note(driver.folder)
+
+
+def _standing_bytes(action: acts.RecordRevision, driver: Driver) -> bytes:
+    """Return what is recorded: what a call put in place, though a person may have saved over it; or plan.json."""
+    facts = driver.facts
+    tries = facts.planner_call(action.call).tries if action.call else ()
+    if facts.plan_file.sha256 not in tries:
+        return (driver.folder / names.PLAN).read_bytes()
+    name = names.call_file(action.call or 0, "plan", tries.index(facts.plan_file.sha256) + 1)
+    return (driver.folder / names.PLANNING / name).read_bytes()
 
 
 def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: str) -> Revision:
@@ -190,6 +200,7 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
     if leftover is not None:
         driver.leftovers.append(leftover)
     if placed:
+        driver.placed = True
         driver.learn(plan_file=PlanFile(digest, proposal.plan))
     else:
         driver.look_again()

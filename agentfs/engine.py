@@ -113,6 +113,7 @@ class Driver:
         self.heard: dict[str, int] = {}  # by conversation: characters of the reply that is coming, or came last
         self.trouble: BaseException | None = None
         self.leftovers: list[Leftover] = []  # plans that came out of an exchange and may still be written to
+        self.placed = False  # a plan is in its place and has no number yet: nobody looks at plan.json before it has
         self.alone = False  # the action being performed has nothing beside it that it could hold up
         self.room: Confinement | None = None  # what the tools of this run may touch; fixed when the first one starts
         self._look = threading.Event()
@@ -129,7 +130,8 @@ class Driver:
         self._take_mail()
         if self.leftovers:
             self.leftovers = look_after(self.folder, self.leftovers, self.reader.still)
-        if self._look.is_set():
+        placed, self.placed = self.placed, False
+        if self._look.is_set() and not placed:
             self._look.clear()
             self.facts = self.reader.read(self.facts)
         self.facts = self.reader.judged(self.facts)

@@ -127,11 +127,9 @@ def needs_yes(one: PlannerCall, facts: Facts) -> bool:
     A runbook has no answer of its own to a surprise. A model's answer says itself why, once it is laid over the plan;
     where that has yet to be done, it waits. A first plan is approved in the file.
     """
-    if one.call is None or one.answer is None:
-        return False
     if facts.goal.has_steps:
-        return any(_is_surprise(path, facts) for path in one.call.evidence)
-    if one.answer.plan is None:
+        return any(_is_surprise(path, facts) for path in (one.call.evidence if one.call else ()))
+    if one.answer is None or one.answer.plan is None:
         return False
     proposal = facts.proposal
     if proposal is None or proposal.call != one.number or proposal.bond != bond_of(facts.plan):

@@ -63,10 +63,6 @@ class PlannerCall:
     again: bool = False  # a person set this call, or these checks, aside
     words: str | None = None  # what a person asked for: replan.md, as this call took it
 
-    @property
-    def asked(self) -> bool:
-        return bool(self.talks)
-
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:

@@ -1,0 +1,314 @@
+"""What an answer comes to on top of the plan as it stands, why a person is asked, and what their word does."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentfs.core.calls import decision, question_of, rejection
+from agentfs.core.decide import Action, CallPlanner, Wait, decide
+from agentfs.core.facts import Facts, PlanFile, Talk
+from agentfs.core.merging import bond_of, steps_of
+from agentfs.core.phase import phase
+from agentfs.core.pins import pinned
+from agentfs.core.proposals import ALWAYS, Proposal, propose
+from agentfs.core.records import Answer, Author, Plan
+from agentfs.core.state import derive
+from tests.builders import PLANS, PureWorld, a_call, a_plan, a_revision, a_step, facts, judged, means, plan_sha
+from tests.core.test_people_in_small_worlds import ACTS
+
+A, B = a_step("a", depends_on=[]), a_step("b", depends_on=["a"])
+BASE = a_plan(A, B)
+ADA = Author(role="person", name="Ada")
+
+
+def edited(given: Facts, plan: Plan) -> Facts:
+    """The next revision, by a person."""
+    revision = a_revision(len(given.revisions) + 1, plan, given.plan, by=ADA)
+    file = PlanFile(plan_sha(plan), plan)
+    return judged(replace(given, plan=plan, plan_file=file, revisions=(*given.revisions, revision)))
+
+
+def answered(given: Facts, plan: Plan, base: Plan = BASE, **fields: Any) -> Facts:
+    """Call 2 was about the base, and has been answered."""
+    value = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+    call = a_call(2, **{"revision": 1, "trigger": "asked", "base_sha256": plan_sha(base), **fields})
+    answer = Answer(call=2, verdict="plan", plan=value, duration_s=0.0)
+    return judged(given.with_call(replace(given.planner_call(2), call=call, answer=answer)))
+
+
+def planned(**run: Any) -> Facts:
+    given = facts(BASE, has_steps=False)
+    return replace(given, run=given.run.model_copy(update=run))
+
+
+def proposal(given: Facts) -> Proposal:
+    assert given.proposal is not None
+    return given.proposal
+
+
+def acts(given: Facts) -> list[tuple[str, str]]:
+    return [(type(action).__name__, action.why) for action in decide(derive(given, means(planner=True)), 2)]
+
+
+def said(given: Facts, *replies: str | None) -> Facts:
+    """Questions were put about the steps as they are, and answered."""
+    key = bond_of(given.plan)
+    talks = tuple(Talk(count, key, reply) for count, reply in enumerate(replies, start=1))
+    return judged(given.with_call(replace(given.planner_call(2), talks=talks)))
+
+
+# ── why a person is asked ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nobody_is_asked_where_the_sides_do_not_touch() -> None:
+    mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
+    given = edited(answered(planned(), a_plan(a_step("a", depends_on=[], why="theirs"), B)), mine)
+    assert (proposal(given).reasons, proposal(given).conflicts, proposal(given).touched) == ((), (), ())
+    assert acts(given) == [("InstallPlan", "call 2 answered with a plan")]
+    assert proposal(given).plan == a_plan(
+        a_step("a", depends_on=[], why="theirs"),
+        a_step("b", depends_on=["a"], why="mine"),
+        **{"$schema": "../../../schemas/plan.schema.json"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "reasons"),
+    [
+        (
+            a_plan(A, a_step("b", depends_on=["a"], why="mine", gate=True)),
+            a_plan(A, a_step("b", depends_on=["a"], why="theirs")),
+            ("you and the answer changed the same: b.why",),
+        ),
+        (
+            a_plan(A, a_step("b", depends_on=["a"], why="mine")),
+            a_plan(A),
+            ("you and the answer changed the same: b",),
+        ),
+        (
+            a_plan(A, a_step("b", depends_on=["a"], tool="read_file", input={"path": "x"})),
+            a_plan(A, a_step("b", depends_on=["a"], input={"text": "theirs"})),
+            (
+                "you and the answer changed the same: b.tool, b.input",
+                "your edits and the answer do not go together: step 'b', input: the field 'path' is missing",
+            ),
+        ),
+        (
+            a_plan(A, B, a_step("c", depends_on=[], input={"text": "{{steps.b.output}}"})),
+            a_plan(A),
+            (
+                "it changes what you set by hand: c",
+                "your edits and the answer do not go together: step 'c', input.text: {{steps.b.output}} refers to",
+            ),
+        ),
+        (
+            a_plan(a_step("a", depends_on=["c"]), B, a_step("c", depends_on=[])),
+            a_plan(A, a_step("b", depends_on=["a"], why="theirs"), a_step("c", depends_on=["b"])),
+            (
+                "it changes what you set by hand: a.depends_on, c.depends_on",
+                "your edits and the answer do not go together: step 'a', depends_on: these steps wait for each other",
+            ),
+        ),
+    ],
+)
+def test_a_person_is_asked_where_they_do(mine: Plan, theirs: Plan, reasons: tuple[str, ...]) -> None:
+    given = edited(answered(planned(), theirs), mine)
+    found = proposal(given)
+    assert [told.startswith(reason) for told, reason in zip(found.reasons, reasons, strict=True)] == [True] * len(
+        reasons
+    ), found.reasons
+    assert found.plan is not None
+    assert acts(given) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
+
+
+def test_fields_that_do_not_go_together_are_taken_as_one_step() -> None:
+    by_model: dict[str, Any] = {"depends_on": ["a"], "tool": None, "input": None, "tools": ["note"]}
+    base = a_plan(A, a_step("b", **by_model))
+    mine = a_plan(A, a_step("b", depends_on=["a"], tool="note", input={"text": "x"}), a_step("m", depends_on=[]))
+    theirs = a_plan(A, a_step("b", **by_model, model="other"))
+    given = edited(answered(facts(base, has_steps=False), theirs, base), mine)
+    found = proposal(given)
+    assert [conflict.place for conflict in found.conflicts] == ["b.tool", "b.input", "b.model", "b.tools"]
+    assert "do not go together: step 'b', model: 'model' means nothing beside 'tool'" in found.reasons[-1]
+    assert found.plan is not None
+    assert [step.id for step in found.plan.steps] == ["a", "b", "m"], "the step that was added stays"
+
+
+def test_every_answer_that_changes_steps_is_asked_about_where_that_is_wanted() -> None:
+    given = planned(approve="always")
+    assert proposal(answered(given, a_plan(A))).reasons == (ALWAYS,)
+    assert proposal(answered(given, a_plan(A, B, goal="another title"))).reasons == ()
+    assert proposal(answered(given, a_plan(A), trigger="first")).reasons == ()
+
+
+def test_what_a_person_set_is_asked_about_even_if_nothing_changed_since() -> None:
+    mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"), a_step("c", depends_on=["a", "b"]))
+    given = edited(planned(), mine)
+    other = answered(given, a_plan(A, a_step("b", depends_on=["a"], why="theirs")), mine, revision=2)
+    assert proposal(other).reasons == ("it changes what you set by hand: c, b.why",)
+    assert proposal(other).conflicts == ()
+    left = answered(given, a_plan(A, a_step("c", depends_on=["a"])), mine, revision=2)
+    assert proposal(left).touched == ("b",), "that c no longer waits for what left is no change of c"
+    moved = answered(
+        given,
+        a_plan(A, a_step("b", depends_on=["a"], why="mine"), a_step("c", depends_on=["b"])),
+        mine,
+        revision=2,
+    )
+    assert proposal(moved).touched == ("c.depends_on",)
+    free = answered(given, a_plan(a_step("a", depends_on=[], why="theirs"), *mine.steps[1:]), mine, revision=2)
+    assert proposal(free).reasons == ()
+
+
+def test_an_answer_that_cannot_be_put_into_effect_waits_to_be_rejected() -> None:
+    given = answered(planned(), a_plan(a_step("x", tool="gone")))
+    why = "it cannot be put into effect: step 'x', tool: there is no tool 'gone'"
+    assert proposal(given).reasons[0].startswith(why)
+    assert proposal(given).plan is None
+    assert acts(given) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
+    (wait,) = acts(said(given, "approve"))
+    assert wait[1].startswith(f"the answer of call 2 was approved, but {why}")
+    assert wait[1].endswith(": reject it")
+    assert isinstance(decide(derive(said(given, "reject"), means(planner=True)), 2)[0], CallPlanner)
+
+
+def test_a_runbook_is_a_persons_own_word() -> None:
+    mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
+    given = edited(facts(BASE), mine)
+    given = answered(given, a_plan(A, a_step("b", depends_on=["a"], why="theirs")), mine, revision=2)
+    assert proposal(given).reasons == ()
+    assert acts(given) == [("InstallPlan", "call 2 answered with a plan")]
+    unseen = replace(given, proposal=None)
+    assert acts(unseen) == [("Wait", "the answer of call 2 was approved, but it is yet to be looked at: reject it")]
+
+
+def test_an_answer_that_has_yet_to_be_laid_over_the_plan_is_not_put_into_effect() -> None:
+    given = answered(planned(), a_plan(A))
+    assert acts(given) == [("InstallPlan", "call 2 answered with a plan")]
+    assert acts(replace(given, proposal=None)) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
+    other = replace(proposal(given), bond="0" * 64)
+    assert acts(replace(given, proposal=other)) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
+    assert phase(derive(replace(given, proposal=None), means(planner=True))) == "waiting"
+    saving = replace(given, plan_file=replace(given.plan_file, being_saved=True))
+    assert acts(saving) == [("Wait", "plan.json is being saved")]
+
+
+def test_only_an_answer_with_a_plan_comes_to_something() -> None:
+    given = answered(planned(), BASE)
+    one = replace(given.planner_call(2), answer=None)
+    with pytest.raises(ValueError, match="comes to nothing"):
+        propose(one, given, None, {}, lambda _source: BASE)
+
+
+def test_what_is_there_already_is_recorded_and_not_installed() -> None:
+    theirs = a_plan(A, a_step("b", depends_on=["a"], why="theirs"))
+    given = edited(answered(planned(), theirs), theirs)
+    assert acts(given) == [("RecordRevision", "call 2 answered with the plan that is there")]
+
+
+# ── a person's word ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_yes_is_for_the_steps_that_were_shown() -> None:
+    mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
+    given = edited(answered(planned(), a_plan(A, a_step("b", depends_on=["a"], why="theirs"))), mine)
+    asked = said(given, None)
+    assert acts(asked) == [("Wait", "planning/2.question.md waits for a reply")]
+    yes = said(given, "approve")
+    assert decision(yes.planner_call(2), yes) == "approve"
+    assert acts(yes) == [("InstallPlan", "call 2 answered with a plan")]
+    paused = edited(yes, a_plan(*mine.steps, status="paused"))
+    assert acts(paused) == [("InstallPlan", "call 2 answered with a plan")]
+    assert proposal(paused).value["status"] == "paused"
+    again = edited(yes, a_plan(A, a_step("b", depends_on=["a"], why="mine, and mine")))
+    assert question_of(again.planner_call(2), again) is None
+    why = "the steps have changed since planning/2.question.md was put: it is put anew"
+    assert acts(again) == [("AskAnswer", why)]
+
+
+def test_a_no_holds_whatever_became_of_the_plan() -> None:
+    mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
+    given = edited(answered(planned(), a_plan(A, a_step("b", depends_on=["a"], why="theirs"))), mine)
+    no = edited(said(given, "maybe", "reject\nnot this"), a_plan(A, a_step("b", depends_on=["a"], why="other")))
+    assert rejection(no.planner_call(2)) == Talk(2, bond_of(mine), "reject\nnot this")
+    (call,) = decide(derive(no, means(planner=True)), 2)
+    assert isinstance(call, CallPlanner)
+    assert (call.pending[0].detail, call.pending[0].evidence) == ("not this", ("planning/2.reply-2.md",))
+
+
+def test_an_answer_that_was_given_up_stays_given_up() -> None:
+    """The goal was edited, somebody else was called, and then the goal was edited back."""
+    given = answered(planned(), a_plan(A))
+    later = a_call(3, revision=1, trigger="goal_changed", base_sha256=plan_sha(BASE), goal_sha256="c" * 64)
+    keep = Answer(call=3, verdict="keep", duration_s=0.0)
+    given = judged(given.with_call(replace(given.planner_call(3), call=later, answer=keep)))
+    assert derive(given, means(planner=True)).calls.unapplied is None
+    assert given.proposal is None
+
+
+def test_a_plan_json_that_is_not_valid_is_not_exchanged() -> None:
+    given = answered(planned(), a_plan(A))
+    given = ACTS["spoil"](given)
+    assert acts(given)[-1] == ("Wait", "plan.json is not valid: see plan.error.md")
+
+
+# ── any two acts while the planner thinks ─────────────────────────────────────────────────────────────────
+
+ANSWERS: dict[str, Plan] = {
+    "rewrites b": a_plan(A, a_step("b", depends_on=["a"], input={"text": "theirs"}), a_step("c", depends_on=["b"])),
+    "drops b": a_plan(A, a_step("c", depends_on=["a"])),
+    "adds d": a_plan(A, B, a_step("c", depends_on=["b"]), a_step("d", depends_on=["c"], why="theirs")),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("approve", ["never", "always"])
+def test_two_acts_while_a_planner_thinks_always_come_to_rest(answer: str, approve: Any) -> None:
+    base = a_plan(A, B, a_step("c", depends_on=["b"]))
+    given = facts(base, has_steps=False, limits={"replans": 1, "attempts": 1})
+    given = replace(given, run=given.run.model_copy(update={"approve": approve}))
+    world = PureWorld(fate=lambda step, number: "failed" if step == "b" and number < 2 else "done", planner=True)
+    for first, second in itertools.product(ACTS, ACTS):
+        thinking = world.perform(call_of(given), given, derive(given, means(planner=True)))
+        saved, _ = _recorded(world, ACTS[first](_unanswered(thinking)))
+        come = answered(saved, ANSWERS[answer], base, trigger="asked")
+        middle, _ = world.play(come)
+        end, actions = world.play(ACTS[second](middle))
+        waits = [action for action in actions if isinstance(action, Wait)]
+        assert waits, (first, second)
+        assert (end.outcome is not None) == (waits[0].on == "nothing"), (first, second, actions)
+        _nothing_of_a_person_is_lost(end, (first, second))
+
+
+def call_of(given: Facts) -> CallPlanner:
+    asked = replace(given, replan="look")
+    (action,) = decide(derive(asked, means(planner=True)), 2)
+    assert isinstance(action, CallPlanner)
+    return action
+
+
+def _unanswered(given: Facts) -> Facts:
+    return given.with_call(replace(given.planner_call(2), answer=None))
+
+
+def _recorded(world: PureWorld, given: Facts) -> tuple[Facts, list[Action]]:
+    """What a driver makes of a person's act while it waits for the planner."""
+    state = derive(judged(given), means(planner=True))
+    actions = decide(state, 2)
+    for action in actions:
+        given = world.perform(action, given, state)
+    return given, actions
+
+
+def _nothing_of_a_person_is_lost(end: Facts, acted: tuple[str, str]) -> None:
+    """Without a yes no revision of the planner's changes what a person set."""
+    history = [(revision, PLANS[revision.plan_sha256]) for revision in end.revisions]
+    for place, (revision, plan) in enumerate(history):
+        if revision.by.role != "planner" or "say approve" in acted:
+            continue
+        before, after = steps_of(history[place - 1][1]), steps_of(plan)
+        for step, fields in pinned(history[:place]).items():
+            values = [(before[step].get(field), after[step].get(field)) for field in fields - {"depends_on"}]
+            assert [old for old, _ in values] == [new for _, new in values], (acted, step)
