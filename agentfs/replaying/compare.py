@@ -61,8 +61,8 @@ def records(recording: "Recording") -> Records:
 def _planning(recording: "Recording") -> Iterator[tuple[str, dict[str, Any]]]:
     for number, one in recording.calls.items():
 
-        def path(kind: names.CallFileKind, number: int = number) -> str:
-            return f"{names.PLANNING}/{names.call_file(number, kind)}"
+        def path(kind: names.CallFileKind, count: int = 1, number: int = number) -> str:
+            return f"{names.PLANNING}/{names.call_file(number, kind, count)}"
 
         if one.call:
             yield path("call"), _fields("call", one.call)
@@ -71,8 +71,8 @@ def _planning(recording: "Recording") -> Iterator[tuple[str, dict[str, Any]]]:
             yield path("answer"), {**_fields("answer", one.answer), "error.kind": error, **_usage(one.answer.usage)}
         if one.checks:
             yield path("checks"), {**_fields("checks", one.checks), **_usage(one.checks.usage)}
-        if one.question:
-            yield path("question"), {}
+        for count in one.replies:
+            yield path("question", count), {}
 
 
 def _revisions(recording: "Recording") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -31,8 +31,9 @@ class RecordedCall:
     call: Call | None = None
     answer: Answer | None = None
     checks: GoalChecks | None = None
-    question: bool = False
-    reply: bytes | None = None
+    replies: Mapping[int, bytes | None] = field(
+        default_factory=dict
+    )  # by the count of the question; None: there is none
     asked: bytes | None = None
     again: bytes | None = None
 
@@ -153,22 +154,25 @@ def _kept_goals(folder: Path) -> Iterator[bytes]:
 
 
 def _calls(folder: Path) -> dict[int, RecordedCall]:
-    numbers = {found.call for name in _listed(folder / names.PLANNING) if (found := names.parse_call_file(name))}
+    files = [found for name in _listed(folder / names.PLANNING) if (found := names.parse_call_file(name))]
 
-    def path(number: int, kind: names.CallFileKind) -> str:
-        return f"{names.PLANNING}/{names.call_file(number, kind)}"
+    def path(number: int, kind: names.CallFileKind, count: int = 1) -> str:
+        return f"{names.PLANNING}/{names.call_file(number, kind, count)}"
+
+    def replies(number: int) -> dict[int, bytes | None]:
+        counts = sorted(file.count for file in files if (file.call, file.kind) == (number, "question"))
+        return {count: _bytes(folder / path(number, "reply", count)) for count in counts}
 
     return {
         number: RecordedCall(
             call=_record(folder, path(number, "call"), Call),
             answer=_record(folder, path(number, "answer"), Answer),
             checks=_record(folder, path(number, "checks"), GoalChecks),
-            question=(folder / path(number, "question")).is_file(),
-            reply=_bytes(folder / path(number, "reply")),
+            replies=replies(number),
             asked=_bytes(folder / path(number, "asked")),
             again=_bytes(folder / path(number, "again")),
         )
-        for number in sorted(numbers)
+        for number in sorted({file.call for file in files})
     }
 
 

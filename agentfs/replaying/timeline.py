@@ -244,13 +244,14 @@ class _Moments:
             anew = next(((kind, str(n)) for n, kind in later if (kind, str(n)) in self.found), None)
             if anew is not None:
                 self._act(("again", mine), Put(path, one.again), anew)
-        if not one.question:
+        if not one.replies:
             return
-        question = f"{names.PLANNING}/{names.call_file(number, 'question')}"
+        count, reply = max(one.replies.items(), key=lambda asked: asked[0])  # the last one was decided
+        question = f"{names.PLANNING}/{names.call_file(number, 'question', count)}"
         before = self._decided_by(number)
-        if one.reply is not None and before is not None:
-            path = f"{names.PLANNING}/{names.call_file(number, 'reply')}"
-            self._act(("reply", mine), Put(path, one.reply, question), before)
+        if reply is not None and before is not None:
+            path = f"{names.PLANNING}/{names.call_file(number, 'reply', count)}"
+            self._act(("reply", mine), Put(path, reply, question), before)
         else:
             self._add(("question", mine), Made(question), _LAST, MADE, {*self.found})
 

@@ -143,6 +143,7 @@ def test_edits_of_other_fields_are_merged_and_nobody_is_asked(planner: SlowPlann
     assert len(planner.server.requests) == 2, "it was not asked again"
     assert not list(planner.folder.glob("planning/*.question*.md"))
     planner.place.ledger_is_sound()
+    planner.place.agentfs("replay", "job")
 
 
 @pytest.fixture
@@ -238,6 +239,7 @@ def test_a_no_asks_the_planner_again_with_the_words(conflict: SlowPlanner) -> No
     assert place.read("planning/3.json")["trigger"] == "asked"
     assert place.read("planning/3.json")["evidence"] == ["planning/2.reply.md", "steps/load.1.result.json"]
     assert conflict.steps()["tell"]["input"] == {"command": "echo Ada; cat effects"}
+    place.agentfs("replay", "job")
 
 
 def test_a_yes_is_for_the_steps_as_they_were_shown(conflict: SlowPlanner) -> None:
@@ -258,6 +260,7 @@ def test_a_yes_is_for_the_steps_as_they_were_shown(conflict: SlowPlanner) -> Non
     assert place.agentfs("run", "--resume", "job").stdout == "made\nloaded\n"
     assert len(conflict.server.requests) == 2, "the planner was not asked again"
     assert [line.partition(":")[0] for line in place.log()][1:3] == ["Ada job", "Ada job"]
+    place.agentfs("replay", "job")
 
 
 def test_to_pause_and_resume_takes_no_yes_back(conflict: SlowPlanner) -> None:
@@ -290,6 +293,7 @@ def test_a_plan_edited_into_the_very_answer_is_a_revision_of_the_answer_too(conf
         "Ada job: revision 3, edited by Ada",
         "agentfs planner job: revision 4, after load failed",
     ]
+    place.agentfs("replay", "job")
 
 
 # ── steps that come and go ────────────────────────────────────────────────────────────────────────────────
