@@ -137,4 +137,4 @@ def test_no_save_is_lost_to_a_planner_that_rewrites(place: Place, in_place: bool
         assert set(told) == set(range(EDITS))
         planned = [json.loads(path.read_text())["by"]["role"] for path in person.folder.glob("revisions/?*.json")
                    if path.name.count(".") == 1]  # fmt: skip
-        assert planned.count("planner") > EDITS / 2, "the plan was hardly rewritten: the race did not happen"
+        assert planned.count("planner") > EDITS / 4, "the plan was hardly rewritten: the race did not happen"
