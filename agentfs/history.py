@@ -31,12 +31,13 @@ class PastPlans:
         except (OSError, ValidationError):
             raise LostPlan(f"{name} does not read: take it back from the ledger") from None
 
-    def pins(self, revisions: Sequence[Revision]) -> Pins:
-        """Return the fields that a person set by hand; nothing is read where nobody edited."""
+    def pins(self, revisions: Sequence[Revision], last: Plan | None = None) -> Pins:
+        """Return the fields that a person set by hand; nothing is read where nobody edited. `last`: the last plan."""
         if not any(revision.trigger == "edited" for revision in revisions):
             return {}
         if self._held.revisions > len(revisions):
             self._held = Holding()
         for revision in revisions[self._held.revisions :]:
-            self._held = self._held.after(revision, self.plan(revision.revision))
+            known = last if revision is revisions[-1] else None
+            self._held = self._held.after(revision, known or self.plan(revision.revision))
         return self._held.pins

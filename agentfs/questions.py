@@ -24,8 +24,8 @@ _COMMANDS = """The same by command:
 - `agentfs approve {run} planning/{call}`
 - `agentfs reject {run} planning/{call} --because TEXT`
 
-Or edit plan.json yourself: a yes to this question is for the steps as they stand, so if they change, it is put anew,
-or falls away if nothing is left to ask."""
+Or edit plan.json yourself: a yes is for the changes shown above. If they come to be others, the question is
+put anew, or falls away if nothing is left to ask."""
 
 
 def _how(reply: str, words: dict[str, str]) -> str:
@@ -68,7 +68,7 @@ def ask(step: str, question: str, reply: str) -> str:
 
 
 def proposal(call: Call, words: str, page: dict[str, Any], plan: JsonObject, reply: str, key: str) -> str:
-    """Return the question about a planner's answer that has to be looked at: bound to the steps it would change."""
+    """Return the question about a planner's answer that has to be looked at: bound to the changes it shows."""
     from agentfs.views.diff import diff_lines
     from agentfs.views.proposal import conflict_lines, reason_lines
 

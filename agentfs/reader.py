@@ -117,7 +117,7 @@ class RunReader:
         current = facts.revisions[-1].plan_sha256 if facts.revisions else None
         try:
             base = self.past.plan(one.call.revision) if one.call.base_sha256 != current else None
-            pins = {} if facts.goal.has_steps else self.past.pins(facts.revisions)
+            pins = {} if facts.goal.has_steps else self.past.pins(facts.revisions, facts.plan)
         except LostPlan as lost:
             return None, str(lost)
         return propose(one, facts, base, pins, self.judge.plan), None

@@ -14,7 +14,6 @@ from agentfs.core.check import check_plan
 from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.documents import read_json
 from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
-from agentfs.core.merging import bond_of
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.pins import pinned
 from agentfs.core.proposals import propose
@@ -263,7 +262,7 @@ class PureWorld:
                 return _recorded(given, number)
             case acts.AskAnswer(call=number):
                 one = given.planner_call(number)
-                talk = Talk(len(one.talks) + 1, bond_of(given.plan))
+                talk = Talk(len(one.talks) + 1, given.proposal.bond if given.proposal else None)
                 return given.with_call(replace(one, talks=(*one.talks, talk)))
             case acts.AskPerson(view=view, about=about):
                 number = view.next if about == "gate" else view.attempt

@@ -119,7 +119,7 @@ def opened(workspace: Workspace, folder: Path, revision: int | None = None) -> O
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
         raise UserError(f"{found.run} does not read: {inert(found.broken[0])}")
-    return Opened(workspace, folder, in_force(found.state), found.state.facts.outcome, revision)
+    return Opened(workspace, folder, in_force(found.state, found.judged), found.state.facts.outcome, revision)
 
 
 # ── plan.json ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,7 @@ An ended run is told from its outcome.json with plain JSON; only an open one is 
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from agentfs.workspace import Workspace
 
 if TYPE_CHECKING:
     from agentfs.core.config import Settings
+    from agentfs.core.facts import Facts
     from agentfs.core.state import RunState
 
 ENDS = ("done", "failed", "cancelled")
@@ -54,6 +55,7 @@ class Reading:
     folder: Path
     state: "RunState | None"
     broken: tuple[str, ...] = ()
+    judged: "Callable[[Facts], Facts]" = lambda facts: facts  # lays an answer that waits over what the facts say
 
     @property
     def run(self) -> str:
@@ -172,7 +174,7 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
         executor=has_model(settings.executor, environment),
         repeatable={name: spec.repeatable for name, spec in tools.items()},
     )
-    return Reading(folder, derive(facts, means), facts.broken)
+    return Reading(folder, derive(facts, means), facts.broken, reader.judged)
 
 
 def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":

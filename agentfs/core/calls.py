@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from agentfs.core import names
 from agentfs.core.facts import Facts, PlannerCall, Talk
-from agentfs.core.merging import bond_of
 from agentfs.core.records import Answer, Call, Trigger, Verdict
 from agentfs.core.replies import GateWord, gate_word
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS
+
+if TYPE_CHECKING:
+    from agentfs.core.proposals import Proposal
 
 COUNTED: frozenset[Trigger] = frozenset(
     ("step_unreachable", "repeated_failure", "step_failed", "unexpected_state", "goal_checks_failed")
@@ -131,10 +134,14 @@ def needs_yes(one: PlannerCall, facts: Facts) -> bool:
         return any(_is_surprise(path, facts) for path in (one.call.evidence if one.call else ()))
     if one.answer is None or one.answer.plan is None:
         return False
-    proposal = facts.proposal
-    if proposal is None or proposal.call != one.number or proposal.bond != bond_of(facts.plan):
-        return True
-    return bool(proposal.reasons)
+    proposal = proposal_of(one, facts)
+    return proposal is None or bool(proposal.reasons)
+
+
+def proposal_of(one: PlannerCall, facts: Facts) -> "Proposal | None":
+    """Return what an answer comes to; None: it has yet to be laid over the plan in force."""
+    found = facts.proposal
+    return found if found and (found.call, found.revision) == (one.number, len(facts.revisions)) else None
 
 
 # ── a person's word about an answer ───────────────────────────────────────────────────────────────────────
@@ -146,11 +153,11 @@ def rejection(one: PlannerCall) -> Talk | None:
 
 
 def question_of(one: PlannerCall, facts: Facts) -> Talk | None:
-    """Return the question about an answer that stands; one put about other steps than there are now does not."""
-    last = one.talks[-1] if one.talks else None
+    """Return the question about an answer that stands; one that showed other changes than it would make now does not."""
+    last, proposal = one.talks[-1] if one.talks else None, proposal_of(one, facts)
     if last is None or facts.goal.has_steps:  # a runbook's is about a result, and a result does not change
         return last
-    return last if last.key == bond_of(facts.plan) else None
+    return last if proposal is not None and last.key == proposal.bond else None
 
 
 def decision(one: PlannerCall, facts: Facts) -> GateWord | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import names
-from agentfs.core.calls import COUNTED, Pending, decision, needs_yes, next_call, question_of
+from agentfs.core.calls import COUNTED, Pending, decision, needs_yes, next_call, proposal_of, question_of
 from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
 from agentfs.core.modes import is_stepwise
@@ -249,7 +249,7 @@ def _apply(state: RunState, one: PlannerCall) -> list[Action]:
     if hindered := _hindered(state):
         return [hindered]  # an exchange now would only be taken back
     approved, asked = decision(one, state.facts) == "approve", question_of(one, state.facts)
-    proposal = state.facts.proposal
+    proposal = proposal_of(one, state.facts)
     if not approved and needs_yes(one, state.facts):
         if asked is None:
             return [AskAnswer(one.number, _why_ask(one))]
@@ -265,7 +265,7 @@ def _apply(state: RunState, one: PlannerCall) -> list[Action]:
 def _why_ask(one: PlannerCall) -> str:
     if not one.talks:
         return f"the answer of call {one.number} needs a person's yes"
-    return f"the steps have changed since {_question(one, one.talks[-1].count)} was put: it is put anew"
+    return f"the plan has changed since {_question(one, one.talks[-1].count)} was put: it is put anew"
 
 
 def _question(one: PlannerCall, count: int) -> str:

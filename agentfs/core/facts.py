@@ -18,7 +18,7 @@ class Talk:
     """A question put to a person, and the reply beside it."""
 
     count: int = 1
-    key: str | None = None  # what a yes is bound to: the order that a gate shows, or the steps an answer would change
+    key: str | None = None  # what a yes is bound to: the order that a gate shows, or the changes an answer would make
     reply: str | None = None
     ask: bool = False  # an `ask` put it: the reply is an answer to that, and decides nothing else
     taken: bool = False  # the attempt has gone on with the reply

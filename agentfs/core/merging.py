@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import PLAN_SCHEMA, canonical, sha256_of
+from agentfs.core.canonical import PLAN_SCHEMA, canonical
 from agentfs.core.lenient import in_order, spelled_out
 from agentfs.core.records import JsonObject, Plan, Record, Step
 from agentfs.core.scheme import referred
@@ -77,11 +77,6 @@ def plan_value(head: Plan, title: str | None, steps: Iterable[StepValue]) -> Jso
 def steps_of(plan: Plan) -> dict[str, StepValue]:
     """Return the steps of a plan by id, each with its depends_on spelt out."""
     return {step["id"]: step for step in spelled_out([_dumped(step) for step in plan.steps])}
-
-
-def bond_of(plan: Plan | None) -> str:
-    """Return what a yes is bound to: the steps, however spelt. To pause a run, or to top it up, takes no yes back."""
-    return sha256_of(list(steps_of(plan).values()) if plan is not None else None)
 
 
 def _dumped(record: Record) -> dict[str, Any]:

@@ -4,13 +4,13 @@ One value serves all: what is installed, what the question shows, what `diff --q
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from agentfs.core.canonical import render_plan
+from agentfs.core.canonical import render_plan, sha256_of
 from agentfs.core.changes import changes
 from agentfs.core.differences import Rewired, StepDifference, difference
 from agentfs.core.facts import Facts, PlannerCall
-from agentfs.core.merging import Conflict, bond_of, merge, plan_value, steps_of
+from agentfs.core.merging import Conflict, merge, plan_value, steps_of
 from agentfs.core.pins import Pins
 from agentfs.core.problem_words import in_words
 from agentfs.core.problems import Rejected
@@ -26,7 +26,8 @@ class Proposal:
     """A plan that waits to be put into effect."""
 
     call: int
-    bond: str  # of the plan it was laid over: a yes is for that one
+    revision: int  # the one it was laid over; 0: there was none
+    bond: str  # what a yes is bound to: the changes of steps that it makes
     value: JsonObject  # the plan to install
     plan: Plan | None  # the same, read; None: it does not pass the check, and cannot be installed
     conflicts: tuple[Conflict, ...] = ()  # where it has the answer's side against a person's
@@ -47,9 +48,16 @@ def propose(one: PlannerCall, facts: Facts, base: Plan | None, pins: Pins, judge
         touched = () if facts.goal.has_steps else tuple(_touched(facts.plan, plan, pins, conflicts))
         reasons = tuple(_reasons(one, facts, plan, conflicts, touched, problems))
         nothing = facts.plan is not None and not changes(facts.plan, plan)
-        return Proposal(one.number, bond_of(facts.plan), value, plan, conflicts, touched, reasons, nothing)
+        bond, number = _bond(facts.plan, plan, conflicts), len(facts.revisions)
+        return Proposal(one.number, number, bond, value, plan, conflicts, touched, reasons, nothing)
     why = f"it cannot be put into effect: {problems[-1]}"
-    return Proposal(one.number, bond_of(facts.plan), value, None, reasons=(why,))
+    return Proposal(one.number, len(facts.revisions), sha256_of(why), value, None, reasons=(why,))
+
+
+def _bond(old: Plan | None, new: Plan, conflicts: tuple[Conflict, ...]) -> str:
+    """Return the hash of what a question shows: what becomes of which step. What is left alone may change meanwhile."""
+    steps = [asdict(change) for change in difference(old, new).steps]
+    return sha256_of([steps, [asdict(conflict) for conflict in conflicts]])
 
 
 def _candidates(one: PlannerCall, facts: Facts, base: Plan | None) -> Iterator[Candidate]:

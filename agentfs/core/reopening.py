@@ -1,5 +1,6 @@
 """What takes an ended run up again: which attempts and calls are set aside, and whether that is enough. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agentfs.core.changes import changes
@@ -37,14 +38,17 @@ def with_plan(facts: Facts, plan: Plan, digest: str, call: int | None = None) ->
     return replace(facts, plan=plan, plan_file=PlanFile(digest, plan), revisions=(*facts.revisions, revision))
 
 
-def in_force(state: RunState) -> RunState:
-    """Return the state once what stands in plan.json, if that is new and valid, is a revision; ended or not."""
+def in_force(state: RunState, judged: Callable[[Facts], Facts] = lambda facts: facts) -> RunState:
+    """Return the state once what stands in plan.json, if that is new and valid, is a revision; ended or not.
+
+    `judged`: lays the answer that waits, if there is one, over that.
+    """
     facts = replace(state.facts, outcome=None)
     state = derive(facts, state.means)
     file = facts.plan_file
     match decide(state, 1)[0]:
         case RecordRevision(call=call) if file.plan is not None and file.sha256 is not None:
-            return derive(with_plan(facts, file.plan, file.sha256, call), state.means)
+            return derive(judged(with_plan(facts, file.plan, file.sha256, call)), state.means)
         case _:
             return state
 

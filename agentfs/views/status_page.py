@@ -82,7 +82,7 @@ def _outdated(one: PlannerCall, asked: Talk | None) -> Iterator[str]:
     for talk in one.talks:
         if talk is not asked and gate_word(talk.reply) == "approve":
             file = f"{names.PLANNING}/{names.call_file(one.number, 'reply', talk.count)}"
-            yield f"  the yes in {file} does not apply: the steps have changed since it was asked for"
+            yield f"  the yes in {file} does not apply: the plan has changed since it was asked for"
 
 
 def _reply(state: RunState, view: StepView) -> str | None:

@@ -9,7 +9,7 @@ from agentfs.core.calls import waiting_answer
 from agentfs.core.canonical import render_plan
 from agentfs.core.check import check_plan
 from agentfs.core.documents import read_json
-from agentfs.core.merging import FIELDS, Conflict, Merged, bond_of, merge, same, steps_of
+from agentfs.core.merging import FIELDS, Conflict, Merged, merge, same, steps_of
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Author, JsonObject, Plan
 from tests.builders import CATALOGUE, a_call, a_plan, a_revision, a_step, facts, judged, plan_sha
@@ -142,12 +142,6 @@ def test_a_whole_step_is_taken_where_both_changed_it() -> None:
     assert [conflict.place for conflict in merged.conflicts] == ["b.tool", "b.input"]
     assert steps(merged)["b"]["tool"] == "note"
     assert steps(merged)["c"]["why"] == "mine", "only one of them changed it"
-
-
-def test_a_yes_is_bound_to_the_steps_however_they_are_spelt() -> None:
-    assert bond_of(BASE) == bond_of(a_plan(A, a_step("b"), a_step("c"), status="paused", limits={"replans": 1}))
-    assert bond_of(BASE) != bond_of(a_plan(A, B, changed(C, why="so")))
-    assert bond_of(None) != bond_of(BASE)
 
 
 # ── any two edits ─────────────────────────────────────────────────────────────────────────────────────────

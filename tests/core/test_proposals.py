@@ -9,7 +9,7 @@ import pytest
 from agentfs.core.calls import decision, question_of, rejection
 from agentfs.core.decide import Action, CallPlanner, Wait, decide
 from agentfs.core.facts import Facts, PlanFile, Talk
-from agentfs.core.merging import bond_of, steps_of
+from agentfs.core.merging import steps_of
 from agentfs.core.phase import phase
 from agentfs.core.pins import pinned
 from agentfs.core.proposals import ALWAYS, Proposal, propose
@@ -53,8 +53,8 @@ def acts(given: Facts) -> list[tuple[str, str]]:
 
 
 def said(given: Facts, *replies: str | None) -> Facts:
-    """Questions were put about the steps as they are, and answered."""
-    key = bond_of(given.plan)
+    """Questions were put about the changes as they are, and answered."""
+    key = proposal(given).bond
     talks = tuple(Talk(count, key, reply) for count, reply in enumerate(replies, start=1))
     return judged(given.with_call(replace(given.planner_call(2), talks=talks)))
 
@@ -188,7 +188,7 @@ def test_an_answer_that_has_yet_to_be_laid_over_the_plan_is_not_put_into_effect(
     given = answered(planned(), a_plan(A))
     assert acts(given) == [("InstallPlan", "call 2 answered with a plan")]
     assert acts(replace(given, proposal=None)) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
-    other = replace(proposal(given), bond="0" * 64)
+    other = replace(proposal(given), revision=7)
     assert acts(replace(given, proposal=other)) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
     assert phase(derive(replace(given, proposal=None), means(planner=True))) == "waiting"
     saving = replace(given, plan_file=replace(given.plan_file, being_saved=True))
@@ -222,9 +222,11 @@ def test_a_yes_is_for_the_steps_that_were_shown() -> None:
     paused = edited(yes, a_plan(*mine.steps, status="paused"))
     assert acts(paused) == [("InstallPlan", "call 2 answered with a plan")]
     assert proposal(paused).value["status"] == "paused"
+    elsewhere = edited(yes, a_plan(a_step("a", depends_on=[], why="mine"), *mine.steps[1:], a_step("x")))
+    assert acts(elsewhere) == [("InstallPlan", "call 2 answered with a plan")], "what was shown is still what is done"
     again = edited(yes, a_plan(A, a_step("b", depends_on=["a"], why="mine, and mine")))
     assert question_of(again.planner_call(2), again) is None
-    why = "the steps have changed since planning/2.question.md was put: it is put anew"
+    why = "the plan has changed since planning/2.question.md was put: it is put anew"
     assert acts(again) == [("AskAnswer", why)]
 
 
@@ -232,7 +234,7 @@ def test_a_no_holds_whatever_became_of_the_plan() -> None:
     mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
     given = edited(answered(planned(), a_plan(A, a_step("b", depends_on=["a"], why="theirs"))), mine)
     no = edited(said(given, "maybe", "reject\nnot this"), a_plan(A, a_step("b", depends_on=["a"], why="other")))
-    assert rejection(no.planner_call(2)) == Talk(2, bond_of(mine), "reject\nnot this")
+    assert rejection(no.planner_call(2)) == Talk(2, proposal(given).bond, "reject\nnot this")
     (call,) = decide(derive(no, means(planner=True)), 2)
     assert isinstance(call, CallPlanner)
     assert (call.pending[0].detail, call.pending[0].evidence) == ("not this", ("planning/2.reply-2.md",))

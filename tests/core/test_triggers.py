@@ -7,7 +7,6 @@ import pytest
 
 from agentfs.core.decide import Action, CallPlanner, EndRun, IssueOrder, Wait, decide, no_model_reached
 from agentfs.core.facts import Facts, PlannerCall, Talk
-from agentfs.core.merging import bond_of
 from agentfs.core.modes import starts_as_loop
 from agentfs.core.records import Answer, Approve, Failure, Mode, Plan, Usage
 from agentfs.core.reopening import Aside, set_aside, to_set_aside, unanswered
@@ -50,8 +49,10 @@ def answered(given: Facts, number: int, verdict: Any, **fields: Any) -> Facts:
     call = a_call(number, **(defaults | call_fields))
     answer = Answer(call=number, verdict=verdict, plan=value, duration_s=0.0, **fields)
     one = replace(given.planner_call(number), call=call, answer=answer)
-    talks = (Talk(key=bond_of(given.plan), reply=reply),) if reply else ()
-    return judged(given.with_call(replace(one, talks=talks)))
+    given = judged(given.with_call(one))
+    if reply is None or given.proposal is None:
+        return given
+    return judged(given.with_call(replace(one, talks=(Talk(key=given.proposal.bond, reply=reply),))))
 
 
 def acts(given: Facts, *, planner: bool = True) -> list[Action]:

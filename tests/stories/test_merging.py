@@ -242,18 +242,18 @@ def test_a_no_asks_the_planner_again_with_the_words(conflict: SlowPlanner) -> No
     place.agentfs("replay", "job")
 
 
-def test_a_yes_is_for_the_steps_as_they_were_shown(conflict: SlowPlanner) -> None:
+def test_a_yes_is_for_the_changes_that_were_shown(conflict: SlowPlanner) -> None:
     """Ada edits again after she was asked: the yes to the first question does not apply, a second one is put."""
     place, plan = conflict.place, conflict.folder / "plan.json"
     (conflict.folder / "planning" / "2.reply.md").write_text("approve\n")
     plan.write_text(plan.read_text().replace("echo Ada; cat", "echo Lovelace; cat"))
     said = place.agentfs("approve", "job", code=2).stderr
-    assert "the steps have changed since planning/2.question.md was put: it is put anew" in said
+    assert "the plan has changed since planning/2.question.md was put: it is put anew" in said
     err = place.agentfs("run", "--resume", "job", code=3).stderr
-    assert "the steps have changed since planning/2.question.md was put: it is put anew" in err
+    assert "the plan has changed since planning/2.question.md was put: it is put anew" in err
     assert "Lovelace" in conflict.question("2.question-2.md")
     status = (conflict.folder / "STATUS.md").read_text()
-    assert "the yes in planning/2.reply.md does not apply: the steps have changed since it was asked for" in status
+    assert "the yes in planning/2.reply.md does not apply: the plan has changed since it was asked for" in status
     assert "Lovelace" in json.dumps(conflict.steps()["tell"])
     place.agentfs("approve", "job")
     assert (conflict.folder / "planning" / "2.reply-2.md").read_text() == "approve\n"
@@ -263,12 +263,14 @@ def test_a_yes_is_for_the_steps_as_they_were_shown(conflict: SlowPlanner) -> Non
     place.agentfs("replay", "job")
 
 
-def test_to_pause_and_resume_takes_no_yes_back(conflict: SlowPlanner) -> None:
-    place = conflict.place
+def test_to_pause_and_to_edit_something_else_takes_no_yes_back(conflict: SlowPlanner) -> None:
+    place, plan = conflict.place, conflict.folder / "plan.json"
+    plan.write_text(plan.read_text().replace("do make", "make it"))
     place.agentfs("approve", "job")
     place.agentfs("pause", "job")
     place.agentfs("run", "--resume", "job")
     assert place.read("plan.json")["status"] == "approved"
+    assert conflict.steps()["make"]["description"] == "make it"
     assert conflict.steps()["tell"]["input"] == {"command": "cat effects"}
     assert not (conflict.folder / "planning" / "2.question-2.md").exists()
 
