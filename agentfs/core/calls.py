@@ -153,7 +153,7 @@ def rejection(one: PlannerCall) -> Talk | None:
 
 
 def question_of(one: PlannerCall, facts: Facts) -> Talk | None:
-    """Return the question about an answer that stands; one that showed other changes than it would make now does not."""
+    """Return the question about an answer that stands; one that showed other changes than there would be does not."""
     last, proposal = one.talks[-1] if one.talks else None, proposal_of(one, facts)
     if last is None or facts.goal.has_steps:  # a runbook's is about a result, and a result does not change
         return last

@@ -55,7 +55,7 @@ def propose(one: PlannerCall, facts: Facts, base: Plan | None, pins: Pins, judge
 
 
 def _bond(old: Plan | None, new: Plan, conflicts: tuple[Conflict, ...]) -> str:
-    """Return the hash of what a question shows: what becomes of which step. What is left alone may change meanwhile."""
+    """Return the hash of what a question shows: what becomes of which step. What is left alone may change."""
     steps = [asdict(change) for change in difference(old, new).steps]
     return sha256_of([steps, [asdict(conflict) for conflict in conflicts]])
 
