@@ -59,10 +59,12 @@ def watching(root: Path, **settings: str) -> Iterator[Daemon]:
     """Yield a daemon of this workspace; it is ended afterwards, with whatever it runs."""
     log = root.parent / "watch.txt"
     command = [sys.executable, "-m", "agentfs", "watch"]
+    environment = {**os.environ, **settings}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # with compiled bytecode, as an installed program has it
     with log.open("wb") as told:
         began = time.perf_counter()
         popen = subprocess.Popen(
-            command, cwd=root, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, stdout=told, stderr=told
+            command, cwd=root, env=environment, stdin=subprocess.DEVNULL, stdout=told, stderr=told
         )
     try:
         while b"drop goals into" not in log.read_bytes():
