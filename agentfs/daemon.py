@@ -155,11 +155,19 @@ class Daemon:
             for seat in self.seats.values():
                 seat.watched = False
         for seat in self.seats.values():
+            self._attend(seat)
             seat.check()
         self.ended.tell_of_edits()
         if self.stop.asked == 0:
             for folder in (*self.ended.reopened(), *self.aside.changed()):
                 self._try(folder)
+
+    def _attend(self, seat: Seat) -> None:
+        """Listen to a run that takes longer than a moment: to begin and to end that costs as much as ten steps."""
+        if not seat.attended:
+            seat.attended = True
+            seat.watched = self.ears.attend_run(seat.folder, seat.hold)
+            seat.peek()
 
     def _work(self) -> bool:
         """Turn some drivers; return whether there is more to do at once."""
@@ -244,9 +252,8 @@ class Daemon:
     def _sit(self, folder: Path, hold: ExitStack) -> None:
         """Drive a run from now on; its lock is held."""
         try:
-            watched = self.ears.attend_run(folder, hold)
             world = replace(self.world, wake=partial(self._wake, folder))
-            seat = Seat.of(open_driver(folder, self.settings, world), hold, watched=watched)
+            seat = Seat.of(open_driver(folder, self.settings, world), hold)
         except Exception as error:  # noqa: BLE001 - one broken run never holds up another
             hold.close()
             self.aside.put(folder, error)

@@ -9,12 +9,12 @@ from typing import assert_never
 from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import names
-from agentfs.core.canonical import render_plan, sha256_bytes
+from agentfs.core.canonical import sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.proposals import Proposal
-from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Result, Revision, Trigger
+from agentfs.core.records import Answer, Author, Call, Failure, Plan, Result, Revision, Trigger
 from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
@@ -190,8 +190,9 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
     """Exchange plan.json for what an answer comes to, unless a person was faster."""
     facts, one = driver.facts, driver.facts.planner_call(action.call)
     proposal = _proposal(action.call, driver)
-    _get_ready(proposal.value, driver)
-    source = render_plan(proposal.value)
+    if proposal.plan:
+        _get_ready(proposal.plan, driver)
+    source = proposal.source
     digest, folder = sha256_bytes(source), driver.folder / names.PLANNING
     if digest not in one.tries:
         publish(folder / names.call_file(action.call, "plan", len(one.tries) + 1), source, durable=True)
@@ -213,12 +214,10 @@ def _proposal(call: int, driver: Driver) -> Proposal:
     return proposal
 
 
-def _get_ready(plan: JsonObject, driver: Driver) -> None:
+def _get_ready(plan: Plan, driver: Driver) -> None:
     """Let tools that take their time to begin with begin while the plan is on its way into place."""
-    steps = plan.get("steps")
-    wanted = {step.get("tool") for step in steps if isinstance(step, dict)} if isinstance(steps, list) else set()
-    for name in wanted:
-        tool = driver.world.tools.get(str(name))
+    for name in {step.tool for step in plan.steps}:
+        tool = driver.world.tools.get(name or "")
         if isinstance(tool, Preparable):
             tool.prepare(confine(driver, ()))
 
@@ -243,7 +242,7 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
     else:
         proposal = _proposal(action.call, driver)
         key, page = proposal.bond, proposal_page(facts.run.run, driver.state, proposal)
-        text = questions.proposal(one.call, words or one.call.detail, page, proposal.value, reply, key)
+        text = questions.proposal(one.call, words or one.call.detail, page, proposal.source, reply, key)
     path = driver.folder / names.PLANNING / names.call_file(action.call, "question", count)
     publish(path, driver.world.mask.data(text.encode("utf-8", "replace")), durable=False)
     driver.facts = facts.with_call(replace(one, talks=(*one.talks, Talk(count, key))))

@@ -27,7 +27,7 @@ from agentfs.views.words import first_line
 RETRY_SECONDS = 0.5
 AT_ONCE = 64  # runs
 PAUSE_SECONDS = 0.5  # the steps that begin with a plan go first, and what happens meanwhile needs no look of its own
-_UNCOMMITTED = re.compile(r".*\.(log\.jsonl|output\.txt)\Z")
+UNCOMMITTED = (".log.jsonl", ".output.txt")
 _REVISION = re.compile(rb'"revision": ?([0-9]+)')
 
 
@@ -127,14 +127,9 @@ def files_at(folder: Path, one: Owed, *, logs: bool = False) -> dict[str, bytes]
     if one.upto is None:
         files[names.OUTCOME] = (folder / names.OUTCOME).read_bytes()
     for part in (names.PLANNING, names.REVISIONS, names.STEPS):
-        for path in sorted((folder / part).iterdir()):
-            if path.name.startswith(".") or (_UNCOMMITTED.match(path.name) and not logs):
-                continue
-            if _surely_came_later(part, path.name, one.upto) or not path.is_file():
-                continue
-            source = path.read_bytes()
-            if one.upto is None or _came_before(part, path.name, source, one.upto):
-                files[f"{part}/{path.name}"] = source
+        skipped = ".json" if part == names.STEPS and one.upto == 1 else None  # no order is older than the first plan
+        found = _plain_files(f"{folder}/{part}", f"{part}/", logs=logs, skipped=skipped)
+        files |= {name: source for name, source in found if _belongs(part, name, source, one.upto)}
     return {**files, **(_working_files(folder) if logs else {})}
 
 
@@ -147,17 +142,22 @@ def as_it_stands(folder: Path, *, logs: bool = False) -> dict[str, bytes]:
     return {**found, **(_working_files(folder) if logs else {})}
 
 
-def _plain_files(folder: str, prefix: str, *, logs: bool) -> Iterator[tuple[str, bytes]]:
+def _plain_files(folder: str, prefix: str, *, logs: bool, skipped: str | None = None) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the files in a folder that git can hold; there are thousands: a Path takes longer."""
+    left_out = tuple(suffix for suffix in (skipped, *(() if logs else UNCOMMITTED)) if suffix)
     try:
         with os.scandir(folder) as entries:
-            files = [one.name for one in entries if one.name[0] != "." and one.is_file(follow_symlinks=False)]
+            files = [one.name for one in entries if not one.name.endswith(left_out) and _is_plain(one)]
     except (FileNotFoundError, NotADirectoryError):
         return
-    for name in files:
-        if committable(prefix + name) and (logs or not _UNCOMMITTED.match(name)):
+    for name in sorted(files):
+        if committable(prefix + name):
             with open(f"{folder}/{name}", "rb", buffering=0) as file:
                 yield prefix + name, file.read()
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    return entry.name[0] != "." and entry.is_file(follow_symlinks=False)
 
 
 def _working_files(folder: Path) -> dict[str, bytes]:
@@ -170,19 +170,16 @@ def _working_files(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def _surely_came_later(part: str, name: str, upto: int | None) -> bool:
-    """Whether a file need not be read: no order and no result is older than the first revision."""
-    return upto == 1 and part == names.STEPS and name.endswith(".json")
-
-
-def _came_before(part: str, name: str, source: bytes, revision: int) -> bool:
+def _belongs(part: str, name: str, source: bytes, upto: int | None) -> bool:
     """Whether a file belongs to the story up to a revision: a late commit does not tell what came after it."""
+    if upto is None:
+        return True
     if part == names.REVISIONS:
-        found = names.parse_revision_file(name)
-        return found is not None and found[0] <= revision
+        found = names.parse_revision_file(name.rpartition("/")[2])
+        return found is not None and found[0] <= upto
     if part == names.STEPS and name.endswith(".json"):
         said = _REVISION.search(source)
-        return said is None or int(said[1]) < revision
+        return said is None or int(said[1]) < upto
     return True
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from agentfs.core.records import Call, JsonObject, Order
+from agentfs.core.records import Call, Order
 
 WIDTH = 110  # of what is shown of a plan
 ASK_LINE = "<!-- ask -->"  # the last line: a reply to it decides nothing but what is asked
@@ -67,7 +67,7 @@ def ask(step: str, question: str, reply: str) -> str:
     return f"# {step} asks\n\n{question}\n\n{how}\n\n{ASK_LINE}\n"
 
 
-def proposal(call: Call, words: str, page: dict[str, Any], plan: JsonObject, reply: str, key: str) -> str:
+def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: str, key: str) -> str:
     """Return the question about a planner's answer that has to be looked at: bound to the changes it shows."""
     from agentfs.views.diff import diff_lines
     from agentfs.views.proposal import conflict_lines, reason_lines
@@ -83,7 +83,7 @@ def proposal(call: Call, words: str, page: dict[str, Any], plan: JsonObject, rep
         f"## How to settle it\n\n{_how(reply, _ANSWER_WORDS)}",
         _COMMANDS.format(run=page["run"], call=call.call),
         "\n".join(["See:", *(f"- {path}" for path in call.evidence)]) if call.evidence else "",
-        f"## The plan as it would be\n\n```json\n{json.dumps(plan, indent=2, ensure_ascii=False)}\n```",
+        f"## The plan as it would be\n\n```json\n{plan.decode()}```",
         f"<!-- key: {key} -->",
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"

@@ -65,6 +65,7 @@ class RunReader:
     _groups: dict[tuple[str, int], tuple[Shape, Attempt]] = field(default_factory=dict)
     _about: tuple[object, object, object] | None = None  # the facts that the proposal rests on
     _proposal: "Proposal | None" = None
+    _laid: tuple[object, object] | None = None  # the answer that was laid over the plan, and over which revisions
     _lost: str | None = None
     past: PastPlans = field(init=False)
 
@@ -112,6 +113,9 @@ class RunReader:
         """Return what a waiting answer comes to, or the words for what of the run's past does not read."""
         if (one := waiting_answer(facts)) is None or one.call is None:
             return None, None
+        laid, self._laid = self._laid, (one.answer, facts.revisions)
+        if laid and self._proposal and laid[0] is one.answer and laid[1] is facts.revisions:
+            return self._proposal, None
         from agentfs.core.proposals import propose
 
         current = facts.revisions[-1].plan_sha256 if facts.revisions else None

@@ -21,19 +21,20 @@ class Seat:
 
     driver: Driver
     hold: ExitStack  # the run's lock, and whatever else ends with it
-    watched: bool  # whether watchdog tells of its folders
     status: StatusFile
     seen: Glance
+    attended: bool = False  # it was tried to have watchdog tell of its folders
+    watched: bool = False  # and watchdog does
     settled: set[tuple[str, int]] = field(default_factory=set)  # attempts whose end was told
     alert: float = 0.0  # until when somebody may be about to give a file its name
     told: str = ""  # why it waits, as it was told
     leaving: bool = False  # set aside, as soon as what it has under way is over
 
     @classmethod
-    def of(cls, driver: Driver, hold: ExitStack, *, watched: bool) -> "Seat":
+    def of(cls, driver: Driver, hold: ExitStack) -> "Seat":
         attempts = driver.facts.attempts.items()
         settled = {(step, one.number) for step, tries in attempts for one in tries if one.result}
-        return cls(driver, hold, watched, StatusFile(driver.folder), glance(driver.folder), settled)
+        return cls(driver, hold, StatusFile(driver.folder), glance(driver.folder), settled=settled)
 
     @property
     def folder(self) -> Path:

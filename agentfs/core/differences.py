@@ -93,7 +93,7 @@ def _changes(
 ) -> Iterator[FieldChange]:
     for name in names:
         was, now = old.get(name), new.get(name)
-        if canonical(was) == canonical(now):  # not `==`, to which true is 1
+        if (was is None and now is None) or canonical(was) == canonical(now):  # not `==`, to which true is 1
             continue
         if name in NESTED and not prefix:
             inner, outer = _table(was), _table(now)

@@ -137,7 +137,7 @@ def same(field: str, one: Any, other: Any) -> bool:
     """Whether two values of a field mean the same; what a step waits for has no order."""
     if field == "depends_on" and one is not None and other is not None:
         return set(one) == set(other)
-    return canonical(one) == canonical(other)
+    return (one is None and other is None) or canonical(one) == canonical(other)
 
 
 # ── what is needed and gone ───────────────────────────────────────────────────────────────────────────────

@@ -27,8 +27,8 @@ class Proposal:
 
     call: int
     revision: int  # the one it was laid over; 0: there was none
-    bond: str  # what a yes is bound to: the changes of steps that it makes
-    value: JsonObject  # the plan to install
+    bond: str  # what a yes is bound to: the changes of steps that it makes; empty where none is needed
+    source: bytes  # the plan to install
     plan: Plan | None  # the same, read; None: it does not pass the check, and cannot be installed
     conflicts: tuple[Conflict, ...] = ()  # where it has the answer's side against a person's
     touched: tuple[str, ...] = ()  # what a person set by hand, and it changes or drops
@@ -40,18 +40,19 @@ def propose(one: PlannerCall, facts: Facts, base: Plan | None, pins: Pins, judge
     """Return what an answer comes to. `base`: the plan it was given, if that is no longer the one in force."""
     problems: list[str] = []
     for value, conflicts in _candidates(one, facts, base):
+        source = render_plan(value)
         try:
-            plan = judged(render_plan(value))
+            plan = judged(source)
         except Rejected as rejected:
             problems += [in_words(problem, value) for problem in rejected.problems[:1]]
             continue
-        touched = () if facts.goal.has_steps else tuple(_touched(facts.plan, plan, pins, conflicts))
+        touched = () if facts.goal.has_steps or not pins else tuple(_touched(facts.plan, plan, pins, conflicts))
         reasons = tuple(_reasons(one, facts, plan, conflicts, touched, problems))
         nothing = facts.plan is not None and not changes(facts.plan, plan)
-        bond, number = _bond(facts.plan, plan, conflicts), len(facts.revisions)
-        return Proposal(one.number, number, bond, value, plan, conflicts, touched, reasons, nothing)
+        bond, number = _bond(facts.plan, plan, conflicts) if reasons else "", len(facts.revisions)
+        return Proposal(one.number, number, bond, source, plan, conflicts, touched, reasons, nothing)
     why = f"it cannot be put into effect: {problems[-1]}"
-    return Proposal(one.number, len(facts.revisions), sha256_of(why), value, None, reasons=(why,))
+    return Proposal(one.number, len(facts.revisions), sha256_of(why), source, None, reasons=(why,))
 
 
 def _bond(old: Plan | None, new: Plan, conflicts: tuple[Conflict, ...]) -> str:

@@ -27,6 +27,7 @@ _NEAR = 200  # commits: below the newest ones git finds those of a run sooner th
 Still = Callable[[], bool]
 Build = Callable[[str | None], list[NewObject] | None]  # on top of a commit: the objects of a new one, itself last
 _TRIES = 20  # a person would have to commit that often while we do
+_TREES = 16  # a day of 10,000 runs takes 2 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Ledger:
         self._objects = Objects(git / "objects")
         self._branch = Branch(git, self._claims)
         self._index = Index(root, self._claims)
+        self._trees: dict[str, trees.Entries] = {}  # the one used last comes last
 
     @classmethod
     def create(cls, root: Path) -> "Ledger":
@@ -241,8 +243,13 @@ class Ledger:
     def _tree(self, commit: str | None) -> str | None:
         return self._read(commit).tree if commit else None
 
-    def _read_tree(self, sha: str) -> bytes:
-        return self._objects.read(sha, "tree")
+    def _read_tree(self, sha: str) -> trees.Entries:
+        """Return a tree; the few that every commit goes through are remembered."""
+        found = self._trees.pop(sha, None)
+        self._trees[sha] = trees.parse(self._objects.read(sha, "tree")) if found is None else found
+        if len(self._trees) > _TREES:
+            del self._trees[next(iter(self._trees))]
+        return self._trees[sha]
 
     def _leaves(self, root: str | None, run: str) -> dict[str, Leaf]:
         return trees.leaves(self._read_tree, trees.folder(self._read_tree, root, run))

@@ -51,18 +51,20 @@ class Objects:
     def store(self, new: Iterable[NewObject]) -> None:
         """Make these objects durable. One that is there already is relied on only if it is whole."""
         unique = {one.sha: one for one in new}
-        there = {sha for sha in unique if self._loose(sha) is not None and self._refresh(sha)}
-        missing = [one for one in unique.values() if one.sha not in there and not self._packed_only(one.sha)]
-        for sha in unique.keys() - there - {one.sha for one in missing}:
+        files = {sha for sha in unique if os.path.exists(self._path(sha))}
+        there = {sha for sha in files if self._loose(sha) is not None and self._refresh(sha)}
+        packed = {sha for sha in unique if sha not in files and self.packs.holds(sha)}
+        missing = [one for sha, one in unique.items() if sha not in there and sha not in packed]
+        for sha in packed:
             self.packs.refresh_age(sha)
         folders = {os.path.dirname(self._path(sha)) for sha in there}
         if len(missing) < PACK_FROM or len(self.packs) >= MOST_PACKS:
             folders |= self._write_files(missing)
         else:
             self.packs.write(missing)
-            for one in missing:  # an empty or torn file beside the pack would only trouble `git fsck`
+            for sha in files - there:  # an empty or torn file beside the pack would only trouble `git fsck`
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._path(one.sha))
+                    os.unlink(self._path(sha))
         for folder in folders:
             with contextlib.suppress(FileNotFoundError):  # what it held has moved into a pack
                 sync(folder)
@@ -89,9 +91,6 @@ class Objects:
         except (FileNotFoundError, NotADirectoryError, zlib.error):
             return None
         return whole if hashlib.sha1(whole, usedforsecurity=False).hexdigest() == sha else None
-
-    def _packed_only(self, sha: str) -> bool:
-        return not os.path.exists(self._path(sha)) and self.packs.holds(sha)
 
     def _refresh(self, sha: str) -> bool:
         """Make a file durable, and young, so that no `git prune` takes it before the branch moves; False: it went."""

@@ -48,8 +48,8 @@ class NewObject:
 
 
 EMPTY = NewObject("tree", b"").sha
-Read = Callable[[str], bytes]  # the content of a tree by its sha
-Entries = dict[bytes, Leaf]
+Entries = Mapping[bytes, Leaf]
+Read = Callable[[str], Entries]  # the entries of a tree by its sha
 
 
 def committable(path: str) -> bool:
@@ -70,7 +70,7 @@ def is_own(path: str) -> bool:
 
 def parse(content: bytes) -> Entries:
     """Return the entries of a tree by name."""
-    entries: Entries = {}
+    entries: dict[bytes, Leaf] = {}
     end = 0
     for match in _ENTRY.finditer(content):
         if match.start() != end:
@@ -92,7 +92,7 @@ def encode(entries: Entries) -> NewObject:
 
 def folder(read: Read, root: str | None, path: str) -> Entries:
     """Return the entries of one folder of a root tree; none where it has no such folder."""
-    entries = parse(read(root)) if root else {}
+    entries = read(root) if root else {}
     for part in path.split("/"):
         entries = below(read, entries.get(part.encode()))
     return entries
@@ -100,7 +100,7 @@ def folder(read: Read, root: str | None, path: str) -> Entries:
 
 def below(read: Read, leaf: Leaf | None) -> Entries:
     """Return the entries of a folder by its leaf; none where there is no such folder."""
-    return parse(read(leaf.sha)) if leaf and leaf.mode == FOLDER else {}
+    return read(leaf.sha) if leaf and leaf.mode == FOLDER else {}
 
 
 def leaves(read: Read, entries: Entries, prefix: str = "") -> dict[str, Leaf]:
@@ -109,7 +109,7 @@ def leaves(read: Read, entries: Entries, prefix: str = "") -> dict[str, Leaf]:
     for name, leaf in entries.items():
         path = prefix + name.decode("utf-8", "surrogateescape")
         if leaf.mode == FOLDER:
-            found |= leaves(read, parse(read(leaf.sha)), f"{path}/")
+            found |= leaves(read, read(leaf.sha), f"{path}/")
         else:
             found[path] = leaf
     return found
@@ -117,7 +117,7 @@ def leaves(read: Read, entries: Entries, prefix: str = "") -> dict[str, Leaf]:
 
 def build(paths: Mapping[str, Leaf], made: list[NewObject]) -> str:
     """Return the sha of the tree of these paths; the trees it takes are added to `made`."""
-    entries: Entries = {}
+    entries: dict[bytes, Leaf] = {}
     folders: dict[str, dict[str, Leaf]] = {}
     for path, leaf in paths.items():
         first, _, rest = path.partition("/")
@@ -136,7 +136,7 @@ def build(paths: Mapping[str, Leaf], made: list[NewObject]) -> str:
 def graft(read: Read, root: str | None, path: str, new: str, made: list[NewObject]) -> str:
     """Return the sha of the root tree with the folder `path` replaced by the tree `new`."""
     first, _, rest = path.partition("/")
-    entries = parse(read(root)) if root else {}
+    entries = read(root) if root else {}
     if rest:
         old = entries.get(_name(first))
         new = graft(read, old.sha if old and old.mode == FOLDER else None, rest, new, made)
@@ -146,7 +146,7 @@ def graft(read: Read, root: str | None, path: str, new: str, made: list[NewObjec
 
 def prune(read: Read, root: str, paths: Collection[str], made: list[NewObject]) -> str:
     """Return the sha of the root tree without the folders `paths`, and without those that held nothing else."""
-    entries = parse(read(root))
+    entries = dict(read(root))
     inside: dict[str, list[str]] = {}
     for path in paths:
         first, _, rest = path.partition("/")

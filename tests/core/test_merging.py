@@ -280,7 +280,7 @@ def test_what_an_answer_comes_to_is_a_valid_plan_and_in_conflict_it_is_a_questio
     proposal = run.proposal
     assert proposal is not None
     assert proposal.plan is not None
-    assert check_plan(read_json(render_plan(proposal.value)), CATALOGUE) == proposal.plan
+    assert check_plan(read_json(proposal.source), CATALOGUE) == proposal.plan
     assert not merge(base, mine, theirs).conflicts or proposal.reasons
     if not proposal.reasons:
         assert proposal.plan.status == mine.status

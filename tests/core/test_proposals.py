@@ -1,6 +1,7 @@
 """What an answer comes to on top of the plan as it stands, why a person is asked, and what their word does."""
 
 import itertools
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -221,7 +222,7 @@ def test_a_yes_is_for_the_steps_that_were_shown() -> None:
     assert acts(yes) == [("InstallPlan", "call 2 answered with a plan")]
     paused = edited(yes, a_plan(*mine.steps, status="paused"))
     assert acts(paused) == [("InstallPlan", "call 2 answered with a plan")]
-    assert proposal(paused).value["status"] == "paused"
+    assert json.loads(proposal(paused).source)["status"] == "paused"
     elsewhere = edited(yes, a_plan(a_step("a", depends_on=[], why="mine"), *mine.steps[1:], a_step("x")))
     assert acts(elsewhere) == [("InstallPlan", "call 2 answered with a plan")], "what was shown is still what is done"
     again = edited(yes, a_plan(A, a_step("b", depends_on=["a"], why="mine, and mine")))
