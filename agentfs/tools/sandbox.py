@@ -20,6 +20,7 @@ from agentfs.tools.base import Confinement
 from agentfs.tools.protected import WORKSPACE_PARTS, Fences, git_fences, inside, workspace_fences
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
+MEMORY = "/dev/shm"  # noqa: S108
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
 SECRET_FILES = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh/ssh_host_*_key")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -93,10 +94,11 @@ def wrap(argv: Sequence[str], confinement: Confinement) -> list[str]:
         *(["--share-net"] if confinement.network else []),
         *_system(),
         *_home(),
-        *_readable(confinement, workdir),
+        *(word for path in _readable(confinement, workdir) for word in ("--ro-bind", path, path)),
         *_secret_files(),
         *("--proc", "/proc", "--remount-ro", "/proc"),  # else root could set the kernel's /proc/sys from inside
-        *("--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", SCRATCH, "--remount-ro", "/dev"),  # noqa: S108
+        *("--dev", "/dev", "--tmpfs", MEMORY, "--tmpfs", SCRATCH, "--remount-ro", "/dev"),
+        *(word for path in _readable(confinement, workdir, in_memory=True) for word in ("--ro-bind", path, path)),
         *("--dir", "/tmp", "--dir", "/run"),  # noqa: S108 - they are there, and read-only
         *("--bind", workdir, workdir),
         *_fenced(confinement, workdir),
@@ -134,11 +136,13 @@ def _home_path() -> str:
     return home if os.path.isabs(home) else "/"  # a user without an entry and without HOME has none
 
 
-def _readable(confinement: Confinement, workdir: str) -> Iterator[str]:
+def _readable(confinement: Confinement, workdir: str, *, in_memory: bool = False) -> Iterator[str]:
+    """Yield what is shown read-only. `in_memory`: what lies in /dev/shm, where a new one is laid over it first."""
     wanted = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, *map(str, confinement.readable))}
     for path in sorted(wanted, key=_depth):
-        if os.path.exists(path) and not inside(path, workdir) and not _shown(path):
-            yield from ("--ro-bind", path, path)
+        there = os.path.exists(path) and not inside(path, workdir) and not _shown(path)
+        if there and inside(path, MEMORY) == in_memory:
+            yield path
 
 
 def _shown(path: str) -> bool:

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -87,6 +88,14 @@ def test_only_what_is_added_can_be_read(tmp_path: Path) -> None:
     assert shell(work, f"cat {shared}/x {output}").output == "sharedoutput"
     refused(work, f": >> {shared}/x")
     refused(work, f": >> {output}")
+
+
+def test_what_lies_in_memory_can_be_added(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        Path(memory, "x").write_text("shared", encoding="ascii")
+        work = a_workbench(Path(memory, "work"), "bubblewrap", readable=(Path(memory, "x"), tmp_path))
+        assert shell(work, f"cat {memory}/x && touch mine && ls").output == "sharedmine"
+        refused(work, f": >> {memory}/x")
 
 
 def test_everything_may_be_added_and_still_only_the_working_folder_is_writable(tmp_path: Path) -> None:
