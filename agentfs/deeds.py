@@ -14,7 +14,7 @@ from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.proposals import Proposal
-from agentfs.core.records import Answer, Author, Call, Failure, Plan, Result, Revision, Trigger
+from agentfs.core.records import Answer, Author, Call, Failure, Result, Revision, Trigger
 from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
@@ -24,9 +24,8 @@ from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.jsonlines import JsonLines
 from agentfs.models.line import Line
-from agentfs.orders import check_goal, confine, cut_while_waiting, issue, order_for, start, take_answer
+from agentfs.orders import check_goal, confine, cut_while_waiting, get_ready, issue, order_for, start, take_answer
 from agentfs.reader import goal_path
-from agentfs.tools.base import Preparable
 from agentfs.views.proposal import proposal_page
 
 
@@ -191,7 +190,8 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
     facts, one = driver.facts, driver.facts.planner_call(action.call)
     proposal = _proposal(action.call, driver)
     if proposal.plan:
-        _get_ready(proposal.plan, driver)
+        wanted = {step.tool for step in proposal.plan.steps if step.tool}
+        get_ready(wanted, driver.world, confine(driver, ()))
     source = proposal.source
     digest, folder = sha256_bytes(source), driver.folder / names.PLANNING
     if digest not in one.tries:
@@ -212,14 +212,6 @@ def _proposal(call: int, driver: Driver) -> Proposal:
     if proposal is None or proposal.call != call:
         raise RuntimeError("an answer is put into effect, or asked about, once it is laid over the plan")
     return proposal
-
-
-def _get_ready(plan: Plan, driver: Driver) -> None:
-    """Let tools that take their time to begin with begin while the plan is on its way into place."""
-    for name in {step.tool for step in plan.steps}:
-        tool = driver.world.tools.get(name or "")
-        if isinstance(tool, Preparable):
-            tool.prepare(confine(driver, ()))
 
 
 def _last_plan(driver: Driver) -> bytes | None:

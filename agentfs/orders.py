@@ -2,18 +2,19 @@
 
 import contextlib
 import json
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
 from agentfs.core import decide as acts
 from agentfs.core import names
 from agentfs.core.facts import ASK, Facts, Talk
-from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, ResolvedCheck, Result, Step
+from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, ResolvedCheck, Result, Run, Step
 from agentfs.core.references import Output, Resolved, resolve_step
 from agentfs.core.steps import StepView
 from agentfs.desks import desk_for, final_outputs
 from agentfs.disk import publish, temp_name
-from agentfs.engine import Driver, Job, News
+from agentfs.engine import Driver, Job, News, World
 from agentfs.executor.asking import next_question, put_question
 from agentfs.executor.attempt import Workshop, attempt, publish_result, render, resume, settled, unstarted
 from agentfs.executor.desk import Asked
@@ -22,7 +23,7 @@ from agentfs.executor.rebuilding import remembered
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
-from agentfs.tools.base import Bench, Confinement, ToolResult
+from agentfs.tools.base import Bench, Confinement, Preparable, ToolResult
 from agentfs.tools.note import Note
 
 DEFAULT_TIMEOUT = 600.0
@@ -67,13 +68,15 @@ def _with_real_paths(view: StepView, driver: Driver) -> Resolved:
 
 
 def issue(view: StepView, driver: Driver) -> None:
-    """Write the order, then have it carried out; a step with `needs` first has to pass them."""
+    """Have an order written and carried out; a step with `needs` first has to pass them."""
     order = order_for(view, view.next, driver)
     if view.resolved and view.resolved.needs:
         driver.submit(("attempt", view.id, view.next), lambda job: _after_needs(view, order, driver, job))
-        return
-    _publish_order(order, driver)
-    _carry_out(order, driver)
+    elif order.tool == ASK:
+        _publish_order(order, driver)
+        _put_question(order, driver)
+    else:
+        _carry_out(order, driver, _ordered)
 
 
 def _publish_order(order: Order, driver: Driver) -> None:
@@ -84,16 +87,15 @@ def _publish_order(order: Order, driver: Driver) -> None:
 def start(view: StepView, driver: Driver) -> None:
     """Take an order that stands, whoever wrote it."""
     order = driver.facts.attempt(view.id, view.attempt).order
-    if order is not None:
-        _carry_out(order, driver)
-
-
-def _carry_out(order: Order, driver: Driver) -> None:
-    if order.tool == ASK:
+    if order is not None and order.tool == ASK:
         _put_question(order, driver)
-        return
+    elif order is not None:
+        _carry_out(order, driver, _attempted)
+
+
+def _carry_out(order: Order, driver: Driver, how: Callable[[Order, Driver, Job], News]) -> None:
     key, at_once = ("attempt", order.step, order.attempt), driver.alone and _takes_no_time(order, driver)
-    driver.submit(key, lambda job: _attempted(order, driver, job), at_once=at_once)
+    driver.submit(key, lambda job: how(order, driver, job), at_once=at_once)
     if not at_once:  # else the order comes with its result
         known = replace(driver.facts.attempt(order.step, order.attempt), order=order)
         driver.facts = driver.facts.with_attempt(order.step, known)
@@ -163,10 +165,16 @@ def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
     )
 
 
+def _ordered(order: Order, driver: Driver, job: Job) -> News:
+    """Write an order, then carry it out: on the pool, so that a driver with many of them only decides."""
+    _publish_order(order, driver)
+    return _attempted(order, driver, job)
+
+
 def _attempted(order: Order, driver: Driver, job: Job) -> News:
     files = _files_of(order, driver)
     try:
-        came_to = attempt(order, workshop(driver, files, order), job.stop)
+        came_to = attempt(order, workshop(driver, files, order, job.leave), job.stop)
     except AlreadyClaimed:
         return lambda facts: facts.with_attempt(
             order.step, replace(facts.attempt(order.step, order.attempt), order=order, claimed=True)
@@ -201,8 +209,7 @@ def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News
     whose = f"{names.conversation(view.id, order.attempt)}.needs"
     found = shop.check(needs, _check_bench(shop, driver, job, whose), None, ())
     if all(check.ok for check in found):
-        _publish_order(order, driver)
-        return _attempted(order, driver, job)
+        return _ordered(order, driver, job)
     wrong = "; ".join(check.detail for check in found if not check.ok)
     error = Failure(kind="needs", message=f"what it needs does not hold: {wrong}")
     blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
@@ -264,23 +271,34 @@ def _output_path(view: StepView, driver: Driver) -> Path:
 
 def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
     """Return what the tools of this run may touch, and which outputs of other steps."""
-    room = driver.room = driver.room or _room(driver)
+    facts = driver.facts
+    room = driver.room = driver.room or room_of(
+        driver.folder, facts.run, driver.world, own_steps=facts.goal.has_steps
+    )
     if not files:
         return room
     outputs = tuple(_whole_output(driver.state.steps[name], driver) for name in files)
     return replace(room, readable=(*room.readable, *outputs))
 
 
-def _room(driver: Driver) -> Confinement:
-    run, world = driver.facts.run, driver.world
+def get_ready(tools: Collection[str], world: World, room: Confinement) -> None:
+    """Let tools that take their time to begin with begin before they are called."""
+    for name in tools:
+        tool = world.tools.get(name)
+        if isinstance(tool, Preparable):
+            tool.prepare(room)
+
+
+def room_of(folder: Path, run: Run, world: World, *, own_steps: bool) -> Confinement:
+    """Return what the tools of a run may touch. `own_steps`: they are a person's, not a model's."""
     return Confinement(
-        workdir=(driver.folder / run.workdir).resolve(),
+        workdir=(folder / run.workdir).resolve(),
         workspace=world.workspace,
-        run_files=driver.folder / names.FILES,
+        run_files=folder / names.FILES,
         readable=tuple((world.workspace / folder).resolve() for folder in run.read),
         network=run.network,
         sandbox=world.sandbox,
-        programs=world.sandbox != "none" or run.sandbox == "off" or driver.facts.goal.has_steps,
+        programs=world.sandbox != "none" or run.sandbox == "off" or own_steps,
         env={name: world.environment[name] for name in run.env if name in world.environment},
         hosts=run.hosts,
     )
@@ -297,7 +315,9 @@ def _whole_output(view: StepView, driver: Driver) -> Path:
     return path
 
 
-def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None) -> Workshop:
+def workshop(
+    driver: Driver, files: tuple[str, ...], order: Order | None = None, leave: Callable[[], None] = lambda: None
+) -> Workshop:
     """Return what one attempt of this run works with."""
     return Workshop(
         shelf=driver.shelf,
@@ -308,6 +328,7 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
         output_bytes=driver.state.bounds.output_bytes,
         desk=desk_for(order, driver),
         check=driver.world.check,
+        leave=leave,
     )
 
 

@@ -70,7 +70,8 @@ def open_world(
     author = person(workspace.runs)
     Forgetting(workspace.runs, ledger, author).finish()
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
-    pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
+    threads = 2 * settings.limits.parallel  # who writes a result has left its place to another
+    pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="attempt")
     desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
     stack = ExitStack()
     try:

@@ -11,13 +11,15 @@ from agentfs.cli.resuming import take_up_if_held
 from agentfs.core import names
 from agentfs.core.config import Settings
 from agentfs.core.decide import Wait, no_model_reached
+from agentfs.core.goals import ParsedGoal
 from agentfs.core.records import Outcome
 from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver, World
 from agentfs.errors import UserError
 from agentfs.intake import Flags, GoalSource, goal_from, read_goal, taking
-from agentfs.means import allowing_own, catalogue_of, has_model
+from agentfs.means import allowing_own, catalogue_of, has_model, run_record
+from agentfs.orders import get_ready, room_of
 from agentfs.reader import NotARun
 from agentfs.settings import load_settings
 from agentfs.tools.registry import Known
@@ -36,7 +38,9 @@ def run(arguments: Namespace) -> int:
     stop = Stop()
     with open_world(workspace, settings, environment(), say, stop.wake.set) as world, ExitStack() as stack:
         if arguments.resume is None:
-            folder = stack.enter_context(_begin(arguments, workspace, settings, known_to(world)))
+            parsed, taken = _begin(arguments, workspace, settings, known_to(world))
+            folder = stack.enter_context(taken)
+            _get_ready(parsed, folder, world)
         else:
             folder = workspace.find_run(arguments.resume)
             _lock(folder, stack)
@@ -68,8 +72,8 @@ def _workspace(arguments: Namespace) -> tuple[Workspace, Settings]:
 
 def _begin(
     arguments: Namespace, workspace: Workspace, settings: Settings, known: Known
-) -> AbstractContextManager[Path]:
-    """Make the goal a run; the block has its folder, locked."""
+) -> tuple[ParsedGoal, AbstractContextManager[Path]]:
+    """Return the goal, and what makes it a run: the block has its folder, locked."""
     settings = allowing_own(settings, known)
     source = _source(arguments)
     flags = Flags(
@@ -82,7 +86,13 @@ def _begin(
     catalogue = catalogue_of(settings, environment(), known)
     model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
     parsed = read_goal(source, settings, catalogue, model=model)
-    return taking(source, parsed, workspace, settings, flags)
+    return parsed, taking(source, parsed, workspace, settings, flags)
+
+
+def _get_ready(goal: ParsedGoal, folder: Path, world: World) -> None:
+    """Let the tools of a goal that brings its steps begin, while it is still made a plan."""
+    tools = {str(step.value.get("tool")) for step in goal.placed}
+    get_ready(tools, world, room_of(folder, run_record(folder), world, own_steps=True))
 
 
 def _source(arguments: Namespace) -> GoalSource:
