@@ -11,7 +11,7 @@ from agentfs.core import names
 from agentfs.core.facts import ASK, Facts, Talk
 from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, ResolvedCheck, Result, Run, Step
 from agentfs.core.references import Output, Resolved, resolve_step
-from agentfs.core.steps import StepView
+from agentfs.core.steps import LIMIT, UNREACHABLE, StepView
 from agentfs.desks import desk_for, final_outputs
 from agentfs.disk import publish, temp_name
 from agentfs.engine import Driver, Job, News, World
@@ -232,13 +232,14 @@ def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
         line = Line(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), whose=whose)
         bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line)
         if isinstance(resolved, Resolved):
-            found = _found(resolved.checks, shop, bench, final_outputs(state))
+            found, error = _found(resolved.checks, shop, bench, final_outputs(state))
         else:
-            found = (CheckResult(kind="command", ok=False, detail=resolved.why),)
+            found, error = (CheckResult(kind="command", ok=False, detail=resolved.why),), None
     record = GoalChecks(
         revision=len(state.facts.revisions),
         after={step: view.attempt for step, view in state.steps.items()},
         checks=found,
+        error=error,
         usage=line.usage,
     )
     path = driver.folder / names.PLANNING / names.call_file(action.call, "checks")
@@ -248,12 +249,17 @@ def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
 
 def _found(
     checks: tuple[ResolvedCheck, ...], shop: Workshop, bench: Bench, evidence: tuple[str, ...]
-) -> tuple[CheckResult, ...]:
-    """Return what the goal's checks found; one that no judge could be asked about does not hold."""
+) -> tuple[tuple[CheckResult, ...], Failure | None]:
+    """Return what the goal's checks found, or why a judge could not be asked; one that gives no verdict says no."""
     try:
-        return shop.check(checks, bench, None, evidence)
+        return shop.check(checks, bench, None, evidence), None
     except ModelError as error:
-        return (CheckResult(kind="judge", ok=False, detail=f"it could not be judged: {error.failure.message}"),)
+        from agentfs.executor.ends import failure_of
+
+        failure = failure_of(error, bench)
+        if failure.kind in (LIMIT, UNREACHABLE):
+            return (), failure
+        return (CheckResult(kind="judge", ok=False, detail=f"it could not be judged: {failure.message}"),), None
 
 
 def _outputs(driver: Driver) -> dict[str, Output]:

@@ -169,6 +169,9 @@ def _checks(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
         checks: tuple[Check, ...] = getattr(step, field) or ()
         for n, check in enumerate(checks):
             yield from check_problems(check, f"/{field}/{n}")
+            if field == "needs" and isinstance(check, OutputCheck | JudgeCheck):
+                mend = "use a command, file or http check, or let a step before it look"
+                yield Problem("there is nothing to look at before the step has run", mend, f"/{field}/{n}")
             if step.skip is None:
                 yield from _refused_check(check, f"/{field}/{n}", catalogue)
 

@@ -9,8 +9,8 @@ from agentfs.core.calls import COUNTED, Pending, decision, needs_yes, next_call,
 from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
 from agentfs.core.modes import is_stepwise
-from agentfs.core.records import Reason
-from agentfs.core.state import RunState, Stray, goal_checks
+from agentfs.core.records import Failure, Reason
+from agentfs.core.state import RunState, Stray, goal_checks, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView
 from agentfs.core.triggers import next_step
 
@@ -245,7 +245,8 @@ def _unanswered(state: RunState) -> Wait | None:
 
 def _call(state: RunState, number: int, pending: tuple[Pending, ...]) -> CallPlanner | Wait:
     if state.limit_reached and not state.facts.goal.has_steps:  # a goal's own steps cost nothing to ask
-        return Wait("attempt" if _busy(state) else "person", f"{state.limit_reached}: raise it in plan.json")
+        where = "in plan.json" if state.facts.plan else "in agentfs.toml, and start the goal anew"
+        return Wait("attempt" if _busy(state) else "person", f"{state.limit_reached}: raise it {where}")
     return CallPlanner(number, pending, pending[0].detail)
 
 
@@ -305,9 +306,9 @@ def _concerns_the_draft(state: RunState) -> bool:
 
 def no_model_reached(state: RunState) -> bool:
     """Whether the run waits because no model could be reached, or none is configured."""
-    failed = state.calls.failed
-    error = failed.answer.error if failed and failed.answer else None
-    return bool(state.moving("reach")) or (error is not None and error.kind == UNREACHABLE)
+    failed, checked = state.calls.failed, goal_checks(state)
+    errors = (failed.answer.error if failed and failed.answer else None, unjudged(checked))
+    return bool(state.moving("reach")) or any(error is not None and error.kind == UNREACHABLE for error in errors)
 
 
 def _busy(state: RunState) -> bool:
@@ -376,7 +377,7 @@ def _rest(state: RunState) -> Action:
     """Return why nothing starts: something runs, a person is asked, a limit is reached, or it is over."""
     if _busy(state):
         return Wait("attempt", _busy_words(state))
-    if state.limit_reached:
+    if state.limit_reached and state.moving("order", "start", "ask"):  # to end costs nothing
         return Wait("person", f"{state.limit_reached}: raise it in plan.json")
     if asked := state.moving("person", "reach"):
         return Wait("person", f"{asked[0].id}: {asked[0].why}")
@@ -405,9 +406,17 @@ def _finish(state: RunState) -> Action:
     checked = goal_checks(state)
     if checked is None or checked.checks is None:
         return RunGoalChecks(next_call(state.facts), "every step is done")
+    if checked.checks.error:
+        return _unjudged(checked.checks.error)
     if all(check.ok for check in checked.checks.checks):
         return EndRun("done", "steps_done", "every step is done, and the goal's own checks hold")
     return _unmet(state, checked, "; ".join(c.detail for c in checked.checks.checks if not c.ok))
+
+
+def _unjudged(error: Failure) -> Wait:
+    """A judge among the goal's checks could not be asked: that says nothing of the goal. A top-up asks again."""
+    mend = f" ({error.hint})" if error.hint else ""
+    return Wait("person", f"the goal's own checks could not be judged: {error.message}{mend}")
 
 
 def _one_more(state: RunState) -> CallPlanner | Wait:

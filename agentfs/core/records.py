@@ -424,5 +424,6 @@ class GoalChecks(Record):
     format: Literal["agentfs/checks-1"] = Field("agentfs/checks-1", description="What kind of record this is")
     revision: Counter = Field(description="The revision whose steps were all done")
     after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of every step they followed")
-    checks: tuple[CheckResult, ...] = Field(description="What each check found")
+    checks: tuple[CheckResult, ...] = Field(description="What each check found; none if a judge could not be asked")
+    error: Failure | None = Field(None, description="Why a judge among them could not be asked")
     usage: Usage | None = Field(None, description="What the judge among them cost")

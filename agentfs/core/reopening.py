@@ -7,7 +7,7 @@ from agentfs.core.changes import changes
 from agentfs.core.decide import EndRun, RecordRevision, decide, given_up
 from agentfs.core.facts import Facts, PlanFile
 from agentfs.core.records import Author, Plan, Revision
-from agentfs.core.state import Means, RunState, derive, goal_checks
+from agentfs.core.state import Means, RunState, derive, goal_checks, unjudged
 
 HELD_UP = ("failed", "blocked", "rejected")
 
@@ -65,10 +65,11 @@ def to_set_aside(state: RunState) -> Aside:
 
 
 def unanswered(state: RunState) -> Aside:
-    """Return what came to nothing because no model answered: a call, and attempts."""
-    failed = state.calls.failed
+    """Return what came to nothing because no model answered: a call, attempts, a judge of the goal's checks."""
+    failed, checked = state.calls.failed, goal_checks(state)
     attempts = tuple((view.id, view.attempt) for view in state.moving("reach"))
-    return Aside(attempts, (failed.number,) if failed else ())
+    calls = [one.number for one in (failed, checked if unjudged(checked) else None) if one]
+    return Aside(attempts, tuple(calls))
 
 
 def set_aside(facts: Facts, aside: Aside) -> Facts:

@@ -8,7 +8,7 @@ from agentfs.core.calls import CallsSummary, Pending
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.limits import Bounds, Reached, Spent, bounds_of, reached, spent_of, spent_on_calls, total
 from agentfs.core.modes import DO, loops
-from agentfs.core.records import Step
+from agentfs.core.records import Failure, Step
 from agentfs.core.scheme import Scheme
 from agentfs.core.steps import Around, StepView, is_repeatable
 from agentfs.core.triggers import pending_in
@@ -160,3 +160,8 @@ def goal_checks(state: RunState) -> PlannerCall | None:
         if one.checks.revision == len(state.facts.revisions) and dict(one.checks.after) == after:
             return one
     return None
+
+
+def unjudged(checked: PlannerCall | None) -> Failure | None:
+    """Return why a judge among the goal's checks could not be asked."""
+    return checked.checks.error if checked and checked.checks else None

@@ -27,7 +27,13 @@ class Meter:
         with self._lock:
             under_way = total(self.spent, self.reserved)
             if limit := no_room(self.bounds, replace(under_way, tokens=under_way.tokens + kept.tokens)):
-                raise LimitReached(Failure(kind="limit", message=str(limit), hint="raise it in plan.json"))
+                raise LimitReached(
+                    Failure(
+                        kind="limit",
+                        message=str(limit),
+                        hint="raise it in plan.json, or where there is none yet in agentfs.toml for a new run",
+                    )
+                )
             self.reserved = total(self.reserved, kept)
         return kept
 

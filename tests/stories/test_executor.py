@@ -154,6 +154,35 @@ def test_no_model_to_be_reached_is_told_in_a_line_and_the_run_stays(place: Place
     assert place.agentfs("run", "--resume", "job").stdout == "here\n"
 
 
+JUDGED = "checks:\n  - {kind: judge, condition: A colour is named}"
+COLOUR = "### paint\n```sh\necho blue\n```\n"
+
+
+def test_a_judge_of_the_goal_who_is_not_reached_says_nothing_of_the_goal(
+    place: Place, server: ScriptedServer
+) -> None:
+    server.fails(401, "Incorrect API key provided")
+    done = place.agentfs("run", place.runbook(COLOUR, JUDGED), code=4)
+    assert "the goal's own checks could not be judged" in done.stderr
+    assert not (place.run_folder() / "outcome.json").exists()
+    found = place.read("planning/2.checks.json")
+    assert (found["checks"], found["error"]["kind"]) == ([], "unreachable")
+    server.plan(verdict(True, "blue"))
+    assert place.agentfs("run", "--resume", "job").stdout == "blue\n"
+    assert place.read("outcome.json")["reason"] == "steps_done"
+
+
+def test_a_judge_of_the_goal_for_whom_there_is_no_room_is_asked_after_a_top_up(
+    place: Place, server: ScriptedServer
+) -> None:
+    done = place.agentfs("run", place.runbook(COLOUR, f"{JUDGED}\nlimits: {{requests: 0}}"), code=3)
+    assert "limits.requests" in done.stderr
+    server.plan(verdict(True, "blue"))
+    place.agentfs("resume", "job", "--add-requests", "1")
+    assert place.agentfs("run", "--resume", "job").stdout == "blue\n"
+    server.done()
+
+
 def test_nothing_leaks_over_the_wire(place: Place, server: ScriptedServer) -> None:
     """Words of one step, of the plan and of the tools' outputs are in no other step's requests unless it refers to them."""
     first = by_model("raccoon", "write_file", "read_file", why="walrus", success_condition="lynx.txt holds a zebra", checks=[{"kind": "file", "path": "lynx.txt"}])  # fmt: skip

@@ -126,6 +126,8 @@ MEANING = [
     of_check("http, network", {"kind": "http", "url": "http://x"}, None, FULL),
     of_check("judge, no model", {"kind": "judge", "condition": "nice"}, "a judge check needs a model"),
     of_check("judge, a model", {"kind": "judge", "condition": "nice"}, None, FULL),
+    of_step("needs of an output", {"needs": [{"kind": "output", "schema": {}}]}, "nothing to look at before"),
+    of_step("needs a judge", {"needs": [{"kind": "judge", "condition": "c"}]}, "nothing to look at before", FULL),
     of_step("needs that need the network", {"needs": [{"kind": "http", "url": "u"}]}, "an http check needs"),
     of_check("a regular expression", {"kind": "file", "path": "p", "matches": "^[a-z]+(\\d|x)*$"}),
     of_check("an odd one", {"kind": "file", "path": "p", "matches": "[[a]"}),
