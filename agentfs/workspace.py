@@ -115,7 +115,7 @@ def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[st
             made.append(SETTINGS)
         for name, content in all_schemas().items():
             replace(root / "schemas" / name, content)
-        Ledger.create(root / "runs")
+        Ledger.create(root / "runs").show_plans_by_meaning()
     except LedgerError as error:
         raise UserError(str(error)) from None
     except OSError as error:
