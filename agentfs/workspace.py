@@ -15,6 +15,7 @@ _TEMPLATE = """\
 # Settings of this workspace. Every key has a default; this file may be empty. See docs/format.md.
 
 # approve = "plan"               # when a person must approve plans: never, plan, always
+# on_wait = 'notify-send "$AGENTFS_RUN waits" "$AGENTFS_WHY"'   # run once for each thing that waits for you
 
 [goals]
 workdirs = ["."]                 # folders, relative to the workspace, that a goal may work in

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from agentfs.bell import Bell, no_bell
 from agentfs.clock import Clock
 from agentfs.core.config import Settings
 from agentfs.core.records import Run, Sandbox
@@ -72,6 +73,8 @@ def open_world(
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
     desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
+    mask = SecretMask(environment)
+    bell = Bell(settings.on_wait, workspace.root, environment, say, mask, clock) if settings.on_wait else None
     stack = ExitStack()
     try:
         confined = sandbox_for(settings, say)
@@ -88,7 +91,7 @@ def open_world(
                 repeatable={name: tool.spec.repeatable for name, tool in box.tools.items()},
             ),
             keeper=keeper,
-            mask=SecretMask(environment),
+            mask=mask,
             sandbox=confined,
             environment=dict(environment),
             person=author,
@@ -98,6 +101,7 @@ def open_world(
             executor=_executors(settings, environment),
             planner=_planners(settings, environment),
             max_turns=settings.executor.max_turns,
+            bell=bell.of_run if bell else no_bell,
         )
     finally:
         pool.shutdown(wait=True)
@@ -106,6 +110,8 @@ def open_world(
         if not keeper.flush(FLUSH_SECONDS):
             say("the ledger is behind: its next commits follow when agentfs runs again")
         keeper.close()
+        if bell:
+            bell.close()
 
 
 def _executors(settings: Settings, environment: Mapping[str, str]) -> Models:

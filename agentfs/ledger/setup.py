@@ -16,7 +16,7 @@ _RUN = "/[0-9]*-[0-9]*-[0-9]*/*"
 OWN = (
     *(f"{_RUN}/{folder}/" for folder in (names.STEPS, names.PLANNING, names.REVISIONS, names.FILES)),
     *(f"{_RUN}/{name}" for name in (names.RUN, "goal.*", names.PLAN, names.PLAN_ERROR)),
-    *(f"{_RUN}/{name}" for name in (names.STATUS, names.OUTCOME, names.REPLAN)),
+    *(f"{_RUN}/{name}" for name in (names.STATUS, names.OUTCOME, names.REPLAN, names.ON_WAIT_LOG)),
     f"{_RUN}/.*",  # a file that is being written
     f"/{names.FORGOTTEN}/",
 )
