@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from agentfs.bell import RunBell, no_bell
 from agentfs.clock import Clock
 from agentfs.core.decide import (
     Action,
@@ -88,6 +89,7 @@ class World:
     executor: Models = no_model  # the models that do steps
     planner: Models = no_model  # and those that plan
     check: Checker = run_checks
+    bell: Callable[[Path], RunBell] = no_bell  # who is told that a run waits for a person
     max_turns: int = MAX_TURNS  # of one step's loop
 
 
@@ -122,6 +124,7 @@ class Driver:
         self.leftovers: list[Leftover] = []  # plans that came out of an exchange and may still be written to
         self.placed = False  # a plan is in its place and has no number yet: nobody looks at plan.json before it has
         self.alone = False  # the action being performed has nothing beside it that it could hold up
+        self.bell = world.bell(folder)
         self.room: Confinement | None = None  # what the tools of this run may touch; fixed when the first one starts
         self._look = threading.Event()
 
@@ -152,7 +155,9 @@ class Driver:
         self.alone = len(actions) == 1 and not self.jobs
         for action in actions:
             perform(action, self)
-        return actions or [Wait("attempt", "work is under way")]
+        actions = actions or [Wait("attempt", "work is under way")]
+        self.bell(self.state, actions)
+        return actions
 
     def _taken(self) -> int:
         return sum(key[0] != "call" and not job.over for key, job in self.jobs.items())

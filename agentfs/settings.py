@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core.check import check_settings
-from agentfs.core.config import Settings
+from agentfs.core.config import TOLD_ON_WAIT, Settings
 from agentfs.core.problems import Rejected, did_you_mean
 from agentfs.core.records import Record
 from agentfs.core.toml_text import read_toml
@@ -34,7 +34,7 @@ def _overridden(value: dict[str, Any], environment: Mapping[str, str]) -> dict[s
     known = dict(_variables(Settings, ()))
     merged: dict[str, Any] = json.loads(json.dumps(value))
     for name, text in sorted(environment.items()):
-        if not name.startswith(PREFIX):
+        if not name.startswith(PREFIX) or name in TOLD_ON_WAIT:
             continue
         if name not in known:
             raise UserError(f"{name} is no setting ({did_you_mean(name, known, 'see docs/format.md for the names')})")

@@ -15,6 +15,7 @@ _TEMPLATE = """\
 # Settings of this workspace. Every key has a default; this file may be empty. See docs/format.md.
 
 # approve = "plan"               # when a person must approve plans: never, plan, always
+# on_wait = 'notify-send "$AGENTFS_RUN waits" "$AGENTFS_WHY"'   # run once for each thing that waits for you
 
 [goals]
 workdirs = ["."]                 # folders, relative to the workspace, that a goal may work in
@@ -115,7 +116,7 @@ def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[st
             made.append(SETTINGS)
         for name, content in all_schemas().items():
             replace(root / "schemas" / name, content)
-        Ledger.create(root / "runs")
+        Ledger.create(root / "runs").show_plans_by_meaning()
     except LedgerError as error:
         raise UserError(str(error)) from None
     except OSError as error:

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from agentfs.bell import Bell, no_bell
 from agentfs.clock import Clock
 from agentfs.core.config import Settings
 from agentfs.core.records import Run, Sandbox
@@ -73,6 +74,8 @@ def open_world(
     threads = 2 * settings.limits.parallel  # who writes a result has left its place to another
     pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="attempt")
     desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
+    mask = SecretMask(environment)
+    bell = Bell(settings.on_wait, workspace.root, environment, say, mask, clock) if settings.on_wait else None
     stack = ExitStack()
     try:
         confined = sandbox_for(settings, say)
@@ -89,7 +92,7 @@ def open_world(
                 repeatable={name: tool.spec.repeatable for name, tool in box.tools.items()},
             ),
             keeper=keeper,
-            mask=SecretMask(environment),
+            mask=mask,
             sandbox=confined,
             environment=dict(environment),
             person=author,
@@ -99,6 +102,7 @@ def open_world(
             executor=_executors(settings, environment),
             planner=_planners(settings, environment),
             max_turns=settings.executor.max_turns,
+            bell=bell.of_run if bell else no_bell,
         )
     finally:
         pool.shutdown(wait=True)
@@ -107,6 +111,8 @@ def open_world(
         if not keeper.flush(FLUSH_SECONDS):
             say("the ledger is behind: its next commits follow when agentfs runs again")
         keeper.close()
+        if bell:
+            bell.close()
 
 
 def _executors(settings: Settings, environment: Mapping[str, str]) -> Models:

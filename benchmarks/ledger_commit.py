@@ -62,7 +62,7 @@ def maintained(root: Path, old: str) -> bool:
 
 def logged(root: Path, run: str) -> float:
     began = time.perf_counter()
-    command = ["git", "log", "-p", "--", f"{run}/plan.json"]
+    command = ["git", "log", "-p", "--no-textconv", "--", f"{run}/plan.json"]
     said = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
     assert said.count(b"Agentfs-Run:") == 1
     return (time.perf_counter() - began) * 1000

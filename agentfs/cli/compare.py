@@ -10,6 +10,7 @@ from agentfs.cli.common import here, short_path
 from agentfs.cli.look import colours, print_lines, width
 from agentfs.cli.reading import Reading, read_run
 from agentfs.core import names
+from agentfs.core.canonical import sha256_bytes
 from agentfs.core.differences import difference, effects
 from agentfs.core.phase import reason
 from agentfs.core.records import Plan, Revision
@@ -18,6 +19,7 @@ from agentfs.errors import UserError
 from agentfs.views.diff import diff_lines, stat_line
 from agentfs.views.proposal import proposal_lines, proposal_page
 from agentfs.views.words import first_line, inert, json_text
+from agentfs.workspace import Workspace
 
 _RANGE = re.compile(r"([0-9]{1,9})(\.\.([1-9][0-9]{0,8})?)?\Z")
 Number = int | None  # of a revision; 0: nothing at all; None: plan.json as it is
@@ -80,6 +82,13 @@ def _page(found: Reading, state: RunState, first: Number, second: Number) -> dic
     old, new = (_plan(found, state, number) for number in (first, second))
     if new is None:
         raise UserError(f"there is nothing to compare revision {first} with")
+    return _compared(found, state, (first, old), (second, new))
+
+
+def _compared(
+    found: Reading, state: RunState, before: tuple[Number, Plan | None], after: tuple[Number, Plan]
+) -> dict[str, Any]:
+    (first, old), (second, new) = before, after
     revision = _record(state, second)
     return {
         "run": found.run,
@@ -111,6 +120,29 @@ def _plan(found: Reading, state: RunState, number: Number) -> Plan | None:
         return Plan.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         raise UserError(f"{short_path(path)} does not read: take it back from the ledger") from None
+
+
+# ── two plans that git holds against each other ───────────────────────────────────────────────────────────
+
+
+def between(path: Path, old: bytes, new: bytes, width: int, *, colours: bool) -> list[str]:
+    """Return how two contents of a plan.json differ; raise if one is no plan, or the run does not read."""
+    root = path.parents[3]
+    found = read_run(path.parent, Workspace(root))
+    state = _readable(found)
+    plans = [Plan.model_validate_json(source) if source else None for source in (old, new)]
+    if plans[1] is None:
+        return [f"{found.run}: plan.json is gone"]
+    first, second = _numbers(state, sha256_bytes(old) if old else None, sha256_bytes(new))
+    return diff_lines(_compared(found, state, (first, plans[0]), (second, plans[1])), width, colours=colours)
+
+
+def _numbers(state: RunState, old: str | None, new: str) -> tuple[Number, Number]:
+    """Return which revisions have these contents: two that follow each other, else the last; None: it is none."""
+    held = {sha: [one.revision for one in state.facts.revisions if one.plan_sha256 == sha] for sha in (old, new)}
+    before, after = [0] if old is None else held[old], held[new]
+    pairs = [(one - 1, one) for one in after if one - 1 in before]
+    return pairs[-1] if pairs else (before[-1] if before else None, after[-1] if after else None)
 
 
 def _unrecorded(found: Reading, state: RunState, second: Number) -> list[str]:

@@ -21,6 +21,11 @@ DEFAULT_TOOLS = (
     "note",
 )
 
+TOLD_ON_WAIT = ("AGENTFS_RUN", "AGENTFS_WHAT", "AGENTFS_FILE", "AGENTFS_WHY", "AGENTFS_HOW")  # to that command
+
+ShellText = Annotated[str, Field(min_length=1)]
+Words = Annotated[tuple[str, ...], Field(min_length=1)]
+
 
 class GoalSettings(Record):
     """[goals]"""
@@ -116,6 +121,10 @@ class Settings(Record):
         "on_trigger", description="on_trigger: when something calls for it; every_step: after each step"
     )
     split_over: Counter = Field(5, description="In auto mode: more steps than this go to the planner")
+    on_wait: ShellText | Words | None = Field(
+        None,
+        description="Run once for each thing a run waits for a person with: shell text, or program and arguments",
+    )
     goals: GoalSettings = Field(GoalSettings(), description="What dropped goals may do")
     planner: PlannerSettings = Field(PlannerSettings(), description="The model that plans")
     executor: ExecutorSettings = Field(ExecutorSettings(), description="The model that does steps without a tool")

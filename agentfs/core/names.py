@@ -16,6 +16,7 @@ PLAN_ERROR = "plan.error.md"
 GOAL_ERROR = "goal.error.md"
 OUTCOME = "outcome.json"
 STATUS = "STATUS.md"
+ON_WAIT_LOG = "on_wait.log.jsonl"
 REPLAN = "replan.md"
 FORGOTTEN = ".forgotten"  # in runs/: folders of runs that have yet to be deleted
 STEPS, PLANNING, REVISIONS, FILES = "steps", "planning", "revisions", "files"

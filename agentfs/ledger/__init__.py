@@ -16,6 +16,7 @@ asked to keep the index in step, to pack what is old, and for the commits of one
     maintenance.py a ledger of many runs kept fast: packs, the commit-graph
     program.py     git as a program, with everything off that a repository could make it run
     setup.py       a new repository, its list of ignored files, what is wrong with one
+    showing.py     a person's git shows plan.json by meaning
     identity.py    git's settings read as text, and who the person is
 """
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from agentfs.core.names import is_run_id
-from agentfs.ledger import history, setup, trees
+from agentfs.ledger import history, setup, showing, trees
 from agentfs.ledger.claims import Claims
 from agentfs.ledger.errors import LedgerBroken, LedgerBusy
 from agentfs.ledger.history import LedgerCommit
@@ -76,6 +76,11 @@ class Ledger:
             root.mkdir(parents=True, exist_ok=True)
             setup.create(root)
         return cls(root)
+
+    def show_plans_by_meaning(self) -> None:
+        """Have a person's git compare plans by meaning, with the agentfs that is installed now."""
+        with _in_words(self.root):
+            showing.register(self.root / ".git")
 
     def trouble(self) -> str | None:
         """Return why the ledger cannot be used and how to mend it; None if it can."""

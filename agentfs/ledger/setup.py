@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from agentfs.core import names
+from agentfs.ledger import showing
 from agentfs.ledger.errors import LedgerBroken
 from agentfs.ledger.identity import settings
 
@@ -15,7 +16,7 @@ _RUN = "/[0-9]*-[0-9]*-[0-9]*/*"
 OWN = (
     *(f"{_RUN}/{folder}/" for folder in (names.STEPS, names.PLANNING, names.REVISIONS, names.FILES)),
     *(f"{_RUN}/{name}" for name in (names.RUN, "goal.*", names.PLAN, names.PLAN_ERROR)),
-    *(f"{_RUN}/{name}" for name in (names.STATUS, names.OUTCOME, names.REPLAN)),
+    *(f"{_RUN}/{name}" for name in (names.STATUS, names.OUTCOME, names.REPLAN, names.ON_WAIT_LOG)),
     f"{_RUN}/.*",  # a file that is being written
     f"/{names.FORGOTTEN}/",
 )
@@ -47,6 +48,7 @@ def create(root: Path) -> None:
             git / "description", "The ledger of agentfs: every revision of every plan, who, why, on what evidence\n"
         )
         _write_new(git / "config", _CONFIG)
+        showing.register(git)
         _write_new(git / "HEAD", "ref: refs/heads/main\n")  # last: with it, it is a repository
     (git / "agentfs").mkdir(exist_ok=True)
     with contextlib.suppress(OSError):  # somebody else's repository may be read-only: agentfs works all the same

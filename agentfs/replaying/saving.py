@@ -12,7 +12,7 @@ from agentfs.replaying.recording import Recording, read_recording
 from agentfs.settings import load_settings
 from agentfs.workspace import SETTINGS
 
-_LEFT_OUT = (names.FILES, names.STATUS, names.PLAN_ERROR, names.GOAL_ERROR)
+_LEFT_OUT = (names.FILES, names.STATUS, names.PLAN_ERROR, names.GOAL_ERROR, names.ON_WAIT_LOG)
 
 
 def workspace_of(folder: Path) -> Path | None:

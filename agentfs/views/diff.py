@@ -51,7 +51,8 @@ def effect_words(effects: list[dict[str, Any]]) -> str:
 def heading(page: dict[str, Any]) -> str:
     """Return which two are compared, and who made the second."""
     waiting = page.get("question")
-    before, after = _called(page["from"]), f"the answer of call {waiting['call']}" if waiting else _called(page["to"])
+    before = "a plan that is no revision" if page["from"] is None else _called(page["from"])
+    after = f"the answer of call {waiting['call']}" if waiting else _called(page["to"])
     by = page["by"]
     who = f", by {first_line(by['name']) or by['role']}: {first_line(by['detail'])}" if by else ""
     return f"{before} -> {after}{who}"
