@@ -122,6 +122,11 @@ def _renameat2(old: Path, new: Path, flags: int) -> None:
         raise OSError(code, os.strerror(code), str(new))
 
 
+def exchange(one: Path, other: Path) -> None:
+    """Let two files change places; OSError where a file system cannot."""
+    _renameat2(one, other, _RENAME_EXCHANGE)
+
+
 @dataclass(frozen=True, slots=True)
 class Leftover:
     """A file that was exchanged out of its place. An editor may still have it open, and write into it."""
@@ -158,7 +163,7 @@ def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, L
     came_out = temp.read_bytes()
     seen = came_out in (expected, content)
     if not seen:
-        _renameat2(temp, path, _RENAME_EXCHANGE)  # a person was faster: theirs goes back
+        exchange(temp, path)  # a person was faster: theirs goes back
     sync_folder(path.parent)
     return seen, Leftover(temp, came_out if seen else content)
 
@@ -167,7 +172,7 @@ def _swap_in(temp: Path, path: Path, expected: bytes | None) -> Literal["exchang
     """Move the new file to its place: by exchange if there is an old one, else only if there still is none."""
     try:
         if expected is not None:
-            _renameat2(temp, path, _RENAME_EXCHANGE)  # the commit point; then look at what came out
+            exchange(temp, path)  # the commit point; then look at what came out
             return "exchanged"
         os.link(temp, path)
     except FileExistsError:

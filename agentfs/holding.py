@@ -1,4 +1,4 @@
-"""goals/ belongs to one daemon at a time: take its lock, or say who has it. Notices when it is another folder."""
+"""Locks of folders: goals/ belongs to one daemon at a time, a run to one driver. Take the lock, or say who has it."""
 
 import contextlib
 import fcntl
@@ -65,3 +65,22 @@ def _named(pid: str) -> str:
     except OSError:
         return f"process {pid}"
     return f"process {pid} ({inert(b' '.join(typed).decode('utf-8', 'replace'))})"
+
+
+def is_driven(folder: Path, held: frozenset[int] | None = None) -> bool:
+    """Whether a process holds the run's lock. The kernel's list says so: trying it might turn a driver away."""
+    try:
+        return os.stat(folder).st_ino in (held_inodes() if held is None else held)
+    except OSError:
+        return False
+
+
+def held_inodes() -> frozenset[int]:
+    """Return the inodes whose lock a process holds alone, of every device: the kernel's name of one is not stat's."""
+    try:
+        with open(_LOCKS, encoding="ascii", errors="replace") as file:
+            lines = [line.split() for line in file]  # 1: FLOCK ADVISORY WRITE 4711 fd:01:26083 0 EOF
+    except OSError:
+        return frozenset()
+    held = [words[5].rpartition(":")[2] for words in lines if len(words) > 5 and words[1:4:2] == ["FLOCK", "WRITE"]]
+    return frozenset(int(inode) for inode in held if inode.isdigit())

@@ -14,7 +14,7 @@ from functools import wraps
 from pathlib import Path
 
 from agentfs.cli.common import here, say, short_path
-from agentfs.cli.reading import is_driven, read_run, run_id
+from agentfs.cli.reading import read_run, run_id
 from agentfs.cli.shadow import shadow_of
 from agentfs.clock import Clock
 from agentfs.core import names
@@ -29,6 +29,7 @@ from agentfs.core.steps import StepView
 from agentfs.disk import Leftover, install, publish
 from agentfs.disk import replace as replace_file
 from agentfs.errors import BadFile, UserError
+from agentfs.holding import is_driven
 from agentfs.leftovers import look_after
 from agentfs.stillness import Stillness
 from agentfs.views.words import first_line, inert

@@ -15,6 +15,7 @@ from agentfs.cli.look import colours, print_lines, width
 from agentfs.core import names
 from agentfs.errors import UserError
 from agentfs.forgetting import Forgetting, Forgotten, Kept, measure
+from agentfs.holding import is_driven
 from agentfs.views.forget import again, forget_table, summary
 from agentfs.views.words import inert, json_text
 from agentfs.workspace import Workspace
@@ -89,7 +90,7 @@ def _refusal(folder: Path) -> str | None:
     run = reading.run_id(folder)
     if not (folder / names.OUTCOME).exists():
         return f"{run} has not ended: end it first (agentfs cancel {run}), and let it come to its end"
-    if reading.is_driven(folder):
+    if is_driven(folder):
         return f"{run} is being driven by another agentfs: wait until it has let go of it"
     return None
 

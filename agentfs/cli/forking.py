@@ -6,7 +6,7 @@ from typing import Any
 
 from agentfs.cli.common import print_json, say
 from agentfs.cli.editing import Opened, named_run, opened, tell_driver
-from agentfs.cli.reading import is_driven, run_id
+from agentfs.cli.reading import run_id
 from agentfs.cli.revising import judged, revision_bytes, revisions_of
 from agentfs.core import names
 from agentfs.core.edits import set_value
@@ -14,6 +14,7 @@ from agentfs.core.forking import Carried, Choices, carried, takes_plan_along
 from agentfs.core.records import Plan
 from agentfs.errors import UserError
 from agentfs.forking import Fork, make
+from agentfs.holding import is_driven
 from agentfs.views.words import counted, inert
 
 

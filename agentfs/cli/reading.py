@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core import names
+from agentfs.holding import held_inodes, is_driven
 from agentfs.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from agentfs.core.state import RunState
 
 ENDS = ("done", "failed", "cancelled")
-LOCKS = "/proc/locks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,25 +187,6 @@ def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":
         return load_settings(workspace.settings, dict(os.environ)), None
     except UserError as error:
         return Settings(), str(error)
-
-
-def is_driven(folder: Path, held: frozenset[int] | None = None) -> bool:
-    """Whether a process holds the run's lock. The kernel's list says so: trying it might turn a driver away."""
-    try:
-        return os.stat(folder).st_ino in (held_inodes() if held is None else held)
-    except OSError:
-        return False
-
-
-def held_inodes() -> frozenset[int]:
-    """Return the inodes whose lock a process holds alone, of every device: the kernel's name of one is not stat's."""
-    try:
-        with open(LOCKS, encoding="ascii", errors="replace") as file:
-            lines = [line.split() for line in file]  # 1: FLOCK ADVISORY WRITE 4711 fd:01:26083 0 EOF
-    except OSError:
-        return frozenset()
-    held = [words[5].rpartition(":")[2] for words in lines if len(words) > 5 and words[1:4:2] == ["FLOCK", "WRITE"]]
-    return frozenset(int(inode) for inode in held if inode.isdigit())
 
 
 # ── one run's files, as plain JSON ────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentfs.cli import main
-from agentfs.cli.reading import is_driven
+from agentfs.holding import is_driven
 
 GOAL = """\
 # Count words
