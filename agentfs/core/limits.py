@@ -39,6 +39,11 @@ class Spent:
     seconds: float = 0.0  # in which at least one attempt ran; waiting for a person costs nothing
     spans: tuple[Span, ...] = ()  # when attempts ran: merged, sorted
 
+    @property
+    def asked(self) -> bool:
+        """Whether a model was asked for anything."""
+        return bool(self.requests or self.tokens or self.cost_usd)
+
     def plus_usage(self, usage: Usage | None) -> "Spent":
         if usage is None:
             return self
@@ -86,8 +91,9 @@ def reached(bounds: Bounds, attempts: Spent, calls: Spent) -> Reached | None:
     """Return which limit stops the run from starting anything new; None if none does."""
     if attempts.seconds >= bounds.minutes * 60:
         return Reached("minutes", f"{bounds.minutes:g} minutes")
-    used = total(attempts, calls)
-    return no_room(bounds, used) if used != Spent() else None  # what asks no model needs no room for it
+    if not (attempts.asked or calls.asked):
+        return None  # what asks no model needs no room for it
+    return no_room(bounds, total(attempts, calls))
 
 
 def total(one: Spent, other: Spent) -> Spent:
