@@ -1,9 +1,10 @@
 """The same work in LangGraph with SqliteSaver. Run by the Python of a virtual environment that has both.
 
-    python benchmarks/peer.py chain|wide STEPS FOLDER
+    python benchmarks/peer.py chain|loop|wide STEPS FOLDER
 
 Prints the seconds it took, without start-up: packages imported, graph built. Every result is kept in the state, as
-agentfs keeps every result in a file; one node is used again and again.
+agentfs keeps every result in a file. A `chain` has a node per step, as a plan has; a `loop` uses one node again and
+again.
 """
 
 import operator
@@ -28,6 +29,15 @@ def result(number: int) -> dict[str, Any]:
 
 
 def chain(steps: int) -> Any:
+    graph = StateGraph(State)
+    for number in range(steps):
+        graph.add_node(f"s{number}", lambda _state, n=number: {"results": {f"s{n}": result(n)}})
+        graph.add_edge(f"s{number - 1}" if number else START, f"s{number}")
+    graph.add_edge(f"s{steps - 1}", END)
+    return graph
+
+
+def loop(steps: int) -> Any:
     def step(state: State) -> dict[str, Any]:
         number = len(state["results"])
         return {"results": {f"s{number}": result(number)}}
@@ -53,7 +63,7 @@ def wide(steps: int) -> Any:
 
 def main(kind: str, steps: int, folder: Path) -> None:
     connection = sqlite3.connect(folder / "peer.db", check_same_thread=False)
-    app = {"chain": chain, "wide": wide}[kind](steps).compile(checkpointer=SqliteSaver(connection))
+    app = {"chain": chain, "loop": loop, "wide": wide}[kind](steps).compile(checkpointer=SqliteSaver(connection))
     config = {"configurable": {"thread_id": "1"}, "recursion_limit": steps + 10, "max_concurrency": 8}
     began = time.perf_counter()
     done = app.invoke({"results": {}}, config, durability="sync")
