@@ -199,9 +199,18 @@ class Driver:
                 return False
 
     def submit(
-        self, key: JobKey, work: Callable[[Job], News], *, at_once: bool = False, desk: Executor | None = None
+        self,
+        key: JobKey,
+        work: Callable[[Job], News],
+        *,
+        first: Callable[[], None] = lambda: None,
+        at_once: bool = False,
+        desk: Executor | None = None,
     ) -> None:
-        """Run something on the pool, or at once if it takes no time; its news arrives by mail either way."""
+        """Run something on the pool, or at once if it takes no time; its news arrives by mail either way.
+
+        `first`: what is written before; on the pool too, so that a driver with much to start only decides.
+        """
 
         def left() -> None:
             self.mail.put((key, None))
@@ -211,6 +220,7 @@ class Driver:
 
         def run() -> None:
             try:
+                first()
                 news: News | BaseException = work(job)
             except BaseException as error:  # noqa: BLE001 - a worker's surprise belongs to the driver, not to a thread
                 news = error

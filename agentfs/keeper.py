@@ -263,10 +263,14 @@ class Keeper:
                         del self._due[folder]
                     return taken
                 unsure, self._unsure = self._unsure[:AT_ONCE], self._unsure[AT_ONCE:]
+                self._busy = bool(unsure)
                 if not unsure and not self._closing:
                     self._turn.wait(max(0.0, min(self._due.values()) - now) if self._due else None)
             for folder in self._without_end(unsure):
                 self.note(folder)
+            with self._turn:
+                self._busy = False
+                self._turn.notify_all()
         return []
 
     def _without_end(self, folders: list[Path]) -> list[Path]:

@@ -76,7 +76,7 @@ def issue(view: StepView, driver: Driver) -> None:
         _publish_order(order, driver)
         _put_question(order, driver)
     else:
-        _carry_out(order, driver, _ordered)
+        _carry_out(order, driver, first=lambda: _publish_order(order, driver))
 
 
 def _publish_order(order: Order, driver: Driver) -> None:
@@ -90,12 +90,12 @@ def start(view: StepView, driver: Driver) -> None:
     if order is not None and order.tool == ASK:
         _put_question(order, driver)
     elif order is not None:
-        _carry_out(order, driver, _attempted)
+        _carry_out(order, driver)
 
 
-def _carry_out(order: Order, driver: Driver, how: Callable[[Order, Driver, Job], News]) -> None:
+def _carry_out(order: Order, driver: Driver, first: Callable[[], None] = lambda: None) -> None:
     key, at_once = ("attempt", order.step, order.attempt), driver.alone and _takes_no_time(order, driver)
-    driver.submit(key, lambda job: how(order, driver, job), at_once=at_once)
+    driver.submit(key, lambda job: _attempted(order, driver, job), first=first, at_once=at_once)
     if not at_once:  # else the order comes with its result
         known = replace(driver.facts.attempt(order.step, order.attempt), order=order)
         driver.facts = driver.facts.with_attempt(order.step, known)
@@ -165,12 +165,6 @@ def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
     )
 
 
-def _ordered(order: Order, driver: Driver, job: Job) -> News:
-    """Write an order, then carry it out: on the pool, so that a driver with many of them only decides."""
-    _publish_order(order, driver)
-    return _attempted(order, driver, job)
-
-
 def _attempted(order: Order, driver: Driver, job: Job) -> News:
     files = _files_of(order, driver)
     try:
@@ -209,7 +203,8 @@ def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News
     whose = f"{names.conversation(view.id, order.attempt)}.needs"
     found = shop.check(needs, _check_bench(shop, driver, job, whose), None, ())
     if all(check.ok for check in found):
-        return _ordered(order, driver, job)
+        _publish_order(order, driver)
+        return _attempted(order, driver, job)
     wrong = "; ".join(check.detail for check in found if not check.ok)
     error = Failure(kind="needs", message=f"what it needs does not hold: {wrong}")
     blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)

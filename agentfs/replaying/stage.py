@@ -239,10 +239,12 @@ class CuedDriver(Driver):
         key: JobKey,
         work: Callable[[Job], News],
         *,
+        first: Callable[[], None] = lambda: None,
         at_once: bool = False,
         desk: object = None,  # noqa: ARG002
     ) -> None:
         """Hold what the engine wants done until it ended in the recording."""
+        first()
         job = self.jobs[key] = Job(stop=self._reined(key))
         self.held[key] = _Held(job, work)
         if at_once:
