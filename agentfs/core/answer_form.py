@@ -26,11 +26,14 @@ Schema = dict[str, Any]
 
 
 def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool) -> JsonObject:
-    """Return the form, with the verdicts that are allowed. Steps come first: weak models fill what comes first."""
+    """Return the form, with the verdicts that are allowed.
+
+    The verdict comes first: weak models fill every field there is, and then only its own counts.
+    """
+    verdicts = ["plan", *(["keep"] if keep else []), *(["finished"] if finished else []), "impossible"]
     fields: Schema = {
-        "steps": {
-            "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/step"}, "maxItems": _LISTS}, {"type": "null"}]
-        }
+        "verdict": {"type": "string", "enum": verdicts, "description": "plan: the steps are the answer"},
+        "steps": _nullable_list({"$ref": "#/$defs/step"}),
     }
     if keep:
         fields["keep"] = _nullable("boolean", "true: the plan stays as it is")
@@ -38,12 +41,17 @@ def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool) -> JsonObje
         fields["finished"] = _nullable("boolean", "true: the goal is reached, nothing more is to be done")
         fields["answer"] = _nullable("string", "with finished: the answer to the goal", maxLength=_TEXT)
     fields["impossible"] = _nullable("string", "why the goal cannot be reached; else null", maxLength=_WORDS)
-    return _closed_object(fields) | {"$defs": {"step": _step(catalogue), "check": _check(catalogue)}}
+    kinds = _checks(catalogue)
+    defs = {
+        "step": _step(catalogue),
+        "check": {"anyOf": [*kinds.values()]},
+        "need": {"anyOf": [one for kind, one in kinds.items() if kind not in ("output", "judge")]},
+    }
+    return _closed_object(fields) | {"$defs": defs}
 
 
 def _step(catalogue: Catalogue) -> Schema:
     usable = sorted(catalogue.usable())
-    checks = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/check"}, "maxItems": 10}, {"type": "null"}]}
     tool: Schema = {"type": "string", "enum": usable}
     names = _nullable_list({"type": "string", "enum": usable})
     fields: Schema = {
@@ -54,8 +62,8 @@ def _step(catalogue: Catalogue) -> Schema:
         "input": _input(catalogue, usable),
         "depends_on": _nullable_list({"type": "string", "maxLength": 63}),
         "success_condition": _text("what is true when it succeeded, so that it can be checked", _WORDS),
-        "needs": checks,
-        "checks": checks,
+        "needs": _nullable_list({"$ref": "#/$defs/need"}, most=10),
+        "checks": _nullable_list({"$ref": "#/$defs/check"}, most=10),
         "expects": _nullable("string", f"JSON Schema of an unsurprising output: {_JSON_TEXT}", maxLength=_TEXT),
         "gate": _nullable("boolean", "true: a person must approve it first"),
         "on_failure": _or_null({"type": "string", "enum": ["replan", "stop", "continue"]}),
@@ -66,7 +74,7 @@ def _step(catalogue: Catalogue) -> Schema:
     return _closed_object(fields)
 
 
-def _check(catalogue: Catalogue) -> Schema:
+def _checks(catalogue: Catalogue) -> dict[str, Schema]:
     kinds: dict[str, Schema] = {
         "command": {"run": _text("shell text that must exit with 0", _TEXT)},
         "file": {
@@ -82,9 +90,7 @@ def _check(catalogue: Catalogue) -> Schema:
     if catalogue.model:
         kinds["judge"] = {"condition": _text("what must be true, for a model to judge", _WORDS)}
     return {
-        "anyOf": [
-            _closed_object({"kind": {"type": "string", "enum": [kind]}, **fields}) for kind, fields in kinds.items()
-        ]
+        kind: _closed_object({"kind": {"type": "string", "enum": [kind]}, **fields}) for kind, fields in kinds.items()
     }
 
 
@@ -165,8 +171,8 @@ def _nullable(kind: str, description: str, **more: Any) -> Schema:
     return {"type": [kind, "null"], "description": description} | more
 
 
-def _nullable_list(items: Schema) -> Schema:
-    return {"anyOf": [{"type": "array", "items": items, "maxItems": _LISTS}, {"type": "null"}]}
+def _nullable_list(items: Schema, most: int = _LISTS) -> Schema:
+    return {"anyOf": [{"type": "array", "items": items, "maxItems": most}, {"type": "null"}]}
 
 
 def _or_null(schema: Schema) -> Schema:

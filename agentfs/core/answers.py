@@ -26,6 +26,7 @@ _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "
 _TRIES = 200  # places at which a value in prose may begin
 _DECODER = json.JSONDecoder()
 _WORDS = frozenset(("steps", "keep", "finished", "impossible"))
+_FIELD_OF = {"plan": "steps", "keep": "keep", "finished": "finished", "impossible": "impossible"}
 _FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answer": …} or {"impossible": "why"}'
 
 
@@ -48,7 +49,10 @@ def read_answer(text: str, catalogue: Catalogue) -> Said:
     if not isinstance(value, dict):
         raise Rejected([Problem("the answer is neither an object nor a list", _FORMS)])
     given = {name: one for name, one in value.items() if one is not None}
-    match verdicts := [*_verdicts(given)]:
+    verdicts = [*_verdicts(given)]
+    if (chosen := _FIELD_OF.get(str(given.get("verdict")))) in verdicts:
+        verdicts = [chosen]  # said in so many words: whatever else was filled in does not count
+    match verdicts:
         case [said]:
             return _said(said, given, catalogue)
         case []:

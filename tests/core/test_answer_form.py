@@ -46,10 +46,10 @@ def test_it_is_what_strict_endpoints_accept(form: dict[str, Any]) -> None:
 
 def test_only_the_verdicts_that_are_allowed_are_there() -> None:
     assert [list(form["properties"]) for form in FORMS[:4]] == [
-        ["steps", "keep", "finished", "answer", "impossible"],
-        ["steps", "keep", "impossible"],
-        ["steps", "finished", "answer", "impossible"],
-        ["steps", "impossible"],
+        ["verdict", "steps", "keep", "finished", "answer", "impossible"],
+        ["verdict", "steps", "keep", "impossible"],
+        ["verdict", "steps", "finished", "answer", "impossible"],
+        ["verdict", "steps", "impossible"],
     ]
 
 
@@ -75,10 +75,16 @@ def test_only_the_tools_that_may_be_used_are_there() -> None:
 
 def test_the_kinds_of_checks_that_can_be_run_are_there() -> None:
     kinds = [
-        [branch["properties"]["kind"]["enum"][0] for branch in form["$defs"]["check"]["anyOf"]]
+        [branch["properties"]["kind"]["enum"][0] for branch in form["$defs"][name]["anyOf"]]
         for form in (FORMS[0], FORMS[4])
+        for name in ("check", "need")
     ]
-    assert kinds == [["command", "file", "output", "judge"], ["command", "file", "output", "http"]]
+    assert kinds == [
+        ["command", "file", "output", "judge"],
+        ["command", "file"],
+        ["command", "file", "output", "http"],
+        ["command", "file", "http"],
+    ]
 
 
 def test_a_tools_input_is_closed_and_takes_references() -> None:
