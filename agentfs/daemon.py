@@ -311,6 +311,8 @@ class Daemon:
 
     def _keep_page(self, seat: Seat) -> None:
         self.pages.pop(seat.folder, None)
+        if seat.under_way:
+            self.pages[seat.folder] = time.monotonic() + PAGE_SECONDS  # its logs grow, of which nothing tells
         try:
             seat.status.keep(seat.driver.state, now=True)
         except OSError as error:

@@ -12,6 +12,7 @@ from agentfs.core.facts import Facts
 from agentfs.core.state import RunState
 from agentfs.disk import is_own_temp
 from agentfs.engine import Driver, at_rest
+from agentfs.views.status_page import EVERY_SECONDS as PAGE_SECONDS
 from agentfs.views.status_page import StatusFile
 from agentfs.watch import FolderWatch
 
@@ -92,7 +93,9 @@ def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
                 return rest
             if driver.mail.empty() and driver.awaits(actions):
                 began = not all(isinstance(action, Wait) for action in actions)
-                _wait(driver, stop, lookout, CALM_SECONDS if began else RESCAN_SECONDS)
+                _wait(
+                    driver, stop, lookout, CALM_SECONDS if began else PAGE_SECONDS if driver.jobs else RESCAN_SECONDS
+                )
             elif lookout.has_news():
                 driver.look_again()
 

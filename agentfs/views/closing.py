@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentfs.core.decide import Wait
-from agentfs.core.openings import openings
+from agentfs.core.openings import openings, ways_on
 from agentfs.core.records import Failure
 from agentfs.core.state import RunState
 from agentfs.engine import Driver
@@ -57,15 +57,19 @@ def _errors(state: RunState) -> Iterator[tuple[str, Failure | None]]:
 
 
 def what_to_do(folder: Path, state: RunState) -> list[str]:
-    """Return the files that wait for a person, with the words that count."""
+    """Return the files that wait for a person, with the words that count, and what to type instead."""
+    run, found = state.facts.run.run, openings(state)
     lines = []
-    for opening in openings(state):
-        if opening.about != "draft":
+    for opening in found:
+        if opening.about == "draft":
+            lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
+        else:
             lines.append(f"  read {inert(str(folder / opening.question_path))}")
             if opening.about == "answer" and not state.facts.goal.has_steps:
-                lines.append(f"  see what it would change: agentfs diff {state.facts.run.run} --question")
+                lines.append(f"  see what it would change: agentfs diff {run} --question")
             lines.append(f"  answer in {inert(str(folder / opening.reply_path))}{_WORDS[opening.about]}")
+        lines.append(f"  or type: {opening.command(run, alone=len(found) == 1)}")
     plan = state.facts.plan
-    if plan is not None and plan.status in ("draft", "paused"):
+    if plan is not None and plan.status == "paused":
         lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
-    return lines
+    return lines or [f"  type: {way}" for way in ways_on(state, run)]

@@ -1,4 +1,4 @@
-"""STATUS.md: what a run is doing, what it waits for, and exactly what to type or edit. Never read back."""
+"""STATUS.md: what a run is doing, what it waits for, what to type or edit, a picture, and logs. Never read back."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +14,13 @@ from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.disk import replace
 from agentfs.views.closing import what_to_do
-from agentfs.views.marks import mark_of
+from agentfs.views.picture import picture, shown_state, sign_of
+from agentfs.views.show import log_tail
 from agentfs.views.words import cut, duration, first_line, inert
 
 EVERY_SECONDS = 1.0
 MOST_ROWS = 200  # a table of a thousand rows is no help
+MOST_LOGS, LOG_LINES = 8, 6
 WIDTH = 120
 FENCE = "~~~"
 
@@ -48,20 +50,49 @@ def status_page(folder: Path, state: RunState) -> str:
 
 
 def _lines(folder: Path, state: RunState) -> Iterator[str]:
-    facts = state.facts
+    facts, run = state.facts, state.facts.run.run
     yield f"# {_cell(facts.goal.title)}"
     yield from ("", f"**{phase(state)}**: {_cell(reason(state))}")
-    if todo := [*what_to_do(folder, state), *_unanswered(state)]:
-        yield from ("", "## Waits for you", "", FENCE, *(inert(line).replace(FENCE, "~ ~") for line in todo), FENCE)
+    if facts.outcome is None:
+        yield from _section("Waits for you", [*what_to_do(folder, state), *_unanswered(state)])
     if facts.plan_file.problems:
         yield from ("", "plan.json is not valid, so the last revision holds; see plan.error.md.")
+    yield from _plan(state)
+    for name, lines in _logs(folder, state):
+        yield from _section(name, lines)
+    yield from ("", f"`agentfs show {run}` has the outputs, `agentfs log {run}` the revisions.")
+
+
+def _section(title: str, lines: list[str]) -> Iterator[str]:
+    """Yield words as they are under a title: in a block that nothing in them can end."""
+    if lines:
+        yield from ("", f"## {title}", "", FENCE, *(inert(line).replace(FENCE, "~ ~") for line in lines), FENCE)
+
+
+def _plan(state: RunState) -> Iterator[str]:
     done = sum(view.status in ("done", "skipped") for view in state.steps.values())
-    yield from ("", f"## Steps ({done} of {len(state.steps)})", "", "| | step | state | attempt | time | |")
-    yield "|---|---|---|---|---|---|"
-    yield from (_row(view) for view in list(state.steps.values())[:MOST_ROWS])
+    yield from ("", f"## Steps ({done} of {len(state.steps)})")
+    if drawn := picture(state):
+        yield from ("", "```mermaid", *drawn, "```")
+    yield from ("", "| | step | state | attempt | time | |", "|---|---|---|---|---|---|")
+    asking = {view.id for view in state.moving("person")}
+    yield from (_row(view, asks=view.id in asking) for view in list(state.steps.values())[:MOST_ROWS])
     if len(state.steps) > MOST_ROWS:
-        yield from ("", f"and {len(state.steps) - MOST_ROWS} more: `agentfs show {facts.run.run}`")
-    yield from ("", f"`agentfs show {facts.run.run}` has the outputs, `agentfs log {facts.run.run}` the revisions.")
+        yield from ("", f"and {len(state.steps) - MOST_ROWS} more: `agentfs show {state.facts.run.run}`")
+
+
+def _logs(folder: Path, state: RunState) -> Iterator[tuple[str, list[str]]]:
+    """Yield the end of the log of everything that is under way."""
+    if (one := state.calls.open) is not None:
+        path = folder / names.PLANNING / names.call_file(one.number, "log")
+        yield f"The planner, call {one.number}", _tail(path)
+    for view in state.running[:MOST_LOGS]:
+        path = folder / names.STEPS / names.step_file(view.id, view.attempt, "log")
+        yield f"{view.id}, attempt {view.attempt}", _tail(path)
+
+
+def _tail(path: Path) -> list[str]:
+    return [cut(line, WIDTH) for line in log_tail(path)[-LOG_LINES:]] if path.exists() else []
 
 
 def _unanswered(state: RunState) -> Iterator[str]:
@@ -91,10 +122,11 @@ def _reply(state: RunState, view: StepView) -> str | None:
     return talks[-1].reply if talks else None
 
 
-def _row(view: StepView) -> str:
+def _row(view: StepView, *, asks: bool) -> str:
     taken = duration(view.result.duration_s) if view.result and view.result.started_at else ""
-    attempt = str(view.attempt) if view.attempt else ""
-    return f"| {mark_of(view.status).sign} | {view.id} | {view.status} | {attempt} | {taken} | {_cell(view.why)} |"
+    attempt, word = str(view.attempt) if view.attempt else "", shown_state(view, asks=asks)
+    about = view.step.description or "" if word == "running" else view.why
+    return f"| {sign_of(word)} | {view.id} | {word} | {attempt} | {taken} | {_cell(about)} |"
 
 
 def _cell(text: str) -> str:

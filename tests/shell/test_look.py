@@ -150,6 +150,7 @@ def test_a_waiting_run_says_what_to_do(workspace: Path, capsys: pytest.CaptureFi
     assert told(capsys, "status", "ask").splitlines()[2:] == [
         f"  read {folder}/steps/send.1.question.md",
         f"  answer in {folder}/steps/send.1.reply.md: approve or reject, on its first line",
+        f"  or type: agentfs approve {folder.parent.name}/ask",
         f"nothing drives it; go on with: agentfs run --resume {folder.parent.name}/ask",
     ]
 
