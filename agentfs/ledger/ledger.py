@@ -101,7 +101,7 @@ class Ledger:
         """Return the runs that `main` holds files of."""
         with _in_words(self.root):
             tree = self._tree(self._branch.tip())
-            days = trees.parse(self._read_tree(tree)) if tree else {}
+            days = self._read_tree(tree) if tree else {}
             found = {
                 f"{day.decode('utf-8', 'replace')}/{name.decode('utf-8', 'replace')}"
                 for day, leaf in days.items()

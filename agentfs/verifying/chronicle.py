@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
@@ -34,7 +35,7 @@ class Changed:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Told:
     """One commit: its bytes, taken apart as far as needed, and the files it changed against its first parent."""
 
@@ -42,7 +43,7 @@ class Told:
     content: bytes
     changes: tuple[Changed, ...]
 
-    @property
+    @cached_property
     def head(self) -> list[tuple[str, str]]:
         lines = self.content.partition(b"\n\n")[0].decode("utf-8", "replace").split("\n")
         return [(key, value) for key, _, value in (line.partition(" ") for line in lines) if key]
@@ -55,11 +56,11 @@ class Told:
     def tree(self) -> str:
         return next((value for key, value in self.head if key == "tree"), "")
 
-    @property
+    @cached_property
     def message(self) -> str:
         return self.content.partition(b"\n\n")[2].decode("utf-8", "replace")
 
-    @property
+    @cached_property
     def trailers(self) -> dict[str, list[str]]:
         return trailers(self.message)
 

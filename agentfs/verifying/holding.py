@@ -28,7 +28,7 @@ def _against(run: str, found: Folder, committed: Mapping[str, str], contents: Co
         writing, now = names.writing_of(path), found.blobs.get(path)
         if writing is None or now == blob or (writing == "by people" and not is_settled(path, found.blobs)):
             continue
-        if writing == "appended" and now and _begins_with(f"{found.root}/{path}", contents(blob)):
+        if writing == "appended" and now is not None and _begins_with(f"{found.root}/{path}", contents(blob)):
             continue
         what = "is gone, and the ledger has it" if now is None else "is not what was committed"
         mend = f"take it back: git -C runs checkout main -- {run}/{path}"

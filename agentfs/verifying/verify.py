@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from agentfs.core import names
@@ -43,7 +44,7 @@ class Verification:
             return
         self.tip = ledger.tip()
         yield from self._sound(ledger)
-        story = Story(self.workspace.runs, ledger.paths_at, whole=self.run is None)
+        story = Story(self.workspace.runs, partial(_paths_at, ledger), whole=self.run is None)
         try:
             for told in chronicle(self.workspace.runs, self._id) if self.tip else ():
                 yield from story.take(told)
@@ -115,7 +116,21 @@ class Verification:
             return [one for one in quiet if "no commit" not in one.what]
         inodes = held_inodes()
         driven = is_driven(folder, inodes) or is_driven(self.workspace.root / "goals", inodes)
-        return list(held(folder, committed, ledger.content, driven=driven))
+        return list(held(folder, committed, partial(_content, ledger), driven=driven))
+
+
+def _paths_at(ledger: Ledger, commit: str, run: str) -> frozenset[str]:
+    try:
+        return ledger.paths_at(commit, run)
+    except LedgerError:
+        return frozenset()  # git says which object is damaged
+
+
+def _content(ledger: Ledger, blob: str) -> bytes:
+    try:
+        return ledger.content(blob)
+    except LedgerError:
+        return b""
 
 
 def _is_run(folder: Path) -> bool:

@@ -461,6 +461,22 @@ def _environment(copy: Path) -> dict[str, str]:
     }
 
 
+def test_nothing_that_was_planted_in_the_repository_runs(copy: Path) -> None:
+    trap, runs = copy.parent / "trap", copy / "runs"
+    trap.write_text(f"#!/bin/sh\necho >> {copy.parent}/sprung\ncat\n")
+    trap.chmod(0o755)
+    programs = ("core.fsmonitor", "core.pager", "gpg.program", "diff.external", "diff.x.textconv", "diff.x.command",
+                "core.alternateRefsCommand", "core.sshCommand", "gc.recentObjectsHook", "filter.x.smudge")  # fmt: skip
+    for key in programs:
+        git(runs, "config", key, str(trap))
+    for name in ("rev-list", "diff-tree", "cat-file", "fsck"):
+        git(runs, "config", f"alias.{name}", f"!{trap}")
+    git(runs, "config", "log.showSignature", "true")
+    (runs / ".git" / "info" / "attributes").write_text("* diff=x filter=x\n")
+    assert wrong(copy) == wrong(copy, "job") == []
+    assert not (copy.parent / "sprung").exists()
+
+
 # ── the command ───────────────────────────────────────────────────────────────────────────────────────────
 
 
