@@ -1,15 +1,25 @@
-"""Fixtures for every suite."""
+"""Fixtures for every suite. AGENTFS_TEST_VERIFY=1: files and ledger of every workspace a test leaves must agree."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.workspaces import Place
+from tests.workspaces import Place, disagreements
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def verified(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    folder = request.node.funcargs.get("tmp_path")
+    if os.environ.get("AGENTFS_TEST_VERIFY") and folder and not request.node.get_closest_marker("tampers"):
+        assert [words for root in folder.rglob("agentfs.toml") for words in disagreements(root.parent)] == []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,6 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agentfs.verifying.verify import Verification
+from agentfs.views.verify import line_of
+from agentfs.workspace import Workspace
+
 DEADLINE = 60.0
 
 
@@ -117,6 +121,12 @@ class Place:
         """Assert that the ledger is whole and that nothing of ours shows as changed."""
         self.git("fsck", "--strict")
         assert self.git("status", "--porcelain") == ""
+
+
+def disagreements(root: Path) -> list[str]:
+    """Return in what files and ledger of a workspace disagree, a line each; what is only told is left out."""
+    found = Verification(Workspace(root)).disagreements() if (root / "runs" / ".git").is_dir() else ()
+    return [line_of(one) for one in found if one.grade == "wrong"]
 
 
 def end(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGKILL) -> tuple[int, str, str]:

@@ -287,6 +287,15 @@ def _proving(commands: Any) -> None:
         "machine is looked at. Exit code 0: all is well, or there are only notes. 2: something is wrong.",
     )  # fmt: skip
     _json(doctor)
+    verify = _add(
+        commands, "verify", command("verify", "verify"), "prove that files and ledger agree: nothing was rewritten",
+        "Every file that is written once is what was committed; every revision has one commit of its own, in order,\n"
+        "that says what its record says; hashes hold; git fsck finds the ledger whole. Without RUN: all runs. It\n"
+        "only reads. Each disagreement is a line: the file, what is wrong, what to do. What a process that drives\n"
+        "the run has yet to commit is told too, and is none. Exit code 0: they agree. 2: they do not.",
+    )  # fmt: skip
+    verify.add_argument("run", metavar="RUN", nargs="?", help=RUN)
+    _json(verify)
 
 
 def _replaying(commands: Any) -> None:

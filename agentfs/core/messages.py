@@ -96,8 +96,10 @@ def forgotten_message(runs: Sequence[str]) -> str:
 
 
 def author_of(revision: Revision, person: tuple[str, str]) -> tuple[str, str]:
-    """Return name and address of a revision's author; `person` is the one at this machine."""
-    return {"planner": PLANNER, "person": person}.get(revision.by.role, AGENTFS)
+    """Return name and address of a revision's author; `person` is at this machine now, and may be another."""
+    if revision.by.role == "person":
+        return revision.by.name or person[0], person[1]
+    return PLANNER if revision.by.role == "planner" else AGENTFS
 
 
 def trailers(message: str) -> dict[str, list[str]]:

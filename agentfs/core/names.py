@@ -49,6 +49,7 @@ _CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
 _TALK = re.compile(rf"(question|reply)(?:-({FORMAT_DIGITS}))?\.md\Z")
 _PLAN_TRY = re.compile(rf"plan\.({FORMAT_DIGITS})\.json\Z")
 _REVISION_FILE = re.compile(rf"({FORMAT_DIGITS})\.(plan\.)?json\Z")
+_GOAL_BEFORE = re.compile(rf"{FORMAT_DIGITS}\.goal\.(?:md|txt|yaml|yml|json)\Z")
 _FORK_SOURCE = re.compile(rf"fork of {DAY}/[a-z0-9][a-z0-9-]*@{FORMAT_DIGITS}\Z")
 _RUN_ID = re.compile(rf"{DAY}/[a-z0-9][a-z0-9-]*\Z")
 
@@ -163,6 +164,29 @@ def parse_revision_file(name: str) -> tuple[int, Literal["record", "plan"]] | No
     if not (match := _REVISION_FILE.match(name)):
         return None
     return int(match[1]), "plan" if match[2] else "record"
+
+
+Writing = Literal["once", "appended", "by people"]
+
+
+def writing_of(path: str) -> Writing | None:
+    """Return how a file of a run is written: once and never again, line by line, or by people until it has settled.
+
+    None of one that may be replaced (the plan, the goal, the outcome), or that is none of ours.
+    """
+    folder, _, name = path.rpartition("/")
+    if path == RUN:
+        return "once"
+    if folder == REVISIONS:
+        return "once" if parse_revision_file(name) else None
+    if folder not in (STEPS, PLANNING):
+        return None
+    if name.endswith((".log.jsonl", ".output.txt")):
+        return "appended"
+    found = parse_step_file(name) if folder == STEPS else parse_call_file(name)
+    if found is None:
+        return "once" if folder == PLANNING and _GOAL_BEFORE.match(name) else None
+    return "by people" if found.kind in ("reply", "again", "asked") else "once"
 
 
 def fork_source(run: str, revision: int) -> str:

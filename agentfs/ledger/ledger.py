@@ -93,6 +93,44 @@ class Ledger:
             return str(broken)
         return None
 
+    def tip(self) -> str | None:
+        """Return the commit that `main` is at; None where it has none yet."""
+        return self._branch.tip()
+
+    def runs(self) -> set[str]:
+        """Return the runs that `main` holds files of."""
+        with _in_words(self.root):
+            tree = self._tree(self._branch.tip())
+            days = self._read_tree(tree) if tree else {}
+            found = {
+                f"{day.decode('utf-8', 'replace')}/{name.decode('utf-8', 'replace')}"
+                for day, leaf in days.items()
+                for name in trees.below(self._read_tree, leaf)
+            }
+        return {run for run in found if is_run_id(run)}
+
+    def paths_at(self, commit: str, run: str) -> frozenset[str]:
+        """Return the paths of agentfs's files that a commit holds of a run."""
+        with _in_words(self.root):
+            return frozenset(path for path in self._leaves(self._tree(commit), run) if trees.is_own(path))
+
+    def content(self, blob: str) -> bytes:
+        """Return what a file was when it was committed."""
+        with _in_words(self.root):
+            return self._objects.read(blob, "blob")
+
+    def damaged(self, run: str) -> list[str]:
+        """Return which objects of a run, as `main` has it, are missing or do not hold what their names promise."""
+        found = []
+        for path, sha in self.committed(run).items():
+            try:
+                whole = NewObject("blob", self.content(sha)).sha == sha
+            except LedgerBroken:
+                whole = False
+            if not whole:
+                found.append(f"the object of {run}/{path} ({sha}) is missing or damaged")
+        return found
+
     def committed(self, run: str) -> dict[str, str]:
         """Return agentfs's files of a run as `main` holds them: path in the run's folder -> blob."""
         with _in_words(self.root):

@@ -255,13 +255,13 @@ def test_a_cost_known_in_part_is_not_a_cost() -> None:
     ("role", "author"),
     [
         ("planner", ("agentfs planner", "agentfs@localhost")),
-        ("person", ("Ada", "ada@example.org")),
+        ("person", ("Grace", "ada@example.org")),  # who made it, though Ada's agentfs makes the commit
         ("runbook", ("agentfs", "agentfs@localhost")),
         ("agentfs", ("agentfs", "agentfs@localhost")),
     ],
 )
 def test_the_author_is_whoever_made_the_revision(role: Any, author: tuple[str, str]) -> None:
-    assert author_of(a_revision(by=Author(role=role, name="x")), ("Ada", "ada@example.org")) == author
+    assert author_of(a_revision(by=Author(role=role, name="Grace")), ("Ada", "ada@example.org")) == author
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,7 @@ def test_an_edited_goal_is_read_again_and_finished_steps_are_kept(place: Place) 
 
 
 @pytest.mark.parametrize("how", ["renamed", "deleted"])
+@pytest.mark.tampers
 def test_a_run_folder_that_vanishes_ends_the_drive_in_words(place: Place, how: str) -> None:
     process, folder = _begun(place)
     claim = json.loads((folder / "steps" / "hold.1.log.jsonl").read_text().splitlines()[0])
