@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.crash import stories
+from tests.crash.forking import STABLE
 from tests.crash.playing import Story, play
 from tests.crash.sweeping import in_memory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stable() -> Iterator[None]:
+    yield
+    STABLE.close()
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,23 @@ A request: `root`, `env`, `words` (a command; none: one pass of a daemon over ev
 child kills itself before that many changes of the disk; null: never).
 """
 
+import importlib
 import json
 import os
+import pkgutil
+import queue
 import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # noqa: F401 - what children import anew each time is imported here
+
+import agentfs
 from agentfs import driving, keeper, stillness
 from agentfs.cli import main as command
 from agentfs.core.config import Settings
@@ -34,6 +41,7 @@ from tests.drives import Quiet
 from tests.workspaces import Place
 
 CHANGES = ("open", "write", "fsync", "link", "rename", "replace", "unlink", "mkdir", "rmdir", "utime")
+SELDOM = ("agentfs.models", "agentfs.testing", "agentfs.replaying")
 UNEXPECTED = 70
 
 
@@ -72,10 +80,38 @@ class Forks:
         self._process.wait(timeout=10)
 
 
+class Stable:
+    """Forks that all tests share: each is lent to one at a time, and made when none is there."""
+
+    def __init__(self) -> None:
+        self._free: queue.SimpleQueue[Forks] = queue.SimpleQueue()
+
+    @contextmanager
+    def lent(self) -> Iterator[Forks]:
+        try:
+            forks = self._free.get_nowait()
+        except queue.Empty:
+            forks = Forks()
+        try:
+            yield forks
+        finally:
+            self._free.put(forks)
+
+    def close(self) -> None:
+        while not self._free.empty():
+            self._free.get().close()
+
+
+STABLE = Stable()
+
+
 # ── the child's side ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def serve() -> None:
+    for one in pkgutil.walk_packages(agentfs.__path__, "agentfs."):
+        if not one.name.startswith(SELDOM) and not one.name.endswith("__main__"):
+            importlib.import_module(one.name)  # once, and not in every child
     for line in sys.stdin:
         request = json.loads(line)
         said = Path(request["root"]).parent / "said"

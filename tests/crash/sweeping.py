@@ -6,7 +6,6 @@ the number alone has to do, and what it hits is the first thread that gets so fa
 """
 
 import os
-import queue
 import random
 import re
 import shutil
@@ -16,7 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +23,7 @@ from typing import TypeVar
 import pytest
 
 from agentfs.workspace import trust
-from tests.crash.forking import Forks
+from tests.crash.forking import STABLE, Forks
 from tests.workspaces import DEADLINE, Place
 
 T = TypeVar("T")
@@ -206,21 +205,18 @@ def sweep(what: str, cases: Sequence[T], one: Callable[[T, Path, Forks], str], f
     """Try every case in a folder of its own; fail with all that went wrong; say how many came to what."""
     wrong: list[str] = []
     kinds: Counter[str] = Counter()
-    free: queue.SimpleQueue[Forks] = queue.SimpleQueue()
 
     def attempt(case: T) -> None:
-        own, forks = Path(tempfile.mkdtemp(prefix="case-", dir=folder)), free.get()
+        own = Path(tempfile.mkdtemp(prefix="case-", dir=folder))
         try:
-            kinds[one(case, own, forks)] += 1
+            with STABLE.lent() as forks:
+                kinds[one(case, own, forks)] += 1
         except (AssertionError, subprocess.SubprocessError) as error:
             wrong.append(f"{case}: {str(error)[:3000]}")
         finally:
-            free.put(forks)
             shutil.rmtree(own, ignore_errors=True)
 
-    with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in range(AT_ONCE):
-            free.put(stack.enter_context(closing(Forks())))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(attempt, cases))
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     _tell(f"{what}: {len(cases)} points: {told or 'none'}; {len(wrong)} wrong", wrong)

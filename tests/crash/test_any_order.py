@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.crash.forking import Forks
+from tests.crash.forking import STABLE, Forks
 from tests.crash.stories import CUT_OFF, effects, results, save
 from tests.crash.sweeping import FULL, SEED, copy_of, in_memory
 from tests.workspaces import Place
@@ -323,11 +323,8 @@ def machine() -> Iterator[type[AnyOrder]]:
         place = Place(folder / "begins")
         place.agentfs("init")
         (place.root / "agentfs.toml").write_text('[tools]\nsandbox = "off"\n[limits]\nattempts = 2\n')
-        forks = Forks()
-        try:
+        with STABLE.lent() as forks:
             yield type("AnyOrderHere", (AnyOrder,), {"forks": forks, "begins": place})
-        finally:
-            forks.close()
 
 
 def test_in_any_order(machine: type[AnyOrder]) -> None:

@@ -24,7 +24,7 @@ from tests.shell.test_full_disk import fill
 from tests.workspaces import Place, wait_for
 
 pytestmark = needs_strace
-CALLS = ("write", "fsync", "link", "linkat", "rename", "renameat2", "mkdir", "openat")
+CALLS = ("write", "fsync", "link", "linkat", "rename", "renameat2", "openat")
 WRITING = Path(__file__).parent / "writing"
 PYTHONPATH = str(Path(__file__).parent.parent.parent)
 WRITES = 20  # of agentfs itself in each act, and not many more

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import pytest
 
 from agentfs.workspace import trust
 from tests.crash import stories
-from tests.crash.forking import Forks
+from tests.crash.forking import STABLE, Forks
 from tests.crash.stories import Expected, effects, live_on, results, words_to_go_on
 from tests.crash.sweeping import FULL, SEED, copy_of, in_memory, quick
 from tests.workspaces import Place
@@ -176,7 +176,7 @@ def test_the_power_goes_after_any_publish() -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(in_memory())
         disk = stack.enter_context(loop_mounted(new_image(folder / "disk.img"), folder / "disk"))
-        forks = stack.enter_context(closing(Forks()))
+        forks = stack.enter_context(STABLE.lent())
         place = begin(disk)
         expected = undisturbed(place, folder / "undisturbed")
         while not (run := stories.run_of(place)) or not (run / "outcome.json").exists():
