@@ -140,7 +140,7 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
     folder = driver.folder / names.PLANNING
     words = _take_replan(action.call, driver)
     _keep_goal_before(driver)
-    publish(folder / names.call_file(action.call, "call"), render(call), durable=False)
+    publish(folder / names.call_file(action.call, "call"), render(call), durable=True)
     driver.facts = facts.with_call(replace(facts.planner_call(action.call), call=call, words=words))
     driver.learn(replan=None)
     state, takes_time = driver.state, driver.planner.takes_time(call, facts)
@@ -160,7 +160,7 @@ def _keep_goal_before(driver: Driver) -> None:
         return
     name = names.goal_before_file(last.call, goal_path(driver.folder).name)
     with suppress(FileExistsError):
-        publish(driver.folder / names.PLANNING / name, before, durable=False)
+        publish(driver.folder / names.PLANNING / name, before, durable=True)
 
 
 def _take_replan(number: int, driver: Driver) -> str | None:
@@ -236,7 +236,7 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
         key, page = proposal.bond, proposal_page(facts.run.run, driver.state, proposal)
         text = questions.proposal(one.call, words or one.call.detail, page, proposal.source, reply, key)
     path = driver.folder / names.PLANNING / names.call_file(action.call, "question", count)
-    publish(path, driver.world.mask.data(text.encode("utf-8", "replace")), durable=False)
+    publish(path, driver.world.mask.data(text.encode("utf-8", "replace")), durable=True)
     driver.facts = facts.with_call(replace(one, talks=(*one.talks, Talk(count, key))))
 
 
@@ -277,7 +277,7 @@ def _ask(action: acts.AskPerson, driver: Driver) -> None:
         text, key = questions.gate(order, reply), view.key
     else:
         text, key = questions.cut_off(attempt.order, view.id, reply), None
-    driver.shelf.put(names.step_file(view.id, number, "question", count), text.encode(), durable=False)
+    driver.shelf.put(names.step_file(view.id, number, "question", count), text.encode(), durable=True)
     talks = (*attempt.talks, Talk(count, key))
     driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=talks))
 
@@ -301,7 +301,8 @@ def _said(view: StepView, reply: str, driver: Driver) -> Result:
     """Return the result that a person gave an attempt which was cut off: it stands as the next attempt's."""
     order = order_for(view, view.next, driver)
     words = words_below(reply)
-    evidence = (f"{names.STEPS}/{names.step_file(view.id, view.attempt, 'reply')}",)
+    count = driver.facts.attempt(view.id, view.attempt).talks[-1].count
+    evidence = (f"{names.STEPS}/{names.step_file(view.id, view.attempt, 'reply', count)}",)
     error = Failure(kind="person", message=words or "a person said it failed")
     failed = unstarted(order, "failed", error, driver.world.clock, driver.world.sandbox)
     failed = failed.model_copy(update={"evidence": evidence})

@@ -40,17 +40,22 @@ def write_new(path: Path | str, content: bytes, *, durable: bool) -> None:
     """Write a file that must not exist yet, in one go."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
-        _write_all(descriptor, content, durable=durable)
+        _fill(descriptor, content, durable=durable)
     finally:
         os.close(descriptor)
 
 
-def _write_all(descriptor: int, content: bytes, *, durable: bool) -> None:
+def _fill(descriptor: int, content: bytes, *, durable: bool) -> None:
+    write_all(descriptor, content)
+    if durable:
+        os.fsync(descriptor)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of it: one call may take less than it was given."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
-    if durable:
-        os.fsync(descriptor)
 
 
 def publish(path: Path | str, content: bytes, *, durable: bool, made_in: Path | str | None = None) -> None:
@@ -65,7 +70,7 @@ def publish(path: Path | str, content: bytes, *, durable: bool, made_in: Path | 
         _publish_by_name(path, content, durable=durable)
     else:
         try:
-            _write_all(descriptor, content, durable=durable)
+            _fill(descriptor, content, durable=durable)
             give_name(descriptor, path)
         finally:
             os.close(descriptor)

@@ -54,7 +54,7 @@ def make(fork: Fork, workspace: Workspace) -> Path:
 
 def _write_call(fork: Fork, plan: JsonObject, goal_sha256: str, planning: Path) -> None:
     call, answer = first_call(goal_sha256, fork.source, plan, fork.carried.evidence)
-    publish(planning / names.call_file(call.call, "call"), render(call), durable=False)
+    publish(planning / names.call_file(call.call, "call"), render(call), durable=True)
     publish(planning / names.call_file(call.call, "answer"), render(answer), durable=True)
 
 

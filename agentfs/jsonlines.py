@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentfs.clock import Clock
+from agentfs.disk import write_all
 from agentfs.tools.base import Mask
 
 _TEXT = json.JSONEncoder(ensure_ascii=False)
@@ -45,7 +46,7 @@ class JsonLines:
         if self._descriptor is None:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._descriptor = os.open(self.path, flags, 0o644)
-        os.write(self._descriptor, one_line(event, fields, self._mask, self._clock))
+        write_all(self._descriptor, one_line(event, fields, self._mask, self._clock))
 
     def __enter__(self) -> Self:
         return self

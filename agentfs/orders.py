@@ -312,7 +312,7 @@ def _whole_output(view: StepView, driver: Driver) -> Path:
         output = view.result.output
         text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         with contextlib.suppress(FileExistsError):  # two steps may ask for it at once
-            driver.shelf.put(path.name, text.encode(), durable=False)
+            driver.shelf.put(path.name, text.encode(), durable=True)
     return path
 
 

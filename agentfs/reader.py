@@ -87,7 +87,7 @@ class RunReader:
         facts = Facts(
             run=run,
             goal=self.goal({one.call.goal_sha256 for one in calls if one.call}),
-            plan_file=self.plan_file(ours),
+            plan_file=self.plan_file(ours, planned=bool(revisions)),
             plan=plan,
             revisions=revisions,
             calls=calls,
@@ -149,14 +149,17 @@ class RunReader:
                 self._goal = replace(self._goal, problems=rejected.problems)
         return self._goal
 
-    def plan_file(self, ours: Collection[str]) -> PlanFile:
-        """Return plan.json as it is, once whoever writes it has finished; what is ours was written whole."""
+    def plan_file(self, ours: Collection[str], *, planned: bool) -> PlanFile:
+        """Return plan.json as it is, once whoever writes it has finished; what is ours was written whole.
+
+        `planned`: there is a revision. Before the first one there may well be no plan.json yet.
+        """
         path = self.folder / names.PLAN
         found = signature(path)
         if found is not None and found == self._plan_signature:
             return self._plan
         if found is None:
-            self._plan, self._plan_signature = _missing_plan(path, bool(ours)), None
+            self._plan, self._plan_signature = _missing_plan(path, expected=planned), None
             return self._plan
         source = path.read_bytes()
         digest = sha256_bytes(source)
@@ -361,7 +364,7 @@ def goal_path(folder: Path) -> Path:
     raise NotARun(f"{folder}: there is no goal file")
 
 
-def _missing_plan(path: Path, expected: bool) -> PlanFile:
+def _missing_plan(path: Path, *, expected: bool) -> PlanFile:
     if not os.path.lexists(path):
         problem = Problem("plan.json is missing", "restore it, or write a new one")
     else:

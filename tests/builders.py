@@ -267,7 +267,8 @@ class PureWorld:
             case acts.AskPerson(view=view, about=about):
                 number = view.next if about == "gate" else view.attempt
                 attempt = given.attempt(view.id, number)
-                return given.with_attempt(view.id, replace(attempt, talks=(Talk(key=view.key),)))
+                talk = Talk(len(attempt.talks) + 1, view.key if about == "gate" else None)
+                return given.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, talk)))
             case acts.SettleReply(view=view, about="ask"):
                 result = a_result(view, "done", view.attempt)
                 return given.with_attempt(view.id, replace(given.attempt(view.id, view.attempt), result=result))

@@ -31,8 +31,8 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.root = root / "work"
         self.home = root / "home"
-        self.root.mkdir()
-        self.home.mkdir()
+        self.root.mkdir(exist_ok=True)
+        self.home.mkdir(exist_ok=True)
         self.env = {
             "HOME": str(self.home),
             "PATH": os.environ["PATH"],

@@ -188,7 +188,7 @@ def write_reply(run: Opened, name: str, text: str) -> None:
     if os.path.lexists(path):
         replace_file(path, content)
     else:
-        publish(path, content, durable=False)
+        publish(path, content, durable=True)
     say(f"{run.shown(name)}: {first_line(text)}")
 
 

@@ -348,7 +348,8 @@ def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> S
     if result.key != key:
         return _startable(base, key, resolved, "stale", "it was cut off, and has changed since")
     talk = _talk(base.latest)
-    talk = None if talk and talk.ask else talk  # what it asked while it worked says nothing of how it ended
+    if talk and (talk.ask or talk.key is not None):  # an `ask`, or the gate before it: no word of how it ended
+        talk = None
     more: dict[str, object] = {"key": key, "resolved": resolved}
     match cut_word(talk.reply if talk else None):
         case "again":

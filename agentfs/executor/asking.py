@@ -35,4 +35,4 @@ def put_question(order: Order, question: str, count: int, shelf: Shelf, mask: Ma
     reply = names.step_file(order.step, order.attempt, "reply", count)
     text = questions.ask(order.step, mask.text(question), reply)
     name = names.step_file(order.step, order.attempt, "question", count)
-    shelf.put(name, text.encode("utf-8", "replace"), durable=not order.repeatable)
+    shelf.put(name, text.encode("utf-8", "replace"), durable=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentfs.clock import Clock
 from agentfs.core import names
+from agentfs.disk import write_all
 from agentfs.jsonlines import one_line
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Mask, ProcessMark
@@ -64,7 +65,7 @@ class AttemptLog:
         self._descriptor = unnamed
 
     def _write_claim(self, descriptor: int, claim: dict[str, Any]) -> None:
-        os.write(descriptor, self._line("claim", claim))
+        write_all(descriptor, self._line("claim", claim))
         if self._durable:
             os.fsync(descriptor)
 
@@ -76,7 +77,7 @@ class AttemptLog:
         """Append one line."""
         if self._descriptor is None:
             raise RuntimeError("the log is written after the claim")
-        os.write(self._descriptor, self._line(event, fields))
+        write_all(self._descriptor, self._line(event, fields))
 
     def sync(self) -> None:
         """Make durable what has been written: something is about to refer to it."""

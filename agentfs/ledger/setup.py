@@ -8,6 +8,7 @@ from pathlib import Path
 from agentfs.core import names
 from agentfs.ledger import showing
 from agentfs.ledger.errors import LedgerBroken
+from agentfs.ledger.files import sync, write_once
 from agentfs.ledger.identity import settings
 
 BEGIN = "# agentfs writes what stands between these two lines; your own lines go above or below"
@@ -103,8 +104,15 @@ def _access_words(root: Path) -> str | None:
 
 
 def _write_new(path: Path, text: str) -> None:
-    with contextlib.suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:
-        file.write(text)
+    """Let a file appear whole and durable, unless there is one: half a HEAD would pass for a repository."""
+    beside = _beside(path)
+    try:
+        write_once(beside, text.encode(), 0o644)
+        with contextlib.suppress(FileExistsError):
+            os.link(beside, path)
+        sync(path.parent)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _exclude_own(git: Path) -> None:
@@ -151,6 +159,13 @@ def _escaped(path: str) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = _beside(path)
     temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
     os.replace(temporary, path)
+
+
+def _beside(path: Path) -> Path:
+    """Return a name for a file on its way; one that a dead process of our number left there is gone."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    return beside

@@ -270,7 +270,7 @@ def _result(reply: Mapping[str, Any], bench: Bench) -> ToolResult:
     try:
         return text_result(value, bench) if isinstance(value, str) else value_result(value, bench)
     except OSError as error:
-        return _failed("disk", f"its output could not be kept: {error}")
+        return _failed("interrupted", f"it has run, but its output could not be kept: {error}")
 
 
 def _gave_up(bench: Bench) -> ToolResult:

@@ -167,7 +167,8 @@ def failure_of(finished: Finished, bench: Bench) -> Failure | None:
             message = f"it printed more than {launch.OUTPUT_CAP // 2**20} MiB and was killed"
             return Failure(kind="output", message=message, hint="send long output to a file")
         case "disk":
-            return Failure(kind="disk", message=f"its output could not be kept: {finished.problem}")
+            message = f"its output could not be kept, so it was ended: {finished.problem}"
+            return Failure(kind="interrupted", message=message)  # no failing of its own: nobody knows how far it came
         case None:
             return _exit_failure(finished, bench)
         case _:

@@ -107,6 +107,7 @@ POLICIES: list[dict[str, Any]] = [
     {},
     {"gate": True},
     {"repeatable": False},
+    {"repeatable": False, "gate": True},
     {"on_failure": "continue"},
     {"on_failure": "stop", "max_attempts": 1},
     {"tool": "ask", "input": {"question": "?"}},

@@ -196,6 +196,7 @@ CUT = facts(a_plan(a_step("a", repeatable=False)))
     ("talks", "state", "move"),
     [
         ((), "interrupted", "ask_cut"),
+        ((Talk(key="0" * 64, reply="approve"),), "interrupted", "ask_cut"),
         ((Talk(),), "interrupted", "person"),
         ((Talk(reply="whatever"),), "interrupted", "person"),
         ((Talk(reply="AGAIN"),), "ready", "order"),

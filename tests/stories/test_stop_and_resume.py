@@ -95,8 +95,8 @@ def test_killed_and_resumed_a_person_is_asked_about_what_may_not_be_repeated(
     process = place.begin("run", place.runbook(SLOW.format(line="not repeatable")))
     files = _until_slow_runs(place)
     end(process, signal.SIGKILL)
-    (files / "go").touch()
     waiting = place.agentfs("run", "--resume", "job", code=3)
+    (files / "go").touch()  # not before: what the kernel is ending may yet see it
     folder = place.run_folder() / "steps"
     assert "again, done or failed" in waiting.stderr
     assert "cut off" in (folder / "slow.1.question.md").read_text()

@@ -1,0 +1,34 @@
+"""The stories that are cut off, each played undisturbed first, on a file system in memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash import stories
+from tests.crash.forking import STABLE
+from tests.crash.playing import Story, play
+from tests.crash.sweeping import in_memory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stable() -> Iterator[None]:
+    yield
+    STABLE.close()
+
+
+@pytest.fixture(scope="session")
+def folder() -> Iterator[Path]:
+    with in_memory() as folder:
+        stories.put_planner(folder / "planner")
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def five(folder: Path) -> Story:
+    return play(folder, "five", stories.five_steps)
+
+
+@pytest.fixture(scope="session")
+def planned(folder: Path) -> Story:
+    return play(folder, "planned", stories.four_steps)

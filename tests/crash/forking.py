@@ -1,0 +1,202 @@
+"""A process that has imported agentfs and lets children of itself do the work: a start costs milliseconds, and so a death.
+
+    python -m tests.crash.forking      one JSON request per line in, one JSON reply per line out
+
+A request: `root`, `env`, `words` (a command; none: one pass of a daemon over everything there is to do) and `cut` (the
+child kills itself before that many changes of the disk; null: never).
+"""
+
+import importlib
+import json
+import os
+import pkgutil
+import queue
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # noqa: F401 - what children import anew each time is imported here
+
+import agentfs
+from agentfs import driving, keeper, stillness
+from agentfs.cli import main as command
+from agentfs.core.config import Settings
+from agentfs.disk import locked
+from agentfs.driving import Stop, drive
+from agentfs.ended import ended_runs
+from agentfs.engine import World
+from agentfs.inbox import Inbox
+from agentfs.means import catalogue_of
+from agentfs.moving import StillChanging
+from agentfs.seats import open_runs
+from agentfs.settings import load_settings
+from agentfs.workspace import Workspace
+from agentfs.world import open_driver, open_world
+from tests.drives import Quiet
+from tests.workspaces import Place
+
+CHANGES = ("open", "write", "fsync", "link", "rename", "replace", "unlink", "mkdir", "rmdir", "utime")
+SELDOM = ("agentfs.models", "agentfs.testing", "agentfs.replaying")
+UNEXPECTED = 70
+
+
+class Forks:
+    """The parent's side."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.forking"],
+            cwd=Path(__file__).parent.parent.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, root: Path, env: Mapping[str, str], *words: str, cut: int | None = None) -> tuple[int, str]:
+        """Let a child do something; return how it ended (-9: it was cut off), and what it said."""
+        assert self._process.stdin
+        assert self._process.stdout
+        request = {"root": str(root), "env": dict(env), "words": words, "cut": cut}
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        reply = json.loads(self._process.stdout.readline())
+        return reply["code"], reply["said"]
+
+    def command(self, place: Place, *words: str) -> int:
+        """Run a command of a place to its end; return its exit code."""
+        code, said = self.run(place.root, place.env, *words)
+        assert "Traceback" not in said, said
+        return code
+
+    def close(self) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(timeout=10)
+
+
+class Stable:
+    """Forks that all tests share: each is lent to one at a time, and made when none is there."""
+
+    def __init__(self) -> None:
+        self._free: queue.SimpleQueue[Forks] = queue.SimpleQueue()
+
+    @contextmanager
+    def lent(self) -> Iterator[Forks]:
+        try:
+            forks = self._free.get_nowait()
+        except queue.Empty:
+            forks = Forks()
+        try:
+            yield forks
+        finally:
+            self._free.put(forks)
+
+    def close(self) -> None:
+        while not self._free.empty():
+            self._free.get().close()
+
+
+STABLE = Stable()
+
+
+# ── the child's side ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def serve() -> None:
+    for one in pkgutil.walk_packages(agentfs.__path__, "agentfs."):
+        if not one.name.startswith(SELDOM) and not one.name.endswith("__main__"):
+            importlib.import_module(one.name)  # once, and not in every child
+    for line in sys.stdin:
+        request = json.loads(line)
+        said = Path(request["root"]).parent / "said"
+        child = os.fork()
+        if child == 0:
+            _be_child(request, said)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(json.dumps({"code": code, "said": said.read_text(errors="replace")}), flush=True)
+
+
+def _be_child(request: dict[str, Any], said: Path) -> None:
+    """Do what was asked for, as a process of its own, and end."""
+    descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.setsid()
+    os.chdir(request["root"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    stillness.QUIET = 0.0  # nobody else writes here
+    driving.RESTLESS_SECONDS = 0.001
+    keeper.PAUSE_SECONDS = 0.0
+    if request["cut"] is not None:
+        _die_after(request["cut"])
+    try:
+        code = command(request["words"]) if request["words"] else one_pass(Path(request["root"]))
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except BaseException:  # noqa: BLE001 - whatever it is, it is told
+        traceback.print_exc()
+        code = UNEXPECTED
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _die_after(changes: int) -> None:
+    """Let so many changes of the disk through, then be gone."""
+    left = [changes]
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **more: Any) -> Any:
+            if name != "open" or (len(given) > 1 and given[1] & os.O_CREAT):
+                left[0] -= 1
+                if left[0] < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return real(*given, **more)
+
+        return call
+
+    for name in CHANGES:
+        setattr(os, name, counted(name, getattr(os, name)))
+
+
+def one_pass(root: Path) -> int:
+    """Do what a daemon does, once: take the goals, drive every open run until it rests, commit what is owed."""
+    workspace, stop, environment = Workspace(root), Stop(), dict(os.environ)
+    settings = load_settings(workspace.settings, environment)
+    with open_world(workspace, settings, environment, print, stop.wake.set) as world:
+        world.keeper.look_through(ended_runs(workspace.runs))
+        _take(Inbox(workspace, settings, catalogue_of(settings, environment), model=False))
+        for folder in open_runs(workspace.runs):
+            _drive(folder, settings, world, stop)
+        while not world.keeper.is_idle():
+            stop.wake.wait(0.005)
+    return 0
+
+
+def _take(inbox: Inbox) -> None:
+    inbox.bring_back()
+    while (found := inbox.look()).complete or found.restless:
+        for path in found.complete:
+            try:
+                with inbox.taking(path):
+                    pass
+            except StillChanging:
+                continue
+
+
+def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> None:
+    with locked(folder) as mine:
+        assert mine, f"{folder} is held by somebody else"
+        drive(open_driver(folder, settings, world), stop, Quiet())
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,232 @@
+"""Faults at chosen system calls of a real agentfs: look once at what a command does to files, then cut it off there.
+
+strace counts the calls of each thread and each kind on its own, and can look at those only that have to do with one path.
+So a point is a kind of call, a path and a number. A file that has another name every time has no path to be found by: there
+the number alone has to do, and what it hits is the first thread that gets so far.
+"""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from agentfs.workspace import trust
+from tests.crash.forking import STABLE, Forks
+from tests.workspaces import DEADLINE, Place
+
+T = TypeVar("T")
+WANTED = os.environ.get("AGENTFS_SWEEP", "")  # "full", or how many points of each kind
+FULL = WANTED == "full"
+SEED = os.environ.get("AGENTFS_SWEEP_SEED", "agentfs")
+AT_ONCE = 2
+CHANGES = [
+    "write",
+    "fsync",
+    "fdatasync",
+    "link",
+    "linkat",
+    "rename",
+    "renameat",
+    "renameat2",
+    "unlink",
+    "unlinkat",
+    "mkdir",
+    "mkdirat",
+    "rmdir",
+    "utimensat",
+    "ftruncate",
+]
+LOOKS = ("openat", "flock", "sendfile", "copy_file_range", "getdents64", "read")
+_LINE = re.compile(r"(\d+) +([a-z0-9_]+)\((.*)")
+_HERE = re.compile(r"AT_FDCWD<[^>]*>")
+_PATH = re.compile(r'[<"](/[^<>"]+)[>"]')
+_PASSING = re.compile(
+    r"\.tmp$|/#\d|tmp_obj_|/\.git/(agentfs/\d|objects/[0-9a-f]{2}(/|$)|.*\.lock$)"
+)  # names of one time only
+
+needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Point:
+    """The moment before the `number`th call of this kind by one thread; with a path: the `number`th that concerns it."""
+
+    call: str
+    number: int
+    path: str = ""  # in the workspace
+    what: str = field(default="", compare=False)  # that call, when it was looked at
+
+    def __repr__(self) -> str:
+        return f"{self.call}#{self.number} {self.path or self.what}"
+
+    def options(self, place: Place, fault: str, *, lasting: bool = False) -> list[str]:
+        """Return what to tell strace to have a fault there."""
+        inject = f"inject={self.call}:{fault}:when={self.number}{'+' if lasting else ''}"
+        return [*(("-P", str(place.root / self.path)) if self.path else ()), "-e", inject]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command under strace came to its end, and the calls that were seen."""
+
+    code: int
+    out: str
+    err: str
+    trace: str
+
+    @property
+    def killed(self) -> bool:
+        return self.code in (-9, 137)
+
+
+# ── where ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """Yield a folder on a file system in memory: what is synced there costs nothing."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="agentfs-sweep-", dir=base))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def quick(place: Place) -> Place:
+    """Let the commands of a place keep what Python compiles."""
+    place.env.pop("PYTHONDONTWRITEBYTECODE", None)
+    place.env["PYTHONPYCACHEPREFIX"] = os.path.join(tempfile.gettempdir(), f"agentfs-compiled-{os.getuid()}")
+    return place
+
+
+def copy_of(place: Place, root: Path) -> Place:
+    """Return the same place once more: a trusted one, though a copy is another folder."""
+    root.mkdir()
+    copy = Place(root)
+    os.rmdir(copy.root)
+    shutil.copytree(place.root, copy.root, symlinks=True)
+    copy.env = {**place.env, "HOME": str(copy.home)}
+    if (copy.root / "agentfs.toml").exists():
+        trust(copy.root, copy.env)
+    return copy
+
+
+# ── under strace ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def strace(place: Place, *words: str, calls: Iterable[str], options: Sequence[str] = ()) -> Ended:
+    """Run a command to its end under strace, looking at these calls."""
+    log = place.root.parent / "trace"
+    argv = ["strace", "-f", "-qq", "-y", "-s", "0", "--signal=none", "-o", str(log)]
+    argv += ["-e", f"trace={','.join((*dict.fromkeys(calls), 'execve'))}", *options]
+    done = subprocess.run(
+        [*argv, sys.executable, "-m", "agentfs", *words],
+        cwd=place.root,
+        env=place.env,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE * 2,
+        check=False,
+        start_new_session=True,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return Ended(done.returncode, done.stdout, done.stderr, log.read_text(errors="replace"))
+
+
+def killed_at(point: Point, place: Place, *words: str) -> Ended:
+    """Run a command that is killed at a point, if it gets there."""
+    return strace(place, *words, calls=[point.call], options=point.options(place, "signal=KILL"))
+
+
+def points(trace: str, root: Path, *, looks: bool = False) -> list[Point]:
+    """Return the points at which agentfs itself was about to change a file of this folder, or also to look at one."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    seen: set[Point] = set()
+    found: list[Point] = []
+    programs: set[str] = set()  # the processes that agentfs started
+    for line in trace.splitlines():
+        if not (match := _LINE.match(line)):
+            continue
+        thread, call, what = match.groups()
+        if call == "execve":
+            programs |= {thread} if counts else set()
+        counts[thread, call] += 1
+        paths = [path for path in _PATH.findall(_HERE.sub("", what)) if path.startswith(f"{root}/")]
+        for path in dict.fromkeys(paths):
+            counts[thread, call, path] += 1
+        point = _point(call, paths, counts, thread, root, what)
+        if point not in seen:
+            seen.add(point)
+            found += [point] if paths and thread not in programs and (looks or changes_something(call, what)) else []
+    return found
+
+
+def _point(
+    call: str, paths: Sequence[str], counts: Counter[tuple[str, ...]], thread: str, root: Path, what: str
+) -> Point:
+    lasting = [path for path in paths if not _PASSING.search(path)]
+    if not lasting:
+        return Point(call, counts[thread, call], what=what[:160].replace(str(root), "."))
+    return Point(call, counts[thread, call, lasting[-1]], lasting[-1].removeprefix(f"{root}/"))
+
+
+def changes_something(call: str, what: str) -> bool:
+    """Whether a call changes what is on disk, rather than look at it."""
+    return call in CHANGES or (call == "openat" and ("O_CREAT" in what or "O_TMPFILE" in what or "O_TRUNC" in what))
+
+
+# ── many of them ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def some(
+    all_of_them: Sequence[T], few: int, *, about: str, most: int = 10_000, always: Callable[[T], bool] | None = None
+) -> list[T]:
+    """Return all in a full sweep, or the most of them; else a few, chosen by a seed, and those that are always tried."""
+    count = min(len(all_of_them), most if FULL else int(WANTED or few))
+    chosen = set(random.Random(f"{SEED} {about}").sample(range(len(all_of_them)), count))
+    chosen |= {index for index, one in enumerate(all_of_them) if always and always(one)}
+    return [all_of_them[index] for index in sorted(chosen)]
+
+
+def sweep(what: str, cases: Sequence[T], one: Callable[[T, Path, Forks], str], folder: Path) -> Counter[str]:
+    """Try every case in a folder of its own; fail with all that went wrong; say how many came to what."""
+    wrong: list[str] = []
+    kinds: Counter[str] = Counter()
+
+    def attempt(case: T) -> None:
+        own = Path(tempfile.mkdtemp(prefix="case-", dir=folder))
+        try:
+            with STABLE.lent() as forks:
+                kinds[one(case, own, forks)] += 1
+        except (AssertionError, subprocess.SubprocessError) as error:
+            wrong.append(f"{case}: {str(error)[:3000]}")
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(attempt, cases))
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    _tell(f"{what}: {len(cases)} points: {told or 'none'}; {len(wrong)} wrong", wrong)
+    assert not wrong, f"{len(wrong)} of {len(cases)} went wrong:\n" + "\n".join(wrong[:20])
+    return kinds
+
+
+def _tell(figures: str, wrong: Sequence[str]) -> None:
+    """Say what a sweep has reached; a full one takes long, and its figures are wanted before its end."""
+    print(figures)
+    if report := os.environ.get("AGENTFS_SWEEP_REPORT"):
+        with open(report, "a", encoding="utf-8") as file:
+            print(figures, *wrong, sep="\n    ", file=file)

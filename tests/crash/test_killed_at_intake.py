@@ -1,0 +1,105 @@
+"""kill -9 of a daemon before every change of a file while it takes a goal and runs it: the goal runs exactly once."""
+
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.crash.forking import Forks
+from tests.crash.stories import results
+from tests.crash.sweeping import (
+    CHANGES,
+    LOOKS,
+    Point,
+    copy_of,
+    needs_strace,
+    points,
+    quick,
+    some,
+    sweep,
+)
+from tests.daemons import Watching, book
+from tests.workspaces import Place, end, wait_for
+
+pytestmark = needs_strace
+GOAL = book("echo a >> effects; echo x", lines="repeatable")
+
+
+@pytest.fixture(scope="module")
+def begins(folder: Path) -> Place:
+    """A workspace with a goal that nobody has taken yet."""
+    (folder / "begins").mkdir()
+    place = quick(Place(folder / "begins"))
+    place.agentfs("init")
+    (place.root / "agentfs.toml").write_text('[tools]\nsandbox = "off"\n[limits]\nparallel = 1\n')
+    (place.root / "goals" / "job.md").write_text(GOAL)
+    return place
+
+
+def is_over(place: Place) -> bool:
+    """Whether the goal has run, and the ledger tells of it."""
+    if not list(place.runs.glob("*/*/outcome.json")) or not (place.runs / ".git" / "index").exists():
+        return False
+    return len(place.log()) == 2 and place.git("status", "--porcelain") == ""
+
+
+def watched(place: Place, *options: str) -> tuple[bool, str]:
+    """Let a daemon under strace take the goal; return whether it was killed, and what it did to files."""
+    log = place.root.parent / "trace"
+    trace = f"trace={','.join((*CHANGES, *LOOKS, 'execve'))}"
+    argv = ["strace", "-D", "-f", "-qq", "-y", "-s", "0", "--signal=none", "-o", str(log), "-e", trace, *options]
+    daemon = subprocess.Popen(
+        [*argv, sys.executable, "-m", "agentfs", "watch"],
+        cwd=place.root,
+        env=place.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(lambda: daemon.poll() is not None or is_over(place), "the goal's end")
+    killed = daemon.poll() is not None
+    code, _, err = end(daemon, signal.SIGTERM)
+    assert "Traceback" not in err, err
+    assert code == (-9 if killed else 130), err
+    return killed, log.read_text(errors="replace")
+
+
+def taken_once(begins: Place, point: Point, own: Path, _forks: Forks) -> str:
+    """Kill a daemon at a point, start another, and look at what became of the goal."""
+    place = copy_of(begins, own / "place")
+    killed, _ = watched(place, *point.options(place, "signal=KILL"))
+    in_goals, in_runs = waiting(place), list(place.runs.glob("*/*/goal.md"))
+    assert len(in_goals) + len(in_runs) == 1, f"one goal, and now: {in_goals} {in_runs}"
+    assert (in_goals or in_runs)[0].read_text() == GOAL
+    with Watching(place):
+        wait_for(lambda: is_over(place), "the goal's end")
+    assert waiting(place) == []
+    ran_once(place)
+    return "killed" if killed else "not reached"
+
+
+def waiting(place: Place) -> list[Path]:
+    """Return the goals that are not runs yet, on their way or not."""
+    return [path for path in (place.root / "goals").rglob("*") if path.is_file()]
+
+
+def ran_once(place: Place) -> None:
+    folder = place.run_folder()
+    assert [path.name for path in folder.parent.iterdir()] == ["job"]
+    assert place.read("outcome.json")["answer"] == "x"
+    settled = [result["status"] for _, result in sorted(results(folder)["a"].items())]
+    assert settled == ["interrupted"] * (len(settled) - 1) + ["done"]
+    assert len((folder / "files" / "effects").read_text().split()) <= len(settled)
+    assert place.log() == ["agentfs job: revision 1, the first plan", "agentfs job: done, 1 of 1 steps"]
+    place.ledger_is_sound()
+
+
+def test_killed_while_it_takes_a_goal(begins: Place, folder: Path) -> None:
+    place = copy_of(begins, folder / "undisturbed")
+    _, trace = watched(place)
+    cuts = some(points(trace, place.root), 2, about="intake")
+    sweep("killed while it takes a goal", cuts, partial(taken_once, begins), folder)

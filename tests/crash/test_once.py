@@ -1,0 +1,111 @@
+"""A step that may not be repeated, killed between its effect and its result: it never runs again by itself.
+
+`AGENTFS_SWEEP=full` kills it a hundred times; by default a few times.
+"""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.crash.forking import Forks
+from tests.crash.playing import LOOKED_AT
+from tests.crash.stories import effects, results, save
+from tests.crash.sweeping import (
+    FULL,
+    SEED,
+    Point,
+    copy_of,
+    killed_at,
+    needs_strace,
+    points,
+    quick,
+    strace,
+    sweep,
+)
+from tests.workspaces import Place, end, wait_for
+
+MANY = 25 if FULL else 1
+STEP = "### send\n```sh\necho sent >> effects; {then}echo sent\n```\n{line}\n"
+WAITS = "while ! test -e go; do sleep 0.02; done; "
+pytestmark = needs_strace
+
+
+@pytest.fixture(scope="module", params=["off", "auto"])
+def begins(folder: Path, request: pytest.FixtureRequest) -> Place:
+    own = folder / f"once-{request.param}"
+    own.mkdir()
+    place = quick(Place(own))
+    place.agentfs("init")
+    (place.root / "agentfs.toml").write_text(f'[tools]\nsandbox = "{request.param}"\n')
+    return place
+
+
+def killed_while_it_runs(begins: Place, own: Path, pause: float, line: str) -> Place:
+    """Kill agentfs a moment after the step has had its effect; its program does not end by itself."""
+    place = copy_of(begins, own / "place")
+    process = place.begin("run", place.runbook(STEP.format(then=WAITS, line=line)))
+    wait_for(lambda: any(place.runs.glob("*/job/files/effects")), "the effect")
+    time.sleep(pause)
+    end(process, signal.SIGKILL)
+    return place
+
+
+def is_asked_about(place: Place, forks: Forks) -> None:
+    """Assert that what was cut off stays cut off, however often agentfs starts, until a person says what became of it."""
+    folder = place.run_folder()
+    (folder / "files" / "go").touch()
+    for _ in range(2):
+        assert forks.command(place, "run", "--resume", "job") == 3
+        assert effects(folder) == {"sent": 1}
+    save(folder / "steps" / "send.1.reply.md", "done\nit was sent\n")
+    assert forks.command(place, "run", "--resume", "job") == 0
+    assert place.read("outcome.json")["answer"] == "it was sent"
+    assert effects(folder) == {"sent": 1}
+    assert {number: result["status"] for number, result in results(folder)["send"].items()} == {
+        1: "interrupted",
+        2: "done",
+    }
+
+
+def runs_again(place: Place, forks: Forks) -> None:
+    """Assert that a repeatable step is simply tried again, by the same key."""
+    folder = place.run_folder()
+    (folder / "files" / "go").touch()
+    assert forks.command(place, "run", "--resume", "job") == 0
+    first, second = (results(folder)["send"][number] for number in (1, 2))
+    assert (first["status"], second["status"]) == ("interrupted", "done")
+    assert first["key"] == second["key"]
+
+
+@pytest.mark.parametrize("line", ["not repeatable", "repeatable"])
+def test_killed_while_it_runs(begins: Place, folder: Path, line: str) -> None:
+    chance = random.Random(SEED)
+
+    def one(pause: float, own: Path, forks: Forks) -> str:
+        place = killed_while_it_runs(begins, own, pause, line)
+        (is_asked_about if line == "not repeatable" else runs_again)(place, forks)
+        return "killed"
+
+    sweep(f"a step that is {line}, killed while it runs", [chance.random() / 20 for _ in range(MANY)], one, folder)
+
+
+def test_killed_between_its_end_and_its_result(begins: Place, folder: Path) -> None:
+    first = copy_of(begins, folder / f"{begins.root.parent.name}-first")
+    name = first.runbook(STEP.format(then="", line="not repeatable"))
+    trace = strace(first, "run", name, calls=LOOKED_AT).trace
+    after = trace[trace.rindex("send.1.log.jsonl") :]  # once it is claimed
+    result = next(p for p in points(trace, first.root) if "send.1.result.json" in p.path)
+    assert "send.1.result.json" in after
+
+    def one(point: Point, own: Path, forks: Forks) -> str:
+        place = copy_of(begins, own / "place")
+        assert killed_at(point, place, "run", place.runbook(STEP.format(then="", line="not repeatable"))).killed
+        assert effects(place.run_folder()) == {"sent": 1}
+        assert "send" not in results(place.run_folder())
+        is_asked_about(place, forks)
+        return "killed"
+
+    sweep("a step killed between its end and its result", [result] * MANY, one, folder)
