@@ -38,7 +38,7 @@ class Owed:
     message: str
     author: tuple[str, str]
     at: datetime
-    plan: bytes
+    plan: bytes | None  # None: the run ended before there was one
     upto: int | None  # the revision it is for; None: the outcome
 
 
@@ -50,10 +50,10 @@ def owed(folder: Path, run: str, ledger: Ledger, person: tuple[str, str]) -> Ite
         if f"{names.REVISIONS}/{names.revision_file(number)}" not in committed:
             yield _owed_revision(folder, run, number, person)
     outcome = folder / names.OUTCOME
-    if numbers and outcome.exists():
+    if outcome.exists():
         source = outcome.read_bytes()
         if committed.get(names.OUTCOME) != blob_sha(source):
-            yield _owed_outcome(folder, run, numbers[-1], source)
+            yield _owed_outcome(folder, run, numbers[-1] if numbers else None, source)
 
 
 def commit_owed(folder: Path, run: str, ledger: Ledger, person: tuple[str, str], *, logs: bool) -> None:
@@ -103,10 +103,10 @@ def _usage_of(folder: Path, revision: Revision) -> Usage | None:
     return Answer.model_validate_json(path.read_bytes()).usage
 
 
-def _owed_outcome(folder: Path, run: str, last: int, source: bytes) -> Owed:
+def _owed_outcome(folder: Path, run: str, last: int | None, source: bytes) -> Owed:
     outcome = Outcome.model_validate_json(source)
-    plan = (folder / names.REVISIONS / names.revision_plan_file(last)).read_bytes()
-    message = outcome_message(run, outcome, in_plan=len(json.loads(plan)["steps"]))
+    plan = (folder / names.REVISIONS / names.revision_plan_file(last)).read_bytes() if last else None
+    message = outcome_message(run, outcome, in_plan=len(json.loads(plan)["steps"]) if plan else 0)
     return Owed(message, AGENTFS, _moment(outcome.ended_at), plan, None)
 
 
@@ -121,7 +121,7 @@ def blob_sha(source: bytes) -> str:
 
 def files_at(folder: Path, one: Owed, *, logs: bool = False) -> dict[str, bytes]:
     """Return every file that belongs into a commit: the run's story so far; logs and working files only if asked."""
-    files = {names.RUN: (folder / names.RUN).read_bytes(), names.PLAN: one.plan}
+    files = {names.RUN: (folder / names.RUN).read_bytes()} | ({names.PLAN: one.plan} if one.plan else {})
     goal = goal_path(folder)
     files[goal.name] = goal.read_bytes()
     if one.upto is None:

@@ -95,6 +95,7 @@ class RunReader:
             outcome=self._record(names.OUTCOME, Outcome, broken),
             notes=self._notes(),
             replan=self._reply(names.REPLAN),
+            asking=self._is_coming(self.folder / names.REPLAN),
             broken=tuple(broken),
         )
         return self.judged(replace(facts, answerable=self.judge.answerable(facts)))
@@ -339,6 +340,10 @@ class RunReader:
         key = KEY_LINE.findall(question)
         ask = question.rstrip().endswith(ASK_LINE)
         return Talk(count, key[-1] if key else None, self._reply(reply), ask)
+
+    def _is_coming(self, path: Path) -> bool:
+        """Whether a person's file is there, but not complete yet."""
+        return signature(path) is not None and not self._complete(path)
 
     def _reply(self, name: str) -> str | None:
         """Return a person's reply once it is complete; one that is no text is no answer."""

@@ -216,6 +216,8 @@ def _go_on(state: RunState, slots: int, over: int) -> list[Action]:
         return _apply(state, state.calls.unapplied)
     if state.calls.open:
         return [Wait("planner", "the planner is thinking")]
+    if state.facts.asking:
+        return [Wait("attempt", f"{names.REPLAN} is being saved")]
     if unanswered := _unanswered(state):
         return [unanswered]
     if held := _held(state):

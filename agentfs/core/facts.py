@@ -103,6 +103,7 @@ class Facts:
     outcome: Outcome | None = None
     notes: Mapping[str, str] = field(default_factory=dict)  # plan.error.md and goal.error.md, if they are there
     replan: str | None = None  # what replan.md says, while it stands
+    asking: bool = False  # replan.md is there, and its writer has not finished
     broken: tuple[str, ...] = ()  # files of ours that do not read, in words
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
     proposal: "Proposal | None" = None  # what the answer that is not in effect comes to
@@ -119,6 +120,7 @@ class Facts:
             and self.revisions is then.revisions
             and self.run is then.run
             and self.replan == then.replan
+            and self.asking == then.asking
             and self.answerable == then.answerable
             and self.proposal is then.proposal
         ):

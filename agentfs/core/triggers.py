@@ -29,11 +29,11 @@ def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) 
     ]
     if calls.goal_sha256 not in (None, facts.goal.sha256):
         found.append(Pending("goal_changed", None, "the goal was edited", ()))
-    found += [*_asked(facts, calls), *_every_step(facts, board, calls)]
+    found += [*asked_in(facts, calls), *_every_step(facts, board, calls)]
     return tuple(sorted(found, key=lambda pending: TRIGGER_ORDER.index(pending.trigger)))
 
 
-def _asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
+def asked_in(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
     """A person's own words: in replan.md, in one that a call has taken, or in a reply that rejects an answer."""
     if facts.replan is not None:
         evidence = names.call_file(next_call(facts), "asked")

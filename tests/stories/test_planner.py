@@ -249,6 +249,22 @@ def test_a_wrong_key_is_one_line_and_exit_4_and_the_run_goes_on_later(place: Pla
     assert triggers(place) == [("first", None, []), ("first", None, [])]
 
 
+def test_a_goal_that_is_impossible_from_the_start_ends_and_may_be_asked_for_again(
+    place: Place, server: ScriptedServer
+) -> None:
+    server.plan({"impossible": "there is no shop"})
+    done = run(place, code=1)
+    assert "there is no shop" in done.stderr
+    outcome = place.read("outcome.json")
+    assert (outcome["status"], outcome["reason"], outcome["revisions"]) == ("failed", "impossible", 0)
+    assert place.git("log", "--format=%an %s").splitlines() == ["agentfs job: failed, 0 of 0 steps"]
+    server.plan({"steps": [shell("one", "echo 1")]})
+    place.agentfs("replan", "job", "--because", "there is one now")
+    assert place.agentfs("run", "--resume", "job").stdout == "1\n"
+    assert "there is one now" in asked(server)
+    server.done()
+
+
 def test_without_any_model_nothing_begins(place: Place) -> None:
     place.env.pop("OPENAI_API_KEY")
     place.env.pop("OPENAI_BASE_URL")
