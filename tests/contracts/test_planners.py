@@ -123,7 +123,7 @@ def test_what_it_is_asked(tmp_path: Path) -> None:
     assert (request.role, request.offers) == ("planner", ())
     assert request.form is not None
     assert request.form.name == "answer"
-    assert list(request.form.schema["properties"]) == ["steps", "impossible"]  # type: ignore[arg-type]
+    assert list(request.form.schema["properties"]) == ["verdict", "steps", "impossible"]  # type: ignore[arg-type]
     system, user = request.messages
     assert system == {"role": "system", "content": PROMPT.text}
     for words in ("# Goal\n\nthe goal", "mind the gap", "a.txt  2 bytes", "Use tabs."):
