@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.cli.common import here, print_json, start_folder
-from agentfs.cli.editing import Opened, opened
 from agentfs.cli.look import colours, print_lines, width
 from agentfs.cli.make import as_json
+from agentfs.cli.reading import read_run
 from agentfs.cli.revising import problems_of
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.differences import difference, effects
 from agentfs.core.records import Plan
 from agentfs.core.reopening import with_plan
+from agentfs.core.state import RunState
 from agentfs.errors import UserError
 from agentfs.views.diff import changed_lines, effect_lines, effect_words
 from agentfs.views.words import inert
@@ -22,7 +23,9 @@ from agentfs.views.words import inert
 def check_against(arguments: Namespace) -> int:
     """Tell every problem, else what becomes of the run's steps; exit 2 if there is a problem."""
     workspace = here(arguments)
-    run = opened(workspace, workspace.find_run(arguments.against))
+    run = read_run(workspace.find_run(arguments.against), workspace)
+    if run.state is None or run.broken:
+        raise UserError(f"{run.run} does not read: {inert(run.broken[0])}")
     if len(arguments.files) != 1:
         raise UserError("--against takes one FILE: the plan that might become that run's")
     name = arguments.files[0]
@@ -34,11 +37,11 @@ def check_against(arguments: Namespace) -> int:
         else:
             print_lines([problem.shown(name) for problem in problems])
         return 2
-    page = _page(run, source)
+    page = _page(run.state, source)
     if arguments.json:
         print_json({"run": run.run, "problems": [], **page})
         return 0
-    return print_lines(_lines(run, inert(name), page))
+    return print_lines(_lines(run.run, inert(name), page))
 
 
 def _bytes(path: Path, name: str) -> bytes:
@@ -48,17 +51,17 @@ def _bytes(path: Path, name: str) -> bytes:
         raise UserError(f"{inert(name)}: {error.strerror}") from None
 
 
-def _page(run: Opened, source: bytes) -> dict[str, Any]:
-    """Return how the plan differs, and what becomes of the steps once it is the next revision."""
+def _page(state: RunState, source: bytes) -> dict[str, Any]:
+    """Return how the plan differs from the last revision's, and what becomes of the steps once it is the next one."""
     plan = Plan.model_validate_json(source)
-    facts = with_plan(replace(run.state.facts, outcome=None), plan, sha256_bytes(source))
-    found = [asdict(one) for one in effects(facts, run.state.means, plan)]
-    return {**asdict(difference(run.state.facts.plan, plan)), "effects": found, "means": effect_words(found)}
+    facts = with_plan(replace(state.facts, outcome=None), plan, sha256_bytes(source))
+    found = [asdict(one) for one in effects(facts, state.means, plan)]
+    return {**asdict(difference(state.facts.plan, plan)), "effects": found, "means": effect_words(found)}
 
 
-def _lines(run: Opened, name: str, page: dict[str, Any]) -> list[str]:
+def _lines(run: str, name: str, page: dict[str, Any]) -> list[str]:
     return [
-        f"{name}: ok as the plan of {run.run}",
+        f"{name}: ok as the plan of {run}",
         *changed_lines(page, width(), colours=colours()),
         *effect_lines(page["effects"], width()),
     ]

@@ -119,7 +119,7 @@ ResolvedCheck = Annotated[
 
 
 class Limits(Record):
-    """Bounds on one run; every one has a default in the settings."""
+    """Bounds on one run, in the place of those in the settings. In plan.json a top-up is an edit here."""
 
     replans: Annotated[int, Field(ge=0)] | None = Field(None, description="Calls after a failure or surprise")
     attempts: Counter | None = Field(None, description="Tries at one step before the planner is asked")
@@ -140,7 +140,9 @@ class Step(Record):
     id: StepId = Field(description="Stable across revisions: lower case letters, digits and -, at most 63")
     description: str | None = Field(None, description="What the step does, in a line")
     why: str | None = Field(None, description="Why the step is in the plan")
-    tool: str | None = Field(None, min_length=1, description="The tool it calls; absent: a model does the step")
+    tool: str | None = Field(
+        None, min_length=1, description="The tool it calls (agentfs tools lists them); absent: a model does the step"
+    )
     input: JsonObject | None = Field(None, description="What the tool gets; may hold {{steps.ID.output}}")
     depends_on: tuple[StepId, ...] | None = Field(
         None, description="Ids of steps that come first; absent: the step before it; []: none"
@@ -151,16 +153,20 @@ class Step(Record):
     expects: JsonObject | bool | None = Field(
         None, description="JSON Schema of an unsurprising output; violated: done, and surprising"
     )
-    gate: bool | None = Field(None, description="true: a person approves the order before it exists")
+    gate: bool | None = Field(
+        None, description="true: a person approves the order, shown in steps/ID.N.question.md, before it exists"
+    )
     on_failure: OnFailure | None = Field(
-        None, description="replan (default), stop (end the run) or continue (dependents run)"
+        None, description="If it fails for good: replan (default), stop (the run ends) or continue (dependents run)"
     )
     timeout_s: Seconds | None = Field(None, description="Seconds before the attempt is killed; 600")
-    max_attempts: Counter | None = Field(None, description="Tries before it counts as failed")
+    max_attempts: Counter | None = Field(
+        None, description="Tries before it counts as failed; default: limits.attempts"
+    )
     repeatable: bool | None = Field(
         None, description="false: once done or cut off, it runs again only with a person's permission"
     )
-    skip: str | None = Field(None, min_length=1, description="Why a person left it out")
+    skip: str | None = Field(None, min_length=1, description="Why a person left it out; what depends on it goes on")
     model: str | None = Field(None, min_length=1, description="Another model for this step (no tool)")
     tools: tuple[str, ...] | None = Field(None, description="The tools a model may use for this step (no tool)")
 
@@ -171,7 +177,7 @@ class Plan(Record):
     schema_: str | None = Field(None, alias="$schema", description="Where editors find this schema")
     goal: str | None = Field(None, description="A title for people; never read back")
     status: PlanStatus = Field(
-        description="The person's switch: draft or paused (nothing new starts), approved, cancelled"
+        description="The person's switch: draft, paused (nothing new starts), approved (it runs), cancelled (it ends)"
     )
     limits: Limits | None = Field(None, description="Overrides for this run; a top-up is an edit here")
     steps: tuple[Step, ...] = Field(

@@ -235,11 +235,18 @@ def test_merging_is_the_same_from_both_sides(plans: tuple[Plan, Plan, Plan]) -> 
     assert (not one.conflicts) == (not other.conflicts) or _needs_what_left(one) or _needs_what_left(other)
     if not one.conflicts and not other.conflicts:
         assert _by_meaning(one) == _by_meaning(other)
+    assert _both_changed(one) == {(place, theirs, mine) for place, mine, theirs in _both_changed(other)}
     for given_plan in plans:
         assert steps(merge(base, given_plan, base)) == steps_of(given_plan)
         assert _by_meaning(merge(base, base, given_plan)) == _meaning(steps_of(given_plan))
         again = merge(base, given_plan, given_plan)
         assert (again.conflicts, steps(again)) == ((), steps_of(given_plan))
+
+
+def _both_changed(merged: Merged) -> set[tuple[str, str, str]]:
+    """What both sides changed, each their own way; what follows from steps that left is told apart above."""
+    found = [one for one in merged.conflicts if one.field != "depends_on" and "needed" not in str(one.theirs)]
+    return {(one.place, str(one.mine), str(one.theirs)) for one in found}
 
 
 def _needs_what_left(merged: Merged) -> bool:

@@ -14,13 +14,21 @@ BOOK = "### a\n```sh\necho a\n```\n### b\n```sh\necho b\n```\n### c\nafter: a\n`
 ADA = {"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org"}
 
 
-@pytest.fixture
-def edited(place: Place) -> Place:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with one run of two revisions, the second by Ada."""
+    place = Place(tmp_path_factory.mktemp("original"))
     place.agentfs("plan", place.runbook(BOOK))
     plan = place.run_folder() / "plan.json"
     plan.write_text(plan.read_text().replace("echo b", "printf 'b\\nB\\n'").replace('"draft"', '"approved"'))
     place.agentfs("run", "--resume", "job", env=ADA)
+    return place.root
+
+
+@pytest.fixture
+def edited(place: Place, original: Path) -> Place:
+    """A copy of it."""
+    shutil.copytree(original, place.root, dirs_exist_ok=True, symlinks=True)
     return place
 
 
@@ -156,6 +164,7 @@ def test_a_workspace_from_before_gets_it_at_the_next_init(edited: Place) -> None
     new, mine = config.read_text(), "*.png binary\n"
     config.write_text("[core]\n\tbare = false\n[user]\n\tname = Ada")
     attributes.write_text(mine)
+    edited.agentfs("trust", ".")
     edited.agentfs("run", "--resume", "job")
     assert attributes.read_text() == mine, "only init writes it"
     edited.agentfs("init")

@@ -183,6 +183,12 @@ def test_a_plan_is_held_against_a_run_before_it_is_saved(place: Place, edited: s
         "    c: waits for a",
         "  still to run: d",
     ]
+    plan = place.run_folder() / "plan.json"
+    saved = plan.read_bytes()
+    plan.write_text(json.dumps(value), encoding="utf-8")
+    once_there = place.agentfs("check", "--against", "job", str(plan)).stdout
+    assert once_there.splitlines()[1:] == shown.splitlines()[1:], "saved, but no revision yet: the same is told"
+    plan.write_bytes(saved)
     page = json.loads(place.agentfs("check", "--against", "job", "next.json", "--json").stdout)
     assert (page["run"], page["problems"], page["means"]) == (edited, [], "reruns 3 steps, keeps 0")
     assert [(one["step"], one["fate"]) for one in page["effects"]] == [
