@@ -64,18 +64,22 @@ def publish(path: Path | str, content: bytes, *, durable: bool, made_in: Path | 
     `made_in`: a folder beside to write it in while it has no name. Whoever watches only what is written into files
     then hears nothing of it.
     """
-    folder = os.path.dirname(path)
-    descriptor = open_unnamed(made_in or folder, os.O_WRONLY)
-    if descriptor is None:
-        _publish_by_name(path, content, durable=durable)
-    else:
-        try:
-            _fill(descriptor, content, durable=durable)
-            give_name(descriptor, path)
-        finally:
-            os.close(descriptor)
+    _appear(path, content, durable=durable, made_in=made_in or os.path.dirname(path))
     if durable:
-        sync_folder(folder)
+        sync_folder(os.path.dirname(path))
+
+
+def _appear(path: Path | str, content: bytes, *, durable: bool, made_in: Path | str) -> None:
+    """Make a file appear whole, once; its name is not durable yet."""
+    descriptor = open_unnamed(made_in, os.O_WRONLY)
+    if descriptor is None:
+        _appear_by_name(path, content, durable=durable)
+        return
+    try:
+        _fill(descriptor, content, durable=durable)
+        give_name(descriptor, path)
+    finally:
+        os.close(descriptor)
 
 
 def open_unnamed(folder: Path | str, flags: int) -> int | None:
@@ -94,7 +98,7 @@ def give_name(descriptor: int, path: Path | str) -> None:
     os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
-def _publish_by_name(path: Path | str, content: bytes, *, durable: bool) -> None:
+def _appear_by_name(path: Path | str, content: bytes, *, durable: bool) -> None:
     """The same where a file cannot begin its life without a name."""
     temp = os.path.join(os.path.dirname(path), temp_name("new"))
     try:
@@ -155,7 +159,7 @@ def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, L
     open. `path` is never absent and never torn, and what a person wrote is never overwritten.
     """
     temp = path.parent / temp_name("plan")
-    write_new(temp, content, durable=True)
+    _appear(temp, content, durable=True, made_in=path.parent)  # whole: what a dead driver leaves may be a person's
     try:
         placed = _swap_in(temp, path, expected)
     except BaseException:

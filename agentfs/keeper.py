@@ -295,8 +295,16 @@ class Keeper:
                 return [one for folder in folders for one in self._settle([folder])]
             self._tell(f"the ledger cannot be written: {broken}")
         else:
-            return left if not owing or self._ledger.sync_index(*map(_run_id, owing)) else [*left, *owing]
+            return left if not owing or self._index_is_in_step(owing) else [*left, *owing]
         return folders
+
+    def _index_is_in_step(self, folders: Iterable[Path]) -> bool:
+        """Bring the index in step with what is committed of these runs; False: not now."""
+        try:
+            return self._ledger.sync_index(*map(_run_id, folders))
+        except LedgerBroken as broken:
+            self._tell(f"the ledger's index waits: {broken}")
+            return False
 
     def _gather(self, folder: Path, owing: dict[Path, list[tuple[Entry, Still]]]) -> bool:
         """Add what a run owes, if only a look at the index; False: not now."""

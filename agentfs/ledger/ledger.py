@@ -208,7 +208,10 @@ class Ledger:
         return shas
 
     def sync_index(self, *runs: str) -> bool:
-        """Bring the index in step with `main` for some runs; False: later (a lock, a rebase, another branch)."""
+        """Bring the index in step with `main` for some runs; False: later (a lock, a rebase, another branch).
+
+        LedgerBroken: the machine refuses something.
+        """
         if setup.trouble(self.root):
             return False
         try:
@@ -216,7 +219,7 @@ class Ledger:
                 if not (self._branch.checked_out() and self._index.free()):
                     return False
                 return self._index.update(self.committed_of(runs))
-        except (LedgerBusy, LedgerBroken):
+        except LedgerBusy:
             return False
 
     def sync_removed(self, runs: Collection[str]) -> bool:

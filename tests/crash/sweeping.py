@@ -211,8 +211,8 @@ def sweep(what: str, cases: Sequence[T], one: Callable[[T, Path, Forks], str], f
         try:
             with STABLE.lent() as forks:
                 kinds[one(case, own, forks)] += 1
-        except (AssertionError, subprocess.SubprocessError) as error:
-            wrong.append(f"{case}: {str(error)[:3000]}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other points are tried, too
+            wrong.append(f"{case}: {type(error).__name__}: {str(error)[:3000]}")
         finally:
             shutil.rmtree(own, ignore_errors=True)
 

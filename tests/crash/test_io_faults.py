@@ -57,7 +57,8 @@ def faults(story: Story) -> Iterator[Fault]:
     errors, lasting = itertools.cycle(ERRORS), itertools.cycle((False, False, True))
     for act, point in story.cuts():
         if point.call in CALLS:
-            yield Fault(act, point, next(errors), next(lasting))
+            told = point.call != "write"  # or else nobody could be told
+            yield Fault(act, point, next(errors), lasting=next(lasting) and told)
 
 
 def struck(story: Story, fault: Fault, own: Path, forks: Forks) -> str:
