@@ -11,7 +11,7 @@ from agentfs.core.modes import DO, loops
 from agentfs.core.records import Failure, Step
 from agentfs.core.scheme import Scheme
 from agentfs.core.steps import Around, StepView, is_repeatable
-from agentfs.core.triggers import pending_in
+from agentfs.core.triggers import pending_in, pending_without_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,6 @@ class Means:
     planner: bool = False
     executor: bool = False
     repeatable: Mapping[str, bool] = field(default_factory=dict)
-
-
-FIRST = Pending("first", None, "there is no plan yet", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ def derive(facts: Facts, means: Means, before: RunState | None = None) -> RunSta
     bounds, calls = bounds_of(facts), CallsSummary.of(facts)
     state = RunState(facts, means, bounds, calls, spent_on_calls(facts), spent_of(facts.attempts))
     if facts.plan is None:
-        return replace(state, pending=(FIRST,))
+        return replace(state, pending=pending_without_plan(facts, calls))
     scheme = Scheme.of(facts.plan)
     around = _around(facts, means, bounds, calls, scheme)
     board = board_of(facts, scheme, around)

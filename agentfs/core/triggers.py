@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from agentfs.core.state import RunState
 
 TRIGGER_ORDER: tuple[Trigger, ...] = get_args(Trigger)  # the record lists them as they are answered
+FIRST = Pending("first", None, "there is no plan yet", ())
 WITHOUT_WORDS = "a person asked for another plan"
+
+
+def pending_without_plan(facts: Facts, calls: CallsSummary) -> tuple[Pending, ...]:
+    """Return why a planner is asked for a first plan, unless it said that there can be none and nobody asks again."""
+    gave_up = calls.latest is not None and calls.latest.answer and calls.latest.answer.verdict == "impossible"
+    asked = tuple(_asked(facts, calls))
+    return (FIRST, *asked) if asked or not gave_up else ()
 
 
 def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) -> tuple[Pending, ...]:

@@ -15,7 +15,7 @@ from agentfs.core.steps import StepView
 from agentfs.disk import replace
 from agentfs.views.closing import what_to_do
 from agentfs.views.marks import mark_of
-from agentfs.views.words import cut, duration, first_line, inert
+from agentfs.views.words import cut, duration, first_line, in_markdown, inert
 
 EVERY_SECONDS = 1.0
 MOST_ROWS = 200  # a table of a thousand rows is no help
@@ -98,8 +98,4 @@ def _row(view: StepView) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text that stays in its place: one line, no table, no HTML, no Markdown of its own."""
-    plain = cut(first_line(text), WIDTH)
-    for sign in "\\`*_[]<>|!#":
-        plain = plain.replace(sign, f"\\{sign}")
-    return plain
+    return in_markdown(cut(first_line(text), WIDTH))
