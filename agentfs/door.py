@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from agentfs.errors import AgentfsError, BadFile
+from agentfs.errors import AgentfsError, BadFile, UserError
 from agentfs.inbox import AGAIN_SECONDS, Inbox
 from agentfs.moving import StillChanging
 from agentfs.setaside import FULL, in_words
@@ -85,6 +85,8 @@ class Door:
             self._refuse(path, error)
         except OSError as error:
             self._put_off(path, error)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours: one goal must not take the daemon from all others
+            self._refuse(path, UserError(f"{path.name}: agentfs stumbled over it, which is a bug: {error!r}"))
         else:
             run = f"{folder.parent.name}/{folder.name}"
             self._trouble.pop(path.name, None)

@@ -19,8 +19,10 @@ from typing import Protocol
 
 from agentfs.bell import RunBell, no_bell
 from agentfs.clock import Clock
+from agentfs.core import names
 from agentfs.core.decide import (
     Action,
+    EndRun,
     IssueOrder,
     RunGoalChecks,
     SettleReply,
@@ -152,12 +154,18 @@ class Driver:
         actions = [action for action in decide(self.state, slots, over) if not self._under_way(action)]
         if draining:
             actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
+        actions = [a for a in actions if not (isinstance(a, EndRun) and self._is_being_asked())]
         self.alone = len(actions) == 1 and not self.jobs
         for action in actions:
             perform(action, self)
         actions = actions or [Wait("attempt", "work is under way")]
         self.bell(self.state, actions)
         return actions
+
+    def _is_being_asked(self) -> bool:
+        """Whether somebody is still writing a wish for another plan: no end is certain before it is read."""
+        wish = self.folder / names.REPLAN
+        return wish.exists() and not self.reader.still.is_complete(wish)
 
     def _taken(self) -> int:
         return sum(key[0] != "call" and not job.over for key, job in self.jobs.items())

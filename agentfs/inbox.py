@@ -23,7 +23,7 @@ from agentfs.errors import AgentfsError, BadFile
 from agentfs.intake import Flags, GoalSource, read_goal, taking
 from agentfs.moving import bring_back, free_place
 from agentfs.stillness import Stillness
-from agentfs.views.words import inert
+from agentfs.views.words import in_markdown, inert
 from agentfs.workspace import Workspace
 
 REJECTED = "rejected"
@@ -211,7 +211,7 @@ def _reason(name: str, error: AgentfsError) -> str:
     lines = [f"    {inert(line)}" for line in str(error).splitlines()]
     return "\n".join(
         [
-            f"# {inert(name)} was not taken",
+            f"# {in_markdown(inert(name))} was not taken",
             "",
             *lines,
             "",

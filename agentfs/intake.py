@@ -132,21 +132,29 @@ def _workdir(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, setti
         return str(flags.workdir.resolve())
     if parsed.fields.workdir is None:
         return names.FILES
-    wanted = (workspace.root / parsed.fields.workdir).resolve()
+    try:
+        wanted = (workspace.root / parsed.fields.workdir).resolve()
+        is_there = wanted.is_dir()
+    except (ValueError, OSError, RuntimeError) as error:
+        raise _bad_workdir(source, f"{parsed.fields.workdir!r} is no folder: {error}", "name one") from None
     allowed = [(workspace.root / folder).resolve() for folder in settings.goals.workdirs]
     if not any(wanted.is_relative_to(folder) for folder in allowed):
         shown = ", ".join(settings.goals.workdirs) or "none"
-        problem = Problem(
-            f"workdir: {parsed.fields.workdir!r} lies outside the folders a goal may work in ({shown})",
+        raise _bad_workdir(
+            source,
+            f"{parsed.fields.workdir!r} lies outside the folders a goal may work in ({shown})",
             "add its folder to workdirs under [goals] in agentfs.toml, or use --workdir",
         )
-        raise BadFile(source.shown, [problem.at(*_place(problem, source.content))])
-    if not wanted.is_dir():
-        problem = Problem(
-            f"workdir: there is no folder {parsed.fields.workdir!r} in {workspace.root}", "make it first"
+    if not is_there:
+        raise _bad_workdir(
+            source, f"there is no folder {parsed.fields.workdir!r} in {workspace.root}", "make it first"
         )
-        raise BadFile(source.shown, [problem.at(*_place(problem, source.content))])
     return str(wanted)
+
+
+def _bad_workdir(source: GoalSource, words: str, mend: str) -> BadFile:
+    problem = Problem(f"workdir: {words}", mend)
+    return BadFile(source.shown, [problem.at(*_place(problem, source.content))])
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""The questions people are asked. Words only."""
+"""The questions people are asked. Words only; what models and tools say in them is shown, and renders as no more."""
 
 import json
 from typing import Any
 
 from agentfs.core.records import Call, Order
+from agentfs.views.words import block, fenced, first_line, in_markdown, json_text
 
 WIDTH = 110  # of what is shown of a plan
 ASK_LINE = "<!-- ask -->"  # the last line: a reply to it decides nothing but what is asked
@@ -35,7 +36,7 @@ def _how(reply: str, words: dict[str, str]) -> str:
 
 def gate(order: Order, reply: str) -> str:
     """Return a gate's question: the resolved order in full, bound to its key."""
-    shown = json.dumps(order.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=False)
+    shown = json_text(order.model_dump(mode="json", by_alias=True))  # no sign in it hides what is approved
     how = _how(reply, {"approve": "the order below is given", "reject": "it is not; words below it say why"})
     return f"# May {order.step} run?\n\n{how}\n```json\n{shown}\n```\n\n<!-- key: {order.key} -->\n"
 
@@ -49,10 +50,9 @@ def cut_off(order: Order | None, step: str, reply: str) -> str:
     }
     does = ""
     if order is not None:
-        shown = json.dumps(order.input, indent=2, ensure_ascii=False)
-        what = (
-            f"run `{order.tool}`" if order.tool else f"be done by a model ({order.description or 'no description'})"
-        )
+        shown = json_text(order.input)
+        described = in_markdown(first_line(order.description or "no description"))
+        what = f"run `{order.tool}`" if order.tool else f"be done by a model ({described})"
         does = f"\nIt was to {what} with:\n\n```json\n{shown}\n```\n"
     return (
         f"# What became of {step}?\n\n"
@@ -64,7 +64,7 @@ def cut_off(order: Order | None, step: str, reply: str) -> str:
 def ask(step: str, question: str, reply: str) -> str:
     """Return the question of an `ask`: a step of its own, or a call by the model that does a step."""
     how = f"Answer by a file named `{reply}` beside this one: all of it is the answer."
-    return f"# {step} asks\n\n{question}\n\n{how}\n\n{ASK_LINE}\n"
+    return f"# {step} asks\n\n{fenced(block(question))}\n\n{how}\n\n{ASK_LINE}\n"
 
 
 def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: str, key: str) -> str:
@@ -75,27 +75,22 @@ def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: s
     conflicts = list(conflict_lines(page, WIDTH))[1:]
     parts = [
         f"# Go on after {call.trigger.replace('_', ' ')}?",
-        words,
+        fenced(block(words)),
         "The planner has answered, and a person has to look at it:",
         "\n".join(reason_lines(page)),
-        f"## What you and the answer want otherwise\n\n{_fenced(conflicts)}" if conflicts else "",
-        f"## What would change\n\n{_fenced(diff_lines(page, WIDTH, colours=False))}",
+        f"## What you and the answer want otherwise\n\n{fenced(conflicts)}" if conflicts else "",
+        f"## What would change\n\n{fenced(diff_lines(page, WIDTH, colours=False))}",
         f"## How to settle it\n\n{_how(reply, _ANSWER_WORDS)}",
         _COMMANDS.format(run=page["run"], call=call.call),
         "\n".join(["See:", *(f"- {path}" for path in call.evidence)]) if call.evidence else "",
-        f"## The plan as it would be\n\n```json\n{plan.decode()}```",
+        f"## The plan as it would be\n\n```json\n{json_text(json.loads(plan))}\n```",
         f"<!-- key: {key} -->",
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
-
-
-def _fenced(lines: list[str]) -> str:
-    """Return lines as they are: nothing in them can end the block, for none begins with its marks."""
-    return "\n".join(["~~~", *(f" {line}" if line.startswith("~~~") else line for line in lines), "~~~"])
 
 
 def answer(call: Call, text: str, reply: str) -> str:
     """Return the question about a planner's answer."""
     evidence = "\n".join(f"- {path}" for path in call.evidence)
     how = _how(reply, {"approve": "go on", "reject": "do not; words below it say why"})
-    return f"# Go on after {call.trigger.replace('_', ' ')}?\n\n{text}\n\nSee:\n{evidence}\n\n{how}"
+    return f"# Go on after {call.trigger.replace('_', ' ')}?\n\n{fenced(block(text))}\n\nSee:\n{evidence}\n\n{how}"

@@ -99,8 +99,17 @@ def find_workspace(start: Path) -> Workspace | None:
     return None
 
 
+def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
+    """Return what a folder already holds that would be run once it is a workspace of this user's."""
+    if is_trusted(root, environment):
+        return []
+    tools = sorted(f"tools/{path.name}" for path in (root / "tools").glob("*.py"))
+    others = (SETTINGS, "prompts", "runs", "goals")
+    return [name for name in others if (root / name).is_file() or any((root / name).glob("*"))] + tools[:5]
+
+
 def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[str]]:
-    """Make a workspace, or complete one; return it with the names of what was made."""
+    """Make a workspace, or complete one; return it with the names of what was made. It is trusted from then on."""
     from agentfs.core.schemas import all_schemas
     from agentfs.disk import replace
     from agentfs.ledger import Ledger, LedgerError

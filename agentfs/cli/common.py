@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,13 @@ def must_be_trusted(workspace: Workspace) -> None:
             f"{workspace.root} was not made by you: its settings and tools could do anything you can. "
             f"Look at them, then: agentfs trust {workspace.root}"
         )
+
+
+def trusted_now(names: Sequence[str]) -> str:
+    """Return the warning that what was in a folder before it became this user's workspace may run from now on."""
+    from agentfs.views.words import inert
+
+    return f"trusted from now on, since it was here already: {inert(', '.join(names))} (look at it)"
 
 
 def short_path(path: Path) -> str:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-from agentfs.cli.common import environment, must_be_trusted, say, start_folder
+from agentfs.cli.common import environment, must_be_trusted, say, start_folder, trusted_now
 from agentfs.cli.resuming import take_up_if_held
 from agentfs.core import names
 from agentfs.core.config import Settings
@@ -26,7 +26,7 @@ from agentfs.tools.registry import Known
 from agentfs.upkeep import maintain_after_run
 from agentfs.views.answer import answer_text
 from agentfs.views.progress import progress_for
-from agentfs.workspace import Workspace, find_workspace, init
+from agentfs.workspace import Workspace, brought_along, find_workspace, init
 from agentfs.world import known_to, open_driver, open_world
 
 
@@ -63,8 +63,11 @@ def _workspace(arguments: Namespace) -> tuple[Workspace, Settings]:
     start = start_folder(arguments)
     workspace = find_workspace(start)
     if workspace is None:
+        before = brought_along(start, environment())
         workspace, _ = init(start, environment())
         say(f"no workspace here yet: made one in {start}")
+        if before:
+            say(trusted_now(before))
     must_be_trusted(workspace)
     settings = load_settings(workspace.settings, environment())
     return workspace, settings

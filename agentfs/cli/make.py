@@ -4,25 +4,28 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from agentfs.cli.common import environment, print_json, say, start_folder
+from agentfs.cli.common import environment, print_json, say, start_folder, trusted_now
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.config import Settings
 from agentfs.core.problems import Problem, Rejected
 from agentfs.errors import BadFile, UserError
 from agentfs.settings import load_settings
-from agentfs.workspace import SETTINGS, find_workspace
+from agentfs.workspace import SETTINGS, brought_along, find_workspace
 from agentfs.workspace import init as init_workspace
 from agentfs.workspace import trust as trust_workspace
 
 
 def init(arguments: Namespace) -> int:
     """`agentfs init [DIR]`"""
-    root = start_folder(arguments) / arguments.dir
-    workspace, made = init_workspace(root.resolve(), environment())
+    root = (start_folder(arguments) / arguments.dir).resolve()
+    before = brought_along(root, environment())
+    workspace, made = init_workspace(root, environment())
     if made:
         say(f"made a workspace in {workspace.root}: {', '.join(made)}")
     else:
         say(f"{workspace.root} is a workspace already; its schemas are up to date")
+    if before:
+        say(trusted_now(before))
     say("next: write a goal, then `agentfs run goal.md`")
     return 0
 

@@ -6,13 +6,14 @@ stands in the file.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from agentfs.core.canonical import canonical
 from agentfs.core.catalogue import Catalogue
-from agentfs.core.check_schema import Finding, structural
+from agentfs.core.check_schema import MOST, Finding, structural
 from agentfs.core.check_steps import Numbered, check_problems, cycles, step_problems
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document
@@ -115,7 +116,9 @@ def _ids(value: Any) -> frozenset[str]:
 
 def _raise(document: Document, findings: Iterable[Finding]) -> None:
     """Raise `Rejected` with each problem at its place, in the order of the file; do nothing if there is none."""
-    placed = [problem.at(*document.locate(problem.pointer, key=in_name)) for problem, in_name in findings]
+    placed = [
+        problem.at(*document.locate(problem.pointer, key=in_name)) for problem, in_name in islice(findings, MOST)
+    ]
     if placed:
         raise Rejected(sorted(dict.fromkeys(placed), key=lambda problem: (problem.line, problem.column)))
 

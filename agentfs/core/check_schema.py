@@ -79,7 +79,7 @@ def told(errors: Iterable[_Error]) -> list[Finding]:
     wrong_values: set[str] = set()
     for error in islice(_leaves(errors), MOST):
         if error.validator == "additionalProperties":
-            found.extend(_unknown_fields(error))
+            found.extend(islice(_unknown_fields(error), MOST))
         elif error.validator == "required":
             found.append(_missing_field(error))
         elif (pointer := _pointer(error)) not in wrong_values:

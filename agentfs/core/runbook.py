@@ -21,6 +21,7 @@ from agentfs.core.step_lines import Draft, read_line
 
 _ID = re.compile(rf"{STEP_ID}\Z")
 _ID_LENGTH = 63
+MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,10 @@ def _drafts(section: Iterator[Block], problems: list[Problem], catalogue: Catalo
     drafts: list[Draft] = []
     for block in section:
         if isinstance(block, Heading) and block.level == 3:
+            if len(drafts) >= MOST_STEPS:
+                mend = "write several runbooks"
+                problems.append(Problem(f"there are more than {MOST_STEPS} steps", mend).at(*_place(block)))
+                return drafts[:1]
             drafts.append(_draft(block, len(drafts) + 1))
         elif drafts:
             _take(drafts[-1], block, catalogue)

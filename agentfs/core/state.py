@@ -11,7 +11,7 @@ from agentfs.core.modes import DO, loops
 from agentfs.core.records import Failure, Step
 from agentfs.core.scheme import Scheme
 from agentfs.core.steps import Around, StepView, is_repeatable
-from agentfs.core.triggers import asked_in, pending_in
+from agentfs.core.triggers import pending_in, pending_without_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,6 @@ class Means:
     planner: bool = False
     executor: bool = False
     repeatable: Mapping[str, bool] = field(default_factory=dict)
-
-
-FIRST = Pending("first", None, "there is no plan yet", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ def derive(facts: Facts, means: Means, before: RunState | None = None) -> RunSta
     bounds, calls = bounds_of(facts), CallsSummary.of(facts)
     state = RunState(facts, means, bounds, calls, spent_on_calls(facts), spent_of(facts.attempts))
     if facts.plan is None:
-        return replace(state, pending=_pending_at_first(facts, calls))
+        return replace(state, pending=pending_without_plan(facts, calls))
     scheme = Scheme.of(facts.plan)
     around = _around(facts, means, bounds, calls, scheme)
     board = board_of(facts, scheme, around)
@@ -107,15 +104,6 @@ def _derive_again(facts: Facts, before: RunState, touched: frozenset[str]) -> Ru
     strays = before.strays if all(step in board.views for step in touched) else _strays(facts, board)
     pending = pending_in(facts, board, before.scheme, before.calls)
     return replace(before, facts=facts, spent=spent, board=board, strays=strays, pending=pending)
-
-
-def _pending_at_first(facts: Facts, calls: CallsSummary) -> tuple[Pending, ...]:
-    """Return why the planner is called before there is a plan; not again, if it found this very goal impossible."""
-    asked, last = tuple(asked_in(facts, calls)), calls.latest
-    gave_up = last is not None and last.answer is not None and last.answer.verdict == "impossible"
-    if gave_up and calls.goal_sha256 == facts.goal.sha256 and not asked:
-        return ()
-    return (FIRST, *asked)
 
 
 def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, scheme: Scheme) -> Around:

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from agentfs.core.state import RunState
 
 TRIGGER_ORDER: tuple[Trigger, ...] = get_args(Trigger)  # the record lists them as they are answered
+FIRST = Pending("first", None, "there is no plan yet", ())
 WITHOUT_WORDS = "a person asked for another plan"
+
+
+def pending_without_plan(facts: Facts, calls: CallsSummary) -> tuple[Pending, ...]:
+    """Return why a planner is asked for a first plan, unless it said that there can be none and nobody asks again."""
+    said = calls.latest.answer if calls.latest else None
+    gave_up = said is not None and said.verdict == "impossible" and calls.goal_sha256 == facts.goal.sha256
+    asked = tuple(_asked(facts, calls))
+    return (FIRST, *asked) if asked or not gave_up else ()
 
 
 def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) -> tuple[Pending, ...]:
@@ -29,11 +38,11 @@ def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) 
     ]
     if calls.goal_sha256 not in (None, facts.goal.sha256):
         found.append(Pending("goal_changed", None, "the goal was edited", ()))
-    found += [*asked_in(facts, calls), *_every_step(facts, board, calls)]
+    found += [*_asked(facts, calls), *_every_step(facts, board, calls)]
     return tuple(sorted(found, key=lambda pending: TRIGGER_ORDER.index(pending.trigger)))
 
 
-def asked_in(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
+def _asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
     """A person's own words: in replan.md, in one that a call has taken, or in a reply that rejects an answer."""
     if facts.replan is not None:
         evidence = names.call_file(next_call(facts), "asked")

@@ -65,5 +65,6 @@ def situation(goal: ParsedGoal, state: RunState, folder: Path) -> Situation:
 
 
 def first_status(goal: ParsedGoal, facts: Facts) -> PlanStatus:
-    """A person's own plan starts approved, unless they said otherwise."""
-    return goal.fields.status or ("approved" if facts.run.approve == "never" else "draft")
+    """A person's own plan starts approved, unless it or the settings say otherwise: no goal approves itself."""
+    said = goal.fields.status or "approved"
+    return "draft" if said == "approved" and facts.run.approve != "never" else said

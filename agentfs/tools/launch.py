@@ -3,6 +3,7 @@
 The order of events: a launcher is started that waits at a gate; it is named in the claim; then the gate opens.
 If we die before that, the gate's pipe closes and the launcher ends by itself: nothing ran.
 The leader's number is kept from reuse (it is not reaped) until its whole group has been ended.
+Where no sandbox holds a program, the launcher stays and minds it: what it leaves behind is found and ended.
 """
 
 import codecs
@@ -11,6 +12,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,9 +29,12 @@ GRACE_S = 2.0  # between SIGTERM and SIGKILL
 DRAIN_S = 0.2  # for what a program left in its pipes, when a child of it holds them open
 TICK_S = 0.05  # how often the stop sign is looked at
 READ_SIZE = 65536
-_GATE = 'read -r go && exec "$@" </dev/null'
+MOST_TASKS = 4096  # processes and threads of one program, before it is killed
+MINDER = Path(__file__).with_name("minder.py")
+# What agentfs starts goes before agentfs itself when memory runs out: the kernel lets anybody ask for that.
+_GATE = 'echo 500 2>/dev/null >/proc/self/oom_score_adj; read -r go && exec "$@" </dev/null'
 
-EndedBy = Literal["timeout", "stop", "output", "disk"]
+EndedBy = Literal["timeout", "stop", "output", "disk", "tasks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ def run_program(
     out = Capture(bench.output_bytes, bench.mask, bench.output_file if spill else None)
     err = Capture(STDERR_KEPT, bench.mask, None)
     child = subprocess.Popen(
-        ["/bin/sh", "-c", _GATE, "sh", *argv],
+        [*_launcher(bench), *argv],
         cwd=cwd,
         env=dict(env),
         stdin=subprocess.PIPE,
@@ -77,11 +82,18 @@ def run_program(
         watch = _Watch(child, bench, out, err)
         watch.to_the_end()
     finally:
-        _kill_group(child.pid)
+        _kill_group(child.pid) if _has_exited(child.pid) else _kill_family(child.pid)
         code = child.wait()
         _close(child, out)
     exit_code, number = (code, None) if code >= 0 else (None, -code)
     return Finished(exit_code, number, watch.ended_by, watch.problem, out, err.tail())
+
+
+def _launcher(bench: Bench) -> list[str]:
+    """Return what waits at the gate, then becomes the program; or, where nothing confines that, its minder."""
+    gate = ["/bin/sh", "-c", _GATE, "sh"]
+    confined = bench.confinement.sandbox == "bubblewrap"
+    return gate if confined else [*gate, sys.executable, "-I", "-S", "-B", str(MINDER)]
 
 
 def _release(child: subprocess.Popen[bytes], bench: Bench) -> None:
@@ -112,6 +124,7 @@ class _Watch:
         self._read = 0
         self._asked = False
         self._kill_at = float("inf")
+        self._crowd = _tasks_here() + MOST_TASKS
         for pipe, name, capture in ((child.stdout, "stdout", out), (child.stderr, "stderr", err)):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
@@ -161,6 +174,8 @@ class _Watch:
             self._end_because("stop")
         elif now >= self._bench.deadline:
             self._end_because("timeout")
+        elif _tasks_here() > self._crowd and _tasks_of(self._pid) > MOST_TASKS:
+            self._end_because("tasks", at_once=True)
         if self.ended_by and not self._asked:
             self._asked = _ask_to_end(self._pid, confined=self._bench.confinement.sandbox == "bubblewrap")
         if now >= self._kill_at:
@@ -222,6 +237,16 @@ def _exit_wakes(selector: selectors.BaseSelector, pid: int) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def _tasks_here() -> int:
+    """Return how many processes and threads this machine has: one look, before all of them are counted."""
+    with open("/proc/loadavg", encoding="ascii") as file:
+        return int(file.read().split()[3].partition("/")[2])
+
+
+def _tasks_of(leader: int) -> int:
+    return sum(member.threads for member in descendants(leader))
 
 
 def _has_exited(pid: int) -> bool:

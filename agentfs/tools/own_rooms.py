@@ -14,8 +14,9 @@ from pathlib import Path
 
 from agentfs.tools.base import Confinement
 from agentfs.tools.own_source import FOLDER, Source
-from agentfs.tools.protected import Fences, git_fences, workspace_fences
-from agentfs.tools.sandbox import environment, unavailable_because, wrap
+from agentfs.tools.protected import Fences, workspace_fences
+from agentfs.tools.repositories import git_fences, survey
+from agentfs.tools.sandbox import environment, lay_out, unavailable_because
 
 PROGRAM = Path(__file__).with_name("own_worker.py")
 PACKAGE = Path(__file__).parent.parent
@@ -29,6 +30,7 @@ class Room:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
+    repositories: tuple[str, ...] = ()  # that a tool could write to
 
 
 class NoSandbox(Exception):
@@ -75,7 +77,7 @@ class Rooms:
         if confinement.sandbox != "none":
             workdir, workspace, run_files = (self._real_path(str(path), places[str(path)]) for path in folders)
             own = workspace_fences(workdir, workspace, run_files)
-            fences = (own, git_fences(workdir, own.locks))
+            fences = (own, git_fences(survey(workdir, own.locks)))
         locks = [path for fence in fences for path in fence.locks]
         return fences, places, tuple(_identity(path, made=True) for path in locks), _stamp(source)
 
@@ -92,7 +94,8 @@ def _laid_out(confinement: Confinement, source: Source) -> Room:
         raise NoSandbox(why)
     readable = (*confinement.readable, *readable_for([source], confinement.workspace))
     inner = replace(confinement, readable=readable)
-    return Room(tuple(wrap(program("serve"), inner)), environment(inner), Path(confinement.workdir))
+    layout = lay_out(program("serve"), inner)
+    return Room(layout.argv, environment(inner), Path(confinement.workdir), layout.repositories)
 
 
 def _identity(path: str, *, made: bool = False) -> tuple[int, ...] | None:

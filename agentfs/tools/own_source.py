@@ -28,7 +28,10 @@ class Source:
 
 
 def sources(root: Path | None, *, installed: bool = True) -> list[Source]:
-    """Return every place with tools: the files of tools/ that do not begin with _, then entry points."""
+    """Return every place with tools: the files of tools/ that do not begin with _, then entry points.
+
+    Many projects keep scripts in a folder of that name: one that says neither agentfs nor @tool is not ours.
+    """
     return [*_files(root), *(_entry_points() if installed else ())]
 
 
@@ -37,7 +40,7 @@ def _files(root: Path | None) -> Iterator[Source]:
         return
     try:
         with os.scandir(root / FOLDER) as entries:
-            names = sorted(one.name for one in entries if _is_tool_file(one))
+            names = sorted(one.name for one in entries if _is_tool_file(one) and _may_hold_tools(one.path))
     except OSError:
         return
     for name in names:
@@ -46,6 +49,21 @@ def _files(root: Path | None) -> Iterator[Source]:
 
 def _is_tool_file(entry: os.DirEntry[str]) -> bool:
     return entry.name.endswith(".py") and not entry.name.startswith(("_", ".")) and entry.is_file()
+
+
+def _may_hold_tools(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(LARGEST_SOURCE + 1)
+    except OSError:
+        return True  # it is told why it cannot be read
+    if len(content) > LARGEST_SOURCE or any(word in content for word in (b"agentfs", b"@tool")):
+        return True
+    try:
+        ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True  # it cannot be run either, and it is told why
+    return False
 
 
 def _entry_points() -> Iterator[Source]:

@@ -21,6 +21,7 @@ from agentfs.tools.own_crew import Crew, GaveUp, NoWorker, Worker
 from agentfs.tools.own_rooms import PACKAGE, NoSandbox, folders_of, program, readable_for
 from agentfs.tools.own_source import FOLDER, Source
 from agentfs.tools.protected import Unfenceable
+from agentfs.tools.repositories import undo_harm
 from agentfs.tools.sandbox import environment, wrap
 from agentfs.tools.secrets import SecretMask
 from agentfs.tools.values import NotJson, json_value
@@ -131,7 +132,9 @@ class OwnTool:
             return _failed("sandbox", str(error))
         except GaveUp:
             return _gave_up(bench)
-        return self._with(worker, given, bench)
+        result = self._with(worker, given, bench)
+        harm = undo_harm(room.repositories)
+        return _failed("outside", harm, "a tool may not change what git runs") if harm else result
 
     def _with(self, worker: Worker, given: JsonObject, bench: Bench) -> ToolResult:
         talk = Talk(worker, bench)

@@ -17,6 +17,7 @@ class Life:
     pgid: int
     session: int
     start_time: int
+    threads: int = 1
 
 
 def boot_id() -> str:
@@ -33,7 +34,7 @@ def life(pid: int) -> Life | None:
         return None
     fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything, spaces and ) too
     state, parent, pgid, session = fields[0].decode(), *map(int, fields[1:4])
-    return Life(pid, state, parent, pgid, session, int(fields[19]))
+    return Life(pid, state, parent, pgid, session, int(fields[19]), int(fields[17]))
 
 
 def everyone() -> Iterator[Life]:

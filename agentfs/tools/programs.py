@@ -21,7 +21,8 @@ from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import Capture
 from agentfs.tools.launch import Finished, run_program
 from agentfs.tools.protected import Unfenceable
-from agentfs.tools.sandbox import environment, hint_for, unavailable_because, wrap
+from agentfs.tools.repositories import undo_harm
+from agentfs.tools.sandbox import environment, hint_for, lay_out, unavailable_because
 from agentfs.tools.values import NotJson, json_value
 
 LONGEST_TEXT = 128 * 1024 - 1  # what Linux takes as one argument
@@ -107,14 +108,16 @@ def _run(argv: Sequence[str], env: Mapping[str, Any], bench: Bench, *, spill: bo
         return _refused("sandbox", why, 'install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml')
     variables = environment(confinement) | {str(name): str(value) for name, value in env.items()}
     try:
-        command = wrap(argv, confinement)
-        return run_program(command, cwd=Path(confinement.workdir), env=variables, bench=bench, spill=spill)
+        layout = lay_out(argv, confinement)
+        finished = run_program(layout.argv, cwd=Path(confinement.workdir), env=variables, bench=bench, spill=spill)
     except Unfenceable as error:
         return _refused("sandbox", str(error), "choose another workdir")
     except OSError as error:
         if error.errno == errno.E2BIG:
             return _too_long("the command with its variables")
         raise
+    harm = undo_harm(layout.repositories)
+    return _refused("outside", harm, "a tool may not change what git runs") if harm else finished
 
 
 def _text_problem(text: str, env: Mapping[str, Any]) -> ToolResult | None:
@@ -166,6 +169,9 @@ def failure_of(finished: Finished, bench: Bench) -> Failure | None:
         case "output":
             message = f"it printed more than {launch.OUTPUT_CAP // 2**20} MiB and was killed"
             return Failure(kind="output", message=message, hint="send long output to a file")
+        case "tasks":
+            message = f"it started more than {launch.MOST_TASKS} processes and threads and was killed"
+            return Failure(kind="tasks", message=message, hint="start fewer at a time")
         case "disk":
             message = f"its output could not be kept, so it was ended: {finished.problem}"
             return Failure(kind="interrupted", message=message)  # no failing of its own: nobody knows how far it came

@@ -14,10 +14,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from agentfs.core.records import Sandbox
 from agentfs.tools.base import Confinement
-from agentfs.tools.protected import WORKSPACE_PARTS, Fences, git_fences, inside, workspace_fences
+from agentfs.tools.protected import Fences, inside, workspace_fences
+from agentfs.tools.repositories import git_fences, survey
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
 MEMORY = "/dev/shm"  # noqa: S108
@@ -83,12 +85,26 @@ def environment(confinement: Confinement) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A confined command, and the repositories it could write to: they are looked at when it has ended."""
+
+    argv: tuple[str, ...]
+    repositories: tuple[str, ...] = ()
+
+
 def wrap(argv: Sequence[str], confinement: Confinement) -> list[str]:
     """Return the command that runs `argv` confined; as it is when the confinement is "none"."""
+    return list(lay_out(argv, confinement).argv)
+
+
+def lay_out(argv: Sequence[str], confinement: Confinement) -> Layout:
+    """Return the command that runs `argv` confined; as it is when the confinement is "none"."""
     if confinement.sandbox == "none":
-        return list(argv)
+        return Layout(tuple(argv))
     workdir = os.path.realpath(confinement.workdir)
-    return [
+    fenced = _fenced(confinement, workdir)
+    command = (
         shutil.which("bwrap") or "bwrap",
         *_ISOLATION,
         *(["--share-net"] if confinement.network else []),
@@ -101,9 +117,10 @@ def wrap(argv: Sequence[str], confinement: Confinement) -> list[str]:
         *(word for path in _readable(confinement, workdir, in_memory=True) for word in ("--ro-bind", path, path)),
         *("--dir", "/tmp", "--dir", "/run"),  # noqa: S108 - they are there, and read-only
         *("--bind", workdir, workdir),
-        *_fenced(confinement, workdir),
+        *fenced.argv,
         *("--remount-ro", "/", "--chdir", workdir, "--", *argv),
-    ]
+    )
+    return Layout(command, fenced.repositories)
 
 
 def _system() -> Iterator[str]:
@@ -149,30 +166,45 @@ def _shown(path: str) -> bool:
     return any(inside(path, folder) for folder in SYSTEM)
 
 
-def _fenced(confinement: Confinement, workdir: str) -> Iterator[str]:
+def _fenced(confinement: Confinement, workdir: str) -> Layout:
     """Lay the fences over the working folder; then the run's own files, and the repositories in them."""
     workspace, run_files = os.path.realpath(confinement.workspace), os.path.realpath(confinement.run_files)
     own = workspace_fences(workdir, workspace, run_files)
-    git = git_fences(workdir, own.locks)
-    yield from _mounts(
-        Fences((*own.pins, *git.pins), (*own.locks, *git.locks), (*own.absent, *git.absent)), workspace
+    seen = survey(workdir, own.locks)
+    mounts, repositories = [*_mounts(_both(own, git_fences(seen)))], seen.watched
+    if _are_fenced(run_files, own, workdir):
+        inner = survey(run_files, ())
+        mounts += ["--bind", run_files, run_files, *_mounts(git_fences(inner))]
+        repositories += inner.watched
+    return Layout(tuple(mounts), repositories)
+
+
+def _both(one: Fences, other: Fences) -> Fences:
+    return Fences(
+        (*one.pins, *other.pins),
+        (*one.locks, *other.locks),
+        (*one.absent, *other.absent),
+        (*one.blank, *other.blank),
     )
-    if any(inside(run_files, lock) for lock in own.locks) and inside(run_files, workdir) and os.path.isdir(run_files):
-        yield from ("--bind", run_files, run_files)
-        yield from _mounts(git_fences(run_files, ()), workspace)
 
 
-def _mounts(fences: Fences, workspace: str) -> Iterator[str]:
+def _are_fenced(run_files: str, own: Fences, workdir: str) -> bool:
+    """Whether the run's own files lie behind a fence, and must be laid over it to be writable."""
+    return (
+        any(inside(run_files, lock) for lock in own.locks) and inside(run_files, workdir) and os.path.isdir(run_files)
+    )
+
+
+def _mounts(fences: Fences) -> Iterator[str]:
     """Yield pins before locks, outermost first: a later bind of a folder would cover what lies in it."""
     for path in _outermost_first(fences.pins):
         yield from ("--bind-try", path, path)
     for path in _outermost_first(fences.locks):
         yield from ("--ro-bind-try", path, path)
     for path in _outermost_first(fences.absent):
-        if path == os.path.join(workspace, WORKSPACE_PARTS[0]):  # the one that is a file
-            yield from ("--ro-bind", "/dev/null", path)
-        else:
-            yield from ("--tmpfs", path, "--remount-ro", path)
+        yield from ("--tmpfs", path, "--remount-ro", path)
+    for path in _outermost_first(fences.blank):
+        yield from ("--ro-bind", "/dev/null", path)
 
 
 def _outermost_first(paths: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from agentfs.disk import replace
 from agentfs.views.closing import what_to_do
 from agentfs.views.picture import picture, shown_state, sign_of
 from agentfs.views.show import log_tail
-from agentfs.views.words import cut, duration, first_line, inert
+from agentfs.views.words import cut, duration, first_line, in_markdown, inert
 
 EVERY_SECONDS = 1.0
 MOST_ROWS = 200  # a table of a thousand rows is no help
@@ -130,8 +130,4 @@ def _row(view: StepView, *, asks: bool) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text that stays in its place: one line, no table, no HTML, no Markdown of its own."""
-    plain = cut(first_line(text), WIDTH)
-    for sign in "\\`*_[]<>|!#":
-        plain = plain.replace(sign, f"\\{sign}")
-    return plain
+    return in_markdown(cut(first_line(text), WIDTH))

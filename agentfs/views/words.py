@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 ELLIPSIS = "…"
@@ -35,6 +36,18 @@ def first_line(text: str) -> str:
 def block(text: str) -> list[str]:
     """Return text as inert lines, for showing it whole."""
     return [inert(line.expandtabs(4)) for line in text.replace("\r\n", "\n").rstrip("\n").split("\n")]
+
+
+def in_markdown(line: str) -> str:
+    """Return a line that stays in its place on a page: no table, no HTML, no Markdown of its own."""
+    for sign in "\\`*_[]<>|!#":
+        line = line.replace(sign, f"\\{sign}")
+    return line
+
+
+def fenced(lines: Iterable[str]) -> str:
+    """Return inert lines as they are: nothing in them can end the block, for none begins with its marks."""
+    return "\n".join(["~~~", *(f" {line}" if line.lstrip().startswith("~~~") else line for line in lines), "~~~"])
 
 
 def columns(text: str) -> int:

@@ -360,3 +360,36 @@ def test_a_certificate_must_be_the_hosts(work: Workbench) -> None:
 def test_forbidden_words() -> None:
     with pytest.raises(Forbidden, match="only http:// and https://"):
         parse_target("ftp://x/")
+
+
+# ── others who would be asked ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_no_proxy_of_the_environment_is_asked(work: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy would resolve names, and reach addresses, that we would not."""
+    with web() as proxy, web(page=lambda page: page.answer(b"hello")) as served:
+        for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        assert HttpGet().call({"url": f"{served.url}/page"}, _allowing(work)).output == "hello"
+        recorder = Recorder({"intern.example": [["10.0.0.1"]]})
+        assert refusal(work, "http://intern.example/", recorder).kind == "http"
+    assert (proxy.asked, recorder.connects) == ([], [])
+
+
+def test_ten_gigabytes_are_not_taken(work: Workbench) -> None:
+    """With the real bound: what is taken is counted, whatever the server says of its length."""
+    sent: list[int] = []
+
+    def huge(page: Web) -> None:
+        page.send_response(200)
+        page.send_header("Content-Length", str(10 * 2**30))
+        page.end_headers()
+        for _ in range(10 * 2**30 // 2**20):
+            page.wfile.write(b"x" * 2**20)
+            sent.append(2**20)
+
+    with web(body=huge) as served:
+        failure = HttpGet().call({"url": f"{served.url}/body"}, _allowing(work)).failure
+    assert failure is not None
+    assert failure.message == f"{served.url}/body: the body is larger than 32 MiB"
+    assert sum(sent) < 64 * 2**20

@@ -52,7 +52,7 @@ def test_only_the_step_that_asks_waits_and_it_goes_on_from_its_log(tmp_path: Pat
         "other.1.result.json",
     ]
     question = (asked.folder / "steps/look.1.question.md").read_text()
-    assert question.startswith("# look asks\n\nWhich colour?\n\nAnswer by a file named `look.1.reply.md`")
+    assert question.startswith("# look asks\n\n~~~\nWhich colour?\n~~~\n\nAnswer by a file named `look.1.reply.md`")
 
     asked.answer("look.1.reply.md", "Blue, please.\n")
     after = place.go_on(second := Script([finish("blue")]))

@@ -1,0 +1,131 @@
+"""Programs that will not end, or take all there is: processes, memory, output. The daemon stays up, and says what it was.
+
+Leaving `minder.py` out of the launcher makes the unconfined half of the first two tests fail; leaving `--unshare-all`
+out of bubblewrap's arguments the other half; taking `oom_score_adj` out of the gate makes the hog of memory take the daemon
+along (each was tried). Bombs are bounded by themselves as well: should a fence fail, the machine survives the test.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfs.core.records import Sandbox
+from tests.benches import confined, each_sandbox
+from tests.daemons import Watching, book
+from tests.workspaces import Place, end, wait_for
+
+MEMORY = Path("/sys/fs/cgroup/memory")
+LEAVING = {
+    "in the background": "sleep {word} >/dev/null 2>&1 &",
+    "in a session of its own": "setsid sleep {word} >/dev/null 2>&1 &",
+    "twice forked": "(setsid sh -c 'setsid sleep {word} & setsid sleep {word} &' >/dev/null 2>&1 &) ; sleep 0.2",
+    "deaf to signals": "(trap '' TERM HUP INT; setsid sleep {word} >/dev/null 2>&1 &)",
+    "holding the pipes": "setsid sleep {word} &",
+}
+
+
+def running(word: str) -> list[int]:
+    """Return the processes that have this word among their arguments, wherever they run."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if word.encode() in Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"):
+                found.append(int(name))
+    return found
+
+
+def a_place(place: Place, sandbox: Sandbox) -> Place:
+    place.agentfs("init")
+    if sandbox == "none":
+        (place.root / "agentfs.toml").write_text('[tools]\nsandbox = "off"\n')
+    return place
+
+
+@each_sandbox
+def test_nothing_survives_its_step(place: Place, sandbox: Sandbox) -> None:
+    words = {name: f"{70000 + number}.{os.getpid():07}" for number, name in enumerate(LEAVING)}
+    commands = [f"{text.format(word=words[name])}\necho done" for name, text in LEAVING.items()]
+    a_place(place, sandbox)
+    (place.root / "job.md").write_text(book(*commands))
+    place.agentfs("run", "job.md")
+    results = [place.read(f"steps/{chr(97 + n)}.1.result.json") for n in range(len(LEAVING))]
+    assert [(one["output"], one["sandbox"]) for one in results] == [("done", sandbox)] * len(LEAVING)
+    for name, word in words.items():
+        wait_for(lambda word=word: running(word) == [], f"the end of what was left {name}", 5)  # type: ignore[misc]
+
+
+@each_sandbox
+def test_nothing_survives_a_driver_that_is_killed(place: Place, sandbox: Sandbox) -> None:
+    """At once, not when somebody drives the run again: an effect that lands later is one nobody expects."""
+    word = f"71000.{os.getpid():07}"
+    a_place(place, sandbox)
+    (place.root / "job.md").write_text(book(f"(setsid sleep {word} >/dev/null 2>&1 &); touch began; sleep {word}"))
+    driver = place.begin("run", "job.md")
+    wait_for(lambda: any(place.runs.glob("*/job/files/began")) and len(running(word)) >= 2, "the step to begin")
+    end(driver, signal.SIGKILL)
+    wait_for(lambda: running(word) == [], "the end of what it started", 5)
+
+
+def hogs() -> dict[str, str]:
+    bomb = "import os, time\nend = time.monotonic() + 20\nwhile time.monotonic() < end:\n    os.fork()"
+    threads = (
+        "import threading, time\nthreading.stack_size(65536)\n"
+        "for _ in range(12000):\n    threading.Thread(target=time.sleep, args=(20,), daemon=True).start()\ntime.sleep(20)"
+    )
+    return {"bomb": bomb, "threads": threads}
+
+
+@confined
+def test_bombs_are_ended_and_the_daemon_goes_on(place: Place) -> None:
+    steps = [{"id": name, "tool": "python", "input": {"code": code}} for name, code in hogs().items()]
+    steps.append({"id": "output", "tool": "shell", "input": {"command": "yes | head -c 10G"}})
+    common: dict[str, Any] = {"on_failure": "continue", "max_attempts": 1, "timeout_s": 60}
+    with Watching(place) as daemon:
+        daemon.drop("hogs.json", json.dumps({"goal": "Hogs", "steps": [{**step, **common} for step in steps]}))
+        daemon.outcome("hogs")
+        said = {step["id"]: place.read(f"steps/{step['id']}.1.result.json", "hogs")["error"] for step in steps}
+        assert {name: error["message"] for name, error in said.items()} == {
+            "bomb": "it started more than 4096 processes and threads and was killed",
+            "threads": "it started more than 4096 processes and threads and was killed",
+            "output": "it printed more than 256 MiB and was killed",
+        }
+        assert sum(path.stat().st_size for path in place.run_folder("hogs").rglob("*")) < 300 * 2**20
+        daemon.drop("still.md", book("echo here"))
+        assert daemon.outcome("still")["answer"] == "here"
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A group of processes that may have 512 MiB between them."""
+    group = MEMORY / f"agentfs-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no group of processes with little memory can be made here: {error}")
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(512 * 2**20))
+        yield group
+    finally:
+        wait_for(lambda: (group / "cgroup.procs").read_text() == "", "the group to be empty", 10)
+        group.rmdir()
+
+
+@pytest.mark.skipif(not shutil.which("sh"), reason="needs a shell to enter the group")
+@each_sandbox
+def test_a_hog_of_memory_goes_before_the_daemon(place: Place, small_memory: Path, sandbox: Sandbox) -> None:
+    """Many small ones: the daemon is the largest, and would be the first to go if the kernel were not told."""
+    enter = ("sh", "-c", f'echo $$ > {small_memory}/cgroup.procs; exec "$@"', "sh")
+    hog = "for i in $(seq 40); do python3 -c 'x = bytearray(20_000_000); import time; time.sleep(2)' & done; wait; exit 1"
+    a_place(place, sandbox)
+    with Watching(place, under=enter) as daemon:
+        daemon.drop("hog.md", book(hog, lines="retries: 0"))
+        assert daemon.outcome("hog")["status"] == "failed"
+        daemon.drop("still.md", book("echo here"))
+        assert daemon.outcome("still")["answer"] == "here"

@@ -1,0 +1,184 @@
+"""What models, tools and files say is inert wherever a person looks: no terminal obeys it, no page renders it.
+
+Returning `text` from `views.words.inert` makes the first two tests fail, and from `status_page._cell` the third (both
+were tried). The one exception is the answer of `run` on a pipe: it is what was asked for, byte for byte.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfs.testing import ScriptedServer
+from tests.daemons import Watching
+from tests.terminals import OnTerminal
+from tests.workspaces import Place, wait_for
+
+TERMINAL = (
+    "\x1b]52;c;UFdORUQ=\x07",  # the clipboard
+    "\x1b[2J\x1b[1;1H",  # the screen
+    "\x1b]0;title\x07",
+    "\x1b]8;;http://127.0.0.1/\x07link\x1b]8;;\x07",
+    "\x1bP+q544e\x1b\\",
+    "\x1b[6n\x1b[c",  # questions that the terminal answers as if they were typed
+    "\x9b31m\x9d0;x\x9c",  # the same in one character
+    "\x08\x08\x08done\x07",
+    "\rapproved by a person",
+    "\u202eetsop\u202c\u2066x\u2069",  # what is read backwards
+    "\u200bzero\ufeff\u2028line\u2029",
+    "\U000e0041\U000e0042",  # letters that nobody sees
+    "\x7f\x00".replace("\x00", ""),
+)
+PAGE = (
+    "<script>alert(1)</script>",
+    "<img src=http://127.0.0.1/pixel onerror=alert(1)>",
+    "![pixel](http://127.0.0.1/pixel)",
+    "[click](javascript:alert(1))",
+    "<!-- hidden -->",
+    "| cell | cell |",
+    "# Approved",
+    "~~~\n**outside the fence**",
+    "```\n<b>outside</b>",
+    "<a href='x'>x</a>",
+    "<details><summary>",
+    "&lt;script&gt;",
+    "[x]: http://127.0.0.1/",
+)
+HOSTILE = " ".join((*TERMINAL, *PAGE))
+SAID = "say.txt"
+PLANNER, EXECUTOR = "gpt-5", "gpt-5-mini"
+
+
+def step(name: str, command: str, **more: Any) -> dict[str, Any]:
+    common = {
+        "description": HOSTILE,
+        "why": HOSTILE,
+        "success_condition": HOSTILE,
+        "depends_on": [],
+        "max_attempts": 1,
+    }
+    return {"id": name, "tool": "shell", "input": {"command": command}, "on_failure": "continue", **common, **more}
+
+
+STEPS = [
+    step("out", f"cat {SAID}"),
+    step("err", f"cat {SAID} >&2; exit 1"),
+    step("list", f"python3 -c 'import json; print(json.dumps([open(\"{SAID}\").read()] * 2))'"),
+    step("odd", "true", checks=[{"kind": "file", "path": "no such file " + HOSTILE.replace("\n", " ")}]),
+    step("surprise", f"cat {SAID}", expects={"type": "integer"}),
+    step("skipped", "true", skip=HOSTILE),
+    step("gate", f"cat {SAID}", gate=True),
+    {"id": "ask", "tool": "ask", "input": {"question": HOSTILE}, "depends_on": []},
+]
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("status",), ("status", "job"), ("show", "job"), ("show", "job", "out"), ("show", "job", "err"), ("show", "job", "list"),
+    ("show", "job", "gate"), ("show", "job", "--json"), ("log", "job"), ("log", "job", "--json"), ("diff", "job", "1..2"),
+    ("blame", "job"), ("cost", "job"), ("status", "--json"), ("compare", "job", "job"), ("check", "bad.json", "bad.md", "bad.toml"),
+    ("status", "no\x1b[2Jsuch"), ("tools",),
+)  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path)
+    place.agentfs("init")
+    (place.root / SAID).write_text(HOSTILE, encoding="utf-8")
+    (place.root / "bad.json").write_text(json.dumps({HOSTILE: 1, "steps": [{"id": HOSTILE}]}))
+    (place.root / "bad.md").write_text(
+        f"---\n{json.dumps(HOSTILE)}: 1\n---\n# x\n\n## Steps\n\n### {PAGE[0]}\n```sh\nx\n```\n"
+    )
+    (place.root / "bad.toml").write_text(json.dumps(HOSTILE) + " = 1\n", encoding="utf-8")
+    return place
+
+
+def obeyed(text: str) -> list[str]:
+    """Return the characters of a text that a terminal might obey, or that change how it reads."""
+    return sorted({repr(sign) for sign in text if not sign.isprintable() and sign != "\n"})
+
+
+def a_run(place: Place) -> None:
+    goal = json.dumps({"goal": HOSTILE, "steps": STEPS, "status": "paused"})
+    done = place.agentfs("run", place.goal(goal, "job.json"), "--workdir", ".", code=3)
+    assert obeyed(done.stderr) == []
+    plan = place.run_folder() / "plan.json"
+    plan.write_text(plan.read_text().replace('"paused"', '"approved"'))
+    done = place.agentfs("run", "--resume", "job", code=3)
+    assert obeyed(done.stderr) == []
+
+
+def test_no_command_prints_what_a_terminal_obeys(place: Place) -> None:
+    a_run(place)
+    for words in COMMANDS:
+        done = place.agentfs(*words, code=None)
+        assert (words, obeyed(done.stdout), obeyed(done.stderr)) == (words, [], [])
+        assert done.stdout or done.stderr
+    plan = place.run_folder() / "plan.json"
+    plan.write_text(plan.read_text().replace('"why"', json.dumps(HOSTILE)))
+    place.agentfs("run", "--resume", "job", code=None)
+    pages_are_inert(place)
+
+
+def test_a_terminal_is_not_obeyed_either(place: Place) -> None:
+    """Our own sequences are known one by one: any other fails the test."""
+    goal = place.goal(json.dumps({"goal": HOSTILE, "steps": STEPS}), "job.json")
+    environment = {**place.env, "COLUMNS": "120"}
+    with OnTerminal(["run", goal, "--workdir", "."], place.root, environment, 120, 30) as shown:
+        assert shown.wait()[0] == 3
+    ours = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", shown.raw)
+    assert obeyed(ours.replace("\r", "")) == []
+    assert "\x1b[2J" not in shown.raw
+
+
+def test_a_daemon_tells_inert_names_and_reasons(place: Place) -> None:
+    names = ["\x1b[2Jgoal.md", "a\u202edm.md", "<b>x<!-- ![x](y).md", "tab\there.md"]
+    with Watching(place) as daemon:
+        for name in names:
+            (daemon.goals / name).write_text(f"---\n{json.dumps(TERMINAL[0])}: 1\n---\nwords\n")
+        for name in names:
+            reason = daemon.goals / "rejected" / f"{name}.error.md"
+            wait_for(reason.exists, f"the reason beside {name!r}")
+            assert obeyed(reason.read_text()) == []
+            assert LIVE.findall("\n".join(outside_fences(reason.read_text()))) == []
+        assert obeyed(daemon.said()) == []
+
+
+def outside_fences(page: str) -> Iterator[str]:
+    """Yield the lines of a page that Markdown would look at, without what is escaped or between backticks."""
+    fence = ""
+    for line in page.split("\n"):
+        opening = re.match(r" {0,3}(~{3,}|`{3,})", line)
+        if fence:
+            fence = "" if opening and opening[1].startswith(fence) and line.strip() == opening[1] else fence
+        elif opening:
+            fence = opening[1]
+        elif not line.startswith("    ") and not OURS.fullmatch(line):
+            yield re.sub(r"`[^`]*`", "", re.sub(r"\\[^\w\s]", "", line))
+
+
+OURS = re.compile(r"<!-- (key: [0-9a-f]{64}|ask) -->")  # what binds a question to what it asks
+LIVE = re.compile(r"<[a-zA-Z/!]|!?\[[^\]]*\]\(|^\[[^\]]+\]:|javascript:|^# Approved|\*\*outside", re.MULTILINE)
+
+
+def pages_are_inert(place: Place) -> None:
+    folder = place.run_folder()
+    pages = [folder / "STATUS.md", *folder.rglob("*.question.md"), *folder.glob("*.error.md")]
+    assert len(pages) >= 4, pages
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert (page.name, obeyed(text)) == (page.name, [])
+        assert (page.name, LIVE.findall("\n".join(outside_fences(text)))) == (page.name, [])
+
+
+def test_what_a_model_says_is_as_inert(place: Place) -> None:
+    with ScriptedServer() as server:
+        place.env |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-a-key-for-tests"}
+        server.plan({"impossible": HOSTILE}, to=PLANNER)
+        done = place.agentfs("run", place.goal(f"# {HOSTILE}\n\nDo it\n"), "--mode", "split", code=1)
+        assert obeyed(done.stderr) == []
+        for words in (("status", "job"), ("show", "job"), ("log", "job"), ("cost", "job")):
+            assert obeyed(place.agentfs(*words).stdout) == []
+        assert obeyed(place.git("log")) == []
+        assert LIVE.findall("\n".join(outside_fences((place.run_folder() / "STATUS.md").read_text()))) == []
