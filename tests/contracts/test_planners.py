@@ -140,7 +140,7 @@ def test_a_replan_knows_what_happened_and_keeps_what_is_done(tmp_path: Path) -> 
     assert "another way, please" in words
     assert "planted-word" in words
     assert list(it.model.requests[0].form.schema["properties"]) == [  # type: ignore[union-attr,arg-type]
-        "steps", "keep", "finished", "answer", "impossible",
+        "verdict", "steps", "keep", "finished", "answer", "impossible",
     ]  # fmt: skip
 
 

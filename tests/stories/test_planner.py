@@ -91,22 +91,6 @@ def test_a_surprise_is_told_to_the_planner_which_may_keep_the_plan(place: Place,
     assert len(place.log()) == 2, "a plan that is kept is no revision"
 
 
-def test_a_planner_that_sees_at_once_that_it_cannot_be_done_is_asked_once(
-    place: Place, server: ScriptedServer
-) -> None:
-    server.plan({"impossible": "there is no shop"})
-    done = run(place, code=1)
-    assert "there is no shop" in done.stderr
-    outcome = place.read("outcome.json")
-    assert (outcome["status"], outcome["reason"], outcome["calls"]) == ("failed", "impossible", 1)
-    server.done()
-    server.plan({"steps": [shell("tell", "echo open")]})
-    place.agentfs("replan", "job", "--because", "there is one now")
-    assert place.agentfs("run", "--resume", "job").stdout == "open\n"
-    assert "there is one now" in asked(server)
-    server.done()
-
-
 @pytest.mark.parametrize("because", ["needs", "reference"])
 def test_what_cannot_start_goes_to_the_planner(place: Place, server: ScriptedServer, because: str) -> None:
     if because == "needs":
