@@ -151,9 +151,12 @@ def edit(folder: Path) -> None:
 
 
 def save(path: Path, text: str) -> None:
-    """Save as most editors do: beside it, then over it."""
+    """Save as most editors do: beside it, synced, then over it."""
     beside = path.with_name(f"{path.name}~")
-    beside.write_text(text)
+    with beside.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     os.rename(beside, path)
 
 

@@ -219,12 +219,12 @@ def sweep(what: str, cases: Sequence[T], one: Callable[[T, Path, Forks], str], f
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(attempt, cases))
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    _tell(f"{what}: {len(cases)} points: {told or 'none'}; {len(wrong)} wrong", wrong)
+    tell(f"{what}: {len(cases)} points: {told or 'none'}; {len(wrong)} wrong", wrong)
     assert not wrong, f"{len(wrong)} of {len(cases)} went wrong:\n" + "\n".join(wrong[:20])
     return kinds
 
 
-def _tell(figures: str, wrong: Sequence[str]) -> None:
+def tell(figures: str, wrong: Sequence[str]) -> None:
     """Say what a sweep has reached; a full one takes long, and its figures are wanted before its end."""
     print(figures)
     if report := os.environ.get("AGENTFS_SWEEP_REPORT"):

@@ -15,5 +15,5 @@ def _then_stop(real: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-for _name in ("fsync", "link", "rename", "replace"):
+for _name in ("fsync", "link", "rename", "replace", "mkdir", "unlink"):
     setattr(os, _name, _then_stop(getattr(os, _name)))
