@@ -1,5 +1,7 @@
 """A workspace in a temp folder, and the installed command driven from outside, as a person would."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -58,6 +60,25 @@ class Place:
         if code is not None:
             assert done.returncode == code, f"exit {done.returncode}, not {code}\n{done.stdout}\n{done.stderr}"
         return done
+
+    def looks(self, *words: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+        """Run a command that starts nothing, in this very process: a tenth of the time of a new one."""
+        from agentfs.cli import main
+
+        out, err, before, folder = io.StringIO(), io.StringIO(), dict(os.environ), os.getcwd()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                os.chdir(self.root)
+                os.environ.clear()
+                os.environ.update({**self.env, **(env or {})})
+                code = main(words)
+            except SystemExit as left:
+                code = int(left.code or 0)
+            finally:
+                os.chdir(folder)
+                os.environ.clear()
+                os.environ.update(before)
+        return code, out.getvalue(), err.getvalue()
 
     def begin(self, *words: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
         """Start a command and leave it running."""

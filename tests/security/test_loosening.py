@@ -122,6 +122,7 @@ REJECTED: dict[str, str] = {
     "executor.md": front("executor: {model: x, base_url: http://127.0.0.1:1/v1}"),
     "extra.md": front("executor: {model: x, extra_body: {tools: []}}"),
     "turns.md": front("executor: {model: x, max_turns: 9999}"),
+    "on-wait.md": front("on_wait: touch ran"),
     "ledger.md": front("ledger: {commit_logs: true}"),
     "settings.json": plan(settings={"approve": "never"}),
     # forms
@@ -220,6 +221,7 @@ def test_context_names_no_file_outside(tmp_path: Path, item: str) -> None:
 
 TRAP = "import os, sys\nopen(os.environ['MARKER'], 'a').write(' '.join(sys.argv) + '\\n')\n"
 PLANTED_SETTINGS = """
+on_wait = ["python3", "trap.py", "on_wait"]
 [planner]
 kind = "command"
 command = ["python3", "trap.py", "planner"]
@@ -263,12 +265,12 @@ def test_a_cloned_workspace_runs_nothing_until_it_is_trusted(place: Place, tmp_p
     shutil.copy(place.root / "job.md", place.root / "goals/dropped.md")
     env = {"MARKER": str(marker), "OPENAI_API_KEY": "sk-test-test-test"}
     for words in READING:
-        place.agentfs(*words, env=env, code=None)
+        place.looks(*words, env=env)
     for words in DRIVING:
-        refused = place.agentfs(*words, env=env, code=2)
-        assert f"Look at them, then: agentfs trust {place.root}" in refused.stderr, words
+        code, _, said = place.looks(*words, env=env)
+        assert (code, f"Look at them, then: agentfs trust {place.root}" in said) == (2, True), words
     for words in CHANGING:
-        place.agentfs(*words, env=env, code=None)
+        place.looks(*words, env=env)
     assert not marker.exists()
     assert (place.root / "goals/dropped.md").exists()
     place.agentfs("trust", str(place.root))

@@ -4,8 +4,8 @@ What a single request does when it is faulty is in tests/shell/test_model_faults
 (`Meter` without what the files say) makes the first test fail (it was tried).
 """
 
+import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,8 @@ from agentfs.testing import ScriptedServer, replies
 from tests.workspaces import Place, end, wait_for
 
 MOST = 10
-
-
-def answering(answer: Any) -> Iterator[ScriptedServer]:
-    with ScriptedServer(answer) as server:
-        yield server
+HELD = {"kind": "output", "schema": {"type": "string"}}
+STEP = {"id": "do", "description": "Go on for ever", "tools": ["list_files"], "checks": [HELD], "max_attempts": 1}
 
 
 def a_place(tmp_path: Path, server: ScriptedServer, **limits: float) -> Place:
@@ -82,7 +79,9 @@ def test_a_fault_that_never_ends_is_bounded_and_resumable(tmp_path: Path, fault:
 
     with ScriptedServer(ENDLESS[fault] or in_turn) as server:
         place = a_place(tmp_path, server, requests=30, attempts=1, replans=0)
-        done = place.agentfs("run", place.goal("Go on for ever\n"), "--mode", "single", code=None)
+        done = place.agentfs(
+            "run", place.goal(json.dumps({"goal": "Go on for ever", "steps": [STEP]}), "job.json"), code=None
+        )
         assert done.returncode in (1, 3, 4), done.stderr
         assert 1 <= len(server.requests) <= 30
         result = place.read("steps/do.1.result.json")

@@ -112,9 +112,8 @@ def a_run(place: Place) -> None:
 def test_no_command_prints_what_a_terminal_obeys(place: Place) -> None:
     a_run(place)
     for words in COMMANDS:
-        done = place.agentfs(*words, code=None)
-        assert (words, obeyed(done.stdout), obeyed(done.stderr)) == (words, [], [])
-        assert done.stdout or done.stderr
+        _, out, err = place.looks(*words)
+        assert (words, obeyed(out), obeyed(err), bool(out or err)) == (words, [], [], True)
     plan = place.run_folder() / "plan.json"
     plan.write_text(plan.read_text().replace('"why"', json.dumps(HOSTILE)))
     place.agentfs("run", "--resume", "job", code=None)
@@ -179,6 +178,6 @@ def test_what_a_model_says_is_as_inert(place: Place) -> None:
         done = place.agentfs("run", place.goal(f"# {HOSTILE}\n\nDo it\n"), "--mode", "split", code=1)
         assert obeyed(done.stderr) == []
         for words in (("status", "job"), ("show", "job"), ("log", "job"), ("cost", "job")):
-            assert obeyed(place.agentfs(*words).stdout) == []
+            assert obeyed(place.looks(*words)[1]) == []
         assert obeyed(place.git("log")) == []
         assert LIVE.findall("\n".join(outside_fences((place.run_folder() / "STATUS.md").read_text()))) == []
