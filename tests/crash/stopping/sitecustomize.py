@@ -15,5 +15,5 @@ def _then_stop(real: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-for _name in ("fsync", "link", "rename", "replace", "mkdir", "unlink"):
+for _name in ("fsync", "link", "rename", "replace"):
     setattr(os, _name, _then_stop(getattr(os, _name)))
