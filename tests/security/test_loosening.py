@@ -1,8 +1,8 @@
 """A dropped goal cannot loosen anything; a cloned workspace runs nothing until somebody trusts it.
 
 Every goal of the corpus is put where a daemon finds it. What asks for more than the settings give is rejected; what
-only looks as if it did is taken, and has no more than any other. Making `_loosened` return nothing, dropping `extra =
-"forbid"` of `Goal`, or leaving out `must_be_trusted` makes these fail (each was tried).
+only looks as if it did is taken, and has no more than any other. Making `_loosened` return nothing, letting a goal's own
+`status` stand, or leaving out `must_be_trusted` makes these fail (each was tried).
 """
 
 import json
