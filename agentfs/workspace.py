@@ -103,7 +103,9 @@ def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
     """Return what a folder already holds that would be run once it is a workspace of this user's."""
     if is_trusted(root, environment):
         return []
-    tools = sorted(f"tools/{path.name}" for path in (root / "tools").glob("*.py"))
+    from agentfs.tools.own_source import sources
+
+    tools = [source.shown for source in sources(root, installed=False)]
     others = (SETTINGS, "prompts", "runs", "goals")
     return [name for name in others if (root / name).is_file() or any((root / name).glob("*"))] + tools[:5]
 

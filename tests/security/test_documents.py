@@ -1,6 +1,6 @@
 """Documents that are bombs: whether dropped as a goal or saved as a plan, each is refused at once, and the daemon goes on.
 
-Letting `json_text` read without its bound of depth, or `conform` match patterns in this process, makes these fail.
+Letting a RecursionError out of `documents._value` makes the first of them fail (it was tried).
 """
 
 import json

@@ -3,8 +3,8 @@
 Each is tried in the run's own files/ and with the workspace itself as the working folder, as this user and, where
 that is root, as nobody. The daemon is asked for another run afterwards: it is still up.
 
-Taking `--unshare-all`, `--cap-drop ALL`, `--remount-ro /` or the workspace's fences out of `agentfs.tools.sandbox` makes
-this fail; so does the settings `network = true` for what is under NETWORK (each was tried).
+Taking `--unshare-all`, `--cap-drop ALL`, `--remount-ro /` or the workspace's fences out of `agentfs.tools.sandbox`, or
+putting `--share-net` in, makes this fail (each was tried).
 """
 
 import json

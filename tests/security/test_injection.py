@@ -3,8 +3,8 @@
 The worst case is assumed: in every case the model does exactly what the planted words ask for. Each hostile call would
 leave a file whose name begins with `pwned`, a connection, a question, a revision or another outcome; none may.
 
-Offering every tool to every step (`order.tools` left out of `Loop`) makes the first test fail; taking `_gates` or
-`_own_words` out of `answer_policy` the second; believing a judge without its quote the third (each was tried).
+Offering every tool to every step (`order.tools` left out of `Loop`) makes the first test fail; taking `_gates` out of
+`answer_policy` the second; believing a judge without its quote the third (each was tried).
 """
 
 import json

@@ -1,7 +1,7 @@
 """A planted key appears in no byte that agentfs writes, and in nothing that a tool can see.
 
 One that tools are given on purpose (`[tools] env`) is masked wherever they print it, in every form that is known. Taking
-the mask out of `AttemptLog`, of `publish_result` or of `Capture` makes this fail (each was tried).
+the mask out of `publish_result` or of `Capture` makes this fail (both were tried).
 """
 
 import base64

@@ -1,8 +1,8 @@
 """A dropped goal cannot loosen anything; a cloned workspace runs nothing until somebody trusts it.
 
 Every goal of the corpus is put where a daemon finds it. What asks for more than the settings give is rejected; what
-only looks as if it did is taken, and has no more than any other. Making `_loosened` return nothing, dropping `extra =
-"forbid"` of `Goal`, or leaving out `must_be_trusted` makes these fail (each was tried).
+only looks as if it did is taken, and has no more than any other. Making `_loosened` return nothing, letting a goal's own
+`status` stand, or leaving out `must_be_trusted` makes these fail (each was tried).
 """
 
 import json
@@ -284,7 +284,8 @@ def test_making_a_workspace_of_what_is_there_says_what_it_trusts(place: Place) -
     (place.root / "tools").mkdir()
     (place.root / "tools/deploy.py").write_text(f"open({str(marker)!r}, 'w')\n")
     (place.root / "agentfs.toml").write_text('[tools]\nsandbox = "off"\n')
-    told = "trusted from now on, since it was here already: agentfs.toml, tools/deploy.py (look at it)"
+    (place.root / "tools/shop.py").write_text("from agentfs import tool\n")
+    told = "trusted from now on, since it was here already: agentfs.toml, tools/shop.py (look at it)"
     assert told in place.agentfs("init").stderr
     assert "trusted" not in place.agentfs("init").stderr
     place.agentfs("run", place.runbook("### go\n```sh\necho fine\n```\n"))

@@ -1,7 +1,7 @@
 """Models that never stop, and servers that never answer: bounded, written down, and taken up again where it stopped.
 
-What a single request does when it is faulty is in tests/shell/test_model_faults.py. Counting requests in memory only
-(`Meter` without what the files say) makes the first test fail (it was tried).
+What a single request does when it is faulty is in tests/shell/test_model_faults.py. A `Meter` that begins at nothing,
+whatever the files say, makes the first test fail (it was tried: 14 requests).
 """
 
 import json

@@ -2,8 +2,8 @@
 
 Of paths and swaps only a part by default; all of them with AGENTFS_SWEEP=1.
 
-Leaving out RESOLVE_BENEATH, or the look at `..` of the other opener, makes the tests of paths fail; a pattern without
-`\\Z` lets ids with a line break through (both were tried).
+Opening without RESOLVE_BENEATH makes the tests of paths fail; an `ID_PATTERN` that lets dots through, that of ids (both
+were tried).
 """
 
 import os
