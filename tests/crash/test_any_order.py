@@ -293,11 +293,16 @@ def records(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the facts of a run; those that are JSON must read."""
     for part in ("steps", "planning", "revisions"):
         for path in (folder / part).iterdir():
-            if not path.name.startswith(".") and ".reply" not in path.name:
+            if not path.name.startswith(".") and ".reply" not in path.name and has_number(path):
                 source = path.read_bytes()
                 if path.suffix == ".json":
                     json.loads(source)
                 yield f"{part}/{path.name}", source
+
+
+def has_number(path: Path) -> bool:
+    """Whether a file is a fact for good: the copy of a plan is one once its revision has its number."""
+    return not path.name.endswith(".plan.json") or path.with_name(path.name.replace(".plan", "")).exists()
 
 
 def settled(log: Path) -> bool:
