@@ -120,7 +120,8 @@ EXPLODING: dict[str, dict[str, Any]] = {
 def test_a_pattern_that_explodes_costs_its_step_and_no_more(watching: Watching) -> None:
     make = {"id": "make", "tool": "shell", "input": {"command": f"echo {'a' * 60}! | tee long.txt"}}
     common = {"timeout_s": 2, "max_attempts": 1, "on_failure": "continue", "depends_on": ["make"], "repeatable": True}
-    steps = [{**make, "id": name, **common, **fields} for name, fields in EXPLODING.items()]
+    show = {"tool": "shell", "input": {"command": "cat long.txt"}}
+    steps = [{"id": name, **show, **common, **fields} for name, fields in EXPLODING.items()]
     watching.drop("explode.json", json.dumps({"goal": "Explode", "steps": [make, *steps]}))
     folder = watching.folder("explode") / "steps"
     wait_for(lambda: all((folder / f"{name}.1.result.json").exists() for name in EXPLODING), "all to be settled")
