@@ -55,7 +55,7 @@ def _owed(run: str, found: Folder, committed: Mapping[str, str], grade: Grade) -
         path = f"{names.REVISIONS}/{names.revision_file(number)}"
         if path not in committed:
             yield Disagreement(grade, f"{run}/{path}", words, commits)
-    if names.OUTCOME not in found.blobs or not found.files.revisions:
+    if names.OUTCOME not in found.blobs:
         return
     if committed.get(names.OUTCOME) != found.blobs[names.OUTCOME]:
         if names.OUTCOME in committed and grade == "wrong":

@@ -171,10 +171,11 @@ class Story:
 
     def _of_outcome(self, told: Told, run: str, blob: str) -> NewObject | None:
         source = self._committed(run, names.OUTCOME, blob)
-        plan = self.runs / run / names.REVISIONS / names.revision_plan_file(self.lives[run].revisions)
+        last = self.lives[run].revisions  # none: the run ended before it had a plan
+        plan = self.runs / run / names.REVISIONS / names.revision_plan_file(last)
         try:
             record = Outcome.model_validate_json(source or b"")
-            steps = len(json.loads(plan.read_bytes())["steps"])
+            steps = len(json.loads(plan.read_bytes())["steps"]) if last else 0
         except (ValueError, KeyError, TypeError, OSError):
             return None
         return _made(told, AGENTFS, record.ended_at, outcome_message(run, record, in_plan=steps))

@@ -2,7 +2,7 @@
 
     AGENTFS_SOAK=2000 pytest -s tests/crash/test_soak.py        2,000 runs of 10 steps; ends after ten minutes at the latest
 
-That it can fail was tried: with a list that every turn appends to, and with a descriptor that every run leaves open.
+What failed while it was made: a first part that could not end, which killed the daemon for ever. Nothing of agentfs's.
 """
 
 import json

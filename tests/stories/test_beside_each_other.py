@@ -29,7 +29,7 @@ def steps_of(count: int, run: int) -> str:
         {
             "id": f"s{number}",
             "tool": "shell",
-            "input": {"command": f"echo {run}.{number} >> effects"},
+            "input": {"command": f"echo {run}.{number} >> effects; sleep 0.5"},
             "depends_on": [],
         }
         for number in range(count)
@@ -49,10 +49,10 @@ def test_eight_processes_and_no_step_is_claimed_twice(place: Place) -> None:
         plan = place.run_folder(f"r{run}") / "plan.json"
         plan.write_text(plan.read_text().replace('"draft"', '"approved"'))
     said: list[str] = []
+    workers = [threading.Thread(target=_resume_all, args=(place, env, runs, seed, said)) for seed in range(7)]
+    for worker in workers:
+        worker.start()
     with Watching(place, under=SET):
-        workers = [threading.Thread(target=_resume_all, args=(place, env, runs, seed, said)) for seed in range(7)]
-        for worker in workers:
-            worker.start()
         for worker in workers:
             worker.join()
         for run in range(runs):

@@ -4,11 +4,16 @@ import json
 import os
 import signal
 import socket
+import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentfs.executor.log import marks_in
+from agentfs.tools.launch import find_survivors
+from agentfs.tools.proc import mark_of
 from tests.webs import Web, web
 from tests.workspaces import Place, end, path_without, wait_for
 
@@ -186,9 +191,25 @@ def test_attempts_that_claim_to_run_with_nobody_driving_them(made: Place) -> Non
     (about_sandbox,) = found(made, env={"AGENTFS_TOOLS_SANDBOX": "off"})
     assert about_sandbox["about"] == "sandbox"
     end(running, signal.SIGKILL)
-    (left,) = found(made, code=2)
-    assert "/job: 1 attempt claim to run, and nobody drives it; still running: " in left["what"]
-    assert f"agentfs run --resume {made.run_folder().parent.name}/job" in left["mend"]
+    log = made.run_folder() / "steps" / "a.1.log.jsonl"
+    wait_for(lambda: not any(map(find_survivors, marks_in(log))), "what ran to end with it")
+    (stale,) = found(made)
+    assert (stale["grade"], stale["what"].partition(": ")[2]) == (
+        "remark",
+        "1 attempt claim to run, and nobody drives it",
+    )
+    assert f"agentfs run --resume {made.run_folder().parent.name}/job" in stale["mend"]
+    survivor = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        mark = mark_of(survivor.pid)
+        assert mark is not None
+        with log.open("a") as file:
+            file.write(json.dumps({"event": "program", **asdict(mark)}) + "\n")
+        (left,) = found(made, code=2)
+    finally:
+        survivor.kill()
+        survivor.wait()
+    assert left["what"].endswith(f"; still running: {survivor.pid}")
     (made.run_folder() / "files" / "go").touch()
     made.agentfs("run", "--resume", "job")
     assert found(made) == []

@@ -53,7 +53,10 @@ agentfs.watch.Enqueue.on_any_event = on_any_event
 
 @pytest.mark.parametrize("where", ["goals", "a run"])
 def test_an_exception_in_a_callback_ends_no_watching(place: Place, where: str) -> None:
-    """The thread of an observer dies of it, silently: from then on everything is looked at every second."""
+    """The thread of an observer dies of it, silently: from then on everything is looked at every second.
+
+    That it can fail was tried: with a hook that does not note what became of the thread, nobody notices.
+    """
     planted = place.root.parent / "planted"
     planted.mkdir()
     (planted / "sitecustomize.py").write_text(FAILING)
