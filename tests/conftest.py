@@ -1,12 +1,16 @@
 """Fixtures for every suite. AGENTFS_TEST_VERIFY=1: files and ledger of every workspace a test leaves must agree."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.workspaces import Place, disagreements
+
+# Who starts the tests in the background may have them ignore Ctrl-C; the programs they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
