@@ -34,12 +34,12 @@ def resume(run: Opened, arguments: Namespace) -> None:
 
 
 def take_up_if_held(workspace: Workspace, folder: Path) -> None:
-    """Take up a run that is paused, failed, was cancelled, or could not reach a model; leave any other as it is."""
+    """Take up a run that is paused, has failed, was cancelled, or edited after its end, or reached no model."""
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
         return  # what does not read is told by whoever drives it
     run = opened(workspace, folder)
-    ended = run.outcome is not None and run.outcome.status != "done"
+    ended = run.outcome is not None and (run.outcome.status != "done" or _goes_on(run))
     paused = run.outcome is None and run.state.facts.plan is not None and run.plan.status == "paused"
     if ended or paused or (run.outcome is None and _aside(run) != Aside()):
         take_up(run, {})
@@ -47,9 +47,10 @@ def take_up_if_held(workspace: Workspace, folder: Path) -> None:
 
 def take_up(run: Opened, more: Numbers) -> None:
     """Change what holds a run up: its status, its limits, what failed; then remove its outcome."""
-    if run.outcome is not None and run.outcome.status == "done":
+    done = run.outcome is not None and run.outcome.status == "done"
+    if done and not _goes_on(run):
         raise UserError(f"{run.run} is done: there is nothing to resume (agentfs retry {run.run} STEP does one anew)")
-    aside, limits = _aside(run), _raised(run, more)
+    aside, limits = Aside() if done else _aside(run), _raised(run, more)
     plan = run.state.facts.plan
     if plan is not None and plan.status == "draft" and aside == Aside():
         raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
@@ -64,6 +65,11 @@ def take_up(run: Opened, more: Numbers) -> None:
     if run.outcome is not None:
         remove_outcome(run)  # last: from here on the run goes on
         _warn(run, limits)
+
+
+def _goes_on(run: Opened) -> bool:
+    """Whether a run that is done has something to do: its plan or its goal was edited since."""
+    return still_ends(run.state.facts, run.state.means) is None
 
 
 def _aside(run: Opened) -> Aside:

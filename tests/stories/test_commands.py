@@ -260,6 +260,19 @@ def test_a_failed_run_is_taken_up_again(place: Place) -> None:
     assert "is done: there is nothing to resume" in place.agentfs("resume", "job", code=2).stderr
 
 
+@pytest.mark.parametrize("command", ["resume", "run --resume"])
+def test_a_run_whose_plan_was_edited_after_it_was_done_goes_on_with_it(place: Place, command: str) -> None:
+    place.agentfs("run", place.runbook("### one\n```sh\necho 1\n```\n\n### two\n```sh\necho two\n```\n"))
+    plan = place.run_folder() / "plan.json"
+    plan.write_text(plan.read_text().replace("echo two", "echo 2"))
+    if command == "resume":
+        assert "outcome.json: removed" in place.agentfs("resume", "job").stderr
+    assert place.agentfs("run", "--resume", "job", env=ADA).stdout == "2\n"
+    assert attempts(place) == ["one.1", "two.1", "two.2"]
+    assert place.log()[2:] == ["Ada job: revision 2, edited by Ada", "agentfs job: done, 2 of 2 steps"]
+    assert "is done: there is nothing to resume" in place.agentfs("resume", "job", code=2).stderr
+
+
 def test_run_resume_takes_up_a_failed_run(place: Place) -> None:
     place.agentfs("run", place.runbook(FAILS), code=1)
     assert place.agentfs("run", "--resume", "job", code=1).stdout == ""
