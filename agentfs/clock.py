@@ -15,8 +15,10 @@ class Clock:
 
     def stamp(self) -> str:
         """Return now as records write it: RFC 3339, UTC, microseconds."""
-        moment = self.wall().astimezone(UTC).isoformat(timespec="microseconds")
-        return f"{moment.removesuffix('+00:00')}Z"
+        moment = self.wall()
+        if moment.tzinfo is not UTC:
+            moment = moment.astimezone(UTC)
+        return moment.isoformat("T", "microseconds")[: -len("+00:00")] + "Z"
 
     def day(self) -> str:
         """Return the local day, which names the folder of the runs that begin on it."""

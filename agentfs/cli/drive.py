@@ -1,5 +1,6 @@
 """Commands that drive a run: run, plan."""
 
+import gc
 import signal
 import sys
 from argparse import Namespace
@@ -114,6 +115,7 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> int:
             on_signal(stack, number, stop, times)
         driver = open_driver(folder, settings, world)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
+        gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
         stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running that nobody looks after
         try:
             rest = drive(driver, stop, progress)

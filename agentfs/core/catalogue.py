@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 Effects = Literal["read", "write", "execute", "network", "none"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolSpec:
     """A tool as a plan sees it."""
 
@@ -21,12 +22,22 @@ class ToolSpec:
 
     def surely_takes(self, given: Mapping[str, Any]) -> bool:
         """Whether an input is fine beyond doubt: texts in fields for any text, none missing. Needs no validator."""
-        schema = self.input_schema
-        if schema.get("type") != "object" or not schema.keys() <= _PLAIN_OBJECT:
+        if not self._is_plain or not self._texts.issuperset(given):
             return False
-        fields = schema.get("properties", {})
-        texts_only = all(type(text) is str and _is_any_text(fields.get(name, {})) for name, text in given.items())
-        return texts_only and all(name in given for name in schema.get("required", ()))
+        return all(type(text) is str for text in given.values()) and self._required <= given.keys()
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        return self.input_schema.get("type") == "object" and self.input_schema.keys() <= _PLAIN_OBJECT
+
+    @cached_property
+    def _texts(self) -> frozenset[str]:
+        fields: Mapping[str, Any] = self.input_schema.get("properties", {})
+        return frozenset(name for name, field in fields.items() if _is_any_text(field))
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        return frozenset(self.input_schema.get("required", ()))
 
 
 _PLAIN_OBJECT = frozenset(("type", "properties", "required", "additionalProperties"))

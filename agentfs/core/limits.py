@@ -59,7 +59,8 @@ class Spent:
             return self
         began = _seconds(result.started_at)
         spans, added = merged(self.spans, (began, began + result.duration_s))
-        return replace(self.plus_usage(result.usage), spans=spans, seconds=self.seconds + added)
+        asked = self.plus_usage(result.usage)
+        return Spent(asked.requests, asked.tokens, asked.cost_usd, self.seconds + added, spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,8 @@ def spent_on_calls(facts: Facts) -> Spent:
 def merged(spans: tuple[Span, ...], new: Span) -> tuple[tuple[Span, ...], float]:
     """Return spans with one more laid over them, still sorted and apart, and the seconds that adds."""
     start, end = new
+    if not spans or spans[-1][1] < start:  # as a rule it is the latest
+        return (*spans, new), end - start
     first = bisect_left(spans, start, key=lambda span: span[1])
     last, known = first, 0.0
     while last < len(spans) and spans[last][0] <= end:

@@ -1,6 +1,6 @@
 """One order in, one result out: claim it, call its tool, run its checks, publish how it settled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ def _worked(order: Order, shop: Workshop, bench: Bench) -> float:
 
 
 def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began: float) -> Bench:
-    deadline, desk = began + order.timeout_s, shop.desk if _asks_a_model(order, shop) else None
+    deadline, desk = began + order.timeout_s, shop.desk if asks_a_model(order, shop.tools) else None
     whose = names.conversation(order.step, order.attempt)
     return Bench(
         confinement=shop.confinement,
@@ -179,10 +179,11 @@ def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began:
     )
 
 
-def _asks_a_model(order: Order, shop: Workshop) -> bool:
+def asks_a_model(order: Order, tools: Mapping[str, Tool]) -> bool:
+    """Whether an order cannot be carried out without a model."""
     if order.tool is None or any(isinstance(check, JudgeCheck) for check in order.checks):
         return True
-    tool = shop.tools.get(order.tool)
+    tool = tools.get(order.tool)
     return tool is not None and tool.spec.needs_model
 
 

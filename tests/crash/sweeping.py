@@ -35,6 +35,7 @@ CHANGES = [
     "write",
     "fsync",
     "fdatasync",
+    "io_submit",  # an fsync that is waited for later
     "link",
     "linkat",
     "rename",

@@ -32,6 +32,7 @@ MEGABYTES = 24
 FEW = int(WANTED or 5) / 250 if not FULL else 1.0  # of the images, by chance
 EVERY = 3  # of the images that are looked at, one in so many is also gone on from
 ORDER = re.compile(r" M .*/steps/[a-z]+\.[0-9]\.json")
+NOTES = "".join(f"\n### note-{number}\n```note\n{number}\n```\n" for number in range(6))
 STOPPING = Path(__file__).parent / "stopping"
 
 
@@ -162,9 +163,13 @@ def there(mounted: Path) -> Place:
 
 
 def begin(mounted: Path) -> Place:
-    """Make the workspace of the story; its steps see to it themselves that their effects are on the disk."""
+    """Make the workspace of the story; its steps see to it themselves that their effects are on the disk.
+
+    It ends with notes: their results become durable while the driver goes on. Without `self.syncing.finish()` in
+    `Driver.turn` the next order stands before they are, and this finds it.
+    """
     place = stories.five_steps(quick(Place(mounted)))
-    place.runbook(stories.STEPS.replace(">> effects;", ">> effects; sync effects .;"))
+    place.runbook(stories.STEPS.replace(">> effects;", ">> effects; sync effects .;") + NOTES)
     os.sync()
     return place
 
