@@ -274,10 +274,15 @@ class Keeper:
         return []
 
     def _without_end(self, folders: list[Path]) -> list[Path]:
-        """Return those of these runs whose outcome the ledger has not."""
+        """Return those of these runs whose outcome the ledger has not, or its index."""
         try:
             held = self._ledger.held([_run_id(folder) for folder in folders], names.OUTCOME)
-            return [one for one in folders if held[_run_id(one)] != blob_sha((one / names.OUTCOME).read_bytes())]
+            behind = self._ledger.behind()
+            return [
+                one
+                for one in folders
+                if _run_id(one) in behind or held[_run_id(one)] != blob_sha((one / names.OUTCOME).read_bytes())
+            ]
         except (LedgerBusy, LedgerBroken, OSError):
             return folders  # settling them says what is wrong
 

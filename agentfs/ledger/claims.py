@@ -1,8 +1,9 @@
 """Locks that name their process, and taking turns between agentfs processes.
 
-Owns `.git/agentfs/`: `turn` (flocked by the one process that writes) and claims, files named
-`PID.START.N` after their process. A claim becomes one of git's locks by a hard link, so a lock that is the
-same file as a claim is agentfs's own; where its process is gone it may be removed. No other lock is ever touched.
+Owns `.git/agentfs/`: `turn` (flocked by the one process that writes), `behind` (what the index still lacks) and
+claims, files named `PID.START.N` after their process. A claim becomes one of git's locks by a hard link, so a lock
+that is the same file as a claim is agentfs's own; where its process is gone it may be removed. No other lock is ever
+touched.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from agentfs.ledger.errors import LedgerBusy
 
-TURN = "turn"
+TURN, BEHIND = "turn", "behind"
 PATIENCE_S = 10.0  # a turn lasts milliseconds; whoever holds it longer is stuck
 LOCKS = ("refs/heads/main.lock", "index.lock")
 
@@ -64,7 +65,7 @@ class Claims:
     def _clear(self) -> None:
         """Remove the locks and claims of processes that are gone. Only in a turn: a live claim has it."""
         for claim in self.folder.iterdir():
-            if claim.name == TURN or _alive(claim.name):
+            if claim.name in (TURN, BEHIND) or _alive(claim.name):
                 continue
             for lock in LOCKS:
                 if _same(claim, self.git / lock):

@@ -7,10 +7,11 @@ index's place under git's own lock, if the index did not change meanwhile. No fi
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from agentfs.ledger.claims import Claims
+from agentfs.core.names import is_run_id
+from agentfs.ledger.claims import BEHIND, Claims
 from agentfs.ledger.files import sync
 from agentfs.ledger.program import output
 from agentfs.ledger.trees import FILE, is_own
@@ -31,6 +32,31 @@ Entries = list[tuple[str, str, str, str]]  # path, mode, blob, stage
 Wanted = Mapping[str, Mapping[str, str]]  # of each run: path in its folder -> blob
 
 
+class Behind:
+    """The runs with commits that the index may not be in step with yet, noted before the branch moves.
+
+    Only in a turn. It is never synced: after a power cut the index may stay behind, which loses nothing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def runs(self) -> frozenset[str]:
+        try:
+            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(filter(is_run_id, lines))  # the last line may be torn
+
+    def add(self, runs: Collection[str]) -> None:
+        if runs:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write("".join(f"{run}\n" for run in {*runs}))
+
+    def clear(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
 class Index:
     """The index of one repository."""
 
@@ -40,6 +66,7 @@ class Index:
         self.path = self.git / "index"
         self.lock = self.git / "index.lock"
         self.claims = claims
+        self.behind = Behind(claims.folder / BEHIND)
 
     def free(self) -> bool:
         """Return whether nothing of a person's is under way that the index belongs to."""

@@ -170,14 +170,18 @@ class Ledger:
 
     def commit_all(self, entries: Sequence[tuple[Entry, Still]]) -> list[str | None]:
         """Make one commit of each, in this order. They are stored together and the branch moves once: all or none."""
-        return self._advance([partial(self._built_if, entry, still) for entry, still in entries])
+        runs = [entry.run for entry, _ in entries]
+        return self._advance([partial(self._built_if, entry, still) for entry, still in entries], runs)
 
     def remove(self, runs: Collection[str], message: str, author: tuple[str, str], at: datetime) -> str | None:
         """Commit that the folders of these runs are gone; None if `main` has none of them. Their history stays."""
         return self._advance([lambda tip: self._pruned(runs, tip, message, author, at)])[0]
 
-    def _advance(self, builds: Sequence[Build]) -> list[str | None]:
-        """Put the commits that these make on `main`, each on top of the one before; None where one makes none."""
+    def _advance(self, builds: Sequence[Build], runs: Collection[str] = ()) -> list[str | None]:
+        """Put the commits that these make on `main`, each on top of the one before; None where one makes none.
+
+        `runs`: those that the index has to be brought in step with, by whoever comes after us if we are cut off.
+        """
         if words := setup.trouble(self.root):
             raise LedgerBroken(words)
         with _in_words(self.root), self._claims.turn():
@@ -190,6 +194,7 @@ class Ledger:
                     if new is None:
                         return shas
                     self._objects.store(self._objects.drafts.values())  # durable before the branch moves
+                    self._index.behind.add(runs)
                     if self._branch.move(tip, new):
                         return shas
             finally:
@@ -218,9 +223,18 @@ class Ledger:
             with _in_words(self.root), self._claims.turn():
                 if not (self._branch.checked_out() and self._index.free()):
                     return False
-                return self._index.update(self.committed_of(runs))
+                behind = self._index.behind.runs()
+                if not self._index.update(self.committed_of({*runs, *behind})):
+                    return False
+                self._index.behind.clear()
+                return True
         except LedgerBusy:
             return False
+
+    def behind(self) -> frozenset[str]:
+        """Return the runs with commits that the index may not be in step with yet."""
+        with _in_words(self.root):
+            return self._index.behind.runs()
 
     def sync_removed(self, runs: Collection[str]) -> bool:
         """Take runs that `main` no longer has out of the index; False: later. Another branch's index is not ours."""

@@ -254,6 +254,7 @@ def test_a_persons_lock_on_main_is_waited_for_and_never_removed(tmp_path: Path) 
     assert lock.exists()
     lock.unlink()
     assert ledger.commit(an_entry()) is not None
+    assert ledger.sync_index(RUN)
     assert list((ledger.root / ".git" / "agentfs").iterdir()) == [ledger.root / ".git" / "agentfs" / "turn"]
 
 

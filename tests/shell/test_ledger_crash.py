@@ -29,6 +29,8 @@ def test_a_commit_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert len(again.history()) == 2
         assert_sound(ledger.root)
         assert not (ledger.root / ".git" / "refs" / "heads" / "main.lock").exists()
+        assert again.sync_index()
+        assert git(ledger.root, "diff", "--cached", "--name-only", "HEAD") == ""
         assert [path.name for path in (ledger.root / ".git" / "agentfs").iterdir()] == ["turn"]
         if not cut:
             break

@@ -207,3 +207,27 @@ def test_a_broken_index_is_left_for_a_person(tmp_path: Path) -> None:
     (ledger.root / ".git" / "index").write_bytes(b"damaged")
     assert ledger.sync_index(RUN) is False
     assert (ledger.root / ".git" / "index").read_bytes() == b"damaged"
+
+
+def test_a_run_whose_process_was_killed_before_the_index_followed_is_brought_in_step_with_the_next(
+    tmp_path: Path,
+) -> None:
+    other = "2026-11-16/other"
+    revised(a_ledger(tmp_path))
+    later = Ledger(tmp_path / "runs")
+    assert later.behind() == {RUN}
+    put(later.root, a_run(), run=other)
+    later.commit(an_entry(a_run(), run=other))
+    assert later.sync_index(other) is True
+    assert status(later.root) == []
+    assert later.behind() == frozenset()
+
+
+def test_a_torn_note_of_what_the_index_lacks_is_passed_over(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    revised(ledger)
+    note = ledger.root / ".git" / "agentfs" / "behind"
+    note.write_text(f"{RUN}\n2026-11-1")
+    assert ledger.behind() == {RUN}
+    assert ledger.sync_index() is True
+    assert status(ledger.root) == []
