@@ -245,8 +245,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def ledger_tells_all(self) -> None:
         self.place.git("fsck", "--strict")
-        if FULL:  # after kills the index has been seen out of step, once: docs/reliability.md, what is open
-            self.place.ledger_is_sound()
+        self.place.ledger_is_sound()
         told = self.place.git(
             "log",
             "--format=%(trailers:key=Agentfs-Run,valueonly,separator=)/%(trailers:key=Agentfs-Revision,valueonly,separator=)",
