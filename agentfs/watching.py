@@ -137,6 +137,7 @@ class ManyFolders:
         canary = folder / CANARY.format(os.getpid())
         end, others = time.monotonic() + seconds, []
         try:
+            _remove_left_canaries(folder)
             canary.write_bytes(b"")
             while (left := end - time.monotonic()) > 0:
                 if (path := self._seen.get(timeout=left)) == str(canary):
@@ -151,6 +152,14 @@ class ManyFolders:
                 self._seen.put(path)
             canary.unlink(missing_ok=True)
         return False
+
+
+def _remove_left_canaries(folder: Path) -> None:
+    """Remove what processes that were killed meanwhile have dropped."""
+    for left in folder.glob(CANARY.format("*")):
+        pid = left.name.removesuffix(".tmp").rpartition("-")[2]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            left.unlink(missing_ok=True)
 
 
 def folders_of(run: Path) -> dict[Path, Kinds]:

@@ -205,10 +205,12 @@ def set_aside_files(run: Opened, files: list[str], command: str) -> None:
 
 def reopen(run: Opened) -> None:
     """Remove the outcome of a run that has something to do again; say so where it has not."""
-    if run.outcome is None:
-        return
     now = opened(run.workspace, run.folder)
     end = still_ends(now.state.facts, now.state.means)
+    if run.outcome is None:
+        if end is not None and end.status == "cancelled":
+            say(f"{run.run} is about to end all the same: {first_line(end.why)}")
+        return
     if end is not None and end.status == run.outcome.status:
         say(f"{run.run} stays {end.status}: {first_line(end.why)}")
         return

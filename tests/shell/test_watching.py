@@ -2,6 +2,7 @@
 
 import logging
 import os
+import subprocess
 import threading
 from pathlib import Path
 
@@ -37,6 +38,13 @@ def heard(folders: ManyFolders, path: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _gone() -> int:
+    """Return the number of a process that has ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
 def test_folders_come_and_go(run: Path) -> None:
     woken = threading.Event()
     folders = ManyFolders(woken.set)
@@ -56,6 +64,11 @@ def test_folders_come_and_go(run: Path) -> None:
         assert folders.lives(run, 5)
         heard(folders, run / "goal.md")  # what is heard while waiting for the canary is not lost
         assert not list(run.glob(".agentfs-canary*"))
+        left, others = run / f".agentfs-canary-{_gone()}.tmp", run / f".agentfs-canary-{os.getppid()}.tmp"
+        left.touch()
+        others.touch()
+        assert folders.lives(run, 5)
+        assert list(run.glob(".agentfs-canary*")) == [others]  # of a process that runs; the other was killed
     finally:
         folders.close()
 

@@ -240,6 +240,16 @@ def test_retry_in_words_where_it_cannot_be(place: Place) -> None:
     assert end(process, signal.SIGCONT)[0] == 0
 
 
+def test_retry_says_that_a_cancelled_run_stays_cancelled(place: Place) -> None:
+    place.agentfs("run", place.runbook(CHAIN))
+    place.agentfs("retry", "job", "first")
+    place.agentfs("cancel", "job")
+    said = place.agentfs("retry", "job", "second").stderr
+    assert "is about to end all the same: the plan's status is cancelled" in said
+    place.agentfs("run", "--resume", "job", code=1)
+    assert "job stays cancelled" in place.agentfs("retry", "job", "aside").stderr
+
+
 FAILS = "### ok\n```sh\necho ok\n```\n### bad\n```sh\ntest -e mended; cat mended\n```\nretries: 0\n"
 
 
