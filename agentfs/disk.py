@@ -5,7 +5,7 @@ import errno
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,22 +58,15 @@ def write_all(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def publish(
-    path: Path | str,
-    content: bytes,
-    *,
-    durable: bool,
-    made_in: Path | str | None = None,
-    sync: Callable[[str], None] = sync_folder,
-) -> None:
+def publish(path: Path | str, content: bytes, *, durable: bool, made_in: Path | str | None = None) -> None:
     """Make a file appear whole, once. Raises FileExistsError if it is there: a fact is never rewritten.
 
     `made_in`: a folder beside to write it in while it has no name. Whoever watches only what is written into files
-    then hears nothing of it. `sync`: what makes its name durable, at once or before anything rests on it.
+    then hears nothing of it.
     """
     _appear(path, content, durable=durable, made_in=made_in or os.path.dirname(path))
     if durable:
-        sync(str(os.path.dirname(path)))
+        sync_folder(os.path.dirname(path))
 
 
 def _appear(path: Path | str, content: bytes, *, durable: bool, made_in: Path | str) -> None:

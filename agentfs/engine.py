@@ -44,7 +44,6 @@ from agentfs.models.meter import Meter
 from agentfs.planner import Planner
 from agentfs.reader import RunReader
 from agentfs.shelf import Shelf
-from agentfs.syncing import Syncing
 from agentfs.tools.base import Confinement, Mask, Tool
 
 Models = Callable[
@@ -115,9 +114,7 @@ class Driver:
 
     def __init__(self, folder: Path, reader: RunReader, world: World, planner: Planner, *, places: int) -> None:
         self.folder, self.reader, self.world, self.planner = folder, reader, world, planner
-        self.shelf, self.syncing = Shelf.of(folder), Syncing()
-        # For this thread only: what is put here becomes durable while it decides what is next, before that is done.
-        self.own_shelf = replace(self.shelf, make_durable=self.syncing.begin)
+        self.shelf = Shelf.of(folder)
         self.places = places  # attempts this process may run at once
         self.mail: queue.SimpleQueue[tuple[JobKey, News | BaseException | None]] = queue.SimpleQueue()
         self.jobs: dict[JobKey, Job] = {}
@@ -159,7 +156,6 @@ class Driver:
             actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
         actions = [a for a in actions if not (isinstance(a, EndRun) and self._is_being_asked())]
         self.alone = len(actions) == 1 and not self.jobs
-        self.syncing.finish()  # all that was decided rests on what is durable now
         for action in actions:
             perform(action, self)
         actions = actions or [Wait("attempt", "work is under way")]

@@ -32,7 +32,6 @@ from agentfs.executor.rebuilding import remembered
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
-from agentfs.shelf import Shelf
 from agentfs.tools.base import Bench, Confinement, Preparable, ToolResult
 from agentfs.tools.note import Note
 
@@ -105,8 +104,7 @@ def start(view: StepView, driver: Driver) -> None:
 
 def _carry_out(order: Order, driver: Driver, first: Callable[[], None] = lambda: None) -> None:
     key, at_once = ("attempt", order.step, order.attempt), driver.alone and _takes_no_time(order, driver)
-    shelf = driver.own_shelf if at_once else driver.shelf
-    driver.submit(key, lambda job: _attempted(order, driver, job, shelf), first=first, at_once=at_once)
+    driver.submit(key, lambda job: _attempted(order, driver, job), first=first, at_once=at_once)
     if not at_once:  # else the order comes with its result
         known = replace(driver.facts.attempt(order.step, order.attempt), order=order)
         driver.facts = driver.facts.with_attempt(order.step, known)
@@ -176,10 +174,10 @@ def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
     )
 
 
-def _attempted(order: Order, driver: Driver, job: Job, shelf: Shelf) -> News:
-    shop = workshop(driver, _files_of(order, driver), order, shelf=shelf, leave=job.leave)
+def _attempted(order: Order, driver: Driver, job: Job) -> News:
+    files = _files_of(order, driver)
     try:
-        came_to = attempt(order, shop, job.stop)
+        came_to = attempt(order, workshop(driver, files, order, job.leave), job.stop)
     except AlreadyClaimed:
         return lambda facts: facts.with_attempt(
             order.step, replace(facts.attempt(order.step, order.attempt), order=order, claimed=True)
@@ -215,7 +213,7 @@ def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News
     found = shop.check(needs, _check_bench(shop, driver, job, whose), None, ())
     if all(check.ok for check in found):
         _publish_order(order, driver)
-        return _attempted(order, driver, job, driver.shelf)
+        return _attempted(order, driver, job)
     wrong = "; ".join(check.detail for check in found if not check.ok)
     error = Failure(kind="needs", message=f"what it needs does not hold: {wrong}")
     blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
@@ -328,16 +326,11 @@ def _whole_output(view: StepView, driver: Driver) -> Path:
 
 
 def workshop(
-    driver: Driver,
-    files: tuple[str, ...],
-    order: Order | None = None,
-    *,
-    shelf: Shelf | None = None,
-    leave: Callable[[], None] = lambda: None,
+    driver: Driver, files: tuple[str, ...], order: Order | None = None, leave: Callable[[], None] = lambda: None
 ) -> Workshop:
     """Return what one attempt of this run works with."""
     return Workshop(
-        shelf=shelf or driver.shelf,
+        shelf=driver.shelf,
         confinement=confine(driver, files),
         tools=driver.world.tools,
         mask=driver.world.mask,

@@ -1,6 +1,5 @@
 """The folder `steps/` of one run, to put files into. Paths are text here: every step needs a handful of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -15,7 +14,6 @@ class Shelf:
 
     folder: str
     unwatched: str
-    make_durable: Callable[[str], None] = sync_folder
 
     @classmethod
     def of(cls, run: Path) -> Self:
@@ -26,7 +24,7 @@ class Shelf:
 
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
         """Make a file appear whole, once."""
-        publish(f"{self.folder}/{name}", content, durable=durable, made_in=self.unwatched, sync=self.make_durable)
+        publish(f"{self.folder}/{name}", content, durable=durable, made_in=self.unwatched)
 
     def open_unnamed(self, flags: int) -> int | None:
         """Open a file that will get its name here; None where a file system has no such files."""

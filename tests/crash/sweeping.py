@@ -35,7 +35,6 @@ CHANGES = [
     "write",
     "fsync",
     "fdatasync",
-    "io_submit",  # an fsync that is waited for later
     "link",
     "linkat",
     "rename",

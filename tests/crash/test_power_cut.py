@@ -165,8 +165,7 @@ def there(mounted: Path) -> Place:
 def begin(mounted: Path) -> Place:
     """Make the workspace of the story; its steps see to it themselves that their effects are on the disk.
 
-    It ends with notes: their results become durable while the driver goes on. Without `self.syncing.finish()` in
-    `Driver.turn` the next order stands before they are, and this finds it.
+    It ends with notes, which the driver carries out itself.
     """
     place = stories.five_steps(quick(Place(mounted)))
     place.runbook(stories.STEPS.replace(">> effects;", ">> effects; sync effects .;") + NOTES)
