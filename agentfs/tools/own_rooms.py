@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentfs.tools.base import Confinement
+from agentfs.tools.listings import Listings
 from agentfs.tools.own_source import FOLDER, Source
 from agentfs.tools.protected import Fences, workspace_fences
 from agentfs.tools.repositories import git_fences, survey
@@ -42,6 +43,7 @@ class Rooms:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._listings = Listings()
         self._kept: dict[object, tuple[object, Room]] = {}
         self._real: dict[str, tuple[object, str]] = {}  # path -> which folder it led to, and that folder's real path
 
@@ -72,14 +74,14 @@ class Rooms:
     def _state(self, confinement: Confinement, source: Source) -> object:
         """Return all that a layout was made from and that may change under it."""
         folders = (confinement.workdir, confinement.workspace, confinement.run_files)
-        places = {str(path): _identity(str(path)) for path in (*folders, *confinement.readable)}
+        places = {path: _identity(path) for path in {*map(str, folders), *map(str, confinement.readable)}}
         fences: tuple[Fences, ...] = ()
         if confinement.sandbox != "none":
             workdir, workspace, run_files = (self._real_path(str(path), places[str(path)]) for path in folders)
             own = workspace_fences(workdir, workspace, run_files)
-            fences = (own, git_fences(survey(workdir, own.locks)))
+            fences = (own, git_fences(survey(workdir, own.locks, self._listings.of)))
         locks = [path for fence in fences for path in fence.locks]
-        return fences, places, tuple(_identity(path, made=True) for path in locks), _stamp(source)
+        return fences, places, tuple(_identity(path, made=True) for path in locks), self._stamp(source)
 
     def _real_path(self, path: str, identity: object) -> str:
         """Return where a path leads; kept while it leads to the same, since every folder on the way is looked at."""
@@ -87,6 +89,16 @@ class Rooms:
         if known is None or known[0] != identity:
             known = self._real[path] = identity, os.path.realpath(path)
         return known[1]
+
+    def _stamp(self, source: Source) -> object:
+        """Return what changes when a person edits their tools: names, sizes and times of the files in that folder."""
+        if source.path is None or source.entry is not None:
+            return None
+        python = [one.path for one in self._listings.of(os.path.dirname(source.path)) if one.name.endswith(".py")]
+        with suppress(OSError):
+            found = [(path, os.stat(path)) for path in sorted(python)]
+            return tuple((path, one.st_ino, one.st_size, one.st_mtime_ns) for path, one in found)
+        return None
 
 
 def _laid_out(confinement: Confinement, source: Source) -> Room:
@@ -105,16 +117,6 @@ def _identity(path: str, *, made: bool = False) -> tuple[int, ...] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_ctime_ns if made else 0
-
-
-def _stamp(source: Source) -> object:
-    """Return what changes when a person edits their tools: names, sizes and times of the files in that folder."""
-    if source.path is None or source.entry is not None:
-        return None
-    with suppress(OSError), os.scandir(os.path.dirname(source.path)) as entries:
-        python = [(one.name, one.stat()) for one in entries if one.name.endswith(".py")]
-        return sorted((name, found.st_ino, found.st_size, found.st_mtime_ns) for name, found in python)
-    return None
 
 
 def program(*words: str) -> list[str]:

@@ -9,10 +9,13 @@ import os
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from agentfs.tools.listings import Listed, read
 from agentfs.tools.protected import Fences, Unfenceable, chain, inside
+
+Entries = Callable[[str], Sequence[Listed]]  # what a folder holds
 
 FOLDERS_WALKED = 20_000  # breadth first: what lies deepest is looked at last
 MODULES_WALKED = 256
@@ -44,17 +47,17 @@ class Survey:
         return tuple(one.folder for one in self.repositories if not one.linked)
 
 
-def survey(root: str, skip: tuple[str, ...]) -> Survey:
+def survey(root: str, skip: tuple[str, ...], entries: Entries = read) -> Survey:
     """Look for repositories under a folder, once."""
     files: list[str] = []
     found: dict[str, Repository] = {}
-    for git in _git_entries(root, skip):
+    for git in _git_entries(root, skip, entries):
         top = os.path.dirname(git)
         if os.path.islink(git):
             raise Unfenceable(f"{git} is a symbolic link: a program could replace it")
         if os.path.isdir(git):
             found[git] = Repository(git, top)
-            for folder in (*_submodules(git), *_linked(git)):
+            for folder in (*_submodules(git, entries), *_linked(git, entries)):
                 found.setdefault(folder, Repository(folder, None, _is_linked(folder)))
             continue
         files.append(git)
@@ -191,21 +194,20 @@ def _joined(value: str, folder: str) -> str:
 # ── where they are ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _git_entries(root: str, skip: tuple[str, ...]) -> Iterator[str]:
+def _git_entries(root: str, skip: tuple[str, ...], entries: Entries) -> Iterator[str]:
     """Yield every `.git` under a folder, nearest first, up to a bound."""
     folders, walked = deque([root]), 0
     while folders and walked < FOLDERS_WALKED:
         walked += 1
-        for entry in _entries(folders.popleft()):
-            is_folder = entry.is_dir(follow_symlinks=False)
+        for entry in entries(folders.popleft()):
             if entry.name == ".git":
-                if os.path.exists(os.path.join(entry.path, "HEAD")) or entry.is_file(follow_symlinks=False):
+                if entry.is_file or os.path.exists(os.path.join(entry.path, "HEAD")):
                     yield entry.path
-            elif is_folder and entry.path not in skip:
+            elif entry.is_folder and entry.path not in skip:
                 folders.append(entry.path)
 
 
-def _submodules(git: str) -> Iterator[str]:
+def _submodules(git: str, entries: Entries) -> Iterator[str]:
     folders, walked = deque([os.path.join(git, "modules")]), 0
     while folders and walked < MODULES_WALKED:
         walked += 1
@@ -214,13 +216,13 @@ def _submodules(git: str) -> Iterator[str]:
             yield folder
             folders.append(os.path.join(folder, "modules"))
         else:
-            folders.extend(e.path for e in _entries(folder) if e.is_dir(follow_symlinks=False))
+            folders.extend(entry.path for entry in entries(folder) if entry.is_folder)
 
 
-def _linked(git: str) -> Iterator[str]:
+def _linked(git: str, entries: Entries) -> Iterator[str]:
     """Yield the folders of linked worktrees: each says in a file where the settings are."""
-    for entry in _entries(os.path.join(git, "worktrees")):
-        if entry.is_dir(follow_symlinks=False) and _is_linked(entry.path):
+    for entry in entries(os.path.join(git, "worktrees")):
+        if entry.is_folder and _is_linked(entry.path):
             yield entry.path
 
 
@@ -237,11 +239,3 @@ def _named_in(file: str) -> str | None:
     except OSError:
         return None
     return os.path.realpath(os.path.join(os.path.dirname(file), text.removeprefix("gitdir:").strip()))
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:  # gone, or not ours to read: then the program cannot write there either
-        return []
