@@ -58,19 +58,19 @@ def write_all(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def publish(path: Path | str, content: bytes, *, durable: bool, made_in: Path | str | None = None) -> None:
-    """Make a file appear whole, once. Raises FileExistsError if it is there: a fact is never rewritten.
-
-    `made_in`: a folder beside to write it in while it has no name. Whoever watches only what is written into files
-    then hears nothing of it.
-    """
-    _appear(path, content, durable=durable, made_in=made_in or os.path.dirname(path))
+def publish(path: Path | str, content: bytes, *, durable: bool) -> None:
+    """Make a file appear whole, once. Raises FileExistsError if it is there: a fact is never rewritten."""
+    appear(path, content, durable=durable, made_in=os.path.dirname(path))
     if durable:
         sync_folder(os.path.dirname(path))
 
 
-def _appear(path: Path | str, content: bytes, *, durable: bool, made_in: Path | str) -> None:
-    """Make a file appear whole, once; its name is not durable yet."""
+def appear(path: Path | str, content: bytes, *, durable: bool, made_in: Path | str) -> None:
+    """Make a file appear whole, once; its name is not durable yet.
+
+    `made_in`: the folder to write it in while it has no name. If that is another one, whoever watches only what is
+    written into files hears nothing of it.
+    """
     descriptor = open_unnamed(made_in, os.O_WRONLY)
     if descriptor is None:
         _appear_by_name(path, content, durable=durable)
@@ -159,7 +159,7 @@ def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, L
     open. `path` is never absent and never torn, and what a person wrote is never overwritten.
     """
     temp = path.parent / temp_name("plan")
-    _appear(temp, content, durable=True, made_in=path.parent)  # whole: what a dead driver leaves may be a person's
+    appear(temp, content, durable=True, made_in=path.parent)  # whole: what a dead driver leaves may be a person's
     try:
         placed = _swap_in(temp, path, expected)
     except BaseException:

@@ -156,7 +156,7 @@ class Crew:
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own-tools")
 
     def room(self, confinement: Confinement, source: Source) -> Room:
-        """Return the sandbox that a tool of this source needs. Raises Unfenceable or NoSandbox."""
+        """Return the sandbox that a tool of this source needs. Raises Unfenceable, NoFolder or NoSandbox."""
         return self._rooms.room(confinement, source)
 
     def prepare(self, room: Room) -> None:
@@ -166,21 +166,26 @@ class Crew:
 
     def borrow(self, room: Room, bench: Bench) -> Worker:
         """Return a worker in that sandbox; NoWorker or GaveUp if there is none."""
-        server = self._server(room)
-        while True:
-            with self._lock:
-                worker = server.idle.pop() if server.idle else None
-            if worker is None:
-                break
-            if worker.is_idle():
+        while (worker := self._idle(room)) is not None:
+            if worker.is_idle():  # then its server lives, too
                 return worker
-            worker.end()
+            self.give_back(worker, spent=True)
+        server = self._server(room)
         try:
             return server.make(bench)
         except BaseException:
             with self._lock:
                 server.lent -= 1
             raise
+
+    def _idle(self, room: Room) -> Worker | None:
+        """Return a worker that nobody has, as one that is lent."""
+        with self._lock:
+            begun = self._servers.get(room)
+            if begun is None or not begun.done() or begun.exception() is not None or not begun.result().idle:
+                return None
+            begun.result().lent += 1
+            return begun.result().idle.pop()
 
     def give_back(self, worker: Worker, *, spent: bool) -> None:
         """Take a worker back; one that is spent is ended with all it started."""

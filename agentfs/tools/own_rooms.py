@@ -5,6 +5,7 @@ changed that it was made from: the folders, the repositories that must be fenced
 """
 
 import os
+import stat
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,10 @@ class NoSandbox(Exception):
     """Programs cannot be confined here: why."""
 
 
+class NoFolder(Exception):
+    """There is nothing to work in: where."""
+
+
 class Rooms:
     """Keeps layouts for as long as they hold. Any thread may ask; the same sandbox is laid out once."""
 
@@ -48,7 +53,7 @@ class Rooms:
         self._real: dict[str, tuple[object, str]] = {}  # path -> which folder it led to, and that folder's real path
 
     def room(self, confinement: Confinement, source: Source) -> Room:
-        """Return the sandbox for these tools in this confinement. Raises Unfenceable or NoSandbox."""
+        """Return the sandbox for these tools in this confinement. Raises Unfenceable, NoFolder or NoSandbox."""
         place = (
             confinement.workdir,
             confinement.workspace,
@@ -75,6 +80,9 @@ class Rooms:
         """Return all that a layout was made from and that may change under it."""
         folders = (confinement.workdir, confinement.workspace, confinement.run_files)
         places = {path: _identity(path) for path in {*map(str, folders), *map(str, confinement.readable)}}
+        workdir_now = places[str(confinement.workdir)]
+        if workdir_now is None or not stat.S_ISDIR(workdir_now[2]):
+            raise NoFolder(f"the working folder {confinement.workdir} is not there")
         fences: tuple[Fences, ...] = ()
         if confinement.sandbox != "none":
             workdir, workspace, run_files = (self._real_path(str(path), places[str(path)]) for path in folders)
@@ -116,7 +124,7 @@ def _identity(path: str, *, made: bool = False) -> tuple[int, ...] | None:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns if made else 0
+    return found.st_dev, found.st_ino, found.st_mode, found.st_ctime_ns if made else 0
 
 
 def program(*words: str) -> list[str]:

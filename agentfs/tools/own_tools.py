@@ -18,7 +18,7 @@ from agentfs.tools.capture import Capture, text_result, value_result
 from agentfs.tools.launch import OUTPUT_CAP, OutputLog, run_program
 from agentfs.tools.own import Described, Found, without_clashes
 from agentfs.tools.own_crew import Crew, GaveUp, NoWorker, Worker
-from agentfs.tools.own_rooms import PACKAGE, NoSandbox, folders_of, program, readable_for
+from agentfs.tools.own_rooms import PACKAGE, NoFolder, NoSandbox, folders_of, program, readable_for
 from agentfs.tools.own_source import FOLDER, Source
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.repositories import undo_harm
@@ -112,17 +112,15 @@ class OwnTool:
 
     def prepare(self, confinement: Confinement) -> None:
         """Begin to start its workers. What goes wrong is told by the call."""
-        with suppress(Unfenceable, NoSandbox):
+        with suppress(Unfenceable, NoFolder, NoSandbox):
             self.crew.prepare(self.crew.room(confinement, self.source))
 
     def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        workdir = bench.confinement.workdir
-        if not os.path.isdir(workdir):
-            message = f"the working folder {workdir} is not there"
-            return _failed("input", message, "make it, or choose another workdir")
         try:
             room = self.crew.room(bench.confinement, self.source)
             worker = self.crew.borrow(room, bench)
+        except NoFolder as error:
+            return _failed("input", str(error), "make it, or choose another workdir")
         except NoSandbox as error:
             hint = 'install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml'
             return _failed("sandbox", str(error), hint)
@@ -169,6 +167,7 @@ class Talk:
         self._streams = {worker.out: "stdout", worker.err: "stderr"}
         self._captures: dict[int, Capture] = {}  # most tools print nothing
         self._reply, self._printed, self._over = bytearray(), 0, False
+        self._found: list[tuple[int, int]] = []  # what there was to read when it was last looked
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | ToolResult:
         """Return the worker's answer, or why there is none."""
@@ -176,13 +175,15 @@ class Talk:
         self.begun = True
         waiting = self._write(memoryview(struct.pack("!Q", len(content)) + content))
         ready = select.poll()
-        for fd in self._streams:
+        # The answer is looked for first: once it is there, so is all that was printed before it.
+        for fd in (self._worker.talk.fileno(), *self._streams):
             ready.register(fd, select.POLLIN)
         while not self._complete() and not self._over:
-            ready.register(self._worker.talk, select.POLLIN | (select.POLLOUT if waiting else 0))
+            ready.modify(self._worker.talk, select.POLLIN | (select.POLLOUT if waiting else 0))
             if problem := self._problem():
                 return problem
-            for fd, events in ready.poll(TICK_MS):
+            self._found = ready.poll(TICK_MS)
+            for fd, events in self._found:
                 if fd in self._streams:
                     if not self._print(fd) and events & select.POLLHUP:
                         ready.unregister(fd)  # the tool has closed it
@@ -240,10 +241,8 @@ class Talk:
 
     def _take_rest(self) -> None:
         """Take what is in the pipes: a worker flushes them before it answers."""
-        pipes = select.poll()
-        for fd in self._streams:
-            pipes.register(fd, select.POLLIN)
-        for fd, _ in pipes.poll(0):
+        spoke = {fd for fd, _ in self._found} if self._complete() else self._streams.keys()
+        for fd in self._streams.keys() & spoke:
             while self._printed <= OUTPUT_CAP and self._print(fd):
                 pass
         for fd, capture in self._captures.items():

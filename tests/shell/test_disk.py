@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentfs import disk
-from agentfs.disk import install, locked, publish, replace
+from agentfs.disk import appear, install, locked, publish, replace
 from agentfs.watch import FolderWatch
 from tests.workspaces import wait_for
 
@@ -60,9 +60,9 @@ def beside(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_file_made_beside_its_folder_appears_whole_and_once(beside: tuple[Path, Path], durable: bool) -> None:
     watched, elsewhere = beside
-    publish(watched / "a", b"first", durable=durable, made_in=elsewhere)
+    appear(watched / "a", b"first", durable=durable, made_in=elsewhere)
     with pytest.raises(FileExistsError):
-        publish(f"{watched}/a", b"second", durable=durable, made_in=str(elsewhere))
+        appear(f"{watched}/a", b"second", durable=durable, made_in=str(elsewhere))
     assert (watched / "a").read_bytes() == b"first"
     assert (os.listdir(watched), os.listdir(elsewhere)) == (["a"], [])
 
@@ -84,7 +84,7 @@ def heard_of(watched: Path, act: Callable[[], None]) -> list[str]:
 
 def test_a_file_made_beside_its_folder_is_not_heard_of(beside: tuple[Path, Path]) -> None:
     watched, elsewhere = beside
-    assert heard_of(watched, lambda: publish(watched / "a", b"a", durable=True, made_in=elsewhere)) == ["last"]
+    assert heard_of(watched, lambda: appear(watched / "a", b"a", durable=True, made_in=elsewhere)) == ["last"]
     (watched / "last").unlink()
     assert len(heard_of(watched, lambda: publish(watched / "b", b"b", durable=True))) == 2
 

@@ -1,0 +1,70 @@
+"""Names made durable for all who wait at once: no one returns before a sync that began after its own file was there."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from agentfs import shelf
+from agentfs.shelf import SharedSync, Shelf
+
+
+def test_many_who_wait_share_a_sync_that_began_after_each_had_put_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails if `upto` is read after the sync, or a sync that is under way counts for who comes later."""
+    put: set[int] = set()
+    durable: set[int] = set()
+    syncs, early = [], []
+
+    def sync_folder(_folder: str) -> None:
+        there = set(put)
+        time.sleep(0.002)
+        durable.update(there)
+        syncs.append(len(there))
+
+    monkeypatch.setattr(shelf, "sync_folder", sync_folder)
+    shared = SharedSync(str(tmp_path))
+
+    def work(first: int) -> None:
+        for number in range(first, first + 50):
+            put.add(number)
+            shared.wait()
+            if number not in durable:
+                early.append(number)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(0, 400, 50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert early == []
+    assert len(durable) == 400
+    assert len(syncs) < 300  # eight wait while one syncs
+
+
+def test_who_could_not_sync_says_so_and_the_next_tries_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[OSError | None] = [OSError("the disk is gone"), None]
+
+    def sync_folder(_folder: str) -> None:
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    monkeypatch.setattr(shelf, "sync_folder", sync_folder)
+    shared = SharedSync(str(tmp_path))
+    with pytest.raises(OSError, match="the disk is gone"):
+        shared.wait()
+    shared.wait()
+    assert answers == []
+
+
+def test_what_is_put_is_whole_and_there_once(tmp_path: Path) -> None:
+    for name in ("steps", "revisions"):
+        (tmp_path / name).mkdir()
+    steps = Shelf.of(tmp_path)
+    steps.put("a.1.result.json", b"{}", durable=True)
+    assert (tmp_path / "steps" / "a.1.result.json").read_bytes() == b"{}"
+    with pytest.raises(FileExistsError):
+        steps.put("a.1.result.json", b"[]", durable=True)
+    assert [path.name for path in tmp_path.rglob("*.json")] == ["a.1.result.json"]
