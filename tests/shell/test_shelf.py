@@ -8,12 +8,12 @@ import pytest
 
 from agentfs import shelf
 from agentfs.shelf import SharedSync, Shelf
+from tests.workspaces import wait_for
 
 
 def test_many_who_wait_share_a_sync_that_began_after_each_had_put_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails if `upto` is read after the sync, or a sync that is under way counts for who comes later."""
     put: set[int] = set()
     durable: set[int] = set()
     syncs, early = [], []
@@ -42,6 +42,38 @@ def test_many_who_wait_share_a_sync_that_began_after_each_had_put_its_file(
     assert early == []
     assert len(durable) == 400
     assert len(syncs) < 300  # eight wait while one syncs
+
+
+def test_a_sync_that_is_under_way_is_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if `upto` is read once the sync is over: who came meanwhile would return too early."""
+    put: set[str] = set()
+    durable: set[str] = set()
+    seen: dict[str, bool] = {}
+    began, go_on = threading.Event(), threading.Event()
+
+    def sync_folder(_folder: str) -> None:
+        there = set(put)
+        began.set()
+        assert go_on.wait(60)
+        durable.update(there)
+
+    monkeypatch.setattr(shelf, "sync_folder", sync_folder)
+    shared = SharedSync(str(tmp_path))
+
+    def work(name: str) -> None:
+        put.add(name)
+        shared.wait()
+        seen[name] = name in durable
+
+    first, second = (threading.Thread(target=work, args=(name,)) for name in ("first", "second"))
+    first.start()
+    assert began.wait(60)
+    second.start()
+    wait_for(lambda: shared._latest == 2, "the second to wait")
+    go_on.set()
+    first.join(60)
+    second.join(60)
+    assert seen == {"first": True, "second": True}
 
 
 def test_who_could_not_sync_says_so_and_the_next_tries_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
