@@ -99,14 +99,7 @@ class World:
 class Job:
     """Something under way on the pool, and how to end it early."""
 
-    left: Callable[[], None] = lambda: None  # tells the driver that its place is free
     stop: Halt = field(default_factory=Halt)
-    over: bool = False  # its place is free: it has ended, or all that is left is to write its result
-
-    def leave(self) -> None:
-        """Say that all that is left is to write the result: another attempt may begin meanwhile."""
-        self.over = True
-        self.left()
 
 
 class Driver:
@@ -116,7 +109,7 @@ class Driver:
         self.folder, self.reader, self.world, self.planner = folder, reader, world, planner
         self.shelf = Shelf.of(folder)
         self.places = places  # attempts this process may run at once
-        self.mail: queue.SimpleQueue[tuple[JobKey, News | BaseException | None]] = queue.SimpleQueue()
+        self.mail: queue.SimpleQueue[tuple[JobKey, News | BaseException]] = queue.SimpleQueue()
         self.jobs: dict[JobKey, Job] = {}
         self.facts = reader.read()
         self.state = derive(self.facts, world.means)
@@ -150,8 +143,7 @@ class Driver:
         self.state = derive(self.facts, self.world.means, self.state)
         self.meter.bounds = self.state.bounds
         slots = 0 if draining else self.places - self._taken() + self._already_started()
-        over = sum(job.over and key[0] == "attempt" for key, job in self.jobs.items())
-        actions = [action for action in decide(self.state, slots, over) if not self._under_way(action)]
+        actions = [action for action in decide(self.state, slots) if not self._under_way(action)]
         if draining:
             actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
         actions = [a for a in actions if not (isinstance(a, EndRun) and self._is_being_asked())]
@@ -168,7 +160,7 @@ class Driver:
         return wish.exists() and not self.reader.still.is_complete(wish)
 
     def _taken(self) -> int:
-        return sum(key[0] != "call" and not job.over for key, job in self.jobs.items())
+        return sum(key[0] != "call" for key in self.jobs)
 
     def _already_started(self) -> int:
         """Return how many orders that may start have a job: to the files alone, each of them still needs a place."""
@@ -177,8 +169,6 @@ class Driver:
     def _take_mail(self) -> None:
         while not self.mail.empty():
             key, news = self.mail.get()
-            if news is None:  # it has left its place; what it came to follows
-                continue
             self.jobs.pop(key, None)
             if isinstance(news, BaseException):
                 self.trouble = self.trouble or news
@@ -211,28 +201,17 @@ class Driver:
         key: JobKey,
         work: Callable[[Job], News],
         *,
-        first: Callable[[], None] = lambda: None,
         at_once: bool = False,
         desk: Executor | None = None,
     ) -> None:
-        """Run something on the pool, or at once if it takes no time; its news arrives by mail either way.
-
-        `first`: what is written before; on the pool too, so that a driver with much to start only decides.
-        """
-
-        def left() -> None:
-            self.mail.put((key, None))
-            self.world.wake()
-
-        job = self.jobs[key] = Job() if at_once else Job(left)
+        """Run something on the pool, or at once if it takes no time; its news arrives by mail either way."""
+        job = self.jobs[key] = Job()
 
         def run() -> None:
             try:
-                first()
                 news: News | BaseException = work(job)
             except BaseException as error:  # noqa: BLE001 - a worker's surprise belongs to the driver, not to a thread
                 news = error
-            job.over = True
             self.mail.put((key, news))
 
         def run_and_wake() -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,15 +77,13 @@ def _with_real_paths(view: StepView, driver: Driver) -> Resolved:
 
 
 def issue(view: StepView, driver: Driver) -> None:
-    """Have an order written and carried out; a step with `needs` first has to pass them."""
+    """Write the order, then have it carried out; a step with `needs` first has to pass them."""
     order = order_for(view, view.next, driver)
     if view.resolved and view.resolved.needs:
         driver.submit(("attempt", view.id, view.next), lambda job: _after_needs(view, order, driver, job))
-    elif order.tool == ASK:
-        _publish_order(order, driver)
-        _put_question(order, driver)
-    else:
-        _carry_out(order, driver, first=lambda: _publish_order(order, driver))
+        return
+    _publish_order(order, driver)
+    _carry_out(order, driver)
 
 
 def _publish_order(order: Order, driver: Driver) -> None:
@@ -96,15 +94,16 @@ def _publish_order(order: Order, driver: Driver) -> None:
 def start(view: StepView, driver: Driver) -> None:
     """Take an order that stands, whoever wrote it."""
     order = driver.facts.attempt(view.id, view.attempt).order
-    if order is not None and order.tool == ASK:
-        _put_question(order, driver)
-    elif order is not None:
+    if order is not None:
         _carry_out(order, driver)
 
 
-def _carry_out(order: Order, driver: Driver, first: Callable[[], None] = lambda: None) -> None:
+def _carry_out(order: Order, driver: Driver) -> None:
+    if order.tool == ASK:
+        _put_question(order, driver)
+        return
     key, at_once = ("attempt", order.step, order.attempt), driver.alone and _takes_no_time(order, driver)
-    driver.submit(key, lambda job: _attempted(order, driver, job), first=first, at_once=at_once)
+    driver.submit(key, lambda job: _attempted(order, driver, job), at_once=at_once)
     if not at_once:  # else the order comes with its result
         known = replace(driver.facts.attempt(order.step, order.attempt), order=order)
         driver.facts = driver.facts.with_attempt(order.step, known)
@@ -177,7 +176,7 @@ def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
 def _attempted(order: Order, driver: Driver, job: Job) -> News:
     files = _files_of(order, driver)
     try:
-        came_to = attempt(order, workshop(driver, files, order, job.leave), job.stop)
+        came_to = attempt(order, workshop(driver, files, order), job.stop)
     except AlreadyClaimed:
         return lambda facts: facts.with_attempt(
             order.step, replace(facts.attempt(order.step, order.attempt), order=order, claimed=True)
@@ -325,9 +324,7 @@ def _whole_output(view: StepView, driver: Driver) -> Path:
     return path
 
 
-def workshop(
-    driver: Driver, files: tuple[str, ...], order: Order | None = None, leave: Callable[[], None] = lambda: None
-) -> Workshop:
+def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None) -> Workshop:
     """Return what one attempt of this run works with."""
     return Workshop(
         shelf=driver.shelf,
@@ -338,7 +335,6 @@ def workshop(
         output_bytes=driver.state.bounds.output_bytes,
         desk=desk_for(order, driver) if order is None or asks_a_model(order, driver.world.tools) else None,
         check=driver.world.check,
-        leave=leave,
     )
 
 

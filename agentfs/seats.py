@@ -42,8 +42,8 @@ class Seat:
 
     @property
     def finished(self) -> int:
-        """How many jobs have left their places, but have not been taken in yet."""
-        return sum(job.over for job in self.driver.jobs.values())
+        """How many jobs have ended and wait to be taken in."""
+        return self.driver.mail.qsize()
 
     @property
     def under_way(self) -> int:

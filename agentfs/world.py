@@ -71,8 +71,7 @@ def open_world(
     author = person(workspace.runs)
     Forgetting(workspace.runs, ledger, author).finish()
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
-    threads = 2 * settings.limits.parallel  # who writes a result has left its place to another
-    pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="attempt")
+    pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
     desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
     mask = SecretMask(environment)
     bell = Bell(settings.on_wait, workspace.root, environment, say, mask, clock) if settings.on_wait else None

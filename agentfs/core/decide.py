@@ -152,19 +152,15 @@ Action = (
 )
 
 
-def decide(state: RunState, slots: int, over: int = 0) -> list[Action]:
-    """Return what to do next, never nothing.
-
-    `slots`: how many more attempts this process can run now. `over`: how many of those that run by their files have
-    only their result left to write; they take no place.
-    """
+def decide(state: RunState, slots: int) -> list[Action]:
+    """Return what to do next, never nothing. `slots` is how many more attempts this process can run now."""
     if state.facts.outcome is not None:
         return [Wait("nothing", f"the run has ended: {state.facts.outcome.summary}")]
     if state.facts.broken:
         return [Wait("person", state.facts.broken[0])]
     if edit := _take_edit(state):
         return edit
-    return _cancel(state) or [*_put_right(state), *_go_on(state, slots, over)]
+    return _cancel(state) or [*_put_right(state), *_go_on(state, slots)]
 
 
 def _take_edit(state: RunState) -> list[Action] | None:
@@ -210,7 +206,7 @@ def _may_stop(stray: Stray) -> bool:
     return order is None or order.repeatable or not stray.attempt.claimed or stray.attempt.asks is not None
 
 
-def _go_on(state: RunState, slots: int, over: int) -> list[Action]:
+def _go_on(state: RunState, slots: int) -> list[Action]:
     """The main line: an answer to install, a hold-up, a call to make, an end, or steps to start."""
     if state.calls.unapplied:
         return _apply(state, state.calls.unapplied)
@@ -226,7 +222,7 @@ def _go_on(state: RunState, slots: int, over: int) -> list[Action]:
         return [ending] if not _busy(state) else [Wait("attempt", f"{ending.why}; what runs finishes first")]
     if state.pending:
         return [_call(state, next_call(state.facts), state.pending)]
-    return _start(state, slots, over) or [_rest(state)]
+    return _start(state, slots) or [_rest(state)]
 
 
 def _unanswered(state: RunState) -> Wait | None:
@@ -360,7 +356,7 @@ def _asking(state: RunState) -> Iterator[Action]:
         yield SettleReply(one, "ask", one.why)
 
 
-def _start(state: RunState, slots: int, over: int) -> list[Action]:
+def _start(state: RunState, slots: int) -> list[Action]:
     """Return the steps to ask about, to settle and to start, as many as there is room for."""
     found: list[Action] = list(_asking(state))
     found += [SettleReply(one, "gate", one.why) for one in state.moving("reject")]
@@ -368,7 +364,7 @@ def _start(state: RunState, slots: int, over: int) -> list[Action]:
         return found
     found += [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
     running = sum(1 for v in state.running if v.status == "running")
-    room = max(0, min(slots, state.bounds.parallel - running + over))
+    room = max(0, min(slots, state.bounds.parallel - running))
     ordered = state.moving("start", most=room)
     found += [StartAttempt(one, one.why) for one in ordered]
     found += [IssueOrder(one, one.why) for one in state.moving("order", most=room - len(ordered))]

@@ -1,6 +1,6 @@
 """One order in, one result out: claim it, call its tool, run its checks, publish how it settled."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,6 @@ class Workshop:
     output_bytes: int
     desk: Desk | None = None  # None: nothing here can ask a model
     check: Checker = run_checks
-    leave: Callable[[], None] = lambda: None  # its work is over, and only the result is left to write
 
 
 def render(record: Record) -> bytes:
@@ -150,7 +149,6 @@ def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: 
         duration_s=_worked(order, shop, bench),
         **_verdict(order, given, checks, bench),
     )
-    shop.leave()
     result = publish_result(result, shop.shelf, shop.mask)
     log.write("end", {"status": result.status, "duration_s": result.duration_s})
     return result

@@ -72,8 +72,6 @@ def test_what_runs_takes_room() -> None:
     view = derive(given, means()).steps["a"]
     given = given.with_attempt("a", Attempt(1, order=an_order(view), claimed=True))
     assert _kinds(_decide(given)) == [("IssueOrder", "b")]
-    only_its_result_is_left = decide(derive(given, means()), 4, over=1)
-    assert _kinds(only_its_result_is_left) == [("IssueOrder", "b"), ("IssueOrder", "c")]
 
 
 @pytest.mark.parametrize("status", ["draft", "paused"])
