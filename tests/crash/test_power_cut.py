@@ -31,7 +31,7 @@ from tests.workspaces import Place
 MEGABYTES = 24
 FEW = int(WANTED or 5) / 250 if not FULL else 1.0  # of the images, by chance
 EVERY = 3  # of the images that are looked at, one in so many is also gone on from
-ORDER = re.compile(r" M .*/steps/[a-z]+\.[0-9]\.json")
+ORDER = re.compile(r" M .*/steps/[a-z0-9-]+\.[0-9]\.json")
 NOTES = "".join(f"\n### note-{number}\n```note\n{number}\n```\n" for number in range(6))
 STOPPING = Path(__file__).parent / "stopping"
 
