@@ -33,7 +33,7 @@ class SetAside:
         else:
             words = "its folder was moved or deleted; what ran in it is ended"
         known = self._cases.get(folder)
-        self._cases[folder] = _Case(glance(folder), isinstance(error, OSError), words)
+        self._cases[folder] = _Case(glance(folder), isinstance(error, OSError | MemoryError), words)
         run = f"{folder.parent.name}/{folder.name}"
         if known is None or known.words != words:
             self.teller.tell("trouble", words, run)
@@ -61,6 +61,8 @@ def in_words(error: BaseException) -> str:
     """Return what a person should know of a fault."""
     if isinstance(error, OSError) and error.errno in FULL:
         return f"{error.strerror}; it goes on when there is room"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; it is tried again in a while"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     return str(error) if isinstance(error, AgentfsError) else f"{type(error).__name__}: {error}"

@@ -164,3 +164,10 @@ def test_folders_that_are_replaced(tmp_path: Path, teller: Teller, said: io.Stri
         "runs/ was moved or deleted, so its runs are not driven; the next goal makes a new one",
         "runs/ is another folder now: the runs in it are driven, and it has a ledger of its own",
     ]
+
+
+def test_a_run_for_which_there_is_no_memory_is_tried_again_later(tmp_path: Path, said: io.StringIO) -> None:
+    aside, run = SetAside(Teller(said, lambda: "now")), an_ended_run(tmp_path, "job")
+    aside.put(run, MemoryError())
+    assert aside.may_be_tried(run)
+    assert "set aside: there is not enough memory; it is tried again in a while" in said.getvalue()
