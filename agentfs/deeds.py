@@ -126,7 +126,7 @@ def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: 
 
 def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
     """Write the call, and have it answered."""
-    facts, first = driver.facts, action.pending[0]
+    facts, first, decided = driver.facts, action.pending[0], driver.world.clock.stamp()
     call = Call(
         call=action.call,
         revision=len(facts.revisions),
@@ -146,7 +146,7 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
     state, takes_time = driver.state, driver.planner.takes_time(call, facts)
     driver.submit(
         ("call", "", action.call),
-        lambda job: _answered(call, state, driver, job),
+        lambda job: _answered(call, decided if takes_time else None, state, driver, job),
         at_once=not takes_time,
         desk=driver.world.desk,
     )
@@ -172,10 +172,12 @@ def _take_replan(number: int, driver: Driver) -> str | None:
     return driver.facts.replan
 
 
-def _answered(call: Call, state: RunState, driver: Driver, job: Job) -> News:
-    """Let the planner answer, and write the answer."""
+def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, job: Job) -> News:
+    """Let the planner answer, and write the answer. `decided`: when it was called, for the log of a conversation."""
     folder, mask = driver.folder / names.PLANNING, driver.world.mask
     with JsonLines(folder / names.call_file(call.call, "log"), mask, driver.world.clock) as log:
+        if decided is not None:
+            log.write("called", {"at": decided})  # a replay puts it in order with what ended meanwhile
         whose = names.call_conversation(call.call)
         line = Line(log.write, driver.meter, job.stop, math.inf, driver.hears(whose), whose=whose)
         answer = driver.planner.answer(call, state, driver.folder, line)
