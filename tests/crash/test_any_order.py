@@ -146,6 +146,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert code in (0, 2), said
             if code == 0:
                 run.status = {"cancel": "cancelled", "pause": "paused", "resume": "approved"}[word]
+                run.saved.append((folder / "plan.json").read_bytes())  # the last save, with another status
 
     @rule(choice=st.integers(0, 2), step=st.sampled_from("abc"))
     def retry(self, choice: int, step: str) -> None:
