@@ -54,8 +54,9 @@ class Bell:
     clock: Clock
     timeout: float = TIMEOUT_SECONDS
     _orders: "queue.SimpleQueue[tuple[Path, Waiting]]" = field(default_factory=queue.SimpleQueue)
-    _open: int = 0  # that have yet to end; only the thread that rings counts up, only the other one down
-    _done: int = 0
+    _open: int = 0  # that were begun
+    _done: int = 0  # and have ended
+    _one: threading.Lock = field(default_factory=threading.Lock)  # runs may ring at the same time
     _thread: threading.Thread | None = None
 
     def of_run(self, folder: Path) -> RunBell:
@@ -78,11 +79,12 @@ class Bell:
             self._log(folder, "begins", about)
         except OSError:
             return False
-        self._open += 1
-        self._orders.put((folder, thing))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run_all, name="on_wait", daemon=True)
-            self._thread.start()
+        with self._one:
+            self._open += 1
+            self._orders.put((folder, thing))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run_all, name="on_wait", daemon=True)
+                self._thread.start()
         return True
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
 """Drive every run of a workspace in one process, and take the goals that are dropped into goals/.
 
 Nothing is remembered that files do not say: the runs to drive are those without an outcome whose lock can be had.
-Events only wake; a scan at the start and every ten seconds finds what they missed. One thread turns the drivers, one
-after the other; attempts run on the pool they share. A run that fails in a way of its own is set aside, alone.
+Events only wake; a scan at the start and every ten seconds finds what they missed. One thread decides whose turn it
+is, and waits for the few that have theirs at the same time; attempts run on the pool they share. A run that fails in
+a way of its own is set aside, alone.
 """
 
 import os
@@ -11,12 +12,15 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
+from agentfs import bursts
+from agentfs.bursts import Burst, Together
 from agentfs.core.config import Settings
 from agentfs.core.decide import Action, Wait
 from agentfs.disk import locked
-from agentfs.door import Door
+from agentfs.door import Begun, Door
 from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, Stop
 from agentfs.ears import Ears
 from agentfs.ended import Ended, ended_runs
@@ -27,6 +31,7 @@ from agentfs.ledger import LedgerError, Maintenance
 from agentfs.roots import Roots
 from agentfs.seats import Seat, is_open, open_runs
 from agentfs.setaside import SetAside, in_words
+from agentfs.stillness import ignore_lease_signal
 from agentfs.turns import Turns
 from agentfs.upkeep import Upkeep
 from agentfs.views.watching import Teller
@@ -37,7 +42,6 @@ from agentfs.world import open_driver
 GLANCE_SECONDS = 1.0  # how often what is not watched is looked at
 PAGE_SECONDS = 1.0  # how old STATUS.md may be
 SLICE_SECONDS = 0.03  # of turns, before goals/ is looked at again
-TURNS_AT_ONCE = 16  # of one run, while it has something to do at once: it ends the sooner, and costs less
 PAGES_AT_ONCE = 4
 
 
@@ -54,7 +58,7 @@ class Daemon:
         self.seats: dict[Path, Seat] = {}
         self.by_folder: dict[str, Seat] = {}  # the folders of a run that are watched
         self.ready: dict[Path, None] = {}  # to be turned, in this order
-        self.turns = Turns(settings.limits.parallel)
+        self.turns, self.together = Turns(settings.limits.parallel), Together()
         self.upkeep = Upkeep(Maintenance(workspace.runs), teller.tell)
         self.ended, self.aside = Ended(teller), SetAside(teller)
         self.pages: dict[Path, float] = {}  # when STATUS.md is due
@@ -87,6 +91,7 @@ class Daemon:
             raise self.fatal
 
     def _begin(self, *, poll: bool) -> None:
+        ignore_lease_signal()  # only the main thread can
         if not poll:
             self.ears.begin(self.stop.wake.set)
         self.ears.attend(self.goals)
@@ -138,8 +143,8 @@ class Daemon:
         for folder in [folder for folder, moment in self.pages.items() if moment <= now][:PAGES_AT_ONCE]:
             self._keep_page(self.seats[folder])
         if self.stop.asked == 0:
-            for folder, hold in self.door.let_in(GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS):
-                self._sit(folder, hold)
+            pause = GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS
+            self._sit(self.door.let_in(pause, self.together))
         self.upkeep.tend(idle=self._is_idle())
 
     def _is_idle(self) -> bool:
@@ -164,7 +169,7 @@ class Daemon:
 
     def _attend(self, seat: Seat) -> None:
         """Listen to a run that takes longer than a moment: to begin and to end that costs as much as ten steps."""
-        if not seat.attended:
+        if not seat.attended and time.monotonic() >= seat.since + GLANCE_SECONDS:
             seat.attended = True
             seat.watched = self.ears.attend_run(seat.folder, seat.hold)
             seat.peek()
@@ -172,26 +177,31 @@ class Daemon:
     def _work(self) -> bool:
         """Turn some drivers; return whether there is more to do at once."""
         end = time.monotonic() + SLICE_SECONDS
-        for folder in list(self.ready):
-            self._turn_on(folder)
-            if time.monotonic() >= end:
-                break
-        end = time.monotonic() + SLICE_SECONDS
-        while not self.stop.asked and (seat := self.turns.next()) is not None:
-            self._turn(seat, first=True)
+        while self._turn(self._ready()) | self._turn(self._in_line()):
             if time.monotonic() >= end:
                 break
         goals = self.door.is_busy and not self.stop.asked
         return bool(self.ready or goals or not self._woken.empty())
 
-    def _turn_on(self, folder: Path) -> None:
-        """Turn a run that is ready until it has to wait, or others should have their turn."""
-        for _ in range(TURNS_AT_ONCE):
-            self.ready.pop(folder, None)
-            if seat := self.seats.get(folder):
-                self._turn(seat)
-            if folder not in self.ready:
-                break
+    def _ready(self) -> list[Burst]:
+        """Return the turns of runs that have something to do, or may have."""
+        seats = [self.seats[folder] for folder in islice(self.ready, bursts.AT_ONCE)]
+        for seat in seats:
+            del self.ready[seat.folder]
+            if seat.leaving and seat.under_way == 0:
+                self._close(seat)
+        staying = [seat for seat in seats if not seat.leaving]
+        return [self._burst(seat, together=len(staying)) for seat in staying]
+
+    def _in_line(self) -> list[Burst]:
+        """Return the turns of runs that could start more, for which there are places now."""
+        found: list[Burst] = []
+        while len(found) < bursts.AT_ONCE and not self.stop.asked and (seat := self.turns.next()) is not None:
+            found.append(self._burst(seat, first=True))
+        return found
+
+    def _burst(self, seat: Seat, *, together: int = 1, first: bool = False) -> Burst:
+        return Burst(seat, self.turns.take(seat, len(self.seats), together=together, first=first))
 
     def _patience(self) -> float:
         """Return for how many seconds nothing has to be done unless something is heard."""
@@ -244,53 +254,54 @@ class Daemon:
             self.aside.put(folder, error)
             return
         if mine and is_open(folder):
-            self._sit(folder, hold)
+            self._sit([(folder, hold)])
         else:
             self.elsewhere |= not mine
             hold.close()
 
-    def _sit(self, folder: Path, hold: ExitStack) -> None:
-        """Drive a run from now on; its lock is held."""
+    def _sit(self, begun: list[Begun]) -> None:
+        """Drive these runs from now on; their locks are held."""
+        for (folder, hold), seat in zip(begun, self.together.each(self._seat, begun), strict=True):
+            if isinstance(seat, Exception):
+                hold.close()
+                self.aside.put(folder, seat)
+                continue
+            self.aside.forget(folder)
+            self.seats[folder] = seat
+            self.by_folder.update({str(one): seat for one in folders_of(folder)})
+            self.teller.opened(seat.driver)
+            self.ready = {folder: None, **self.ready}  # a first order goes before the next one of another run
+            if seat.is_restless():
+                self.soon[folder] = time.monotonic() + RESTLESS_SECONDS
+
+    def _seat(self, begun: Begun) -> Seat | Exception:
+        """Take a run over, or return what is in the way."""
+        folder, hold = begun
         try:
             world = replace(self.world, wake=partial(self._wake, folder))
-            seat = Seat.of(open_driver(folder, self.settings, world), hold)
+            return Seat.of(open_driver(folder, self.settings, world), hold)
         except Exception as error:  # noqa: BLE001 - one broken run never holds up another
-            hold.close()
-            self.aside.put(folder, error)
-            return
-        self.aside.forget(folder)
-        self.seats[folder] = seat
-        self.by_folder.update({str(one): seat for one in folders_of(folder)})
-        self.teller.opened(seat.driver)
-        self.ready = {folder: None, **self.ready}  # a first order goes before the next one of another run
-        if seat.is_restless():
-            self.soon[folder] = time.monotonic() + RESTLESS_SECONDS
+            return error
 
     def _wake(self, folder: Path) -> None:
         self._woken.put(folder)
         self.stop.wake.set()
 
-    def _turn(self, seat: Seat, *, first: bool = False) -> None:
-        """Turn one driver, with as many places as are its due."""
-        driver = seat.driver
-        if seat.leaving:
-            if seat.under_way == 0:
-                self._close(seat)
-            return
-        room, before = self.turns.room(seat, len(self.seats), first=first), len(driver.jobs)
-        driver.places = seat.under_way + room
-        try:
-            actions = driver.turn(draining=self.stop.asked > 0)
-        except Exception as error:  # noqa: BLE001 - one broken run never holds up another
-            driver.trouble = error
-            actions = []
-        self.turns.busy += len(driver.jobs) - before
-        if driver.trouble is not None:
-            self._give_up(seat, driver.trouble)
-            return
-        self.turns.note(seat, actions, room)
-        self.teller.turn(driver, actions, seat.settled)
-        self._follow_up(seat, actions)
+    def _turn(self, taken: list[Burst]) -> bool:
+        """Turn these runs, with as many places as are their due; return whether there were any."""
+        draining = self.stop.asked > 0
+        self.together.each(lambda burst: burst.go(draining=draining, tell=self._tell), taken)
+        for burst in taken:
+            self.turns.give_back(burst)
+            if (trouble := burst.seat.driver.trouble) is not None:
+                self._give_up(burst.seat, trouble)
+            else:
+                self._follow_up(burst.seat, burst.actions)
+        return bool(taken)
+
+    def _tell(self, seat: Seat, actions: list[Action]) -> None:
+        with self.together.one:
+            self.teller.turn(seat.driver, actions, seat.settled)
 
     def _follow_up(self, seat: Seat, actions: list[Action]) -> None:
         """Decide when a run has its next turn."""
@@ -347,5 +358,6 @@ class Daemon:
             seat.driver.stop_all()  # whatever went wrong, nothing is left running that nobody looks after
             with suppress(OSError):
                 self._close(seat)
+        self.together.close()
         self.ears.close()
         self.roots.release()

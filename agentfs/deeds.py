@@ -18,15 +18,15 @@ from agentfs.core.records import Answer, Author, Call, Failure, Result, Revision
 from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
-from agentfs.disk import install, publish
+from agentfs.disk import install, publish, read_whole
 from agentfs.disk import replace as replace_view
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.jsonlines import JsonLines
 from agentfs.models.line import Line
 from agentfs.orders import check_goal, confine, cut_while_waiting, get_ready, issue, order_for, start, take_answer
-from agentfs.reader import goal_path
 from agentfs.views.proposal import proposal_page
+from agentfs.workspace import goal_path
 
 
 def perform(action: acts.Action, driver: Driver) -> None:
@@ -94,9 +94,9 @@ def _standing_bytes(action: acts.RecordRevision, driver: Driver) -> bytes:
     facts = driver.facts
     tries = facts.planner_call(action.call).tries if action.call else ()
     if facts.plan_file.sha256 not in tries:
-        return (driver.folder / names.PLAN).read_bytes()
+        return read_whole(driver.folder / names.PLAN)
     name = names.call_file(action.call or 0, "plan", tries.index(facts.plan_file.sha256) + 1)
-    return (driver.folder / names.PLANNING / name).read_bytes()
+    return read_whole(driver.folder / names.PLANNING / name)
 
 
 def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: str) -> Revision:

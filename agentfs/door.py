@@ -3,10 +3,12 @@
 import errno
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from agentfs.bursts import Together
+from agentfs.core.names import run_name
 from agentfs.errors import AgentfsError, BadFile, UserError
 from agentfs.inbox import AGAIN_SECONDS, Inbox
 from agentfs.moving import StillChanging
@@ -16,6 +18,7 @@ from agentfs.views.watching import Teller
 AT_ONCE = 4  # goals taken before the drivers have their turn
 RESTLESS_SECONDS = 0.05  # how often to look while something there is being written
 DEAF_SECONDS = 1.0  # after a file has left a folder watchdog holds back for a while whatever else happens there
+Begun = tuple[Path, ExitStack]  # a run's folder, and what holds its lock
 _NOT_THIS_GOALS_FAULT = (*FULL, errno.EROFS, errno.EMFILE, errno.ENFILE)
 
 
@@ -44,19 +47,29 @@ class Door:
     def look_again(self) -> None:
         self.due = 0.0
 
-    def let_in(self, pause: float) -> Iterator[tuple[Path, ExitStack]]:
-        """Yield the folders of new runs, each with its lock held; look at goals/ again after `pause` seconds."""
+    def let_in(self, pause: float, together: Together) -> list[Begun]:
+        """Return the folders of new runs, each with its lock held; look at goals/ again after `pause` seconds."""
         now = time.monotonic()
         if not self._waiting and now >= self.due:
             self._look(now, pause)
-        for _ in range(min(AT_ONCE, len(self._waiting))):
-            if not self._waiting:  # for now, nothing can be taken
-                return
-            path = self._waiting.popleft()
-            if not self.inbox.still.is_complete(path):
-                self.due = now + RESTLESS_SECONDS
-            elif begun := self._take(path):
-                yield begun
+        paths = [path for path in self._next() if self._is_complete(path, now)]
+        if paths:
+            self._expect_silence()
+        taken = together.each(self._taken, paths)
+        return [begun for path, came in zip(paths, taken, strict=True) if (begun := self._heard(path, came))]
+
+    def _next(self) -> list[Path]:
+        """Return the goals to take now: a few, no two of which would have the same name as runs."""
+        found: dict[str, Path] = {}
+        while self._waiting and len(found) < AT_ONCE and (name := run_name(self._waiting[0].stem)) not in found:
+            found[name] = self._waiting.popleft()
+        return list(found.values())
+
+    def _is_complete(self, path: Path, now: float) -> bool:
+        if self.inbox.still.is_complete(path):
+            return True
+        self.due = now + RESTLESS_SECONDS
+        return False
 
     def _look(self, now: float, pause: float) -> None:
         self.due = now + pause
@@ -74,26 +87,32 @@ class Door:
         if found.restless or now < self._deaf:
             self.due = now + RESTLESS_SECONDS
 
-    def _take(self, path: Path) -> tuple[Path, ExitStack] | None:
+    def _taken(self, path: Path) -> Begun | Exception:
+        """Make a goal a run, or return what is in the way. Other goals are being taken at the same time."""
         hold = ExitStack()
-        self._expect_silence()
         try:
-            folder = hold.enter_context(self.inbox.taking(path))
-        except StillChanging:
-            self.look_again()
-        except AgentfsError as error:
-            self._refuse(path, error)
-        except OSError as error:
-            self._put_off(path, error)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours: one goal must not take the daemon from all others
-            self._refuse(path, UserError(f"{path.name}: agentfs stumbled over it, which is a bug: {error!r}"))
-        else:
-            run = f"{folder.parent.name}/{folder.name}"
-            self._trouble.pop(path.name, None)
-            if self._trouble.pop("", None):
-                self.teller.note("goals are taken again")
-            self.teller.tell("taken", f"took goals/{path.name}", run, goal=path.name)
-            return folder, hold
+            return hold.enter_context(self.inbox.taking(path)), hold
+        except Exception as error:  # noqa: BLE001 - one goal must not take the daemon from all others
+            return error
+
+    def _heard(self, path: Path, came: Begun | Exception) -> Begun | None:
+        """Tell what came of a goal."""
+        match came:
+            case StillChanging():
+                self.look_again()
+            case AgentfsError():
+                self._refuse(path, came)
+            case OSError():
+                self._put_off(path, came)
+            case Exception():
+                self._refuse(path, UserError(f"{path.name}: agentfs stumbled over it, which is a bug: {came!r}"))
+            case (folder, _):
+                self._trouble.pop(path.name, None)
+                if self._trouble.pop("", None):
+                    self.teller.note("goals are taken again")
+                run = f"{folder.parent.name}/{folder.name}"
+                self.teller.tell("taken", f"took goals/{path.name}", run, goal=path.name)
+                return came
         return None
 
     def _put_off(self, path: Path, error: OSError) -> None:

@@ -2,7 +2,8 @@
 
 AgentfsError
 ├── UserError        2  the command or a file is wrong
-│   └── BadFile      2  a file is wrong: every problem with its place
+│   ├── BadFile      2  a file is wrong: every problem with its place
+│   └── NotARun      2  a folder holds no run
 └── NoModel          4  no model is configured, and the goal needs one
 """
 
@@ -33,3 +34,7 @@ class NoModel(AgentfsError):
     """The goal needs a model, and none is configured."""
 
     code = 4
+
+
+class NotARun(UserError):
+    """A folder that holds no run."""

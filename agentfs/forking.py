@@ -17,8 +17,7 @@ from agentfs.core.records import JsonObject, Order, Result, Run
 from agentfs.disk import publish, sync_folder
 from agentfs.executor.attempt import render
 from agentfs.intake import new_folder
-from agentfs.reader import goal_path
-from agentfs.workspace import Workspace
+from agentfs.workspace import Workspace, goal_path
 
 
 @dataclass(frozen=True, slots=True)

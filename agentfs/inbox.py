@@ -18,7 +18,7 @@ from agentfs.core.catalogue import Catalogue
 from agentfs.core.config import Settings
 from agentfs.core.goals import MAX_BYTES
 from agentfs.core.problems import Problem
-from agentfs.disk import replace
+from agentfs.disk import read_whole, replace
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.intake import Flags, GoalSource, read_goal, taking
 from agentfs.moving import bring_back, free_place
@@ -154,7 +154,7 @@ class Inbox:
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise BadFile(path.name, [_TOO_LARGE])
-            content = path.read_bytes()
+            content = read_whole(path)
         except OSError as error:
             problem = Problem(f"cannot be read: {error.strerror}", "give the user that runs agentfs the right to")
             raise BadFile(path.name, [problem]) from None

@@ -6,9 +6,11 @@ Commands that only look need no more than this, and it is quick to import: no en
 from collections.abc import Mapping
 from pathlib import Path
 
+from agentfs.core import names
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.config import ModelSettings, Settings
 from agentfs.core.records import Run
+from agentfs.disk import read_whole
 from agentfs.judge import FileJudge
 from agentfs.reader import RunReader
 from agentfs.tools.registry import Known, known_tools, specs
@@ -63,4 +65,4 @@ def reader_for(
 
 def run_record(folder: Path) -> Run:
     """Return the settings a run began with."""
-    return Run.model_validate_json((folder / "run.json").read_bytes())
+    return Run.model_validate_json(read_whole(f"{folder}/{names.RUN}"))

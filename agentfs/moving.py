@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from agentfs.core import names
-from agentfs.disk import publish, sync_folder
+from agentfs.disk import publish, read_whole, sync_folder
 
 ON_ITS_WAY = ".on-its-way"  # in goals/, where runs/ is on another file system: DAY/RUN/FILE
 LONGEST = 200  # bytes of a name; the name of its error file has to fit too
@@ -29,7 +29,7 @@ def move_in(dropped: Path, goal: Path, content: bytes) -> None:
             raise
         _copy_in(dropped, goal, content)
         return
-    if goal.read_bytes() != content:
+    if read_whole(goal) != content:
         move_aside(goal, dropped.parent, dropped.name)
         raise StillChanging(dropped.name)
     sync_folder(goal.parent)

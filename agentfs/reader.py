@@ -16,11 +16,13 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run
-from agentfs.errors import UserError
+from agentfs.disk import listing, read_whole
+from agentfs.errors import NotARun
 from agentfs.executor.rebuilding import answers_in
 from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
 from agentfs.stillness import Stillness, signature
+from agentfs.workspace import goal_path
 
 if TYPE_CHECKING:
     from agentfs.core.proposals import Proposal
@@ -30,10 +32,6 @@ Shape = frozenset[names.Trace]  # which files an attempt has
 KEY_LINE = re.compile(
     r"^<!-- key: ([0-9a-f]{64}) -->\n?\Z", re.MULTILINE
 )  # the last line: above it may stand anything
-
-
-class NotARun(UserError):
-    """A folder that holds no run."""
 
 
 class Judge(Protocol):
@@ -135,7 +133,7 @@ class RunReader:
         `planned`: hashes of the goals that a planner has been given. Their steps have been checked before.
         """
         path = goal_path(self.folder)
-        source = path.read_bytes()
+        source = read_whole(path)
         if self._goal and self._goal.sha256 == sha256_bytes(source):
             return self._goal
         if self._goal and not self._complete(path):
@@ -162,7 +160,7 @@ class RunReader:
         if found is None:
             self._plan, self._plan_signature = _missing_plan(path, expected=planned), None
             return self._plan
-        source = path.read_bytes()
+        source = read_whole(path)
         digest = sha256_bytes(source)
         if digest != self._plan.sha256 and digest not in ours and not self._complete(path):
             return replace(self._plan, being_saved=True)  # what stood there before still holds
@@ -194,20 +192,9 @@ class RunReader:
 
     # ── what agentfs writes ─────────────────────────────────────────────────────────────────────────────
 
-    def _bytes(self, name: str) -> bytes:
-        """Return a file's content, the quickest way there is: a run has thousands."""
-        descriptor = os.open(f"{self.folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            chunks = [os.read(descriptor, CHUNK)]
-            while len(chunks[-1]) == CHUNK:
-                chunks.append(os.read(descriptor, CHUNK))
-        finally:
-            os.close(descriptor)
-        return b"".join(chunks)
-
     def _record(self, name: str, kind: type[R], broken: list[str]) -> R | None:
         try:
-            source = self._bytes(name)
+            source = read_whole(f"{self.folder}/{name}")
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -232,7 +219,7 @@ class RunReader:
         return run if run.run == here or not names.is_run_id(here) else run.model_copy(update={"run": here})
 
     def _revisions(self, before: Facts | None, broken: list[str]) -> tuple[tuple[Revision, ...], Plan | None]:
-        listed = _listing(self.folder / names.REVISIONS)
+        listed = listing(self.folder / names.REVISIONS)
         numbers = sorted(p[0] for n in listed if (p := names.parse_revision_file(n)) and p[1] == "record")
         if before and len(numbers) == len(before.revisions):
             return before.revisions, before.plan
@@ -246,7 +233,7 @@ class RunReader:
 
     def _calls(self, before: Facts | None, broken: list[str]) -> tuple[PlannerCall, ...]:
         groups: dict[int, list[names.CallFile]] = {}
-        for name in _listing(self.folder / names.PLANNING):
+        for name in listing(self.folder / names.PLANNING):
             if found := names.parse_call_file(name):
                 groups.setdefault(found.call, []).append(found)
         calls = tuple(self._call(number, groups[number], broken) for number in sorted(groups))
@@ -271,7 +258,7 @@ class RunReader:
         )
 
     def _attempts(self, before: Facts | None, broken: list[str]) -> dict[str, tuple[Attempt, ...]]:
-        groups = names.by_attempt(_listing(self.folder / names.STEPS))
+        groups = names.by_attempt(listing(self.folder / names.STEPS))
         by_step: dict[str, list[Attempt]] = {}
         for step, number in sorted(groups):
             known = before.attempt(step, number) if before else None
@@ -312,7 +299,7 @@ class RunReader:
 
     def _order(self, step: str, number: int) -> tuple[Order | None, bool]:
         """An order is not fsynced: after a power cut it may be empty or torn, which is not a mistake of anyone's."""
-        source = self._bytes(f"{names.STEPS}/{names.step_file(step, number, 'order')}")
+        source = read_whole(f"{self.folder}/{names.STEPS}/{names.step_file(step, number, 'order')}")
         try:
             return Order.model_validate_json(source), False
         except ValidationError:
@@ -357,16 +344,7 @@ class RunReader:
 
 
 MAX_REPLY = 1_000_000
-CHUNK = 65_536
 _CARRIED_OUT: Shape = frozenset((("order", 1), ("log", 1), ("result", 1)))
-
-
-def goal_path(folder: Path) -> Path:
-    """Return the goal file of a run, whatever its extension."""
-    for suffix in names.GOAL_SUFFIXES:
-        if (path := folder / f"goal{suffix}").is_file():
-            return path
-    raise NotARun(f"{folder}: there is no goal file")
 
 
 def _missing_plan(path: Path, *, expected: bool) -> PlanFile:
@@ -375,10 +353,3 @@ def _missing_plan(path: Path, *, expected: bool) -> PlanFile:
     else:
         problem = Problem("plan.json is not a regular file", "put the plan itself there")
     return PlanFile(None, None, (problem,) if expected or os.path.lexists(path) else ())
-
-
-def _listing(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except FileNotFoundError:
-        return []

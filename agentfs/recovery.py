@@ -11,7 +11,7 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
 from agentfs.core.state import RunState
-from agentfs.disk import publish
+from agentfs.disk import listing, publish
 from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.log import marks_in
 from agentfs.leftovers import keep_beside
@@ -51,9 +51,10 @@ def asked_of_models(folder: Path, facts: Facts) -> Iterator[Usage]:
 def sweep(folder: Path, ours: Collection[str]) -> None:
     """Remove temp files that a dead driver left; a plan among them that nobody has seen is kept beside plan.json."""
     for part in ("", names.STEPS, names.PLANNING, names.REVISIONS):
-        for path in (folder / part).glob(".*.tmp"):
-            if _in_use(path.name):
+        for name in listing(folder / part):
+            if not name.startswith(".") or not name.endswith(".tmp") or _in_use(name):
                 continue
+            path = folder / part / name
             source = path.read_bytes()
             if path.name.startswith(".plan.") and source and sha256_bytes(source) not in ours:
                 keep_beside(folder, source)

@@ -23,6 +23,7 @@ class Seat:
     hold: ExitStack  # the run's lock, and whatever else ends with it
     status: StatusFile
     seen: Glance
+    since: float = field(default_factory=time.monotonic)
     attended: bool = False  # it was tried to have watchdog tell of its folders
     watched: bool = False  # and watchdog does
     settled: set[tuple[str, int]] = field(default_factory=set)  # attempts whose end was told

@@ -31,7 +31,7 @@ def signature(path: Path | str) -> Signature | None:
 
 def being_written(path: Path) -> bool | None:
     """Return whether a writer has the file open; None where that cannot be known."""
-    _ignore_lease_signal()
+    ignore_lease_signal()
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -48,7 +48,7 @@ def being_written(path: Path) -> bool | None:
     return False
 
 
-def _ignore_lease_signal() -> None:
+def ignore_lease_signal() -> None:
     """A broken lease raises SIGIO, which by default ends the process."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGIO) is signal.SIG_DFL:
         signal.signal(signal.SIGIO, signal.SIG_IGN)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from agentfs.core.decide import Action, IssueOrder, StartAttempt
+from agentfs.bursts import Burst
+from agentfs.core.decide import IssueOrder, StartAttempt
 from agentfs.core.shares import grant
 from agentfs.seats import Seat
 
@@ -15,10 +16,10 @@ class Turns:
     busy: int = 0  # jobs of all seats, those that have ended but were not taken in yet included
     line: dict[Seat, None] = field(default_factory=dict)  # could start more than they may; longest waiting first
 
-    def room(self, seat: Seat, seats: int, *, first: bool) -> int:
-        """Return how many attempts a seat may start in the turn it is about to have."""
+    def take(self, seat: Seat, seats: int, *, together: int = 1, first: bool = False) -> int:
+        """Return how many attempts a seat may start in the turns it is about to have, `together` with others."""
         self.line.pop(seat, None)
-        return grant(
+        due = grant(
             places=self.places,
             free=self.places - self.busy + seat.finished,
             mine=seat.under_way,
@@ -26,11 +27,18 @@ class Turns:
             waiting=(one.under_way for one in self.line),
             first=first,
         )
+        room = min(due, -(-self.places // together))
+        self.busy += room  # nobody else's until it is given back
+        return room
 
-    def note(self, seat: Seat, actions: list[Action], room: int) -> None:
-        """Put a seat in line that could start more than it was allowed to."""
-        starts = sum(isinstance(action, IssueOrder | StartAttempt) for action in actions)
-        if (starts >= room) if room else seat.driver.state.moving("order", "start"):
+    def give_back(self, burst: Burst) -> None:
+        """Hear what became of the places a seat had; put it in line if it could start more than it was allowed to."""
+        seat = burst.seat
+        self.busy += len(seat.driver.jobs) - burst.before - burst.room
+        if seat.driver.trouble is not None:
+            return
+        starts = sum(isinstance(action, IssueOrder | StartAttempt) for action in burst.actions)
+        if (starts >= burst.left) if burst.left else seat.driver.state.moving("order", "start"):
             self.line[seat] = None
 
     def next(self) -> Seat | None:

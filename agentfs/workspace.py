@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentfs.core import names
 from agentfs.core.problems import did_you_mean
-from agentfs.errors import UserError
+from agentfs.errors import NotARun, UserError
 
 SETTINGS = "agentfs.toml"
 _NEAR = 500  # the newest runs, among which a misspelt one is looked for
@@ -168,3 +168,11 @@ def trust(root: Path, environment: Mapping[str, str]) -> None:
             file.write(_mark(root) + "\n")
     except OSError as error:
         raise UserError(f"cannot remember that {root} is trusted: {error.strerror} ({path})") from None
+
+
+def goal_path(folder: Path) -> Path:
+    """Return the goal file of a run, whatever its extension."""
+    for suffix in names.GOAL_SUFFIXES:
+        if (path := folder / f"goal{suffix}").is_file():
+            return path
+    raise NotARun(f"{folder}: there is no goal file")

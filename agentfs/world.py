@@ -140,6 +140,8 @@ def _planners(settings: Settings, environment: Mapping[str, str]) -> Models:
 
 def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
     """Return the planner on a model that a run began with."""
+    if not world.means.planner:
+        return Nobody()
     model = world.planner(run_record(folder), None)
     if model is None:
         return Nobody()

@@ -16,8 +16,8 @@ from pathlib import Path
 import many
 from measuring import chain, run_steps, workspace
 
-from agentfs.keeper import entries_owed
 from agentfs.ledger import Ledger, Maintenance
+from agentfs.owed import entries_owed
 
 AT_ONCE = 64
 

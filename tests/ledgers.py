@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentfs.keeper import blob_sha
 from agentfs.ledger import Entry, Ledger
+from agentfs.owed import blob_sha
 
 RUN = "2026-11-16/tidy-invoices"
 AT = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)

@@ -136,7 +136,7 @@ class Place:
 
     def log(self) -> list[str]:
         """Return the ledger as `author subject`, oldest first."""
-        return self.git("log", "--reverse", "--format=%an %s").splitlines()
+        return self.git("log", "--reverse", "--format=%an %s", "--branches=[m]ain").splitlines()  # or none yet
 
     def ledger_is_sound(self) -> None:
         """Assert that the ledger is whole and that nothing of ours shows as changed."""

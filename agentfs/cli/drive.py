@@ -17,11 +17,10 @@ from agentfs.core.records import Outcome
 from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver, World
-from agentfs.errors import UserError
+from agentfs.errors import NotARun, UserError
 from agentfs.intake import Flags, GoalSource, goal_from, read_goal, taking
 from agentfs.means import allowing_own, catalogue_of, has_model, run_record
 from agentfs.orders import get_ready, room_of
-from agentfs.reader import NotARun
 from agentfs.settings import load_settings
 from agentfs.tools.registry import Known
 from agentfs.upkeep import maintain_after_run

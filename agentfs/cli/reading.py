@@ -153,9 +153,9 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
     from pydantic import ValidationError
 
     from agentfs.core.state import Means, derive
+    from agentfs.errors import NotARun
     from agentfs.judge import FileJudge
     from agentfs.means import has_model, reader_for
-    from agentfs.reader import NotARun
 
     settings, environment = settings or settings_of(workspace)[0], dict(os.environ)
     try:

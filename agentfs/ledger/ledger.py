@@ -20,6 +20,7 @@ from agentfs.ledger.history import LedgerCommit
 from agentfs.ledger.index import Index
 from agentfs.ledger.objects import Objects
 from agentfs.ledger.program import output
+from agentfs.ledger.recent import Recent
 from agentfs.ledger.refs import BRANCH, Branch
 from agentfs.ledger.trees import FILE, Leaf, NewObject
 
@@ -28,6 +29,7 @@ Still = Callable[[], bool]
 Build = Callable[[str | None], list[NewObject] | None]  # on top of a commit: the objects of a new one, itself last
 _TRIES = 20  # a person would have to commit that often while we do
 _TREES = 16  # a day of 10,000 runs takes 2 MB
+_COMMITS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class Ledger:
         self._objects = Objects(git / "objects")
         self._branch = Branch(git, self._claims)
         self._index = Index(root, self._claims)
-        self._trees: dict[str, trees.Entries] = {}  # the one used last comes last
+        self._trees: Recent[trees.Entries] = Recent(_TREES)
+        self._tops: Recent[str] = Recent(_COMMITS)  # commit -> tree
 
     @classmethod
     def create(cls, root: Path) -> "Ledger":
@@ -301,15 +304,21 @@ class Ledger:
         return history.decode(sha, self._objects.read(sha, "commit"))
 
     def _tree(self, commit: str | None) -> str | None:
-        return self._read(commit).tree if commit else None
+        """Return the tree of a commit; of those that were asked for last it is remembered."""
+        if commit is None:
+            return None
+        return self._tops.get(commit) or self._tops.keep(commit, self._read(commit).tree)
 
     def _read_tree(self, sha: str) -> trees.Entries:
         """Return a tree; the few that every commit goes through are remembered."""
-        found = self._trees.pop(sha, None)
-        self._trees[sha] = trees.parse(self._objects.read(sha, "tree")) if found is None else found
-        if len(self._trees) > _TREES:
-            del self._trees[next(iter(self._trees))]
-        return self._trees[sha]
+        found = self._trees.get(sha)
+        return self._trees.keep(sha, trees.parse(self._objects.read(sha, "tree")) if found is None else found)
+
+    def _write_tree(self, made: list[NewObject], entries: trees.Entries) -> str:
+        """Add a tree to what a commit is made of; the next commit goes through it."""
+        made.append(trees.encode(entries))
+        self._trees.keep(made[-1].sha, entries)
+        return made[-1].sha
 
     def _leaves(self, root: str | None, run: str) -> dict[str, Leaf]:
         return trees.leaves(self._read_tree, trees.folder(self._read_tree, root, run))
@@ -329,9 +338,12 @@ class Ledger:
             return None
         settled = {leaf.sha for leaf in before.values()}  # durable since the branch moved to them
         made = [blob for blob in blobs.values() if blob.sha not in settled or not self._objects.holds(blob.sha)]
-        top = trees.graft(self._read_tree, root, entry.run, trees.build(after, made), made)
+        write = partial(self._write_tree, made)
+        top = trees.graft(self._read_tree, write, root, entry.run, trees.build(after, made))
         author = (entry.author_name, entry.author_email)
-        return [*made, history.encode(top, tip, author, entry.at, entry.message)]
+        commit = history.encode(top, tip, author, entry.at, entry.message)
+        self._tops.keep(commit.sha, top)
+        return [*made, commit]
 
     def _pruned(
         self, runs: Collection[str], tip: str | None, message: str, author: tuple[str, str], at: datetime

@@ -9,7 +9,7 @@ import hashlib
 import os
 import secrets
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from agentfs.ledger.errors import LedgerBroken
@@ -51,23 +51,31 @@ class Objects:
     def store(self, new: Iterable[NewObject]) -> None:
         """Make these objects durable. One that is there already is relied on only if it is whole."""
         unique = {one.sha: one for one in new}
-        files = {sha for sha in unique if os.path.exists(self._path(sha))}
+        if len(unique) < PACK_FROM or len(self.packs) >= MOST_PACKS:
+            self._store_each(unique)
+            return
+        self.packs.write(list(unique.values()))  # what is there already, too: to look for each takes longer
+        for sha in self._files(unique):
+            if self._loose(sha) is None:  # an empty or torn file beside the pack would only trouble `git fsck`
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path(sha))
+
+    def _store_each(self, unique: Mapping[str, NewObject]) -> None:
+        files = self._files(unique)
         there = {sha for sha in files if self._loose(sha) is not None and self._refresh(sha)}
         packed = {sha for sha in unique if sha not in files and self.packs.holds(sha)}
-        missing = [one for sha, one in unique.items() if sha not in there and sha not in packed]
         for sha in packed:
             self.packs.refresh_age(sha)
         folders = {os.path.dirname(self._path(sha)) for sha in there}
-        if len(missing) < PACK_FROM or len(self.packs) >= MOST_PACKS:
-            folders |= self._write_files(missing)
-        else:
-            self.packs.write(missing)
-            for sha in files - there:  # an empty or torn file beside the pack would only trouble `git fsck`
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._path(sha))
+        folders |= self._write_files([one for sha, one in unique.items() if sha not in there and sha not in packed])
         for folder in folders:
             with contextlib.suppress(FileNotFoundError):  # what it held has moved into a pack
                 sync(folder)
+
+    def _files(self, shas: Iterable[str]) -> set[str]:
+        """Return which of these have a file of their own."""
+        folders = set(os.listdir(self.folder))
+        return {sha for sha in shas if sha[:2] in folders and os.path.exists(self._path(sha))}
 
     def _path(self, sha: str) -> str:
         return f"{self.folder}/{sha[:2]}/{sha[2:]}"  # hundreds a commit: a Path takes longer than the file

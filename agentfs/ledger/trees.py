@@ -50,6 +50,7 @@ class NewObject:
 EMPTY = NewObject("tree", b"").sha
 Entries = Mapping[bytes, Leaf]
 Read = Callable[[str], Entries]  # the entries of a tree by its sha
+Write = Callable[[Entries], str]  # the other way round
 
 
 def committable(path: str) -> bool:
@@ -133,15 +134,14 @@ def build(paths: Mapping[str, Leaf], made: list[NewObject]) -> str:
     return made[-1].sha
 
 
-def graft(read: Read, root: str | None, path: str, new: str, made: list[NewObject]) -> str:
+def graft(read: Read, write: Write, root: str | None, path: str, new: str) -> str:
     """Return the sha of the root tree with the folder `path` replaced by the tree `new`."""
     first, _, rest = path.partition("/")
     entries = read(root) if root else {}
     if rest:
         old = entries.get(_name(first))
-        new = graft(read, old.sha if old and old.mode == FOLDER else None, rest, new, made)
-    made.append(encode({**entries, _name(first): Leaf(FOLDER, new)}))
-    return made[-1].sha
+        new = graft(read, write, old.sha if old and old.mode == FOLDER else None, rest, new)
+    return write({**entries, _name(first): Leaf(FOLDER, new)})
 
 
 def prune(read: Read, root: str, paths: Collection[str], made: list[NewObject]) -> str:

@@ -13,8 +13,8 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.forking import FIRST_CALL, is_forks_own
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Record, Result, Revision, Run
 from agentfs.errors import UserError
-from agentfs.reader import goal_path
 from agentfs.replaying.tapes import Tape, tape_in
+from agentfs.workspace import goal_path
 
 R = TypeVar("R", bound=Record)
 _KEPT_GOAL = re.compile(rf"({names.FORMAT_DIGITS})\.goal\.(md|txt|yaml|yml|json)\Z")

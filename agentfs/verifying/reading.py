@@ -12,7 +12,7 @@ from agentfs.core import names
 from agentfs.core.agreement import Fault, RunFiles
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
-from agentfs.keeper import blob_sha
+from agentfs.owed import blob_sha
 
 R = TypeVar("R", bound=Record)
 PARTS = (names.PLANNING, names.REVISIONS, names.STEPS)

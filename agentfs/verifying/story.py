@@ -23,9 +23,9 @@ from agentfs.core.messages import (
     revision_message,
 )
 from agentfs.core.records import Answer, Outcome, Revision
-from agentfs.keeper import blob_sha
 from agentfs.ledger import history
 from agentfs.ledger.trees import NewObject
+from agentfs.owed import blob_sha
 from agentfs.verifying.chronicle import Changed, Told
 
 REWRITTEN = "history was rewritten: compare with a copy of runs/.git, and take that if it is whole"

@@ -197,10 +197,10 @@ def test_a_goal_that_is_no_good(inbox: Inbox, content: bytes, words: str) -> Non
 def test_a_goal_that_cannot_be_read(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     (inbox.folder / "job.md").write_text(BOOK)
 
-    def denied(self: Path) -> bytes:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+    def denied(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr("agentfs.inbox.read_whole", denied)
     assert "job.md:1:1: cannot be read: Permission denied (give the user" in refused(inbox, "job.md")
 
 

@@ -77,6 +77,8 @@ def test_without_watches_it_looks_every_second_and_says_how_to_have_more(place: 
             daemon.drop(f"{name}.md", GATED)
         for name in ("one", "two", "three"):
             wait_for((daemon.folder(name) / "steps" / "a.1.question.md").exists, "the question")
+        daemon.wait_to_hear(none)  # a run is watched once it has lasted a second
+        for name in ("one", "two", "three"):
             (daemon.folder(name) / "steps" / "a.1.reply.md").write_text("approve\n")
         for name in ("one", "two", "three"):
             ran_once(daemon, name)
