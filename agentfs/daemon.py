@@ -26,6 +26,7 @@ from agentfs.ears import Ears
 from agentfs.ended import Ended, ended_runs
 from agentfs.engine import World
 from agentfs.errors import UserError
+from agentfs.garbage import Garbage
 from agentfs.inbox import Inbox
 from agentfs.ledger import LedgerError, Maintenance
 from agentfs.roots import Roots
@@ -60,6 +61,7 @@ class Daemon:
         self.ready: dict[Path, None] = {}  # to be turned, in this order
         self.turns, self.together = Turns(settings.limits.parallel), Together()
         self.upkeep = Upkeep(Maintenance(workspace.runs), teller.tell)
+        self.garbage = Garbage()
         self.ended, self.aside = Ended(teller), SetAside(teller)
         self.pages: dict[Path, float] = {}  # when STATUS.md is due
         self.elsewhere = False  # another process drives a run
@@ -135,7 +137,7 @@ class Daemon:
             self._glance_at = now + GLANCE_SECONDS
             self._glance()
         if now >= self._rescan_at or self.ears.lost:
-            self._rescan()
+            self._rescan(everything=self.ears.lost or not self._rescan_at)
             self._rescan_at = time.monotonic() + RESCAN_SECONDS
         for folder in [folder for folder, moment in self.soon.items() if moment <= now]:
             del self.soon[folder]
@@ -145,7 +147,9 @@ class Daemon:
         if self.stop.asked == 0:
             pause = GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS
             self._sit(self.door.let_in(pause, self.together))
-        self.upkeep.tend(idle=self._is_idle())
+        idle = self._is_idle()
+        self.upkeep.tend(idle=idle)
+        self.garbage.tend(idle=idle)
 
     def _is_idle(self) -> bool:
         """Whether nothing runs, here or driven by another process, and nothing is owed to the ledger."""
@@ -162,10 +166,18 @@ class Daemon:
         for seat in self.seats.values():
             self._attend(seat)
             seat.check()
+        for seat in self._longest_unseen():
+            seat.peek()
         self.ended.tell_of_edits()
         if self.stop.asked == 0:
             for folder in (*self.ended.reopened(), *self.aside.changed()):
                 self._try(folder)
+
+    def _longest_unseen(self) -> list[Seat]:
+        """Return the runs to be looked at though nothing was heard: in ten seconds all of them, never all at once."""
+        before = time.monotonic() - RESCAN_SECONDS
+        due = sorted((seat for seat in self.seats.values() if seat.looked <= before), key=lambda seat: seat.looked)
+        return due[: 1 + int(len(self.seats) * GLANCE_SECONDS // RESCAN_SECONDS)]
 
     def _attend(self, seat: Seat) -> None:
         """Listen to a run that takes longer than a moment: to begin and to end that costs as much as ten steps."""
@@ -191,7 +203,7 @@ class Daemon:
             if seat.leaving and seat.under_way == 0:
                 self._close(seat)
         staying = [seat for seat in seats if not seat.leaving]
-        return [self._burst(seat, together=len(staying)) for seat in staying]
+        return [self._burst(seat, together=len(staying) - before) for before, seat in enumerate(staying)]
 
     def _in_line(self) -> list[Burst]:
         """Return the turns of runs that could start more, for which there are places now."""
@@ -228,8 +240,8 @@ class Daemon:
 
     # ── runs ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _rescan(self) -> None:
-        """Find runs that nobody drives, and look again at those that may have changed unheard."""
+    def _rescan(self, *, everything: bool) -> None:
+        """Find runs that nobody drives, and those of ours that are gone; look at all the others, too, if need be."""
         self.ears.start_over()
         self.elsewhere, there = False, set()
         for folder in open_runs(self.workspace.runs):
@@ -237,10 +249,10 @@ class Daemon:
             if folder not in self.seats and not self.stop.asked:
                 self._try(folder)
         for folder, seat in self.seats.items():
-            if folder in there:
-                seat.peek()
-            else:
+            if folder not in there:
                 seat.driver.look_again()  # ended by somebody else's hand, or gone
+            elif everything:
+                seat.peek()
         self.aside.keep_only(there)
 
     def _try(self, folder: Path) -> None:

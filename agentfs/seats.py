@@ -24,6 +24,7 @@ class Seat:
     status: StatusFile
     seen: Glance
     since: float = field(default_factory=time.monotonic)
+    looked: float = field(default_factory=time.monotonic)  # when it was last compared with what was seen
     attended: bool = False  # it was tried to have watchdog tell of its folders
     watched: bool = False  # and watchdog does
     settled: set[tuple[str, int]] = field(default_factory=set)  # attempts whose end was told
@@ -67,7 +68,7 @@ class Seat:
 
     def peek(self) -> None:
         """Look again if something there is not what it was, or a reply that does not count may have been mended."""
-        now = glance(self.folder)
+        now, self.looked = glance(self.folder), time.monotonic()
         if now != self.seen or self._has_idle_reply():
             self.seen = now
             self.driver.look_again()

@@ -17,17 +17,21 @@ class Turns:
     line: dict[Seat, None] = field(default_factory=dict)  # could start more than they may; longest waiting first
 
     def take(self, seat: Seat, seats: int, *, together: int = 1, first: bool = False) -> int:
-        """Return how many attempts a seat may start in the turns it is about to have, `together` with others."""
+        """Return how many attempts a seat may start in the turns it is about to have.
+
+        `together`: among how many that have theirs at the same time the places are still to be shared.
+        """
         self.line.pop(seat, None)
+        free = self.places - self.busy + seat.finished
         due = grant(
             places=self.places,
-            free=self.places - self.busy + seat.finished,
+            free=free,
             mine=seat.under_way,
             others=max(len(self.line), min(self.busy, seats - 1)),
             waiting=(one.under_way for one in self.line),
             first=first,
         )
-        room = min(due, -(-self.places // together))
+        room = min(due, max(0, -(-free // together)))
         self.busy += room  # nobody else's until it is given back
         return room
 

@@ -1,6 +1,5 @@
 """The command that drives everything: watch."""
 
-import gc
 import os
 import signal
 import sys
@@ -40,7 +39,6 @@ def watch(arguments: Namespace) -> int:
         settings = allowing_own(settings, known)
         model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
         inbox = Inbox(workspace, settings, catalogue_of(settings, environment(), known), model)
-        gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
         Daemon(workspace, settings, world, inbox, stop, teller).run(poll=arguments.poll)
     teller.tell("stopped", "stopped; `agentfs watch` goes on from here")
     return STOPPED
