@@ -24,15 +24,15 @@ def ended(tmp_path: Path) -> list[Path]:
     return [place.run_folder(name) for name in "xyz"]
 
 
-def kept(folders: list[Path]) -> tuple[Ledger, list[str], bool]:
-    """Let a keeper see to these runs; return the ledger, what was said, and whether nothing is owed any more."""
+def kept(folders: list[Path], seconds: float = 20.0) -> tuple[Ledger, list[str], bool]:
+    """Let a keeper see to these runs, for so long at the most; return the ledger, what was said, and whether nothing is owed any more."""
     ledger, said = Ledger.create(folders[0].parents[1]), list[str]()
     keeper = Keeper(ledger, ("Ada", "ada@example.org"), said.append)
     assert keeper.is_idle()
     for folder in folders:
         keeper.note(folder)
     assert not keeper.is_idle()
-    settled = keeper.flush(20.0)
+    settled = keeper.flush(seconds)
     keeper.close()
     return ledger, said, settled
 
@@ -97,7 +97,7 @@ def test_one_whose_place_in_the_ledger_is_damaged_keeps_no_other_waiting(ended: 
     path = ledger.root / ".git" / "objects" / tree[:2] / tree[2:]
     path.chmod(0o644)
     path.write_bytes(b"torn")
-    _, said, settled = kept(ended[1:] + ended[:1])
+    _, said, settled = kept(ended[1:] + ended[:1], seconds=3.0)
     assert not settled
     assert [line for line in said if "cannot be written" in line]
     subjects = git(ledger.root, "log", "--format=%s").splitlines()
