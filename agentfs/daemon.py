@@ -64,7 +64,7 @@ class Daemon:
         self.garbage = Garbage()
         self.ended, self.aside = Ended(teller), SetAside(teller)
         self.pages: dict[Path, float] = {}  # when STATUS.md is due
-        self.elsewhere = False  # another process drives a run
+        self.elsewhere: set[Path] = set()  # runs that another process drives
         self.soon: dict[Path, float] = {}  # when to look again though nothing is heard
         self.fatal: UserError | None = None
         self._woken: queue.SimpleQueue[Path] = queue.SimpleQueue()
@@ -170,7 +170,8 @@ class Daemon:
             seat.peek()
         self.ended.tell_of_edits()
         if self.stop.asked == 0:
-            for folder in (*self.ended.reopened(), *self.aside.changed()):
+            let_go, self.elsewhere = filter(is_open, self.elsewhere), set()
+            for folder in (*self.ended.reopened(), *self.aside.changed(), *let_go):
                 self._try(folder)
 
     def _longest_unseen(self) -> list[Seat]:
@@ -243,7 +244,7 @@ class Daemon:
     def _rescan(self, *, everything: bool) -> None:
         """Find runs that nobody drives, and those of ours that are gone; look at all the others, too, if need be."""
         self.ears.start_over()
-        self.elsewhere, there = False, set()
+        there = set()
         for folder in open_runs(self.workspace.runs):
             there.add(folder)
             if folder not in self.seats and not self.stop.asked:
@@ -254,6 +255,7 @@ class Daemon:
             elif everything:
                 seat.peek()
         self.aside.keep_only(there)
+        self.elsewhere &= there
 
     def _try(self, folder: Path) -> None:
         """Drive a run if nobody else does, and if it is not one that has failed and is as it was."""
@@ -268,8 +270,9 @@ class Daemon:
         if mine and is_open(folder):
             self._sit([(folder, hold)])
         else:
-            self.elsewhere |= not mine
             hold.close()
+        if not mine:
+            self.elsewhere.add(folder)
 
     def _sit(self, begun: list[Begun]) -> None:
         """Drive these runs from now on; their locks are held."""

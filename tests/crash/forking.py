@@ -14,6 +14,7 @@ import queue
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ from tests.workspaces import Place
 CHANGES = ("open", "write", "fsync", "link", "rename", "replace", "unlink", "mkdir", "rmdir", "utime")
 SELDOM = ("agentfs.models", "agentfs.testing", "agentfs.replaying")
 UNEXPECTED = 70
+HELD_SECONDS = 10.0
 
 
 class Forks:
@@ -193,9 +195,15 @@ def _take(inbox: Inbox) -> None:
 
 
 def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> None:
-    with locked(folder) as mine:
-        assert mine, f"{folder} is held by somebody else"
-        drive(open_driver(folder, settings, world), stop, Quiet())
+    """Drive a run. A program that was just being started holds the lock of a killed driver until it is begun."""
+    deadline = time.monotonic() + HELD_SECONDS
+    while True:
+        with locked(folder) as mine:
+            if mine:
+                drive(open_driver(folder, settings, world), stop, Quiet())
+                return
+        assert time.monotonic() < deadline, f"{folder} is held by somebody else"
+        stop.wake.wait(0.01)
 
 
 if __name__ == "__main__":

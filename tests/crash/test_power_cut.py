@@ -33,6 +33,7 @@ FEW = int(WANTED or 5) / 250 if not FULL else 1.0  # of the images, by chance
 EVERY = 3  # of the images that are looked at, one in so many is also gone on from
 ORDER = re.compile(r" M .*/steps/[a-z0-9-]+\.[0-9]\.json")
 NOTES = "".join(f"\n### note-{number}\n```note\n{number}\n```\n" for number in range(6))
+GONE = 1 << 30  # no process has that number
 STOPPING = Path(__file__).parent / "stopping"
 
 
@@ -156,9 +157,11 @@ def survives(moment: Moment, expected: Expected, folder: Path, forks: Forks | No
 
 
 def there(mounted: Path) -> Place:
-    """Return the place that is in an image: it is trusted, though it is another folder."""
+    """Return the place that is in an image: it is trusted, though it is another folder, and whoever wrote it is gone."""
     place = quick(Place(mounted))
     trust(place.root, place.env)
+    for claim in (place.runs / ".git" / "agentfs").glob("*.*.*"):
+        claim.rename(claim.with_name(f"{GONE}.{claim.name.partition('.')[2]}"))  # it is only stopped, in truth
     return place
 
 
