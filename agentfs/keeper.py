@@ -15,7 +15,7 @@ from agentfs.owed import blob_sha
 from agentfs.settling import Debts, run_id, settle, settled_apart
 
 RETRY_SECONDS = 0.5
-AT_ONCE = 200  # runs
+AT_ONCE = 100  # runs
 APART_FROM = 24  # runs whose commits are worth a process of their own: this one has others to drive
 PAUSE_SECONDS = 0.5  # the steps that begin with a plan go first, and what happens meanwhile needs no look of its own
 MORE_SECONDS = 0.7  # that a run waits for others, while more of them keep coming: together they cost less

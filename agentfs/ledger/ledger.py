@@ -30,6 +30,7 @@ Build = Callable[[str | None], list[NewObject] | None]  # on top of a commit: th
 _TRIES = 20  # a person would have to commit that often while we do
 _TREES = 16  # a day of 10,000 runs takes 2 MB
 _COMMITS = 256
+_DEPTH = 50  # trees that are each written as the difference from the one before; git's own default
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +315,10 @@ class Ledger:
         found = self._trees.get(sha)
         return self._trees.keep(sha, trees.parse(self._objects.read(sha, "tree")) if found is None else found)
 
-    def _write_tree(self, made: list[NewObject], entries: trees.Entries) -> str:
+    def _write_tree(self, made: list[NewObject], entries: trees.Entries, before: str | None) -> str:
         """Add a tree to what a commit is made of; the next commit goes through it."""
-        made.append(trees.encode(entries))
+        base = self._objects.drafts.get(before or "")
+        made.append(trees.encode(entries, base if base and base.depth < _DEPTH else None))
         self._trees.keep(made[-1].sha, entries)
         return made[-1].sha
 

@@ -1,11 +1,10 @@
-"""The packs git made of older objects, and new packs of ours, read and written with GitPython's object database.
+"""The packs git made of older objects, and new packs of ours; read with GitPython's object database.
 
 Touches `objects/pack/` only. A pack counts when both its files are there. Ours gets its index first, so that it never
 counts by half.
 """
 
 import contextlib
-import io
 import os
 import secrets
 import zlib
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfs.ledger.files import sync, write_once
+from agentfs.ledger.packing import pack
 from agentfs.ledger.trees import NewObject
 
 if TYPE_CHECKING:
@@ -62,20 +62,12 @@ class Packs:
 
     def write(self, objects: Sequence[NewObject]) -> None:
         """Write one pack of these objects: three fsyncs, however many they are."""
-        from gitdb.base import OStream
-        from gitdb.pack import PackEntity
-
         self.folder.mkdir(exist_ok=True)
-        pack, index = io.BytesIO(), io.BytesIO()
-        streams = [
-            OStream(bytes.fromhex(one.sha), one.kind.encode(), len(one.content), io.BytesIO(one.content))
-            for one in objects
-        ]
-        name = PackEntity.write_pack(streams, pack.write, index.write, len(streams))[0].hex()
-        for suffix, content in ((".idx", index), (".pack", pack)):
+        made = pack(objects)
+        for suffix, content in ((".idx", made.index), (".pack", made.content)):
             temporary = self.folder / f"tmp_pack_{secrets.token_hex(6)}"
-            write_once(temporary, content.getvalue())
-            os.rename(temporary, self.folder / f"pack-{name}{suffix}")
+            write_once(temporary, content)
+            os.rename(temporary, self.folder / f"pack-{made.name}{suffix}")
         sync(self.folder)
         self.refresh()
 

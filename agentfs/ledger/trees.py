@@ -36,11 +36,17 @@ class NewObject:
 
     kind: Kind
     content: bytes
+    base: "NewObject | None" = field(default=None, compare=False, repr=False)  # one that it differs little from
     sha: str = field(init=False)
 
     def __post_init__(self) -> None:
         digest = hashlib.sha1(self.header + self.content, usedforsecurity=False)
         object.__setattr__(self, "sha", digest.hexdigest())
+
+    @property
+    def depth(self) -> int:
+        """How many others have to be read before it, if it is written as a difference."""
+        return 1 + self.base.depth if self.base else 0
 
     @property
     def header(self) -> bytes:
@@ -50,7 +56,7 @@ class NewObject:
 EMPTY = NewObject("tree", b"").sha
 Entries = Mapping[bytes, Leaf]
 Read = Callable[[str], Entries]  # the entries of a tree by its sha
-Write = Callable[[Entries], str]  # the other way round
+Write = Callable[[Entries, str | None], str]  # the sha of a tree by its entries, and by that of what it was made from
 
 
 def committable(path: str) -> bool:
@@ -83,12 +89,11 @@ def parse(content: bytes) -> Entries:
     return entries
 
 
-def encode(entries: Entries) -> NewObject:
+def encode(entries: Entries, base: NewObject | None = None) -> NewObject:
     """Return the tree of these entries, in git's order: a folder sorts as if its name ended in a slash."""
     ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1].mode == FOLDER else item[0])
-    return NewObject(
-        "tree", b"".join(b"%s %s\0%s" % (leaf.mode, name, bytes.fromhex(leaf.sha)) for name, leaf in ordered)
-    )
+    content = b"".join([b"%s %s\0%s" % (leaf.mode, name, bytes.fromhex(leaf.sha)) for name, leaf in ordered])
+    return NewObject("tree", content, base)
 
 
 def folder(read: Read, root: str | None, path: str) -> Entries:
@@ -141,7 +146,7 @@ def graft(read: Read, write: Write, root: str | None, path: str, new: str) -> st
     if rest:
         old = entries.get(_name(first))
         new = graft(read, write, old.sha if old and old.mode == FOLDER else None, rest, new)
-    return write({**entries, _name(first): Leaf(FOLDER, new)})
+    return write({**entries, _name(first): Leaf(FOLDER, new)}, root)
 
 
 def prune(read: Read, root: str, paths: Collection[str], made: list[NewObject]) -> str:
