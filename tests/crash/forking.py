@@ -2,8 +2,8 @@
 
     python -m tests.crash.forking      one JSON request per line in, one JSON reply per line out
 
-A request: `root`, `env`, `words` (a command; none: one pass of a daemon over everything there is to do) and `cut` (the
-child kills itself before that many changes of the disk; null: never).
+A request: `root`, `env`, `words` (a command; none: one pass of a daemon over everything there is to do), `cut` (the
+child kills itself before that many changes of the disk; null: never) and `near` (of these only those of such paths).
 """
 
 import importlib
@@ -59,11 +59,13 @@ class Forks:
             text=True,
         )
 
-    def run(self, root: Path, env: Mapping[str, str], *words: str, cut: int | None = None) -> tuple[int, str]:
+    def run(
+        self, root: Path, env: Mapping[str, str], *words: str, cut: int | None = None, near: str = ""
+    ) -> tuple[int, str]:
         """Let a child do something; return how it ended (-9: it was cut off), and what it said."""
         assert self._process.stdin
         assert self._process.stdout
-        request = {"root": str(root), "env": dict(env), "words": words, "cut": cut}
+        request = {"root": str(root), "env": dict(env), "words": words, "cut": cut, "near": near}
         print(json.dumps(request), file=self._process.stdin, flush=True)
         reply = json.loads(self._process.stdout.readline())
         return reply["code"], reply["said"]
@@ -138,7 +140,7 @@ def _be_child(request: dict[str, Any], said: Path) -> None:
     driving.RESTLESS_SECONDS = 0.001
     keeper.PAUSE_SECONDS = 0.0
     if request["cut"] is not None:
-        _die_after(request["cut"])
+        _die_after(request["cut"], request["near"])
     try:
         code = command(request["words"]) if request["words"] else one_pass(Path(request["root"]))
     except SystemExit as ended:
@@ -151,13 +153,14 @@ def _be_child(request: dict[str, Any], said: Path) -> None:
     os._exit(code)
 
 
-def _die_after(changes: int) -> None:
-    """Let so many changes of the disk through, then be gone."""
+def _die_after(changes: int, near: str) -> None:
+    """Let so many changes of the disk through, of those whose path has this in it, then be gone."""
     left = [changes]
 
     def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **more: Any) -> Any:
-            if name != "open" or (len(given) > 1 and given[1] & os.O_CREAT):
+            changing = name != "open" or (len(given) > 1 and given[1] & os.O_CREAT)
+            if changing and (not near or any(near in str(one) for one in given)):
                 left[0] -= 1
                 if left[0] < 0:
                     os.kill(os.getpid(), signal.SIGKILL)

@@ -62,6 +62,7 @@ echo c >> effects; echo word0
 ```
 repeatable
 """
+PLACES = ("steps/a.", "steps/b.", "steps/c.", "plan", "revisions/", "planning/", "outcome", "goal", ".git/")
 GUARDS = {"fragile": "test ! -e broken || exit 1; ", "spared": "test -e never || exit 1; "}
 
 
@@ -170,6 +171,12 @@ class AnyOrder(RuleBasedStateMachine):
     def die(self, cut: int) -> None:
         """Let it work until so many changes of the disk, then kill it."""
         code, said = self.forks.run(self.place.root, self.place.env, cut=cut)
+        assert code in (0, -9), said
+
+    @rule(near=st.sampled_from(PLACES), cut=st.integers(0, 8))
+    def die_near(self, near: str, cut: int) -> None:
+        """Kill it where it matters: by chance alone it dies between an effect and its result once in hundreds of times."""
+        code, said = self.forks.run(self.place.root, self.place.env, cut=cut, near=near)
         assert code in (0, -9), said
 
     # ── what must hold ────────────────────────────────────────────────────────────────────────────────────
