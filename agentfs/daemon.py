@@ -44,6 +44,7 @@ GLANCE_SECONDS = 1.0  # how often what is not watched is looked at
 PAGE_SECONDS = 1.0  # how old STATUS.md may be
 SLICE_SECONDS = 0.03  # of turns, before goals/ is looked at again
 PAGES_AT_ONCE = 4
+READY_ENOUGH = 32  # runs with something to do at once: while there are more, no more goals are let in
 
 
 class Daemon:
@@ -144,7 +145,7 @@ class Daemon:
             self.seats[folder].driver.look_again()
         for folder in [folder for folder, moment in self.pages.items() if moment <= now][:PAGES_AT_ONCE]:
             self._keep_page(self.seats[folder])
-        if self.stop.asked == 0:
+        if self.stop.asked == 0 and len(self.ready) <= READY_ENOUGH:
             pause = GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS
             self._sit(self.door.let_in(pause, self.together))
         idle = self._is_idle()

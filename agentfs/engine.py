@@ -29,6 +29,7 @@ from agentfs.core.decide import (
     StartAttempt,
     StopAttempt,
     Wait,
+    abandoned,
     decide,
 )
 from agentfs.core.facts import Facts
@@ -144,6 +145,8 @@ class Driver:
         self.meter.bounds = self.state.bounds
         slots = 0 if draining else self.places - self._taken() + self._already_started()
         actions = [action for action in decide(self.state, slots) if not self._under_way(action)]
+        if slots > 0 and not self.jobs:
+            actions = abandoned(self.state, actions)
         if draining:
             actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
         actions = [a for a in actions if not (isinstance(a, EndRun) and self._is_being_asked())]

@@ -87,7 +87,7 @@ class StopAttempt:
 
     step: str
     attempt: int
-    kind: Literal["superseded", "cancelled"]
+    kind: Literal["superseded", "cancelled", "interrupted"]
     why: str
 
 
@@ -161,6 +161,18 @@ def decide(state: RunState, slots: int) -> list[Action]:
     if edit := _take_edit(state):
         return edit
     return _cancel(state) or [*_put_right(state), *_go_on(state, slots)]
+
+
+def abandoned(state: RunState, actions: list[Action]) -> list[Action]:
+    """Return how to go on where nothing is under way, and all that was decided is to wait for what is.
+
+    A driver died between an order and its claim, and now nothing may start. The order is settled: on its own it would
+    keep the run from resting, or from ending, for ever.
+    """
+    if not all(isinstance(action, Wait) and action.on == "attempt" for action in actions):
+        return actions
+    why = "it was ordered, but agentfs ended before it began"
+    return [StopAttempt(one.id, one.attempt, "interrupted", why) for one in state.moving("start")] or actions
 
 
 def _take_edit(state: RunState) -> list[Action] | None:

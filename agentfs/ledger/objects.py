@@ -61,13 +61,11 @@ class Objects:
                     os.unlink(self._path(sha))
 
     def _store_each(self, unique: Mapping[str, NewObject]) -> None:
+        """Write a file of each; also of what a pack has: to look through them all takes longer, and git tidies up."""
         files = self._files(unique)
         there = {sha for sha in files if self._loose(sha) is not None and self._refresh(sha)}
-        packed = {sha for sha in unique if sha not in files and self.packs.holds(sha)}
-        for sha in packed:
-            self.packs.refresh_age(sha)
         folders = {os.path.dirname(self._path(sha)) for sha in there}
-        folders |= self._write_files([one for sha, one in unique.items() if sha not in there and sha not in packed])
+        folders |= self._write_files([one for sha, one in unique.items() if sha not in there])
         for folder in folders:
             with contextlib.suppress(FileNotFoundError):  # what it held has moved into a pack
                 sync(folder)

@@ -4,7 +4,6 @@ Touches `objects/pack/` only. A pack counts when both its files are there. Ours 
 counts by half.
 """
 
-import contextlib
 import os
 import secrets
 import zlib
@@ -20,18 +19,24 @@ if TYPE_CHECKING:
     from gitdb.pack import PackEntity
 
 
+MOST_MAPPED = 8  # packs; a commit looks into the one or two before it
+
+
 class Packs:
     """The packs of one repository, as they were when `refresh` looked last."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._open: dict[str, PackEntity] = {}
+        self._mapped: dict[str, None] = {}  # those that take memory; the one used last comes last
 
     def refresh(self) -> None:
         """Look again: `git gc` may have made, merged or dropped packs."""
         files = set(os.listdir(self.folder)) if self.folder.is_dir() else set()
         whole = {name[:-4] for name in files if name.startswith("pack-") and name.endswith(".idx")}
         whole = {stem for stem in whole if f"{stem}.pack" in files}
+        for stem in self._mapped.keys() - whole:
+            self._unmap(stem)
         kept = {stem: entity for stem, entity in self._open.items() if stem in whole}
         new = {stem: _opened(self.folder / f"{stem}.pack") for stem in whole - kept.keys()}
         self._open = {**new, **kept}
@@ -41,12 +46,6 @@ class Packs:
 
     def holds(self, sha: str) -> bool:
         return self._find(sha) is not None
-
-    def refresh_age(self, sha: str) -> None:
-        """Make the pack of an object young, as git does, so that no `git gc` drops it before the branch moves."""
-        if found := self._find(sha):
-            with contextlib.suppress(OSError):
-                os.utime(found[0].pack().path())
 
     def read(self, sha: str) -> tuple[str, bytes] | None:
         """Return kind and content of an object; None if no pack holds it."""
@@ -73,15 +72,33 @@ class Packs:
 
     def _find(self, sha: str) -> "tuple[PackEntity, int] | None":
         name = bytes.fromhex(sha)
-        for stem, entity in list(self._open.items()):
+        for stem in list(self._open):
+            self._use(stem)
+            entity = self._open[stem]
             try:
                 position = entity.index().sha_to_index(name)
             except (OSError, ValueError):
+                self._unmap(stem)
                 del self._open[stem]  # it went between listing and opening
                 continue
             if position is not None:
                 return entity, position
         return None
+
+    def _use(self, stem: str) -> None:
+        """Note that a pack is about to be mapped; of those that were not used for long, the memory is given back."""
+        self._mapped.pop(stem, None)
+        self._mapped[stem] = None
+        if len(self._mapped) > MOST_MAPPED:
+            self._unmap(next(iter(self._mapped)))
+
+    def _unmap(self, stem: str) -> None:
+        from gitdb.util import mman
+
+        self._mapped.pop(stem, None)
+        self._open[stem].close()
+        self._open[stem] = _opened(self.folder / f"{stem}.pack")
+        mman.collect()
 
 
 def _opened(pack: Path) -> "PackEntity":

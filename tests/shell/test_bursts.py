@@ -16,6 +16,7 @@ from agentfs.settings import load_settings
 from agentfs.turns import Turns
 from agentfs.workspace import Workspace
 from agentfs.world import open_driver, open_world
+from tests.drives import Quiet
 from tests.workspaces import Place
 
 WAIT = Wait("attempt", "work is under way")
@@ -131,12 +132,7 @@ def test_what_a_run_leaves_needs_no_look_for_garbage(tmp_path: Path) -> None:
     try:
         with open_world(workspace, settings, {}, lambda _: None, lambda: None) as world:
             driver = open_driver(folder, settings, world)
-
-            class Nobody:
-                def turn(self, *_: Any) -> None: ...
-                def note(self, _: str) -> None: ...
-
-            drive(driver, Stop(), Nobody())
+            drive(driver, Stop(), Quiet())
             assert driver.facts.outcome is not None
             left = weakref.ref(driver)
             del driver
