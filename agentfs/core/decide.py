@@ -152,6 +152,9 @@ Action = (
 )
 
 
+SAVING = "plan.json is being saved"
+
+
 def decide(state: RunState, slots: int) -> list[Action]:
     """Return what to do next, never nothing. `slots` is how many more attempts this process can run now."""
     if state.facts.outcome is not None:
@@ -191,6 +194,8 @@ def _cancel(state: RunState) -> list[Action] | None:
         return None
     open_ones = [*state.running, *(v for v in state.moving("person", "settle_ask") if v.status == "running")]
     running = [*((v.id, v.attempt) for v in open_ones), *((s.step, s.attempt.number) for s in state.strays)]
+    if not running and state.facts.plan_file.being_saved:  # it may say that the run goes on
+        return [Wait("attempt", SAVING)]
     if not running:
         return [EndRun("cancelled", "cancelled", "the plan's status is cancelled")]
     return [
@@ -290,7 +295,7 @@ def _question(one: PlannerCall, count: int) -> str:
 def _hindered(state: RunState) -> Wait | None:
     """Return what is the matter with plan.json itself."""
     if state.facts.plan_file.being_saved:
-        return Wait("attempt", "plan.json is being saved")
+        return Wait("attempt", SAVING)
     if state.facts.plan_file.problems:
         return Wait("person", "plan.json is not valid: see plan.error.md")
     return None

@@ -86,6 +86,8 @@ def test_nothing_new_starts_in_a_draft_or_a_paused_plan(status: str) -> None:
 def test_a_cancelled_plan_ends_what_runs_and_then_the_run() -> None:
     given = facts(a_plan(a_step("a"), status="cancelled"))
     assert _kinds(_decide(given)) == [("EndRun", "cancelled")]
+    saving = replace(given, plan_file=replace(given.plan_file, being_saved=True))
+    assert _kinds(_decide(saving)) == [("Wait", "attempt")]  # it may say that the run goes on
     view = derive(given, means()).steps["a"]
     running = given.with_attempt("a", Attempt(1, order=an_order(view), claimed=True))
     assert _kinds(_decide(running)) == [("StopAttempt", "a"), ("Wait", "attempt")]

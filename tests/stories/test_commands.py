@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.daemons import Watching
 from tests.workspaces import Place, end, wait_for
 
 ADA = {"GIT_AUTHOR_NAME": "Ada"}
@@ -459,3 +460,19 @@ def test_nothing_is_open(place: Place) -> None:
     assert "did you mean 'last'?" in place.agentfs("approve", "job", "lasst", code=2).stderr
     (files_of(place) / "go").touch()
     assert end(process, signal.SIGCONT)[0] == 0
+
+
+def test_a_run_that_was_edited_and_cancelled_goes_on_when_it_is_resumed(place: Place) -> None:
+    """The save that resumes it is looked at only once it has held still: until then no end is certain."""
+    place.agentfs("run", place.runbook("### a\n```sh\necho a\n```\ngate\n"), code=3)
+    plan = place.run_folder() / "plan.json"
+    plan.write_text(plan.read_text().replace("echo a", "echo another"))
+    place.agentfs("cancel", "job")
+    with Watching(place) as daemon:
+        daemon.wait_to_hear("job: cancelled")
+    place.agentfs("resume", "job")
+    with Watching(place) as daemon:
+        daemon.wait_to_hear("job: waits: ")
+        assert not (place.run_folder() / "outcome.json").exists()
+        place.agentfs("approve", "job")
+        assert daemon.outcome("job")["answer"] == "another"
