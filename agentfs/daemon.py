@@ -44,7 +44,8 @@ GLANCE_SECONDS = 1.0  # how often what is not watched is looked at
 PAGE_SECONDS = 1.0  # how old STATUS.md may be
 SLICE_SECONDS = 0.03  # of turns, before goals/ is looked at again
 PAGES_AT_ONCE = 4
-READY_ENOUGH = 32  # runs with something to do at once: while there are more, no more goals are let in
+READY_ENOUGH = 32  # runs with something to do at once: while there are more, goals are let in slowly
+CROWDED_SECONDS = 0.1  # between two looks for goals then; what is begun is ended first, and nobody is kept out
 
 
 class Daemon:
@@ -69,7 +70,7 @@ class Daemon:
         self.soon: dict[Path, float] = {}  # when to look again though nothing is heard
         self.fatal: UserError | None = None
         self._woken: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        self._rescan_at = self._glance_at = 0.0
+        self._rescan_at = self._glance_at = self._let_in_at = 0.0
 
     @property
     def goals(self) -> Path:
@@ -145,7 +146,8 @@ class Daemon:
             self.seats[folder].driver.look_again()
         for folder in [folder for folder, moment in self.pages.items() if moment <= now][:PAGES_AT_ONCE]:
             self._keep_page(self.seats[folder])
-        if self.stop.asked == 0 and len(self.ready) <= READY_ENOUGH:
+        if self.stop.asked == 0 and (len(self.ready) <= READY_ENOUGH or now >= self._let_in_at):
+            self._let_in_at = now + CROWDED_SECONDS
             pause = GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS
             self._sit(self.door.let_in(pause, self.together))
         idle = self._is_idle()
