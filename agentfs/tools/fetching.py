@@ -61,7 +61,7 @@ class Net:
     connect: Connect = connect
 
 
-def fetch(url: str, bench: Bench, *, follow: bool = True, net: Net = Net()) -> Reply:  # noqa: B008 - it is frozen
+def fetch(url: str, bench: Bench, *, follow: bool = True, net: Net = Net()) -> Reply:
     """Return what a server answers, redirects followed; Refused in words if there is no answer."""
     if not bench.confinement.network:
         raise Refused("http", "tools have no network", "set network = true under [tools] in agentfs.toml")

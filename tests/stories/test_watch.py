@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agentfs.daemon import READY_ENOUGH
 from tests.daemons import Watching, book
 from tests.workspaces import Place, wait_for
 
@@ -223,3 +224,21 @@ def test_a_place_that_becomes_free_goes_to_the_run_that_has_none(place: Place) -
         started = [place.read(f"steps/{step}.1.result.json", run)["started_at"]
                    for run, step in (("long", "a"), ("short", "a"), ("long", "b"), ("long", "c"))]  # fmt: skip
         assert started == sorted(started)
+
+
+def test_runs_that_never_rest_keep_no_goal_out(place: Place) -> None:
+    """More of them than are ready at once before goals are let in slowly: each begins, and so does one that comes later.
+
+    That it can fail was tried: with a rule that lets no goal in meanwhile, the last ones begin when the first have ended.
+    """
+    steps = [{"id": f"s{n}", "tool": "note", "input": {"text": f"{n}"}} for n in range(400)]
+    busy = [f"busy-{number}" for number in range(READY_ENOUGH + 8)]
+    with Watching(place, AGENTFS_LIMITS_PARALLEL="64") as daemon:  # with few places most would only stand in line
+        for name in busy:
+            daemon.drop(f"{name}.json", json.dumps({"goal": name, "steps": steps}))
+        for name in busy:
+            wait_for((daemon.folder(name) / "steps" / "s0.1.json").exists, f"the first order of {name}")
+        daemon.drop("late.md", book("echo late"))
+        assert daemon.outcome("late")["status"] == "done"
+        assert [name for name in busy if (daemon.folder(name) / "outcome.json").exists()] == []
+        daemon.end(signal.SIGKILL)
