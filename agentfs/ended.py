@@ -1,18 +1,21 @@
 """Runs that have ended: a person may take one up again, or edit one, which does nothing until then and is told.
 
-Only the last ones are looked at. Of all others a scan asks one thing: whether the outcome is still there.
+Only the last five hundred are looked at. Of all others a scan asks one thing: whether the outcome is still there.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from agentfs.core import names
 from agentfs.seats import is_open, subfolders
 from agentfs.views.watching import Teller
 
-MOST = 64
+MOST = 500
+LATEST = 64  # are looked at each time for whether they were taken up again
+LOOKS = 10  # go through all of them in search of edits
 _FILES = (names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES), names.REPLAN)
 _FOLDERS = (names.STEPS, names.PLANNING)
 
@@ -23,6 +26,7 @@ class Ended:
     def __init__(self, teller: Teller) -> None:
         self._teller = teller
         self._told: dict[Path, set[tuple[str, int]]] = {}  # the run that ended last comes last
+        self._unseen: list[Path] = []  # whose edits are still to be looked for before all are again
 
     def add(self, folder: Path) -> None:
         self._told.pop(folder, None)
@@ -31,31 +35,34 @@ class Ended:
             del self._told[next(iter(self._told))]
 
     def reopened(self) -> list[Path]:
-        """Return those that have no outcome any more; they are no longer of the ended."""
-        found = [folder for folder in self._told if is_open(folder)]
+        """Return those of the latest that have no outcome any more; they are no longer of the ended."""
+        found = [folder for folder in islice(reversed(self._told), LATEST) if is_open(folder)]
         for folder in found:
             del self._told[folder]
         return found
 
     def tell_of_edits(self) -> None:
-        """Say, once each, what was edited after a run's end."""
-        for folder, told in self._told.items():
-            new = set(_edits(folder)) - told
-            told.update(new)
-            if new:
+        """Say, once each, what was edited after a run's end; each look is at some of them, the longest unseen."""
+        self._unseen = self._unseen or list(self._told)
+        share = 1 + len(self._told) // LOOKS
+        looked_at, self._unseen = self._unseen[:share], self._unseen[share:]
+        for folder in looked_at:
+            told = self._told.get(folder, set())
+            if new := set(_edits(str(folder))) - told:
+                told.update(new)
                 run = f"{folder.parent.name}/{folder.name}"
                 edited = ", ".join(sorted(name for name, _ in new))
                 words = f"{edited} changed, but the run has ended: `agentfs resume {run}` takes it up again"
                 self._teller.tell("note", words, run)
 
 
-def _edits(folder: Path) -> Iterator[tuple[str, int]]:
+def _edits(folder: str) -> Iterator[tuple[str, int]]:
     """Yield what is younger than the outcome, and since when. A change always sets ctime, whatever mtime says."""
     with suppress(OSError):
-        end = os.lstat(folder / names.OUTCOME).st_ctime_ns
+        end = os.lstat(f"{folder}/{names.OUTCOME}").st_ctime_ns
         for name in (*_FILES, *_FOLDERS):
             with suppress(FileNotFoundError):
-                found = os.lstat(folder / name)
+                found = os.lstat(f"{folder}/{name}")
                 changed = found.st_mtime_ns if name in _FOLDERS else found.st_ctime_ns
                 if changed > end:
                     yield name, changed

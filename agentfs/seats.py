@@ -104,9 +104,9 @@ class Seat:
 
 
 def open_runs(runs: Path) -> Iterator[Path]:
-    """Yield the folder of every run that has not ended, the oldest day first. Of one that has, it costs one lstat."""
+    """Yield the folder of every run that has not ended, the oldest day first. Of one that has, it costs one call."""
     for day in sorted(subfolders(str(runs))):
-        for folder in sorted(one for one in subfolders(day) if not os.path.lexists(f"{one}/{names.OUTCOME}")):
+        for folder in sorted(one for one in subfolders(day) if not os.access(f"{one}/{names.OUTCOME}", os.F_OK)):
             if is_open(Path(folder)):
                 yield Path(folder)
 

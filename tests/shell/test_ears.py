@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentfs.ears import PATIENCE_SECONDS, Evidence
-from agentfs.ended import MOST, Ended, ended_runs
+from agentfs.ended import LATEST, LOOKS, MOST, Ended, ended_runs
 from agentfs.mounts import written_behind
 from agentfs.roots import Roots
 from agentfs.setaside import SetAside
@@ -106,7 +106,7 @@ def test_edits_of_the_runs_that_ended_last_are_told_once(tmp_path: Path, teller:
 
 def test_only_the_last_ones_are_looked_at(tmp_path: Path, teller: Teller) -> None:
     ended = Ended(teller)
-    folders = [an_ended_run(tmp_path, f"job-{number}") for number in range(MOST + 2)]
+    folders = [an_ended_run(tmp_path, f"job-{number}") for number in range(LATEST + 2)]
     for number, folder in enumerate(folders):
         os.utime(folder / "outcome.json", (number, number))
     (tmp_path / "2026-11-16" / "No Run").mkdir()
@@ -116,7 +116,31 @@ def test_only_the_last_ones_are_looked_at(tmp_path: Path, teller: Teller) -> Non
     for folder in found:
         ended.add(folder)
         (folder / "outcome.json").unlink()
-    assert ended.reopened() == folders[2:]
+    assert sorted(ended.reopened()) == sorted(folders[2:])
+
+
+def test_a_few_looks_find_the_edits_of_all_that_are_known(tmp_path: Path, teller: Teller, said: io.StringIO) -> None:
+    ended = Ended(teller)
+    folders = [an_ended_run(tmp_path, f"job-{number}") for number in range(30)]
+    for folder in folders:
+        ended.add(folder)
+        (folder / "plan.json").write_text("{}")
+    ended.tell_of_edits()
+    assert 0 < len(said.getvalue().splitlines()) < len(folders)
+    for _ in range(2 * LOOKS):
+        ended.tell_of_edits()
+    assert len(said.getvalue().splitlines()) == len(folders)
+
+
+def test_as_many_are_known_as_may_be(tmp_path: Path, teller: Teller, said: io.StringIO) -> None:
+    ended, first = Ended(teller), an_ended_run(tmp_path, "first")
+    (first / "plan.json").write_text("{}")
+    ended.add(first)
+    for number in range(MOST):
+        ended.add(tmp_path / "2026-11-16" / f"gone-{number}")
+    for _ in range(LOOKS):
+        ended.tell_of_edits()
+    assert said.getvalue() == ""
 
 
 def test_a_run_set_aside_is_tried_again_when_it_has_changed(tmp_path: Path, said: io.StringIO) -> None:
