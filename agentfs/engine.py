@@ -130,10 +130,11 @@ class Driver:
         self.world.wake()
 
     def turn(self, *, draining: bool = False) -> list[Action]:
-        """Read, derive, decide, perform; return what was decided. Draining starts nothing new."""
+        """Read, derive, decide, perform; return what was decided. Draining starts nothing new, nor does trouble."""
         from agentfs.deeds import perform
 
         self._take_mail()
+        draining = draining or self.trouble is not None
         if self.leftovers:
             self.leftovers = look_after(self.folder, self.leftovers, self.reader.still)
         placed, self.placed = self.placed, False

@@ -109,3 +109,21 @@ def test_killed_between_its_end_and_its_result(begins: Place, folder: Path) -> N
         return "killed"
 
     sweep("a step killed between its end and its result", [result] * MANY, one, folder)
+
+
+def test_before_it_is_claimed_nothing_of_it_runs(begins: Place, folder: Path) -> None:
+    """The claim takes its time, and fails. That this can fail was tried: with the program let go before its claim,
+    the effect is there, and a kill at that moment would leave nobody to ask about it."""
+    first = copy_of(begins, folder / f"{begins.root.parent.name}-claims")
+    name = first.runbook(STEP.format(then="", line="not repeatable"))
+    trace = strace(first, "run", name, calls=LOOKED_AT).trace
+    claim = next(p for p in points(trace, first.root) if p.call == "linkat" and "send.1.log.jsonl" in p.path)
+
+    place = copy_of(begins, folder / f"{begins.root.parent.name}-unclaimed")
+    slow = claim.options(place, "error=EIO:delay_enter=500000")
+    place.runbook(STEP.format(then="", line="not repeatable"))
+    ended = strace(place, "run", name, calls=[claim.call], options=slow)
+    assert (ended.code, "INJECTED" in ended.trace) == (2, True), ended.err
+    assert effects(place.run_folder()) == {}
+    place.agentfs("run", "--resume", "job")
+    assert effects(place.run_folder()) == {"sent": 1}
