@@ -35,6 +35,7 @@ from agentfs.core.decide import (
 from agentfs.core.facts import Facts
 from agentfs.core.records import Run, Sandbox
 from agentfs.core.state import Means, derive, used_by
+from agentfs.core.steps import StepView
 from agentfs.disk import Leftover
 from agentfs.executor.attempt import Halt
 from agentfs.executor.checks import Checker, run_checks
@@ -167,8 +168,13 @@ class Driver:
         return sum(key[0] != "call" for key in self.jobs)
 
     def _already_started(self) -> int:
-        """Return how many orders that may start have a job: to the files alone, each of them still needs a place."""
-        return sum(("attempt", view.id, view.attempt) in self.jobs for view in self.state.moving("start"))
+        """Return how many steps that may start have a job: to the files alone, each of them still needs a place."""
+        return sum(self._has_a_job(view) for key in self.jobs if (view := self.state.steps.get(key[1])))
+
+    def _has_a_job(self, view: StepView) -> bool:
+        """Whether what would be started is under way: its order stands, or is about to be written."""
+        number = {"start": view.attempt, "order": view.next}.get(view.move or "")
+        return ("attempt", view.id, number) in self.jobs
 
     def _take_mail(self) -> None:
         while not self.mail.empty():
@@ -185,10 +191,8 @@ class Driver:
 
     def _under_way(self, action: Action) -> bool:
         match action:
-            case IssueOrder(view=view):
-                return ("attempt", view.id, view.next) in self.jobs
-            case StartAttempt(view=view):
-                return ("attempt", view.id, view.attempt) in self.jobs
+            case IssueOrder(view=view) | StartAttempt(view=view):
+                return self._has_a_job(view)
             case SettleReply(view=view, about="ask"):
                 return ("attempt", view.id, view.attempt) in self.jobs
             case RunGoalChecks():

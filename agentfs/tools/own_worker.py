@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import json
 import os
+import posix
 import selectors
 import signal
 import socket
@@ -144,13 +145,13 @@ def _become_worker(talk: int, out: int, err: int) -> NoReturn:
 
 def _work(talk: socket.socket) -> None:
     talk.sendall(b"!")  # the kernel tells the other side who said it: that is how it learns our number
-    home, environment = os.getcwd(), dict(os.environ)
+    home, environment = os.getcwd(), dict(posix.environ)
     while (request := _frame(talk)) is not None:
         threads = set(threading.enumerate())
         reply = _reply(json.loads(request))
         _flush()
         left = _children_are_left() or bool(set(threading.enumerate()) - threads)
-        reply["spent"] = left or _cwd() != home or dict(os.environ) != environment
+        reply["spent"] = left or _cwd() != home or posix.environ != environment  # os.environ, not decoded each time
         _send(talk, reply)
 
 

@@ -68,6 +68,8 @@ def survey(root: str, skip: tuple[str, ...], entries: Entries = read) -> Survey:
 
 def git_fences(seen: Survey) -> Fences:
     """Return what keeps the hooks and settings of all these repositories as they are."""
+    if not seen.files and not seen.repositories:
+        return Fences()
     fences = [_fence(one, seen.root) for one in seen.repositories]
     pins = [pin for one in seen.repositories for pin in chain(seen.root, one.folder)]
     made = Fences(

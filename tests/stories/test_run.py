@@ -377,3 +377,15 @@ def test_logs_and_working_files_are_committed_only_if_asked(place: Place) -> Non
         "steps/a.1.log.jsonl",
     ]
     place.ledger_is_sound()
+
+
+def test_a_step_whose_needs_are_being_checked_has_one_place_and_no_more(place: Place) -> None:
+    """What it needs is made by a step that gets its turn while that is being checked."""
+    wait = "n=0; while ! test -e made; do n=$((n+1)); test $n -lt 600 || exit 9; sleep 0.05; done"
+    book = (
+        f"### first\nafter: nothing\nneeds: `{wait}`\n```sh\necho x\n```\n"
+        "### other\nafter: nothing\n```sh\necho y\n```\n"
+        "### maker\nafter: other\n```sh\ntouch made; echo z\n```\n"
+    )
+    place.agentfs("run", place.runbook(book), env={"AGENTFS_LIMITS_PARALLEL": "2"})
+    assert place.read("outcome.json")["steps"]["done"] == ["first", "other", "maker"]
