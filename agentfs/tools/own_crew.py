@@ -46,13 +46,16 @@ class Worker:
     err: int
     mark: ProcessMark
     server: "Server"
+    heard: select.poll = field(default_factory=select.poll)
+
+    def __post_init__(self) -> None:
+        # The answer is looked for first: once it is there, so is all that was printed before it.
+        for fd in (self.talk.fileno(), self.out, self.err):
+            self.heard.register(fd, select.POLLIN)
 
     def is_idle(self) -> bool:
         """Whether it lives and has said nothing since its last call."""
-        ready = select.poll()
-        for fd in (self.talk.fileno(), self.out, self.err):
-            ready.register(fd, select.POLLIN)
-        return not ready.poll(0)
+        return not self.heard.poll(0)
 
     def end(self) -> None:
         """Kill it with all it started."""

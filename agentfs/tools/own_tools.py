@@ -166,7 +166,7 @@ class Talk:
         self._log = OutputLog(bench)
         self._streams = {worker.out: "stdout", worker.err: "stderr"}
         self._captures: dict[int, Capture] = {}  # most tools print nothing
-        self._reply, self._printed, self._over = bytearray(), 0, False
+        self._reply, self._printed, self._over, self._mute = bytearray(), 0, False, False
         self._found: list[tuple[int, int]] = []  # what there was to read when it was last looked
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | ToolResult:
@@ -174,22 +174,21 @@ class Talk:
         content = json.dumps(request).encode("ascii")
         self.begun = True
         waiting = self._write(memoryview(struct.pack("!Q", len(content)) + content))
-        ready = select.poll()
-        # The answer is looked for first: once it is there, so is all that was printed before it.
-        for fd in (self._worker.talk.fileno(), *self._streams):
-            ready.register(fd, select.POLLIN)
+        heard = self._worker.heard
+        if waiting:
+            heard.modify(self._worker.talk, select.POLLIN | select.POLLOUT)
         while not self._complete() and not self._over:
-            ready.modify(self._worker.talk, select.POLLIN | (select.POLLOUT if waiting else 0))
             if problem := self._problem():
                 return problem
-            self._found = ready.poll(TICK_MS)
+            self._found = heard.poll(TICK_MS)
             for fd, events in self._found:
                 if fd in self._streams:
                     if not self._print(fd) and events & select.POLLHUP:
-                        ready.unregister(fd)  # the tool has closed it
+                        heard.unregister(fd)  # the tool has closed it
+                        self._mute = True
                     continue
-                if events & select.POLLOUT:
-                    waiting = self._write(waiting)
+                if events & select.POLLOUT and not (waiting := self._write(waiting)):
+                    heard.modify(fd, select.POLLIN)
                 if events & ~select.POLLOUT:
                     self._listen()
         return self._end()
@@ -258,7 +257,7 @@ class Talk:
             reply = None
         if not isinstance(reply, dict):
             return _failed("tool", "its worker ended before it gave anything back: it crashed, or ended Python")
-        self.spent = reply.get("spent") is not False
+        self.spent = self._mute or reply.get("spent") is not False
         return reply
 
 

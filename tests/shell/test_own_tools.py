@@ -299,6 +299,9 @@ CALLS = """
             os.chdir("/")
         elif do == "variable":
             os.environ["X"] = "y"
+        elif do == "mute":
+            os.close(1)
+            time.sleep(0.2)  # time enough to be heard
         return os.getpid()
 
     @tool
@@ -383,7 +386,7 @@ def test_a_worker_is_used_again_unless_its_tool_left_something_behind(tmp_path: 
     with box(tmp_path, CALLS, sandbox) as made:
         first = call(made, "who", work).output
         assert call(made, "who", work).output == first
-        for left in ("thread", "child", "daemon", "folder", "variable"):
+        for left in ("thread", "child", "daemon", "folder", "variable", "mute"):
             before = call(made, "who", work, do=left)
             assert before.failure is None
             mark = work.claims[-1]
