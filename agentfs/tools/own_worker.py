@@ -10,7 +10,6 @@ person's module is loaded by the worker at its first call, never before: until t
 
 import contextlib
 import ctypes
-import gc
 import json
 import os
 import posix
@@ -115,8 +114,6 @@ def _any_function(text: str = "") -> None:
 def serve(control: socket.socket) -> NoReturn:
     """Make a worker of every message, until the socket ends."""
     own_schema.adapter_for(_any_function)  # pydantic imports most of itself now, once, and not in every worker
-    gc.collect()
-    gc.freeze()  # a worker that looked at all of this for garbage would copy every page of it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers: whoever asked for one knows how it ends
     while True:
         _, fds, _, _ = socket.recv_fds(control, 16, 3)
