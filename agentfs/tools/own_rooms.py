@@ -8,13 +8,14 @@ import os
 import stat
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentfs.tools.base import Confinement
-from agentfs.tools.listings import Listings
+from agentfs.tools.listings import SETTLED_NS, Listed, Listings
 from agentfs.tools.own_source import FOLDER, Source
 from agentfs.tools.protected import Fences, workspace_fences
 from agentfs.tools.repositories import git_fences, survey
@@ -23,6 +24,7 @@ from agentfs.tools.sandbox import environment, lay_out, unavailable_because
 PROGRAM = Path(__file__).with_name("own_worker.py")
 PACKAGE = Path(__file__).parent.parent
 MOST_KEPT = 64
+MOST_MARKS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +35,29 @@ class Room:
     env: Mapping[str, str]
     cwd: Path
     repositories: tuple[str, ...] = ()  # that a tool could write to
+
+
+Mark = tuple[int, ...]  # which file or folder a path leads to, and perhaps when that last changed
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a look at everything has gone through."""
+
+    paths: list[str] = field(default_factory=list)
+    git: bool = False  # there is something to be fenced, or a folder that could become a repository
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A layout, what it was made from, and what tells at a glance that nothing of that has changed."""
+
+    state: object
+    room: Room
+    marks: tuple[tuple[str, bool, Mark | None], ...] = ()  # none: only a look at everything tells
+
+    def surely_holds(self) -> bool:
+        return bool(self.marks) and all(_identity(path, made=made) == mark for path, made, mark in self.marks)
 
 
 class NoSandbox(Exception):
@@ -49,7 +74,7 @@ class Rooms:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listings = Listings()
-        self._kept: dict[object, tuple[object, Room]] = {}
+        self._kept: dict[object, _Kept] = {}
         self._real: dict[str, tuple[object, str]] = {}  # path -> which folder it led to, and that folder's real path
 
     def room(self, confinement: Confinement, source: Source) -> Room:
@@ -64,20 +89,43 @@ class Rooms:
             tuple(sorted(confinement.env.items())),
             source,
         )
-        state = self._state(confinement, source)
+        if (known := self._kept.get(place)) is not None and known.surely_holds():
+            return known.room
+        seen = _Seen()
+        state = self._state(confinement, source, seen)
         with self._lock:
             kept = self._kept.get(place)
-            if kept is not None and kept[0] == state:
-                return kept[1]
-            room = _laid_out(confinement, source)
+            room = kept.room if kept is not None and kept.state == state else _laid_out(confinement, source)
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
                 self._real.clear()
-            self._kept[place] = state, room
+            self._kept[place] = _Kept(state, room, self._marks(confinement, source, state, seen))
             return room
 
-    def _state(self, confinement: Confinement, source: Source) -> object:
+    def _marks(
+        self, confinement: Confinement, source: Source, state: object, seen: _Seen
+    ) -> tuple[tuple[str, bool, Mark | None], ...]:
+        """Return what tells that this is still the state; none where git is in it, or something is just changing."""
+        if seen.git or len(seen.paths) > MOST_MARKS:
+            return ()
+        folders = (confinement.workdir, confinement.workspace, confinement.run_files, *confinement.readable)
+        others = {str(path) for path in folders}.difference(seen.paths)
+        paths = [(path, path not in others) for path in (*others, *seen.paths)]
+        marks = tuple((path, made, _identity(path, made=made)) for path, made in paths)
+        settled = time.time_ns() - SETTLED_NS
+        if any(mark is not None and mark[3] > settled for _, _, mark in marks):
+            return ()
+        return marks if self._state(confinement, source, _Seen()) == state else ()  # it was so before and after
+
+    def _state(self, confinement: Confinement, source: Source, seen: _Seen) -> object:
         """Return all that a layout was made from and that may change under it."""
+
+        def entries(folder: str) -> tuple[Listed, ...]:
+            seen.paths.append(folder)
+            found = self._listings.of(folder)
+            seen.git = seen.git or any(one.name == ".git" for one in found)
+            return found
+
         folders = (confinement.workdir, confinement.workspace, confinement.run_files)
         places = {path: _identity(path) for path in {*map(str, folders), *map(str, confinement.readable)}}
         workdir_now = places[str(confinement.workdir)]
@@ -87,9 +135,10 @@ class Rooms:
         if confinement.sandbox != "none":
             workdir, workspace, run_files = (self._real_path(str(path), places[str(path)]) for path in folders)
             own = workspace_fences(workdir, workspace, run_files)
-            fences = (own, git_fences(survey(workdir, own.locks, self._listings.of)))
+            fences = (own, git_fences(survey(workdir, own.locks, entries)))
+            seen.git = seen.git or own != Fences()
         locks = [path for fence in fences for path in fence.locks]
-        return fences, places, tuple(_identity(path, made=True) for path in locks), self._stamp(source)
+        return fences, places, tuple(_identity(path, made=True) for path in locks), self._stamp(source, seen)
 
     def _real_path(self, path: str, identity: object) -> str:
         """Return where a path leads; kept while it leads to the same, since every folder on the way is looked at."""
@@ -98,11 +147,13 @@ class Rooms:
             known = self._real[path] = identity, os.path.realpath(path)
         return known[1]
 
-    def _stamp(self, source: Source) -> object:
+    def _stamp(self, source: Source, seen: _Seen) -> object:
         """Return what changes when a person edits their tools: names, sizes and times of the files in that folder."""
         if source.path is None or source.entry is not None:
             return None
-        python = [one.path for one in self._listings.of(os.path.dirname(source.path)) if one.name.endswith(".py")]
+        folder = os.path.dirname(source.path)
+        python = [one.path for one in self._listings.of(folder) if one.name.endswith(".py")]
+        seen.paths += (folder, *python)
         with suppress(OSError):
             found = [(path, os.stat(path)) for path in sorted(python)]
             return tuple((path, one.st_ino, one.st_size, one.st_mtime_ns) for path, one in found)
@@ -118,7 +169,7 @@ def _laid_out(confinement: Confinement, source: Source) -> Room:
     return Room(layout.argv, environment(inner), Path(confinement.workdir), layout.repositories)
 
 
-def _identity(path: str, *, made: bool = False) -> tuple[int, ...] | None:
+def _identity(path: str, *, made: bool = False) -> Mark | None:
     """Return which file or folder this is; `made`: also when it last changed, since numbers are given out again."""
     try:
         found = os.stat(path)
