@@ -20,7 +20,7 @@ from agentfs.bursts import Burst, Together
 from agentfs.core.config import Settings
 from agentfs.core.decide import Action, Wait
 from agentfs.disk import locked
-from agentfs.door import Begun, Door
+from agentfs.door import AT_ONCE, Begun, Door
 from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, Stop
 from agentfs.ears import Ears
 from agentfs.ended import Ended, ended_runs
@@ -44,8 +44,8 @@ GLANCE_SECONDS = 1.0  # how often what is not watched is looked at
 PAGE_SECONDS = 1.0  # how old STATUS.md may be
 SLICE_SECONDS = 0.03  # of turns, before goals/ is looked at again
 PAGES_AT_ONCE = 4
-READY_ENOUGH = 32  # runs with something to do at once: while there are more, goals are let in slowly
-CROWDED_SECONDS = 0.1  # between two looks for goals then; what is begun is ended first, and nobody is kept out
+ENOUGH_TO_DO = 32  # runs that have something to do, or wait for a place: while there are more, goals come one by one
+CROWDED_SECONDS = 0.1  # from one to the next then: what is begun is ended first, and nobody is kept out
 
 
 class Daemon:
@@ -146,13 +146,20 @@ class Daemon:
             self.seats[folder].driver.look_again()
         for folder in [folder for folder, moment in self.pages.items() if moment <= now][:PAGES_AT_ONCE]:
             self._keep_page(self.seats[folder])
-        if self.stop.asked == 0 and (len(self.ready) <= READY_ENOUGH or now >= self._let_in_at):
-            self._let_in_at = now + CROWDED_SECONDS
-            pause = GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS
-            self._sit(self.door.let_in(pause, self.together))
+        if self.stop.asked == 0:
+            self._let_in(now)
         idle = self._is_idle()
         self.upkeep.tend(idle=idle)
         self.garbage.tend(idle=idle)
+
+    def _let_in(self, now: float) -> None:
+        """Make runs of goals: a few at a time, or one now and then while there is much to do already."""
+        crowded = len(self.ready) + len(self.turns.line) > ENOUGH_TO_DO
+        if crowded and now < self._let_in_at:
+            return
+        self._let_in_at = now + CROWDED_SECONDS
+        pause = GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS
+        self._sit(self.door.let_in(pause, self.together, most=1 if crowded else AT_ONCE))
 
     def _is_idle(self) -> bool:
         """Whether nothing runs, here or driven by another process, and nothing is owed to the ledger."""

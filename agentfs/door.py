@@ -47,21 +47,21 @@ class Door:
     def look_again(self) -> None:
         self.due = 0.0
 
-    def let_in(self, pause: float, together: Together) -> list[Begun]:
+    def let_in(self, pause: float, together: Together, most: int = AT_ONCE) -> list[Begun]:
         """Return the folders of new runs, each with its lock held; look at goals/ again after `pause` seconds."""
         now = time.monotonic()
         if not self._waiting and now >= self.due:
             self._look(now, pause)
-        paths = [path for path in self._next() if self._is_complete(path, now)]
+        paths = [path for path in self._next(most) if self._is_complete(path, now)]
         if paths:
             self._expect_silence()
         taken = together.each(self._taken, paths)
         return [begun for path, came in zip(paths, taken, strict=True) if (begun := self._heard(path, came))]
 
-    def _next(self) -> list[Path]:
+    def _next(self, most: int) -> list[Path]:
         """Return the goals to take now: a few, no two of which would have the same name as runs."""
         found: dict[str, Path] = {}
-        while self._waiting and len(found) < AT_ONCE and (name := run_name(self._waiting[0].stem)) not in found:
+        while self._waiting and len(found) < most and (name := run_name(self._waiting[0].stem)) not in found:
             found[name] = self._waiting.popleft()
         return list(found.values())
 

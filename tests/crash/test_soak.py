@@ -100,6 +100,6 @@ def test_many_runs_failing_steps_and_random_kills(place: Place) -> None:
             f"memory {memory[0] / 1024:.1f} -> {memory[1] / 1024:.1f} MiB, open files {files[0]:.1f} -> {files[1]:.1f}"
         )
         assert memory[1] <= 1.1 * memory[0]
-        assert files[1] <= 1.1 * files[0] + 4
+        assert files[1] <= 1.1 * files[0] + 8  # so many packs of the ledger are kept open once they are there
     place.git("fsck", "--strict")
     assert disagreements(place.root) == []

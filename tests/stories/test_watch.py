@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.daemon import READY_ENOUGH
+from agentfs.daemon import ENOUGH_TO_DO
 from tests.daemons import Watching, book
 from tests.workspaces import Place, wait_for
 
@@ -232,7 +232,7 @@ def test_runs_that_never_rest_keep_no_goal_out(place: Place) -> None:
     That it can fail was tried: with a rule that lets no goal in meanwhile, the last ones begin when the first have ended.
     """
     steps = [{"id": f"s{n}", "tool": "note", "input": {"text": f"{n}"}} for n in range(400)]
-    busy = [f"busy-{number}" for number in range(READY_ENOUGH + 8)]
+    busy = [f"busy-{number}" for number in range(ENOUGH_TO_DO + 8)]
     with Watching(place, AGENTFS_LIMITS_PARALLEL="64") as daemon:  # with few places most would only stand in line
         for name in busy:
             daemon.drop(f"{name}.json", json.dumps({"goal": name, "steps": steps}))
