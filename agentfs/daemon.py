@@ -154,12 +154,15 @@ class Daemon:
 
     def _let_in(self, now: float) -> None:
         """Make runs of goals: a few at a time, or one now and then while there is much to do already."""
-        crowded = len(self.ready) + len(self.turns.line) > ENOUGH_TO_DO
+        crowded = self._is_crowded()
         if crowded and now < self._let_in_at:
             return
         self._let_in_at = now + CROWDED_SECONDS
         pause = GLANCE_SECONDS if self.ears.deaf_to_goals else RESCAN_SECONDS
         self._sit(self.door.let_in(pause, self.together, most=1 if crowded else AT_ONCE))
+
+    def _is_crowded(self) -> bool:
+        return len(self.ready) + len(self.turns.line) > ENOUGH_TO_DO
 
     def _is_idle(self) -> bool:
         """Whether nothing runs, here or driven by another process, and nothing is owed to the ledger."""
@@ -203,8 +206,7 @@ class Daemon:
         while self._turn(self._ready()) | self._turn(self._in_line()):
             if time.monotonic() >= end:
                 break
-        goals = self.door.is_busy and not self.stop.asked
-        return bool(self.ready or goals or not self._woken.empty())
+        return bool(self.ready or not self._woken.empty())
 
     def _ready(self) -> list[Burst]:
         """Return the turns of runs that have something to do, or may have."""
@@ -230,7 +232,8 @@ class Daemon:
         """Return for how many seconds nothing has to be done unless something is heard."""
         moments = [self._rescan_at, self._glance_at, *self.soon.values(), *self.pages.values()]
         if not self.stop.asked:
-            moments.append(self.door.due)
+            due = 0.0 if self.door.is_busy else self.door.due
+            moments.append(max(due, self._let_in_at) if self._is_crowded() else due)
         return max(0.0, min(moments) - time.monotonic())
 
     def _hold_on_to_roots(self) -> None:

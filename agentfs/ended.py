@@ -47,8 +47,7 @@ class Ended:
         share = 1 + len(self._told) // LOOKS
         looked_at, self._unseen = self._unseen[:share], self._unseen[share:]
         for folder in looked_at:
-            told = self._told.get(folder, set())
-            if new := set(_edits(str(folder))) - told:
+            if (told := self._told.get(folder)) is not None and (new := set(_edits(str(folder))) - told):
                 told.update(new)
                 run = f"{folder.parent.name}/{folder.name}"
                 edited = ", ".join(sorted(name for name, _ in new))

@@ -96,7 +96,7 @@ class Rooms:
         with self._lock:
             kept = self._kept.get(place)
             room = kept.room if kept is not None and kept.state == state else _laid_out(confinement, source)
-            if len(self._kept) >= MOST_KEPT:
+            if kept is None and len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
                 self._real.clear()
             self._kept[place] = _Kept(state, room, self._marks(confinement, source, state, seen))
