@@ -16,6 +16,7 @@ from agentfs.views.watching import Teller
 MOST = 500
 LATEST = 64  # are looked at each time for whether they were taken up again
 LOOKS = 10  # go through all of them in search of edits
+EACH = 3  # are told one by one; after a copy of the workspace every file may look edited
 _FILES = (names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES), names.REPLAN)
 _FOLDERS = (names.STEPS, names.PLANNING)
 
@@ -46,13 +47,18 @@ class Ended:
         self._unseen = self._unseen or list(self._told)
         share = 1 + len(self._told) // LOOKS
         looked_at, self._unseen = self._unseen[:share], self._unseen[share:]
+        edited: dict[str, str] = {}
         for folder in looked_at:
             if (told := self._told.get(folder)) is not None and (new := set(_edits(str(folder))) - told):
                 told.update(new)
-                run = f"{folder.parent.name}/{folder.name}"
-                edited = ", ".join(sorted(name for name, _ in new))
-                words = f"{edited} changed, but the run has ended: `agentfs resume {run}` takes it up again"
-                self._teller.tell("note", words, run)
+                edited[f"{folder.parent.name}/{folder.name}"] = ", ".join(sorted(name for name, _ in new))
+        if len(edited) > EACH:
+            words = f"files of {len(edited)} runs changed after their end, of {next(iter(edited))} among them"
+            self._teller.note(f"{words}: `agentfs resume RUN` takes one up again")
+            return
+        for run, changed in edited.items():
+            words = f"{changed} changed, but the run has ended: `agentfs resume {run}` takes it up again"
+            self._teller.tell("note", words, run)
 
 
 def _edits(folder: str) -> Iterator[tuple[str, int]]:

@@ -121,7 +121,7 @@ def test_only_the_last_ones_are_looked_at(tmp_path: Path, teller: Teller) -> Non
 
 def test_a_few_looks_find_the_edits_of_all_that_are_known(tmp_path: Path, teller: Teller, said: io.StringIO) -> None:
     ended = Ended(teller)
-    folders = [an_ended_run(tmp_path, f"job-{number}") for number in range(30)]
+    folders = [an_ended_run(tmp_path, f"job-{number}") for number in range(2 * LOOKS)]
     for folder in folders:
         ended.add(folder)
         (folder / "plan.json").write_text("{}")
@@ -130,6 +130,23 @@ def test_a_few_looks_find_the_edits_of_all_that_are_known(tmp_path: Path, teller
     for _ in range(2 * LOOKS):
         ended.tell_of_edits()
     assert len(said.getvalue().splitlines()) == len(folders)
+
+
+def test_many_edits_at_once_are_one_line(tmp_path: Path, teller: Teller, said: io.StringIO) -> None:
+    """A workspace that was copied: whichever file came last looks edited, in every run."""
+    ended = Ended(teller)
+    for number in range(10 * LOOKS):
+        folder = an_ended_run(tmp_path, f"job-{number}")
+        ended.add(folder)
+        (folder / "plan.json").write_text("{}")
+    for _ in range(2 * LOOKS):
+        ended.tell_of_edits()
+    lines = said.getvalue().splitlines()
+    assert len(lines) <= LOOKS
+    assert lines[0] == (
+        "files of 11 runs changed after their end, of 2026-11-16/job-0 among them: "
+        "`agentfs resume RUN` takes one up again"
+    )
 
 
 def test_as_many_are_known_as_may_be(tmp_path: Path, teller: Teller, said: io.StringIO) -> None:
