@@ -103,7 +103,7 @@ class Bell:
             with suppress(OSError):  # the run may have been moved or deleted meanwhile
                 self._log(folder, "ended", about)
             if trouble:
-                said = first_line(output)
+                said = first_line(self.mask.text(output))
                 self.say(cut(f"on_wait {trouble}{f': {said}' if said else ''} ({_run_id(folder)} waits)", WIDTH))
             self._done += 1
 

@@ -14,7 +14,7 @@ from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.proposals import Proposal
-from agentfs.core.records import Answer, Author, Call, Failure, Result, Revision, Trigger
+from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
 from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
@@ -181,9 +181,8 @@ def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, 
         whose = names.call_conversation(call.call)
         line = Line(log.write, driver.meter, job.stop, math.inf, driver.hears(whose), whose=whose)
         answer = driver.planner.answer(call, state, driver.folder, line)
-    source = mask.data(render(answer))
-    publish(folder / names.call_file(call.call, "answer"), source, durable=True)
-    answer = Answer.model_validate_json(source)
+    answer = mask.record(answer)
+    publish(folder / names.call_file(call.call, "answer"), render(answer), durable=True)
     return lambda facts: facts.with_call(replace(facts.planner_call(call.call), answer=answer))
 
 
@@ -230,15 +229,16 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
     if one.call is None or one.answer is None:
         raise RuntimeError("a question is asked about an answer")
     count = len(one.talks) + 1
-    reply, words = names.call_file(action.call, "reply", count), str(one.answer.answer or "")
+    reply, words = names.call_file(action.call, "reply", count), str(one.answer.answer or one.call.detail)
+    words = driver.world.mask.text(words)
     if facts.goal.has_steps:
-        key, text = None, questions.answer(one.call, words or one.call.detail, reply)
+        key, text = None, questions.answer(one.call, words, reply)
     else:
         proposal = _proposal(action.call, driver)
         key, page = proposal.bond, proposal_page(facts.run.run, driver.state, proposal)
-        text = questions.proposal(one.call, words or one.call.detail, page, proposal.source, reply, key)
+        text = questions.proposal(one.call, words, page, proposal.source, reply, key)
     path = driver.folder / names.PLANNING / names.call_file(action.call, "question", count)
-    publish(path, driver.world.mask.data(text.encode("utf-8", "replace")), durable=True)
+    publish(path, text.encode("utf-8", "replace"), durable=True)
     driver.facts = facts.with_call(replace(one, talks=(*one.talks, Talk(count, key))))
 
 
@@ -323,7 +323,7 @@ def _reply(facts: Facts, step: str, number: int) -> str:
 
 def end(action: acts.EndRun, driver: Driver) -> None:
     """Write the outcome."""
-    outcome = outcome_of(driver.state, action, driver.world.clock.stamp())
-    publish(driver.folder / names.OUTCOME, driver.world.mask.data(render(outcome)), durable=True)
+    outcome = driver.world.mask.record(outcome_of(driver.state, action, driver.world.clock.stamp()))
+    publish(driver.folder / names.OUTCOME, render(outcome), durable=True)
     driver.learn(outcome=outcome)
     driver.world.keeper.note(driver.folder)

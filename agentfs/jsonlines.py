@@ -12,12 +12,16 @@ from agentfs.disk import write_all
 from agentfs.tools.base import Mask
 
 _TEXT = json.JSONEncoder(ensure_ascii=False)
+# What stands in these fields of a line is agentfs's own, and never masked: names, hashes, and words of the format.
+OURS = frozenset(
+    ("at", "host", "boot_id", "key", "thing", "what", "file", "kind", "role", "type", "stream", "status")
+)
 
 
 def one_line(event: str, fields: Mapping[str, Any], mask: Mask, clock: Clock) -> bytes:
     """Return one line of a log."""
-    line = _TEXT.encode({"event": event, "at": clock.stamp(), **fields})
-    return mask.text(line).encode("utf-8", "replace") + b"\n"
+    line = _TEXT.encode({"event": event, "at": clock.stamp(), **mask.value(dict(fields), ours=OURS)})
+    return line.encode("utf-8", "replace") + b"\n"
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -238,15 +238,15 @@ def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
             found, error = _found(resolved.checks, shop, bench, final_outputs(state))
         else:
             found, error = (CheckResult(kind="command", ok=False, detail=resolved.why),), None
-    record = GoalChecks(
+    found_out = GoalChecks(
         revision=len(state.facts.revisions),
         after={step: view.attempt for step, view in state.steps.items()},
         checks=found,
         error=error,
         usage=line.usage,
     )
-    path = driver.folder / names.PLANNING / names.call_file(action.call, "checks")
-    publish(path, driver.world.mask.data(render(record)), durable=True)
+    record = driver.world.mask.record(found_out)
+    publish(driver.folder / names.PLANNING / names.call_file(action.call, "checks"), render(record), durable=True)
     return lambda facts: facts.with_call(replace(facts.planner_call(action.call), checks=record))
 
 

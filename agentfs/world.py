@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from agentfs.bell import Bell, no_bell
@@ -29,7 +30,7 @@ from agentfs.reader import RunReader
 from agentfs.recovery import asked_of_models, take_over
 from agentfs.tools import sandbox
 from agentfs.tools.registry import Known, opened_tools
-from agentfs.tools.secrets import SecretMask
+from agentfs.tools.secrets import given_secrets, mask_for
 from agentfs.workspace import Workspace
 
 FLUSH_SECONDS = 5.0
@@ -73,12 +74,14 @@ def open_world(
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
     desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
-    mask = SecretMask(environment)
-    bell = Bell(settings.on_wait, workspace.root, environment, say, mask, clock) if settings.on_wait else None
+    bell: Bell | None = None
     stack = ExitStack()
     try:
         confined = sandbox_for(settings, say)
         box = stack.enter_context(opened_tools(workspace.root, confined, settings.tools.web_search.url))
+        mask = mask_for(settings, environment, box.tools)
+        if settings.on_wait:
+            bell = Bell(settings.on_wait, workspace.root, environment, say, mask, clock)
         yield World(
             workspace=workspace.root,
             clock=clock,
@@ -151,6 +154,7 @@ def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
 
 def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     """Return a driver that has taken over a run. The caller holds its lock."""
+    world = replace(world, mask=world.mask.also(given_secrets(run_record(folder).env)))
     reader = reader_for(folder, settings, world.environment, patient=True, known=known_to(world))
     planner = planner_for(folder, reader, world)
     driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)

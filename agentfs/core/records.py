@@ -4,6 +4,7 @@ The JSON Schemas in `schemas/` are generated from these classes (`agentfs.core.s
 are written for the people who meet them in an editor.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -25,6 +26,18 @@ Counter = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 JsonObject = dict[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Marks what tools, models and people write: secrets are masked in it, and in nothing else of a record."""
+
+    form: type[BaseModel] | None = None  # it is not all foreign: it is in the form of this record
+
+
+ForeignText = Annotated[str, Foreign()]
+ForeignValue = Annotated[JsonValue, Foreign()]
+ForeignObject = Annotated[JsonObject, Foreign()]
 
 PlanStatus = Literal["draft", "paused", "approved", "cancelled"]
 OnFailure = Literal["replan", "stop", "continue"]
@@ -66,16 +79,18 @@ class CommandCheck(Record):
     """A command that must exit with 0, run in the working folder."""
 
     kind: Literal["command"] = Field(description="A command that must exit with 0")
-    run: str = Field(min_length=1, description="Shell text; exit code 0 means the check holds")
+    run: ForeignText = Field(min_length=1, description="Shell text; exit code 0 means the check holds")
 
 
 class FileCheck(Record):
     """A file that must be there, and perhaps hold something."""
 
     kind: Literal["file"] = Field(description="A file that must be there")
-    path: str = Field(min_length=1, description="Relative to the working folder")
-    contains: str | None = Field(None, description="Text that must stand in the file")
-    matches: str | None = Field(None, description="A regular expression that must match somewhere in the file")
+    path: ForeignText = Field(min_length=1, description="Relative to the working folder")
+    contains: ForeignText | None = Field(None, description="Text that must stand in the file")
+    matches: ForeignText | None = Field(
+        None, description="A regular expression that must match somewhere in the file"
+    )
     min_bytes: Annotated[int, Field(ge=0)] | None = Field(None, description="The least size of the file")
 
 
@@ -83,14 +98,14 @@ class OutputCheck(Record):
     """A JSON Schema that the step's output must satisfy."""
 
     kind: Literal["output"] = Field(description="A JSON Schema for the step's output")
-    schema_: JsonObject | bool = Field(alias="schema", description="A JSON Schema (draft 2020-12)")
+    schema_: ForeignObject | bool = Field(alias="schema", description="A JSON Schema (draft 2020-12)")
 
 
 class HttpCheck(Record):
     """An address that must answer."""
 
     kind: Literal["http"] = Field(description="An address that must answer")
-    url: str = Field(min_length=1, description="http:// or https://; needs network = true under [tools]")
+    url: ForeignText = Field(min_length=1, description="http:// or https://; needs network = true under [tools]")
     status: Annotated[int, Field(ge=100, le=599)] | None = Field(None, description="The status to expect; 200")
 
 
@@ -98,7 +113,7 @@ class JudgeCheck(Record):
     """A condition in words that a model judges against the evidence."""
 
     kind: Literal["judge"] = Field(description="A condition that a model judges")
-    condition: str = Field(min_length=1, description="What must be true, in words")
+    condition: ForeignText = Field(min_length=1, description="What must be true, in words")
 
 
 Check = Annotated[CommandCheck | FileCheck | OutputCheck | HttpCheck | JudgeCheck, Field(discriminator="kind")]
@@ -138,19 +153,19 @@ class Step(Record):
     """One unit of a plan."""
 
     id: StepId = Field(description="Stable across revisions: lower case letters, digits and -, at most 63")
-    description: str | None = Field(None, description="What the step does, in a line")
-    why: str | None = Field(None, description="Why the step is in the plan")
+    description: ForeignText | None = Field(None, description="What the step does, in a line")
+    why: ForeignText | None = Field(None, description="Why the step is in the plan")
     tool: str | None = Field(
         None, min_length=1, description="The tool it calls (agentfs tools lists them); absent: a model does the step"
     )
-    input: JsonObject | None = Field(None, description="What the tool gets; may hold {{steps.ID.output}}")
+    input: ForeignObject | None = Field(None, description="What the tool gets; may hold {{steps.ID.output}}")
     depends_on: tuple[StepId, ...] | None = Field(
         None, description="Ids of steps that come first; absent: the step before it; []: none"
     )
-    success_condition: str | None = Field(None, description="When the step counts as done, in words")
+    success_condition: ForeignText | None = Field(None, description="When the step counts as done, in words")
     needs: tuple[Check, ...] | None = Field(None, description="Checks before it starts; one fails: blocked")
     checks: tuple[Check, ...] | None = Field(None, description="Checks after it; one fails: the step failed")
-    expects: JsonObject | bool | None = Field(
+    expects: ForeignObject | bool | None = Field(
         None, description="JSON Schema of an unsurprising output; violated: done, and surprising"
     )
     gate: bool | None = Field(
@@ -166,8 +181,10 @@ class Step(Record):
     repeatable: bool | None = Field(
         None, description="false: once done or cut off, it runs again only with a person's permission"
     )
-    skip: str | None = Field(None, min_length=1, description="Why a person left it out; what depends on it goes on")
-    model: str | None = Field(None, min_length=1, description="Another model for this step (no tool)")
+    skip: ForeignText | None = Field(
+        None, min_length=1, description="Why a person left it out; what depends on it goes on"
+    )
+    model: ForeignText | None = Field(None, min_length=1, description="Another model for this step (no tool)")
     tools: tuple[str, ...] | None = Field(None, description="The tools a model may use for this step (no tool)")
 
 
@@ -175,7 +192,7 @@ class Plan(Record):
     """The steps currently intended. Edit it at any time; a save is a revision."""
 
     schema_: str | None = Field(None, alias="$schema", description="Where editors find this schema")
-    goal: str | None = Field(None, description="A title for people; never read back")
+    goal: ForeignText | None = Field(None, description="A title for people; never read back")
     status: PlanStatus = Field(
         description="The person's switch: draft, paused (nothing new starts), approved (it runs), cancelled (it ends)"
     )
@@ -265,8 +282,8 @@ class Failure(Record):
     """Why something did not succeed, and what to do."""
 
     kind: str = Field(description="exit, timeout, check, input, outside, sandbox, drift, model, superseded, …")
-    message: str = Field(description="What happened")
-    hint: str | None = Field(None, description="What to do about it")
+    message: ForeignText = Field(description="What happened")
+    hint: ForeignText | None = Field(None, description="What to do about it")
 
 
 class Call(Record):
@@ -291,8 +308,8 @@ class Answer(Record):
     verdict: Verdict = Field(
         description="plan, keep, finished or impossible; failed or interrupted: there is no answer"
     )
-    plan: JsonObject | None = Field(None, description="The plan as it was answered")
-    answer: JsonValue = Field(None, description="The answer to the goal, when the verdict is finished")
+    plan: Annotated[JsonObject | None, Foreign(form=Plan)] = Field(None, description="The plan as it was answered")
+    answer: ForeignValue = Field(None, description="The answer to the goal, when the verdict is finished")
     error: Failure | None = Field(None, description="Why there is no answer")
     prompt_sha256: Sha256 | None = Field(None, description="The prompt, hashed")
     usage: Usage | None = Field(None, description="What the call cost")
@@ -362,7 +379,7 @@ class CheckResult(Record):
 
     kind: Literal["command", "file", "output", "http", "judge"] = Field(description="The kind of check")
     ok: bool = Field(description="true: it holds")
-    detail: str = Field(description="What was found")
+    detail: ForeignText = Field(description="What was found")
 
 
 class Result(Record):
@@ -376,13 +393,13 @@ class Result(Record):
     key: Sha256 = Field(description="What the step did, hashed: it counts while the step's key matches")
     after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of each dependency")
     status: ResultStatus = Field(description="How the attempt ended")
-    output: JsonValue = Field(None, description="What the step gave back")
+    output: ForeignValue = Field(None, description="What the step gave back")
     cut: bool = Field(default=False, description="The output is head and tail; the whole is in ID.N.output.txt")
     surprising: bool = Field(default=False, description="true: it succeeded, but not as expected")
-    surprise: str | None = Field(None, description="Why it is surprising")
+    surprise: ForeignText | None = Field(None, description="Why it is surprising")
     error: Failure | None = Field(None, description="Why it did not succeed")
     checks: tuple[CheckResult, ...] = Field((), description="What each check found")
-    evidence: tuple[str, ...] = Field((), description="What the result rests on")
+    evidence: tuple[ForeignText, ...] = Field((), description="What the result rests on")
     sandbox: Sandbox = Field(description="What confined the step")
     prompt_sha256: Sha256 | None = Field(None, description="The prompt its model was given, hashed")
     usage: Usage | None = Field(None, description="What the step's model cost")
@@ -414,8 +431,8 @@ class Outcome(Record):
     run: str = Field(description="day/name")
     status: Literal["done", "failed", "cancelled"] = Field(description="How the run ended")
     reason: Reason = Field(description="Why it ended")
-    summary: str = Field(description="The same in a line")
-    answer: JsonValue = Field(description="What the run found; null where it failed")
+    summary: ForeignText = Field(description="The same in a line")
+    answer: ForeignValue = Field(description="What the run found; null where it failed")
     steps: StepsByEnd = Field(description="Ids of steps, by how they ended")
     revisions: Annotated[int, Field(ge=0)] = Field(description="Revisions of the plan")
     calls: Annotated[int, Field(ge=0)] = Field(description="Calls of the planner")

@@ -263,10 +263,9 @@ def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], b
 
 def publish_result(result: Result, shelf: Shelf, mask: Mask) -> Result:
     """Write a result, once and for good, and return it as it was written: with secrets hidden."""
-    source = render(result)
-    hidden = mask.data(source)
-    shelf.put(names.step_file(result.step, result.attempt, "result"), hidden, durable=True)
-    return result if hidden == source else Result.model_validate_json(hidden)
+    result = mask.record(result)
+    shelf.put(names.step_file(result.step, result.attempt, "result"), render(result), durable=True)
+    return result
 
 
 def unstarted(order: Order, status: ResultStatus, error: Failure, clock: Clock, sandbox: str) -> Result:

@@ -20,7 +20,7 @@ from agentfs.replaying.recording import RecordedAttempt, Recording, Unreplayable
 from agentfs.replaying.saving import settings_in, whole_recording, workspace_of
 from agentfs.replaying.stage import CuedDriver, Cues, open_cued, recorded_world, same_paths, set_up
 from agentfs.replaying.timeline import Died, Edit, EditGoal, Event, Made, Put, Settled, timeline
-from agentfs.tools.secrets import SecretMask
+from agentfs.tools.secrets import given_secrets, mask_for
 
 MOST_TURNS = 10_000  # between two events; an engine that takes more goes in circles
 
@@ -63,10 +63,11 @@ def replay(
         if root.exists() and any(root.iterdir()):
             raise UserError(f"{root} is not empty: a replay needs a folder of its own")
         mine = set_up(recording, root.resolve())
-        mask = SecretMask(os.environ if environment is None else environment)
         paths = same_paths(recording.folder, mine, recording.run.run)
         hints = hints_in(recording)
         chosen = hints.applied(settings_in(workspace))
+        mask = mask_for(chosen, os.environ if environment is None else environment, recording.run.tools)
+        mask = mask.also(given_secrets(recording.run.env))
         playback = Playback(recording, mine, mask, paths)
         world = stack.enter_context(recorded_world(playback, chosen, hints, workspace))
         conductor = Conductor(playback, chosen, world)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agentfs.jsonlines import OURS
 from agentfs.models.base import Request
 from agentfs.models.ladder import Asked, Habits, Rung, asked, tool_of
 from agentfs.replaying.tapes import Try
@@ -35,11 +36,12 @@ def difference(now: Asked, played: Try, mask: Mask, paths: Callable[[str], str])
         return {name: paths(_without_world(_text(value))) for name, value in message.items()}
 
     for place, (was, one) in enumerate(zip(played.messages, now.messages, strict=False), start=1):
-        if (old := plain(was)) != (new := plain({name: _masked(value, mask) for name, value in one.items()})):
+        if (old := plain(was)) != (new := plain(mask.value(dict(one), ours=OURS))):
             return _first(f"message {place} ({one.get('role')})", old, new)
     if len(played.messages) != len(now.messages):
         return Difference("messages", str(len(played.messages)), str(len(now.messages)))
-    old, new = plain({name: played.body.get(name) for name in now.options}), plain(now.options)
+    old = plain({name: played.body.get(name) for name in now.options})
+    new = plain(mask.value(dict(now.options), ours=OURS))
     return _first("beside the messages", old, new) if old != new else None
 
 
@@ -71,12 +73,6 @@ def _rung(body: Mapping[str, Any]) -> Rung:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def _masked(value: Any, mask: Mask) -> Any:
-    return (
-        mask.text(value) if isinstance(value, str) else json.loads(mask.text(json.dumps(value, ensure_ascii=False)))
-    )
 
 
 def _without_world(text: str) -> str:

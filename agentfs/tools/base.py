@@ -1,17 +1,20 @@
 """What a tool is, and what it is given to work with."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from agentfs.core.catalogue import ToolSpec
-from agentfs.core.records import Failure, JsonObject, Sandbox, Usage
+from agentfs.core.records import Failure, JsonObject, Record, Sandbox, Usage
 
 if TYPE_CHECKING:  # they know of benches
     from agentfs.models.base import Model
     from agentfs.models.line import Line
+
+
+R = TypeVar("R", bound=Record)
 
 
 class StopSign(Protocol):
@@ -64,14 +67,27 @@ class Bench:
 
 
 class Mask(Protocol):
-    """Hides the values of secrets."""
+    """Hides the values of secrets in what is foreign."""
 
     def text(self, text: str) -> str: ...
 
     def data(self, data: bytes) -> bytes: ...
 
-    @property
-    def longest(self) -> int: ...  # bytes to hold back when masking a stream
+    def value(self, value: Any, *, keys: bool = False, ours: Collection[str] = ()) -> Any: ...
+
+    def record(self, record: R) -> R: ...
+
+    def stream(self) -> "Stream": ...
+
+    def also(self, named: Iterable[str]) -> "Mask": ...  # counts these variables, too
+
+
+class Stream(Protocol):
+    """Bytes as they come, masked."""
+
+    def feed(self, chunk: bytes) -> bytes: ...
+
+    def end(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,24 +18,18 @@ class Capture:
     def __init__(self, keep: int, mask: Mask, file: Path | None) -> None:
         self.total = 0  # bytes after masking
         self.valid = True  # as UTF-8
-        self._keep, self._mask, self._file = keep, mask, file
-        self._hold = max(0, mask.longest - 1)
-        self._pending = b""  # may be the beginning of a secret
+        self._keep, self._stream, self._file = keep, mask.stream(), file
         self._head, self._tail = bytearray(), bytearray()
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
         self._fd: int | None = None
 
     def feed(self, chunk: bytes) -> bytes:
         """Take a chunk; return what of the output is now known, masked."""
-        known = self._mask.data(self._pending + chunk) if self._mask.longest else chunk
-        if self._hold:
-            known, self._pending = known[: -self._hold], known[-self._hold :]
-        return self._keep_some(known)
+        return self._keep_some(self._stream.feed(chunk))
 
     def end(self) -> bytes:
         """Take what was held back; return it."""
-        last = self._keep_some(self._pending)
-        self._pending = b""
+        last = self._keep_some(self._stream.end())
         self._check(b"", final=True)
         if not self.valid and self._fd is None:
             self._spill()  # the exact bytes are worth keeping, however few
@@ -123,8 +117,7 @@ def value_result(value: Any, bench: Bench) -> ToolResult:
     text = json.dumps(value, ensure_ascii=False, indent=1)
     if len(text.encode("utf-8", "replace")) > bench.output_bytes:
         return text_result(text, bench)
-    masked = bench.mask.text(text)
-    return ToolResult(value if masked == text else json.loads(masked))
+    return ToolResult(bench.mask.value(value, keys=True))
 
 
 def _trimmed_end(part: bytes) -> bytes:
