@@ -28,12 +28,12 @@ class Burst:
     room: int  # attempts it may start
     actions: list[Action] = field(default_factory=list)  # what the last turn decided
     left: int = 0  # of its room, before that turn
-    before: int = 0  # its jobs, before all of them
+    before: int = 0  # the places it held, before all of them
 
     def go(self, *, draining: bool, tell: Tell) -> None:
         """Take the turns. Whatever goes wrong is this run's trouble, and no other's."""
         driver = self.seat.driver
-        self.before = len(driver.jobs)
+        self.before = driver.taken()
         driver.places = self.seat.under_way + self.room
         for _ in range(TURNS):
             self.left = max(0, driver.places - self.seat.under_way)

@@ -83,7 +83,7 @@ class Daemon:
         self.roots.take()
         try:
             self._begin(poll=poll)
-            while not (self.stop.asked and self.turns.busy == 0):
+            while not (self.stop.asked and not self._has_jobs()):
                 self._heed()
                 self._tend()
                 if not self._work():
@@ -128,7 +128,7 @@ class Daemon:
 
     def _say_stopping(self) -> None:
         self.stop.told = self.stop.asked
-        if self.turns.busy:
+        if self._has_jobs():
             gently = "what runs finishes; Ctrl-C again ends it"
             self.teller.tell("stopping", gently if self.stop.asked == 1 else "what runs is being ended")
 
@@ -164,10 +164,14 @@ class Daemon:
     def _is_crowded(self) -> bool:
         return len(self.ready) + len(self.turns.line) > ENOUGH_TO_DO
 
+    def _has_jobs(self) -> bool:
+        """Whether anything is under way, or its news was not taken in yet."""
+        return any(seat.driver.jobs for seat in self.seats.values())
+
     def _is_idle(self) -> bool:
         """Whether nothing runs, here or driven by another process, and nothing is owed to the ledger."""
         at_work = self.turns.busy or self.ready or self.soon or self.door.is_busy or self.stop.asked or self.elsewhere
-        return not at_work and self.world.keeper.is_idle()
+        return not at_work and self.world.keeper.is_idle() and not self._has_jobs()
 
     def _glance(self) -> None:
         """See to what no event tells of: goals/ and runs/ themselves, runs that are gone, mended or reopened."""
@@ -213,7 +217,7 @@ class Daemon:
         seats = [self.seats[folder] for folder in islice(self.ready, bursts.AT_ONCE)]
         for seat in seats:
             del self.ready[seat.folder]
-            if seat.leaving and seat.under_way == 0:
+            if seat.leaving and not seat.is_busy:
                 self._close(seat)
         staying = [seat for seat in seats if not seat.leaving]
         return [self._burst(seat, together=len(staying) - before) for before, seat in enumerate(staying)]
@@ -350,7 +354,7 @@ class Daemon:
 
     def _keep_page(self, seat: Seat) -> None:
         self.pages.pop(seat.folder, None)
-        if seat.under_way:
+        if seat.is_busy:
             self.pages[seat.folder] = time.monotonic() + PAGE_SECONDS  # its logs grow, of which nothing tells
         try:
             seat.status.keep(seat.driver.state, now=True)
@@ -366,7 +370,7 @@ class Daemon:
         self.aside.put(seat.folder, error)
         if not seat.folder.exists():
             self._rescan_at = 0.0  # it may be there under another name
-        if seat.under_way == 0:
+        if not seat.is_busy:
             self._close(seat)
 
     def _close(self, seat: Seat) -> None:

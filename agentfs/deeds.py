@@ -1,7 +1,7 @@
 """What each action does to the world: the only place where a driver writes. One function per action."""
 
-import math
 import os
+import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
@@ -12,6 +12,7 @@ from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
+from agentfs.core.limits import minutes_reached, seconds_left
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.proposals import Proposal
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
@@ -23,6 +24,7 @@ from agentfs.disk import replace as replace_view
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.jsonlines import JsonLines
+from agentfs.models.errors import LimitReached, ModelError, Unreachable
 from agentfs.models.line import Line
 from agentfs.orders import check_goal, confine, cut_while_waiting, get_ready, issue, order_for, start, take_answer
 from agentfs.views.proposal import proposal_page
@@ -179,11 +181,27 @@ def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, 
         if decided is not None:
             log.write("called", {"at": decided})  # a replay puts it in order with what ended meanwhile
         whose = names.call_conversation(call.call)
-        line = Line(log.write, driver.meter, job.stop, math.inf, driver.hears(whose), whose=whose)
+        deadline, late = _deadline(state, driver)
+        line = Line(log.write, driver.meter, job.stop, deadline, driver.hears(whose), whose, late)
+        started = driver.world.clock.stamp()
         answer = driver.planner.answer(call, state, driver.folder, line)
+    if line.number:
+        answer = answer.model_copy(update={"started_at": started})
     answer = mask.record(answer)
     publish(folder / names.call_file(call.call, "answer"), render(answer), durable=True)
     return lambda facts: facts.with_call(replace(facts.planner_call(call.call), answer=answer))
+
+
+def _deadline(state: RunState, driver: Driver) -> tuple[float, ModelError]:
+    """Return when a call has to be answered, and what it means if it is not."""
+    left = seconds_left(state.bounds, state.spent, state.calls_spent)
+    now, most = time.monotonic(), driver.world.call_s
+    if left < most:
+        failure = Failure(kind="limit", message=str(minutes_reached(state.bounds)), hint="raise limits.minutes")
+        return now + left, LimitReached(failure)
+    message = f"the planner did not answer within {most:g} s"
+    hint = "raise timeout_s under [planner] in agentfs.toml, or use another model"
+    return now + most, Unreachable(Failure(kind="unreachable", message=message, hint=hint))
 
 
 def _install(action: acts.InstallPlan, driver: Driver) -> None:

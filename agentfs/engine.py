@@ -48,6 +48,8 @@ from agentfs.reader import RunReader
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Confinement, Mask, Tool
 
+CALL_SECONDS = 1800.0
+
 Models = Callable[
     [Run, str | None], Model | None
 ]  # for a run, by name (None: the one it began with); None: there is none
@@ -95,6 +97,7 @@ class World:
     check: Checker = run_checks
     bell: Callable[[Path], RunBell] = no_bell  # who is told that a run waits for a person
     max_turns: int = MAX_TURNS  # of one step's loop
+    call_s: float = CALL_SECONDS  # that one call of the planner may take
 
 
 @dataclass(slots=True)
@@ -102,6 +105,7 @@ class Job:
     """Something under way on the pool, and how to end it early."""
 
     stop: Halt = field(default_factory=Halt)
+    ended: bool = False  # its news is in the mail, or about to be
 
 
 class Driver:
@@ -145,7 +149,7 @@ class Driver:
         self.facts = self.reader.judged(self.facts)
         self.state = derive(self.facts, self.world.means, self.state)
         self.meter.bounds = self.state.bounds
-        slots = 0 if draining else self.places - self._taken() + self._already_started()
+        slots = 0 if draining else self.places - self.taken() + self._already_started()
         actions = [action for action in decide(self.state, slots) if not self._under_way(action)]
         if slots > 0 and not self.jobs:
             actions = abandoned(self.state, actions)
@@ -155,6 +159,8 @@ class Driver:
         self.alone = len(actions) == 1 and not self.jobs
         for action in actions:
             perform(action, self)
+        if self.facts.outcome is not None:
+            self.stop_all()  # a call that is still open: nobody waits for its answer
         actions = actions or [Wait("attempt", "work is under way")]
         self.bell(self.state, actions)
         return actions
@@ -164,8 +170,13 @@ class Driver:
         wish = self.folder / names.REPLAN
         return wish.exists() and not self.reader.still.is_complete(wish)
 
-    def _taken(self) -> int:
+    def taken(self) -> int:
+        """Return how many places are taken: a call of the planner waits for another program, and takes none."""
         return sum(key[0] != "call" for key in self.jobs)
+
+    def at_work(self) -> int:
+        """Return how many of these have not ended yet."""
+        return sum(key[0] != "call" and not job.ended for key, job in self.jobs.items())
 
     def _already_started(self) -> int:
         """Return how many steps that may start have a job: to the files alone, each of them still needs a place."""
@@ -220,6 +231,7 @@ class Driver:
                 news: News | BaseException = work(job)
             except BaseException as error:  # noqa: BLE001 - a worker's surprise belongs to the driver, not to a thread
                 news = error
+            job.ended = True
             self.mail.put((key, news))
 
         def run_and_wake() -> None:

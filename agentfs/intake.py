@@ -224,6 +224,7 @@ def _run_record(
         models=Models(
             planner=flags.planner or (fields.planner and fields.planner.model) or settings.planner.model,
             executor=flags.executor or (fields.executor and fields.executor.model) or settings.executor.model,
+            named=settings.executor.models or None,
             planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
             executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
         ),

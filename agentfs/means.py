@@ -27,7 +27,8 @@ def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Know
     known = known or Known(specs())
     model = has_model(settings.executor, environment)
     allowed = frozenset(allowing_own(settings, known).tools.allow)
-    return Catalogue(known.specs, allowed, settings.tools.network, model, known.broken, unset_tools(settings))
+    models = settings.executor.models or (settings.executor.model,)
+    return Catalogue(known.specs, allowed, settings.tools.network, model, known.broken, unset_tools(settings), models)
 
 
 def unset_tools(settings: Settings) -> dict[str, tuple[str, str]]:
@@ -46,8 +47,8 @@ def allowing_own(settings: Settings, known: Known) -> Settings:
 def catalogue_of_run(run: Run, settings: Settings, environment: Mapping[str, str], known: Known) -> Catalogue:
     """Return the tools that one run began with, as far as the settings still have what they need."""
     model = has_model(settings.executor, environment)
-    unset = unset_tools(settings)
-    return Catalogue(known.specs, frozenset(run.tools), run.network, model, known.broken, unset)
+    unset, models = unset_tools(settings), run.models.named or (run.models.executor or settings.executor.model,)
+    return Catalogue(known.specs, frozenset(run.tools), run.network, model, known.broken, unset, models)
 
 
 def reader_for(

@@ -10,7 +10,7 @@ from agentfs.core import decide as acts
 from agentfs.core import names
 from agentfs.core.facts import ASK, Facts, Talk
 from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, ResolvedCheck, Result, Run, Step
-from agentfs.core.references import Output, Resolved, resolve_step
+from agentfs.core.references import Output, Resolved, resolve_step, room_of_step
 from agentfs.core.steps import LIMIT, UNREACHABLE, StepView
 from agentfs.desks import desk_for, final_outputs
 from agentfs.disk import publish, temp_name
@@ -72,7 +72,8 @@ def _with_real_paths(view: StepView, driver: Driver) -> Resolved:
         raise RuntimeError("resolved before ordered")
     if not view.resolved.files:
         return view.resolved
-    resolved = resolve_step(view.step, _outputs(driver), driver.facts.goal.text)
+    room = room_of_step(driver.state.bounds.output_bytes, len(driver.state.steps))
+    resolved = resolve_step(view.step, _outputs(driver), driver.facts.goal.text, room)
     return resolved if isinstance(resolved, Resolved) else view.resolved
 
 
@@ -227,7 +228,8 @@ def check_goal(action: acts.RunGoalChecks, driver: Driver) -> None:
 
 def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
     state, shop = driver.state, workshop(driver, ())
-    resolved = resolve_step(Step(id="goal", checks=state.facts.goal.checks), _outputs(driver), state.facts.goal.text)
+    own, room = Step(id="goal", checks=state.facts.goal.checks), room_of_step(state.bounds.output_bytes, 1)
+    resolved = resolve_step(own, _outputs(driver), state.facts.goal.text, room)
     log = driver.folder / names.PLANNING / names.checks_log_file(action.call)
     whose = f"{names.call_conversation(action.call)}.checks"
     with JsonLines(log, shop.mask, shop.clock) as said:

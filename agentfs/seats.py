@@ -44,12 +44,18 @@ class Seat:
 
     @property
     def finished(self) -> int:
-        """How many jobs have ended and wait to be taken in."""
-        return self.driver.mail.qsize()
+        """How many places its jobs hold that have ended and wait to be taken in."""
+        return self.driver.taken() - self.driver.at_work()
 
     @property
     def under_way(self) -> int:
-        return len(self.driver.jobs) - self.finished
+        """How many places its jobs hold that have not ended."""
+        return self.driver.at_work()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job has not ended yet, calls of the planner included."""
+        return any(not job.ended for job in self.driver.jobs.values())
 
     def hear(self, path: str) -> None:
         """Take in an event."""

@@ -13,7 +13,7 @@ class Turns:
     """The places for attempts of one process, shared by its seats."""
 
     places: int
-    busy: int = 0  # jobs of all seats, those that have ended but were not taken in yet included
+    busy: int = 0  # held by all seats, for jobs that have ended but were not taken in yet included
     line: dict[Seat, None] = field(default_factory=dict)  # could start more than they may; longest waiting first
 
     def take(self, seat: Seat, seats: int, *, together: int = 1, first: bool = False) -> int:
@@ -38,7 +38,7 @@ class Turns:
     def give_back(self, burst: Burst) -> None:
         """Hear what became of the places a seat had; put it in line if it could start more than it was allowed to."""
         seat = burst.seat
-        self.busy += len(seat.driver.jobs) - burst.before - burst.room
+        self.busy += seat.driver.taken() - burst.before - burst.room
         if seat.driver.trouble is not None:
             return
         starts = sum(isinstance(action, IssueOrder | StartAttempt) for action in burst.actions)
@@ -58,5 +58,5 @@ class Turns:
         return best
 
     def leave(self, seat: Seat) -> None:
-        self.busy -= len(seat.driver.jobs)
+        self.busy -= seat.driver.taken()
         self.line.pop(seat, None)

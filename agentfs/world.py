@@ -104,6 +104,7 @@ def open_world(
             executor=_executors(settings, environment),
             planner=_planners(settings, environment),
             max_turns=settings.executor.max_turns,
+            call_s=settings.planner.timeout_s,
             bell=bell.of_run if bell else no_bell,
         )
     finally:

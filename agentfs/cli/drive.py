@@ -110,8 +110,7 @@ def _lock(folder: Path, stack: ExitStack) -> None:
 def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> int:
     """Drive a run, whose lock is held, until it rests; print its answer; return the exit code."""
     with ExitStack() as stack:
-        for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2)):
-            on_signal(stack, number, stop, times)
+        on_signals(stack, stop)
         driver = open_driver(folder, settings, world)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
         gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
@@ -132,9 +131,13 @@ def _gone(driver: Driver, error: Exception) -> Exception:
     return UserError(f"the folder of {driver.facts.run.run} {words}")
 
 
-def on_signal(stack: ExitStack, number: signal.Signals, stop: Stop, times: int) -> None:
-    before = signal.signal(number, lambda *_: stop.ask(times))
-    stack.callback(signal.signal, number, before)
+def on_signals(stack: ExitStack, stop: Stop) -> None:
+    """Stop as signals ask for it, until the stack is closed. A closed terminal ends what runs, but under nohup."""
+    for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)):
+        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        before = signal.signal(number, lambda *_, times=times: stop.ask(times))
+        stack.callback(signal.signal, number, before)
 
 
 def _id(folder: Path) -> str:

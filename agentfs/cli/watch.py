@@ -1,14 +1,13 @@
 """The command that drives everything: watch."""
 
 import os
-import signal
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from agentfs.cli.common import environment, here, must_be_trusted
-from agentfs.cli.drive import on_signal
+from agentfs.cli.drive import on_signals
 from agentfs.clock import Clock
 from agentfs.core.config import Settings
 from agentfs.daemon import Daemon
@@ -32,8 +31,7 @@ def watch(arguments: Namespace) -> int:
     stop = Stop()
     with ExitStack() as stack:
         teller = stack.enter_context(_teller(workspace, settings, in_json=arguments.json))
-        for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)):
-            on_signal(stack, number, stop, times)
+        on_signals(stack, stop)
         world = stack.enter_context(open_world(workspace, settings, environment(), teller.note, stop.wake.set))
         known = known_to(world)
         settings = allowing_own(settings, known)

@@ -15,6 +15,7 @@ from agentfs.core.records import JsonObject
 from agentfs.core.references import find
 
 NAME = "answer"
+LONGEST_STEP_S = 3600  # timeout_s of a step that a planner writes
 MATERIAL = "material"  # the input of a step that a model does: one text, which may hold references
 
 _WORDS, _LINE, _TEXT = 500, 300, 20_000  # the longest of descriptions, paths and patterns, texts
@@ -67,10 +68,12 @@ def _step(catalogue: Catalogue) -> Schema:
         "expects": _nullable("string", f"JSON Schema of an unsurprising output: {_JSON_TEXT}", maxLength=_TEXT),
         "gate": _nullable("boolean", "true: a person must approve it first"),
         "on_failure": _or_null({"type": "string", "enum": ["replan", "stop", "continue"]}),
-        "timeout_s": _nullable("integer", "default 600", minimum=1, maximum=86400),
+        "timeout_s": _nullable("integer", "default 600", minimum=1, maximum=LONGEST_STEP_S),
     }
     if catalogue.model:
         fields["tools"] = names
+    if catalogue.model and len(catalogue.models) > 1:
+        fields["model"] = _or_null({"type": "string", "enum": [*catalogue.models]})
     return _closed_object(fields)
 
 

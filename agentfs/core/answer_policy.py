@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agentfs.core.answer_form import LONGEST_STEP_S
 from agentfs.core.answer_plan import Standing, StepValue
 from agentfs.core.answers import Said
 from agentfs.core.canonical import canonical
@@ -80,6 +81,23 @@ def _own_words(
         if step.get("repeatable") is True and before.get("repeatable") is not True and not _harmless(step, catalogue):
             message = f"{step['id']!r} cannot be made repeatable: its tool may do something twice"
             yield Problem(message, "leave 'repeatable' out", f"{pointer}/repeatable")
+        yield from _bounds(step, before, pointer, catalogue)
+
+
+def _bounds(step: StepValue, before: StepValue, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield a model that a planner may not name, and a time that is too long, unless a person set it."""
+    model, timeout = step.get("model"), step.get("timeout_s")
+    if isinstance(model, str) and model not in (*catalogue.models, before.get("model")):
+        message = f"{step['id']!r} names the model {shown(model)}, which is not in [executor] models"
+        others = f"leave 'model' out, or name {' or '.join(catalogue.models)}" if catalogue.models else "leave it out"
+        yield Problem(message, others, f"{pointer}/model")
+    if _is_longer(timeout, LONGEST_STEP_S) and timeout != before.get("timeout_s"):
+        message = f"timeout_s of {step['id']!r} is more than {LONGEST_STEP_S} seconds"
+        yield Problem(message, f"write at most {LONGEST_STEP_S}", f"{pointer}/timeout_s")
+
+
+def _is_longer(seconds: Any, most: float) -> bool:
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > most
 
 
 def _harmless(step: StepValue, catalogue: Catalogue) -> bool:

@@ -14,6 +14,7 @@ from agentfs.core import names
 from agentfs.core.answer_plan import Standing
 from agentfs.core.catalogue import Catalogue, ToolSpec
 from agentfs.core.facts import Facts
+from agentfs.core.limits import seconds_left
 from agentfs.core.pins import Pins
 from agentfs.core.records import Call, Result, Trigger
 from agentfs.core.state import RunState, used_by
@@ -168,7 +169,7 @@ def _type(field: Any) -> str:
 
 def _limits(state: RunState, standing: Standing) -> str:
     bounds, used = state.bounds, used_by(state)
-    minutes = max(0.0, bounds.minutes - state.spent.seconds / 60)
+    minutes = max(0.0, seconds_left(bounds, state.spent, state.calls_spent) / 60)
     parts = [
         f"{max(0, bounds.replans - state.calls.replans)} replans after failures",
         f"{bounds.attempts} attempts at a step",

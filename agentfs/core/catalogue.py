@@ -58,6 +58,7 @@ class Catalogue:
     model: bool = False  # an executor's model is configured
     broken: tuple[str, ...] = ()  # a person's own tools that cannot be used, each with its reason
     unset: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # tools that lack a setting: why, and which
+    models: tuple[str, ...] = ()  # that a planner may name in a step
 
     def usable(self) -> frozenset[str]:
         return frozenset(name for name in self.allowed if name in self.tools and self.refusal(name) is None)

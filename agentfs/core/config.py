@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentfs.core.records import Amount, Approve, Counter, JsonObject, Mode, Record
+from agentfs.core.records import Amount, Approve, Counter, JsonObject, Mode, Record, Seconds
 
 DEFAULT_TOOLS = (
     "shell",
@@ -59,12 +59,16 @@ class PlannerSettings(ModelSettings):
     """[planner]"""
 
     model: str = Field("gpt-5", min_length=1, description="Any name the endpoint knows")
+    timeout_s: Seconds = Field(1800, description="Seconds one call may take, all its requests together")
 
 
 class ExecutorSettings(ModelSettings):
     """[executor]"""
 
     model: str = Field("gpt-5-mini", min_length=1, description="Any name the endpoint knows")
+    models: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (), description="Models that a planner may name in a step; default: the configured one only"
+    )
     max_turns: Counter = Field(20, description="Turns of one step's loop")
 
 
@@ -78,7 +82,7 @@ class LimitSettings(Record):
     requests: Annotated[int, Field(ge=0)] = Field(300, description="Requests to models")
     tokens: Annotated[int, Field(ge=0)] = Field(2_000_000, description="Tokens, in and out, over all models")
     cost_usd: Amount = Field(5.0, description="Money spent on models")
-    minutes: Amount = Field(120, description="Time in which something ran; waiting is free")
+    minutes: Amount = Field(120, description="Time in which a step ran or a model planned; waiting is free")
     output_bytes: Annotated[int, Field(ge=256)] = Field(
         65536, description="Output kept in a result; more goes to a file beside it"
     )

@@ -36,8 +36,8 @@ class Spent:
     requests: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
-    seconds: float = 0.0  # in which at least one attempt ran; waiting for a person costs nothing
-    spans: tuple[Span, ...] = ()  # when attempts ran: merged, sorted
+    seconds: float = 0.0  # in which at least one attempt ran, or a model planned; waiting for a person costs nothing
+    spans: tuple[Span, ...] = ()  # when that was: merged, sorted
 
     @property
     def asked(self) -> bool:
@@ -57,10 +57,12 @@ class Spent:
     def plus(self, result: Result) -> "Spent":
         if result.started_at is None:
             return self
-        began = _seconds(result.started_at)
-        spans, added = merged(self.spans, (began, began + result.duration_s))
-        asked = self.plus_usage(result.usage)
-        return Spent(asked.requests, asked.tokens, asked.cost_usd, self.seconds + added, spans)
+        return self.plus_usage(result.usage).plus_time(result.started_at, result.duration_s)
+
+    def plus_time(self, started_at: str, duration_s: float) -> "Spent":
+        began = _seconds(started_at)
+        spans, added = merged(self.spans, (began, began + duration_s))
+        return replace(self, seconds=self.seconds + added, spans=spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +92,24 @@ def bounds_of(facts: Facts) -> Bounds:
 
 def reached(bounds: Bounds, attempts: Spent, calls: Spent) -> Reached | None:
     """Return which limit stops the run from starting anything new; None if none does."""
-    if attempts.seconds >= bounds.minutes * 60:
-        return Reached("minutes", f"{bounds.minutes:g} minutes")
+    if seconds_left(bounds, attempts, calls) <= 0:
+        return minutes_reached(bounds)
     if not (attempts.asked or calls.asked):
         return None  # what asks no model needs no room for it
     return no_room(bounds, total(attempts, calls))
+
+
+def minutes_reached(bounds: Bounds) -> Reached:
+    return Reached("minutes", f"{bounds.minutes:g} minutes")
+
+
+def seconds_left(bounds: Bounds, attempts: Spent, calls: Spent) -> float:
+    """Return how long a run may still work: time in which an attempt ran and a model planned counts once."""
+    spans, seconds = attempts.spans, attempts.seconds
+    for span in calls.spans:
+        spans, added = merged(spans, span)
+        seconds += added
+    return bounds.minutes * 60 - seconds
 
 
 def total(one: Spent, other: Spent) -> Spent:
@@ -153,6 +168,8 @@ def spent_on_calls(facts: Facts) -> Spent:
     for one in facts.calls:
         spent = spent.plus_usage(one.answer.usage if one.answer else None)
         spent = spent.plus_usage(one.checks.usage if one.checks else None)
+        if one.answer and one.answer.started_at:
+            spent = spent.plus_time(one.answer.started_at, one.answer.duration_s)
     return spent
 
 

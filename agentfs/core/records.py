@@ -143,7 +143,7 @@ class Limits(Record):
     requests: Annotated[int, Field(ge=0)] | None = Field(None, description="Requests to models")
     tokens: Annotated[int, Field(ge=0)] | None = Field(None, description="Tokens, in and out, over all models")
     cost_usd: Amount | None = Field(None, description="Money spent on models")
-    minutes: Amount | None = Field(None, description="Time in which something ran; waiting is free")
+    minutes: Amount | None = Field(None, description="Time in which a step ran or a model planned; waiting is free")
     output_bytes: Annotated[int, Field(ge=256)] | None = Field(
         None, description="Output kept in a result; more goes to a file beside it"
     )
@@ -238,6 +238,7 @@ class Models(Record):
 
     planner: str | None = Field(None, description="The model that plans")
     executor: str | None = Field(None, description="The model that does steps without a tool")
+    named: tuple[str, ...] | None = Field(None, description="The models a planner may name in a step")
     planner_temperature: Amount | None = Field(None, description="Sent only if set")
     executor_temperature: Amount | None = Field(None, description="Sent only if set")
 
@@ -313,6 +314,7 @@ class Answer(Record):
     error: Failure | None = Field(None, description="Why there is no answer")
     prompt_sha256: Sha256 | None = Field(None, description="The prompt, hashed")
     usage: Usage | None = Field(None, description="What the call cost")
+    started_at: Timestamp | None = Field(None, description="When it was asked; null: no model was")
     duration_s: Amount = Field(description="Seconds it took")
 
 

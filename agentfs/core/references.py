@@ -17,6 +17,7 @@ from agentfs.core.resolve import (
     is_shell_text,
     reads_shell_text,
     resolve_step,
+    room_of_step,
 )
 from agentfs.core.shellplaces import Refusal
 from agentfs.core.shelltext import standing
@@ -32,6 +33,7 @@ __all__ = [
     "problems_in_step",
     "rename",
     "resolve_step",
+    "room_of_step",
 ]
 
 

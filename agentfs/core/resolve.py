@@ -25,6 +25,7 @@ from agentfs.core.shellplaces import Refusal
 from agentfs.core.shelltext import standing
 
 LARGEST_VARIABLE = 120 * 1024  # bytes; the kernel takes 128 KiB with the name
+OUTPUTS_OF_A_STEP, OUTPUTS_OF_A_PLAN = 16, 4096  # limits.output_bytes that its references may come to
 SHOWN_KEYS = 12
 
 _INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
@@ -60,9 +61,17 @@ class Unresolved:
     why: str
 
 
-def resolve_step(step: Step, outputs: Mapping[str, Output], goal: str) -> Resolved | Unresolved:
-    """Return the step's input and checks with every reference replaced by its value, or the first that has none."""
-    resolver = _Resolver(step, outputs, goal)
+def room_of_step(output_bytes: int, steps: int) -> int:
+    """Return how many bytes the references of one step may come to: fewer where many steps share what there is."""
+    return output_bytes * min(OUTPUTS_OF_A_STEP * steps, OUTPUTS_OF_A_PLAN) // max(1, steps)
+
+
+def resolve_step(step: Step, outputs: Mapping[str, Output], goal: str, room: int) -> Resolved | Unresolved:
+    """Return the step's input and checks with every reference replaced by its value, or the first that has none.
+
+    `room`: how many bytes all of these values may come to.
+    """
+    resolver = _Resolver(step, outputs, goal, room)
     try:
         given = resolver.input()
         needs = tuple(resolver.check(check) for check in step.needs or ())
@@ -94,7 +103,12 @@ class _Resolver:
     step: Step
     outputs: Mapping[str, Output]
     goal: str
+    room: int
+    left: int = field(init=False)
     files: dict[str, None] = field(default_factory=dict)  # an ordered set
+
+    def __post_init__(self) -> None:
+        self.left = self.room
 
     # ── the places a reference may stand in ───────────────────────────────────────────────────────────────
 
@@ -171,6 +185,14 @@ class _Resolver:
     # ── the values ────────────────────────────────────────────────────────────────────────────────────────
 
     def value_of(self, reference: Reference) -> JsonValue:
+        value = self._looked_up(reference)
+        self.left -= 0 if reference.kind == "file" else len(_text(value).encode("utf-8", "surrogatepass"))
+        if self.left < 0:
+            why = f"all that {self.step.id!r} refers to comes to more than {self.room} bytes; {_by_file(reference)}"
+            raise self._none(reference, why)
+        return value
+
+    def _looked_up(self, reference: Reference) -> JsonValue:
         if reference.step is None:
             return self.goal
         output = self.outputs.get(reference.step)
@@ -184,8 +206,7 @@ class _Resolver:
         return self._inside(reference, output.value)
 
     def text(self, reference: Reference) -> str:
-        value = self.value_of(reference)
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _text(self.value_of(reference))
 
     def variable(self, reference: Reference) -> str:
         """Return a value as an environment variable can carry it."""
@@ -220,6 +241,10 @@ class _Resolver:
             parts += [text[at : reference.start], value]
             at = reference.end
         return "".join([*parts, text[at:]])
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _spans(references: Sequence[Reference]) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.limits import Bounds, Reached, Spent, bounds_of, reached, spent_of, spent_on_calls, total
 from agentfs.core.modes import DO, loops
 from agentfs.core.records import Failure, Step
+from agentfs.core.references import room_of_step
 from agentfs.core.scheme import Scheme
 from agentfs.core.steps import Around, StepView, is_repeatable
 from agentfs.core.triggers import pending_in, pending_without_plan
@@ -129,6 +130,7 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, sch
         can_answer=can_answer,
         repeatable=repeatable,
         planner_made_stale=planner_made_stale,
+        room=room_of_step(bounds.output_bytes, len(scheme.steps)),
         loop=DO if loops(facts) else None,
     )
 

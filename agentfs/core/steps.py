@@ -66,6 +66,7 @@ class Around:
     can_answer: Callable[[str], bool]  # is there anyone to ask when this step fails?
     repeatable: Callable[[Step], bool]
     planner_made_stale: Callable[[str, int], bool]  # did a planner's revision since then change what it does?
+    room: int  # bytes that the references of one step may come to
     loop: str | None = None  # the step that does the whole goal in one loop, while the run is one
 
 
@@ -198,7 +199,7 @@ class _Base:
             for name, d in self.before.items()
             if d.status == "done" and d.result is not None
         }
-        return resolve_step(self.step, outputs, self.around.goal)
+        return resolve_step(self.step, outputs, self.around.goal, self.around.room)
 
     def key(self, resolved: Resolved) -> str:
         """Return the key; hashing is not repeated for what was resolved before."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from agentfs.core.records import Failure
-from agentfs.models.errors import Stopped
+from agentfs.models.errors import ModelError, Stopped
 from agentfs.models.line import Line
 
 TICK_S = 0.05  # how often the stop sign is looked at
@@ -48,8 +48,8 @@ def is_over(line: Line) -> bool:
     return line.stop.is_set() or time.monotonic() >= line.deadline
 
 
-def stopped(line: Line) -> Stopped:
+def stopped(line: Line) -> ModelError:
     """Return why it ended."""
     if line.stop.is_set():
         return Stopped(Failure(kind="interrupted", message="it was stopped"))
-    return Stopped(Failure(kind="timeout", message="its time was up while a model was asked"))
+    return line.late or Stopped(Failure(kind="timeout", message="its time was up while a model was asked"))

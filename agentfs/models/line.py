@@ -18,6 +18,7 @@ from typing import Any
 from agentfs.core.limits import Spent
 from agentfs.core.records import JsonObject, Usage
 from agentfs.jsonlines import read_lines
+from agentfs.models.errors import ModelError
 from agentfs.models.meter import Meter
 from agentfs.tools.base import StopSign
 
@@ -38,6 +39,7 @@ class Line:
     deadline: float  # time.monotonic()
     heard: Callable[[int], None] = unheard  # how many characters of a reply have arrived
     whose: str = ""  # the conversation's name, which is its log's: planning/2, steps/total.1
+    late: ModelError | None = None  # what is raised at the deadline; None: that its time was up
     number: int = 0  # of the latest request
     usage: Usage | None = None  # everything so far
     _kept: Spent = field(default_factory=Spent)  # the room kept for the request under way

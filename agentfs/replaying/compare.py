@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ABSENT = "no such file"
 _NOT_COMPARED = {
     "call": {"format"},
-    "answer": {"format", "usage", "duration_s", "error", "prompt_sha256"},
+    "answer": {"format", "usage", "started_at", "duration_s", "error", "prompt_sha256"},
     "checks": {"format", "usage"},
     "revision": {"format", "by", "at"},
     "order": {"format", "issued_at"},

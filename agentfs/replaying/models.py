@@ -8,7 +8,7 @@ from agentfs.core.records import Failure
 from agentfs.executor import words
 from agentfs.executor.scratchpad import PLAN
 from agentfs.models.base import Reply, Request, Tokens, ToolCall
-from agentfs.models.errors import Garbled, ModelError, Refused, Stopped, Unreachable
+from agentfs.models.errors import Garbled, LimitReached, ModelError, Refused, Stopped, Unreachable
 from agentfs.models.ladder import Asked
 from agentfs.models.line import Line
 from agentfs.replaying.playback import NOT_RECORDED, DriverDied, Playback, Reel
@@ -108,6 +108,8 @@ def _raised(error: Mapping[str, Any], end: Entry) -> ModelError:
             return Unreachable(failure)
         case "interrupted" | "timeout":
             return Stopped(failure)
+        case "limit":
+            return LimitReached(failure)
         case _:
             return Garbled(failure)
 

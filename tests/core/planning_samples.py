@@ -39,7 +39,7 @@ ADD = ToolSpec(
     repeatable=True,
 )
 TOOLS = {**specs(), "add": ADD}
-CATALOGUE = Catalogue(TOOLS, frozenset(TOOLS), network=False, model=True)
+CATALOGUE = Catalogue(TOOLS, frozenset(TOOLS), network=False, model=True, models=("mini", "nano"))
 NO_MODEL = Catalogue(TOOLS, frozenset(TOOLS), network=True, model=False)
 AROUND = Surroundings(
     "/w", ("/srv/shared",), frozenset({"a.txt", "src/x.py"}), frozenset({"src", "empty"}), complete=True

@@ -137,6 +137,7 @@ def test_odd_steps_are_left_for_the_check() -> None:
 # ── what a planner may not do ─────────────────────────────────────────────────────────────────────────────
 
 NOT_REPEATABLE = "cannot be made repeatable: its tool may do something twice -> leave 'repeatable' out"
+NOT_NAMED = "names the model \"gold\", which is not in [executor] models -> leave 'model' out, or name mini or nano"
 GATED = standing(A, shell("rm", "rm -r x", gate=True, depends_on=[]), done=("a",))
 AS_TEXT = 'write a JSON Schema, as text where the form wants text: "{\\"type\\": \\"array\\"}"'
 NO_GATE = "the step 'rm' has a gate, which only a person may remove -> add \"gate\": true"
@@ -196,6 +197,10 @@ NO_GATE = "the step 'rm' has a gate, which only a person may remove -> add \"gat
                 "step 'd', needs: 'needs' must be a list […], not text -> put it in a list: [\"x\"]",
             ],
         ),
+        (MIDWAY, {"steps": [by_model("d", model="gold")]}, [f"step 'd', model: 'd' {NOT_NAMED}"]),
+        (standing(by_model("d", model="gold")), {"steps": [by_model("e", model="gold")]}, [f"step 'e', model: 'e' {NOT_NAMED}"]),
+        (MIDWAY, {"steps": [step("d", timeout_s=31_536_000)]}, ["step 'd', timeout_s: timeout_s of 'd' is more than 3600 seconds -> write at most 3600"]),
+        (MIDWAY, {"steps": [step("d", timeout_s=3600.5)]}, ["step 'd', timeout_s: timeout_s of 'd' is more than 3600 seconds -> write at most 3600"]),
         (GATED, {"steps": [shell("rm", "rm -r y")]}, [f"step 'rm', gate: {NO_GATE}"]),
         (GATED, {"steps": [step("x"), shell("remove", "rm -r x", gate=False)]}, [f"step 'remove', gate: {NO_GATE}"]),
     ],
@@ -215,6 +220,12 @@ def test_a_planner_may_not(on: Standing, answer: Any, problems: list[str]) -> No
         (
             standing(A, shell("d", "ls", repeatable=True), done=("a",)),
             {"steps": [shell("d", "ls -l", repeatable=True)]},
+        ),
+        (MIDWAY, {"steps": [by_model("d", model="nano")]}),
+        (MIDWAY, {"steps": [step("d", timeout_s=3600)]}),
+        (
+            standing(A, by_model("d", model="gold", timeout_s=9000), done=("a",)),  # set by a person
+            {"steps": [by_model("d", model="gold", timeout_s=9000, description="other")]},
         ),
         (GATED, {"steps": [shell("rm", "rm -r y", gate=True)]}),
         (GATED, {"steps": [shell("look", "ls x", gate=True)]}),

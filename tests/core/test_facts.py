@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from agentfs.core.decide import EndRun
 from agentfs.core.facts import Attempt
-from agentfs.core.limits import Spent, merged, spent_of, spent_on_calls
+from agentfs.core.limits import Reached, Spent, merged, reached, seconds_left, spent_of, spent_on_calls
 from agentfs.core.outcomes import outcome_of, steps_by_end
 from agentfs.core.records import Answer, Usage
 from agentfs.core.replies import words_below
@@ -58,6 +58,22 @@ def test_usage_is_counted_and_an_unknown_cost_stays_unknown() -> None:
     assert (outcome.usage.executor.cost_usd, outcome.usage.executor.model) == (None, None)
     assert outcome.usage.planner is not None
     assert outcome.usage.planner.cost_usd == 0.5
+
+
+def test_minutes_count_attempts_and_calls_of_a_model_once() -> None:
+    given = facts(a_plan(a_step("a")))
+    view = derive(given, means()).steps["a"]
+    ran = a_result(view, "done", 1).model_copy(update={"started_at": NOW, "duration_s": 60.0})
+    given = given.with_attempt("a", Attempt(1, claimed=True, result=ran))
+    for number, (second, duration) in enumerate([(30, 60.0), (45, 5.0), (0, 0.0)], start=2):
+        started = NOW.replace("00.000000Z", f"{second:02}.000000Z") if second else None
+        answer = Answer(call=number, verdict="keep", started_at=started, duration_s=duration)
+        given = given.with_call(replace(given.planner_call(number), call=a_call(number), answer=answer))
+    state = derive(given, means())
+    assert seconds_left(replace(state.bounds, minutes=2), state.spent, state.calls_spent) == 30.0
+    assert reached(replace(state.bounds, minutes=1.5), state.spent, state.calls_spent) == Reached(
+        "minutes", "1.5 minutes"
+    )
 
 
 def test_an_attempt_that_was_cut_off_counts_among_the_failed() -> None:

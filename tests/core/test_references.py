@@ -26,7 +26,10 @@ from agentfs.core.references import (
     problems_in_step,
     rename,
     resolve_step,
+    room_of_step,
 )
+
+ROOM = 1024 * 1024
 
 
 def a_step(**fields: Any) -> Step:
@@ -42,7 +45,8 @@ def output(value: JsonValue, *, cut: bool = False) -> Output:
 
 
 def resolved(step: Step, **values: JsonValue) -> Resolved | Unresolved:
-    return resolve_step(step, {name.replace("_", "-"): output(value) for name, value in values.items()}, "the goal")
+    outputs = {name.replace("_", "-"): output(value) for name, value in values.items()}
+    return resolve_step(step, outputs, "the goal", ROOM)
 
 
 def the_input(step: Step, **values: JsonValue) -> Any:
@@ -365,12 +369,12 @@ def test_a_step_without_output() -> None:
 
 def test_a_cut_output_names_the_file() -> None:
     outputs = {"a": output("head … tail", cut=True)}
-    assert resolve_step(a_step(input={"x": "{{steps.a.output}}"}), outputs, "") == Unresolved(
+    assert resolve_step(a_step(input={"x": "{{steps.a.output}}"}), outputs, "", ROOM) == Unresolved(
         "a", "step 'a' cannot be referred to: its output was cut; read it from its file: {{steps.a.file}}"
     )
     by_file = a_step(input={"x": "{{steps.a.file}}", "y": "{{steps.a.file}}"})
     path = "/runs/a.1.output.txt"
-    assert resolve_step(by_file, outputs, "") == Resolved({"x": path, "y": path}, (), (), ("a",))
+    assert resolve_step(by_file, outputs, "", ROOM) == Resolved({"x": path, "y": path}, (), (), ("a",))
 
 
 def test_shell_text() -> None:
@@ -408,7 +412,7 @@ def test_values_no_variable_can_carry(value: str, expected: str) -> None:
 
 def test_the_largest_value_fits_and_a_goal_too_large_is_named() -> None:
     assert the_input(shell("echo {{steps.a.output}}"), a="x" * 122_880)["env"] == {"REF_0": "x" * 122_880}
-    answer = resolve_step(shell("echo {{goal}}"), {}, "\0")
+    answer = resolve_step(shell("echo {{goal}}"), {}, "\0", ROOM)
     assert answer == Unresolved(
         "me", "the goal cannot be referred to: its value holds a character no shell can take; read goal.md instead"
     )
@@ -476,3 +480,37 @@ def test_checks() -> None:
 def test_a_check_cannot_be_empty() -> None:
     step = a_step(checks=(FileCheck(kind="file", path="{{steps.a.output}}"),))
     assert why(step, a="") == "step 'a' cannot be referred to: it is empty, and a check needs a path"
+
+
+# ── how much ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("steps", "room"), [(1, 16_000), (256, 16_000), (257, 15_937), (4096, 1000), (8192, 500), (10**9, 0)]
+)
+def test_a_step_refers_to_sixteen_outputs_and_many_steps_share(steps: int, room: int) -> None:
+    assert room_of_step(1000, steps) == room
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        a_step(input={"x": "{{goal}} {{goal}}"}),
+        a_step(input={"x": ["{{goal}}", {"y": "{{goal}}"}]}),
+        a_step(checks=(CommandCheck(kind="command", run="echo {{goal}} {{goal}}"),)),
+        a_step(needs=(FileCheck(kind="file", path="{{goal}}"),), input={"x": "{{goal}}"}),
+        a_step(tool="python", input={"code": "x = {{goal}} + {{goal}}"}),
+        shell("echo {{goal}} {{goal}}"),
+    ],
+)
+def test_what_resolves_is_bounded_wherever_it_stands(step: Step) -> None:
+    assert isinstance(resolve_step(step, {}, "x" * 500, 1000), Resolved)
+    why = "the goal cannot be referred to: all that 'me' refers to comes to more than 999 bytes; read goal.md instead"
+    assert resolve_step(step, {}, "x" * 500, 999) == Unresolved("me", why)
+
+
+def test_a_value_counts_in_bytes_and_a_path_does_not() -> None:
+    outputs = {"a": output(["ü", 1]), "b": output("x" * 5000)}
+    step = a_step(input={"x": "{{steps.a.output}}", "y": "{{steps.b.file}}"})
+    assert isinstance(resolve_step(step, outputs, "", len('["ü",1]'.encode())), Resolved)
+    assert isinstance(resolve_step(step, outputs, "", 7), Unresolved)

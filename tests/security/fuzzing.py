@@ -32,6 +32,7 @@ from agentfs.tools.values import NotJson
 from tests.builders import CATALOGUE
 
 LONGEST_S = 1.0
+ROOM = 1024 * 1024
 STEP = {
     "id": "a",
     "description": "d",
@@ -137,7 +138,7 @@ def _references(text: str) -> object:
         list(in_step(step))
         if not problems_in_step(step, {"a"}):
             outputs = {"a": Output({"k": ["v"]}, cut=False, file="/nowhere")}
-            made.append(resolve_step(step, outputs, "the goal"))
+            made.append(resolve_step(step, outputs, "the goal", ROOM))
     return made
 
 

@@ -16,6 +16,7 @@ from agentfs.core.records import CommandCheck, ResolvedCommandCheck, Step
 from agentfs.core.references import Output, Resolved, problems_in_step, resolve_step
 
 R = "{{steps.a.output}}"
+ROOM = 1024 * 1024
 SHELLS = ["/bin/sh", "bash"]
 VALUES = [
     "$(touch x)",
@@ -108,7 +109,7 @@ def a_step(tool: str, field: str, text: str) -> Step:
 
 def resolve(step: Step, value: JsonValue) -> Resolved:
     outputs = {"a": Output(value, cut=False, file="/nowhere"), "b": Output("SECRET", cut=False, file="/nowhere")}
-    answer = resolve_step(step, outputs, "GOAL")
+    answer = resolve_step(step, outputs, "GOAL", ROOM)
     assert isinstance(answer, Resolved), answer
     return answer
 

@@ -63,6 +63,9 @@ class FakeDriver:
     def moving(self, *_kinds: str) -> bool:
         return self.wants > 0
 
+    def taken(self) -> int:
+        return len(self.jobs)
+
 
 class FakeSeat:
     def __init__(self, driver: FakeDriver) -> None:

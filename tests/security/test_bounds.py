@@ -1,0 +1,50 @@
+"""What others write is judged within bounds: of memory, of time, and until somebody says stop.
+
+Broken on purpose, each of these failed: references without `room` (1.6 GB), …
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workspaces import Place
+
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def weighed(place: Place, *words: str) -> tuple[int, str, int]:
+    """Run a command; return its exit code, what it said, and the most memory it had, in bytes."""
+    said = place.root.parent / "said"
+    with said.open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "agentfs", *words],
+            cwd=place.root,
+            env=place.env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    text = said.read_text(encoding="utf-8")
+    assert "Traceback" not in text, text
+    return process.returncode, text, usage.ru_maxrss * 1024
+
+
+def test_references_come_to_no_more_than_the_limit(place: Place) -> None:
+    """The goal is its own text, and every step refers to all of it: 0.8 MB that come to 1.6 GB."""
+    steps = "".join(f"### s{n}\nafter: nothing\n```note\n{{{{goal}}}} {'p' * 360}\n```\n\n" for n in range(2000))
+    goal = place.goal(f"# Job\n\n## Steps\n\n{steps}")
+    code, said, memory = weighed(place, "run", goal)
+    assert code == 1
+    why = "all that 's0' refers to comes to more than 134217 bytes; read goal.md instead"
+    assert f"s0 cannot start: the goal cannot be referred to: {why}" in said
+    assert memory < 300 * MEGABYTE
