@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import textwrap
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -24,6 +25,12 @@ exit codes:
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose mistakes are told in one line, with a way on."""
+
+    more: Callable[[], str] | None = None  # makes the end of the help, when somebody asks for it
+
+    def format_help(self) -> str:
+        self.epilog = self.more() if self.more else self.epilog
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"agentfs: {message} (try `{self.prog} --help`)\n")
@@ -91,8 +98,8 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
-def _add(commands: Any, name: str, call: Command, words: str, more: str = "") -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
+def _add(commands: Any, name: str, call: Command, words: str, more: str = "") -> Parser:
+    parser: Parser = commands.add_parser(
         name, help=words, description=words + ("\n\n" + more if more else ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
@@ -166,6 +173,7 @@ def _making(commands: Any) -> None:
         "With --against RUN: FILE is a plan, judged by that run's tools; if it is good, what it would mean for that\n"
         "run is told: what it changes, which steps run again, which are kept. Nothing is written.",
     )  # fmt: skip
+    check.more = _step_lines
     check.add_argument("files", metavar="FILE", nargs="+", help="plan.json, a goal file, or agentfs.toml")
     check.add_argument("--against", metavar="RUN", help="what the plan in FILE would mean for this run")
     _json(check)
@@ -177,6 +185,14 @@ def _making(commands: Any) -> None:
     trust.add_argument("dir", metavar="DIR", help="the workspace")
     completion = _add(commands, "completion", command("completion", "completion"), "print a shell completion script")
     completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="for which shell")
+
+
+def _step_lines() -> str:
+    """Return the lines that a step of a runbook may hold, as help."""
+    from agentfs.core.step_lines import LINES
+
+    rows = [f"  {form.shown:25}{textwrap.fill(form.plain, 80, subsequent_indent=' ' * 27)}" for form in LINES]
+    return "\n".join(["lines that a step of a runbook (`## Steps`, `### id`) may hold:", *rows])
 
 
 ENDS = ("done", "failed", "cancelled")

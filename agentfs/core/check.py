@@ -120,6 +120,8 @@ def _raise(document: Document, findings: Iterable[Finding]) -> None:
         problem.at(*document.locate(problem.pointer, key=in_name)) for problem, in_name in islice(findings, MOST)
     ]
     if placed:
+        lines = document.text.split("\n")
+        placed = [problem.at_quote(lines) for problem in placed]
         raise Rejected(sorted(dict.fromkeys(placed), key=lambda problem: (problem.line, problem.column)))
 
 

@@ -82,10 +82,21 @@ def cycles(plan: Plan) -> Iterator[Problem]:
         circle = _circle(left)
         message = f"these steps wait for each other: {' -> '.join([*circle, circle[0]])}"
         mend = "take one out of depends_on, or refer to earlier steps only"
-        field = "/depends_on" if plan.steps[places[circle[0]]].depends_on is not None else ""
-        yield Problem(message, mend, f"/steps/{places[circle[0]]}{field}")
+        first = places[circle[0]]
+        yield _below(f"/steps/{first}", Finding(_where_it_waits(plan.steps[first], circle[1], message, mend))).problem
         broken = frozenset(circle)
         needs = {step: () if step in broken else before for step, before in left.items()}
+
+
+def _where_it_waits(step: Step, other: str, message: str, mend: str) -> Problem:
+    """Return a problem at the place where a step says that it waits for another, or uses its result."""
+    if other in (step.depends_on or ()):
+        return Problem(message, mend, f"/depends_on/{(step.depends_on or ()).index(other)}")
+    for pointer, text in references.texts_of(step):
+        for reference in references.find(text):
+            if reference.step == other:
+                return references.problem_with(reference, text, message, mend, pointer)
+    return Problem(message, mend)  # it follows the step above
 
 
 def _blocked(needs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -32,6 +32,7 @@ class Document:
 
     value: Any
     places: Locate = lambda _pointer, _key: (1, 1)
+    text: str = ""  # all of the file, where that is what the places are in
 
     def locate(self, pointer: str, *, key: bool = False) -> tuple[int, int]:
         """Return line and column, from 1, of a value (or of its name); of the nearest parent if it is not there."""
@@ -88,7 +89,7 @@ def read_json(source: bytes, *, lenient_bom: bool = False, limit: int = MAX_BYTE
         text = text[1:]
     if not text.strip():
         refuse("the file is empty", "write a JSON document into it")
-    return Document(_value(text), _lazily(text))
+    return Document(_value(text), _lazily(text), text)
 
 
 def _value(text: str) -> Any:

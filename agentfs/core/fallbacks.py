@@ -5,14 +5,14 @@ has failed and nothing can take its place. Alternatives may have alternatives an
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from agentfs.core.documents import Locate
 from agentfs.core.places import Place
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import JsonObject
-from agentfs.core.reftext import find, walk
+from agentfs.core.reftext import Reference, find, problem_with, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +69,33 @@ def firsts(fallbacks: Sequence[Fallback]) -> dict[str, str]:
 
 def referred(step: Mapping[str, Any]) -> set[str]:
     """Return the ids of the steps whose results a step uses."""
-    return {name for _, name in _references(step)}
+    return {one.name for one in _references(step)}
 
 
-def _references(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Where a step names another."""
+
+    name: str
+    pointer: str  # within the step
+    text: str = ""
+    reference: Reference | None = None
+
+    def problem(self, step: PlacedStep, number: int, message: str, mend: str) -> Problem:
+        """Return a problem of it, as one of step `number` of the plan."""
+        pointer, place = f"/steps/{number}{self.pointer}", step.places(self.pointer, False)
+        if self.reference is None:
+            return Problem(message, mend, pointer).at(*place)
+        return problem_with(self.reference, self.text, message, mend, pointer).at(*place)
+
+
+def _references(step: Mapping[str, Any]) -> Iterator[_Use]:
     """Yield where a step refers to another, and to which."""
     for name in ("input", "needs", "checks"):
         for pointer, text in walk(step.get(name), f"/{name}"):
             for reference in find(text):
                 if reference.step:
-                    yield pointer, reference.step
+                    yield _Use(reference.step, pointer, text, reference)
 
 
 # ── what can be wrong with them ───────────────────────────────────────────────────────────────────────────
@@ -88,7 +105,11 @@ def fallback_problems(steps: Sequence[PlacedStep], fallbacks: Sequence[Fallback]
     """Return what is wrong between a runbook's steps and its fallbacks."""
     plan, first = {step.id for step in steps}, firsts(fallbacks)
     kinds = {one.id: one.kind for one in fallbacks if one.id not in plan}
-    wrong = [problem for one in fallbacks if (problem := _target(one, plan, kinds, first))]
+    wrong = [
+        replace(problem, pointer=f"/steps/{number}").at(*one.of_place)
+        for number, one in enumerate(fallbacks, start=len(steps))
+        if (problem := _target(one, plan, kinds, first))
+    ]
     if wrong:
         return wrong  # what they may use depends on whom they stand for
     return [*_used_too_early(steps, fallbacks, kinds), *_used_in_vain(steps, fallbacks, first)]
@@ -97,13 +118,12 @@ def fallback_problems(steps: Sequence[PlacedStep], fallbacks: Sequence[Fallback]
 def _target(one: Fallback, plan: set[str], kinds: Mapping[str, str], first: Mapping[str, str]) -> Problem | None:
     if one.of not in plan and one.of not in kinds:
         known = (plan | kinds.keys()) - {one.id}
-        return Problem(f"no step {one.of!r}", did_you_mean(one.of, known, _known(plan))).at(*one.of_place)
+        return Problem(f"no step {one.of!r}", did_you_mean(one.of, known, _known(plan)))
     if kinds.get(one.of) == "cleanup":
-        mend = "name a step of the plan, or an alternative"
-        return Problem(f"{one.of!r} is a clean-up: nothing follows it", mend).at(*one.of_place)
+        return Problem(f"{one.of!r} is a clean-up: nothing follows it", "name a step of the plan, or an alternative")
     if first.get(one.of, one.of) not in plan:
         mend = f"let one stand instead of a step of the plan; {_known(plan)}"
-        return Problem(f"{one.id!r} and {one.of!r} have no step to stand for", mend).at(*one.of_place)
+        return Problem(f"{one.id!r} and {one.of!r} have no step to stand for", mend)
     return None
 
 
@@ -116,13 +136,13 @@ def _used_too_early(
 ) -> Iterator[Problem]:
     """Yield each place where a step waits for or uses a fallback, which the plan does not hold."""
     of = {one.id: one.of for one in fallbacks if one.id in kinds}
-    for step in (*steps, *fallbacks):
-        waits = [(f"/depends_on/{at}", name) for at, name in enumerate(_depends_on(step))]
-        for pointer, name in (*waits, *_references(step.value)):
-            if name in of:
-                message = f"{name!r} is not in the plan unless {of[name]!r} fails"
-                mend = f"name {of[name]!r}: what takes its place is used in its stead"
-                yield Problem(message, mend, pointer).at(*step.places(pointer, False))
+    for number, step in enumerate((*steps, *fallbacks)):
+        waits = [_Use(name, f"/depends_on/{at}") for at, name in enumerate(_depends_on(step))]
+        for use in (*waits, *_references(step.value)):
+            if use.name in of:
+                message = f"{use.name!r} is not in the plan unless {of[use.name]!r} fails"
+                mend = f"name {of[use.name]!r}: what takes its place is used in its stead"
+                yield use.problem(step, number, message, mend)
 
 
 def _used_in_vain(
@@ -130,14 +150,13 @@ def _used_in_vain(
 ) -> Iterator[Problem]:
     """Yield each place where a fallback uses an output that cannot be there once its step has failed."""
     followers = _followers(steps)
-    for one in fallbacks:
+    for number, one in enumerate(fallbacks, start=len(steps)):
         uses = list(_references(one.value))
         lost = _reached(first.get(one.of, one.of), followers) if uses else set()
-        for pointer, name in uses:
-            if name in lost:
-                message = f"{one.id!r} runs only when {one.of!r} has failed: there is no result of {name!r} then"
-                mend = "use the results of steps before it"
-                yield Problem(message, mend, pointer).at(*one.places(pointer, False))
+        for use in uses:
+            if use.name in lost:
+                message = f"{one.id!r} runs only when {one.of!r} has failed: there is no result of {use.name!r} then"
+                yield use.problem(one, number, message, "use the results of steps before it")
 
 
 def _depends_on(step: PlacedStep) -> list[str]:

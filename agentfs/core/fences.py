@@ -9,6 +9,7 @@
 A step calls one tool: it has one fence, and perhaps a `json expects`.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from agentfs.core.catalogue import Catalogue, ToolSpec
@@ -25,14 +26,21 @@ def read_fence(draft: Draft, fence: Fence, catalogue: Catalogue) -> None:
     """Take a fence into the step."""
     words = fence.words.split()
     place = (fence.line, fence.column)
+    close = "end it with a line of the same marks"
     if not fence.closed:
-        draft.refuse(place, "this fence is never closed", "end it with a line of the same marks")
+        draft.refuse(place, "this fence is never closed", close, "/input")
+    elif fence.reopened:
+        message = f"this fence is not closed before line {fence.reopened} begins another"
+        draft.slips.append(Problem(message, close, "/input").at(*place))
     if not words:
-        draft.refuse(place, "this fence names no tool", "write sh, bash, python, http or a tool's name behind it")
+        mend = "write sh, bash, python, http or a tool's name behind it"
+        draft.refuse(place, "this fence names no tool", mend, "/tool")
     elif words[0] == "json":
         _expects(draft, fence, words)
     elif "tool" in draft.fields:
-        draft.refuse(place, f"the step {draft.id!r} has a second fence", "one step calls one tool: make two steps")
+        draft.refuse(
+            place, f"the step {draft.id!r} has a second fence", "one step calls one tool: make two steps", "/tool"
+        )
     else:
         _call(draft, fence, words[0], catalogue)
 
@@ -56,7 +64,8 @@ def _fill(draft: Draft, fence: Fence, given: dict[str, Any]) -> None:
     body = (fence.line + 1, fence.indent + 1)
     draft.put("input", given, body)
     if not fence.body.strip():
-        draft.refuse((fence.line, fence.column), "this fence is empty", "write between its marks what is to be done")
+        mend = "write between its marks what is to be done"
+        draft.refuse((fence.line, fence.column), "this fence is empty", mend, "/input")
 
 
 def _http(draft: Draft, fence: Fence) -> None:
@@ -66,7 +75,7 @@ def _http(draft: Draft, fence: Fence) -> None:
     _fill(draft, fence, {"url": words[0] if words else ""})
     if len(words) > 1:
         where, mend = (fence.line + 1, fence.indent + 1), "write GET and the address, or only the address"
-        draft.refuse(where, "an http fence holds one address to get", mend)
+        draft.refuse(where, "an http fence holds one address to get", mend, "/input/url")
 
 
 def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
@@ -78,7 +87,7 @@ def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
         if text_field and not _is_json(fence.body):
             _fill(draft, fence, {text_field: fence.body})
         elif spec:
-            draft.problems.extend(rejected.problems)
+            draft.problems.extend(_inside("/input", rejected))
             draft.places.marks["/input"] = (rejected.problems[0].line, rejected.problems[0].column)
         return
     if isinstance(document.value, dict) and _means_fields(document.value, fence.body, spec):
@@ -88,7 +97,8 @@ def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
         _fill(draft, fence, {text_field: fence.body})
     elif spec:
         where = draft.places.marks["/input"] = (fence.line + 1, fence.indent + 1)
-        draft.refuse(where, f"the tool {spec.name!r} wants fields", f"write them as name: value; {_fields(spec)}")
+        mend = f"write them as name: value; {_fields(spec)}"
+        draft.refuse(where, f"the tool {spec.name!r} wants fields", mend, "/input")
 
 
 def _is_json(body: str) -> bool:
@@ -110,15 +120,17 @@ def _fields(spec: ToolSpec) -> str:
 def _expects(draft: Draft, fence: Fence, words: list[str]) -> None:
     place = (fence.line, fence.column)
     if words[1:] != ["expects"]:
-        draft.refuse(place, "a json fence must say what it is for", "write json expects, or a tool's name")
+        draft.refuse(
+            place, "a json fence must say what it is for", "write json expects, or a tool's name", "/expects"
+        )
         return
     if "expects" in draft.fields:
-        draft.refuse(place, f"the step {draft.id!r} has 'json expects' twice", "keep one of them")
+        draft.refuse(place, f"the step {draft.id!r} has 'json expects' twice", "keep one of them", "/expects")
         return
     try:
         document = _embedded(fence, as_json=True)
     except Rejected as rejected:
-        draft.problems.extend(rejected.problems)
+        draft.problems.extend(_inside("/expects", rejected))
         return
     draft.put("expects", document.value, (fence.line + 1, fence.indent + 1))
     draft.places.inside["/expects"] = document.places
@@ -132,6 +144,10 @@ def _embedded(fence: Fence, *, as_json: bool) -> Document:
     except Rejected as rejected:
         raise Rejected([_moved(problem, fence) for problem in rejected.problems]) from None
     return Document(document.value, moved(document.places, fence.line, fence.indent))
+
+
+def _inside(pointer: str, rejected: Rejected) -> list[Problem]:
+    return [replace(problem, pointer=pointer + problem.pointer) for problem in rejected.problems]
 
 
 def _moved(problem: Problem, fence: Fence) -> Problem:

@@ -18,7 +18,7 @@ from agentfs.core.markdown import Block, Heading, blocks, lines_of
 from agentfs.core.places import Place, under
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Goal
-from agentfs.core.runbook import read_runbook
+from agentfs.core.runbook import near_runbook, read_runbook
 
 MAX_BYTES = 1024 * 1024
 TITLE_LENGTH = 120
@@ -62,18 +62,21 @@ class ParsedGoal:
 def parse_goal(source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False) -> ParsedGoal:
     """Return what a goal file asks, its steps checked against the tools; raise `Rejected` with all that is wrong.
 
-    `planned`: there is a plan made from these very bytes, which is checked in their place.
+    `planned`: there is a plan made from these very bytes, which is checked in their place. Prose stays prose then.
     """
     text = _decoded(source)
     suffix = filename[filename.rfind(".") :].lower() if "." in filename else ""
     if suffix in (".yaml", ".yml", ".json"):
         goal, problems = _from_fields(text, filename, suffix == ".json", catalogue)
     else:
-        goal, problems = _from_words(text, suffix != ".txt", catalogue)
+        goal, problems, slips = _from_words(text, suffix != ".txt", catalogue)
+        problems += [] if planned else slips
     if not planned:
         problems = [*problems, *_plan_problems(goal, catalogue, {problem.line for problem in problems})]
     if problems:
-        raise Rejected(sorted(problems, key=lambda problem: (problem.line, problem.column)))
+        lines = lines_of(text)
+        placed = [problem.at_quote(lines) for problem in problems]
+        raise Rejected(sorted(placed, key=lambda problem: (problem.line, problem.column)))
     return goal
 
 
@@ -143,21 +146,24 @@ def _fields(document: Document, has_steps: bool, problems: list[Problem]) -> Goa
 # ── Markdown and text ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _from_words(text: str, markdown: bool, catalogue: Catalogue) -> tuple[ParsedGoal, list[Problem]]:
+def _from_words(
+    text: str, markdown: bool, catalogue: Catalogue
+) -> tuple[ParsedGoal, list[Problem], Sequence[Problem]]:
+    """Return the goal, what is wrong with it, and what is read as prose and was surely not meant so."""
     problems: list[Problem] = []
     lines = lines_of(text)
     end = _front_matter_end(lines)
     found = list(blocks(lines[end:], end + 1)) if markdown else []
-    runbook = read_runbook(found, catalogue)
+    runbook, slips = read_runbook(found, catalogue), tuple(near_runbook(found))
     fields = _front_matter(lines[1 : end - 1], runbook is not None, catalogue, problems) if end else Goal()
     words = "\n".join(lines[end:]).strip()
     if not words:
         problems.append(Problem("the goal is empty", "say in words what is to be done").at(end + 1, 1))
     goal = ParsedGoal(fields, words, _title(found, words), "words")
     if not runbook:
-        return goal, problems
+        return goal, problems, slips
     goal = replace(goal, kind="runbook", placed=runbook.steps, fallbacks=runbook.fallbacks)
-    return goal, [*problems, *runbook.problems]
+    return goal, [*problems, *runbook.problems], (*slips, *runbook.slips)
 
 
 def _front_matter_end(lines: Sequence[str]) -> int:

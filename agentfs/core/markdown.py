@@ -31,6 +31,7 @@ class Fence:
     column: int  # of the words
     indent: int
     closed: bool
+    reopened: int | None = None  # the first line of the body that begins a fence itself: its end was left out above
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,16 @@ def _fence(lines: Sequence[str], at: int, match: re.Match[str], first_line: int)
     while end < len(lines) and not _closes(lines[end], mark):
         body.append(_outdented(lines[end], indent))
         end += 1
-    closed = end < len(lines)
-    fence = Fence(match[3].strip(), "\n".join(body), first_line + at, match.start(3) + 1, indent, closed)
+    inner = next((n for n in range(at + 1, end) if _begins_another(lines[n], mark)), None)
+    fence = Fence(
+        match[3].strip(),
+        "\n".join(body),
+        first_line + at,
+        match.start(3) + 1,
+        indent,
+        closed=end < len(lines),
+        reopened=None if inner is None else first_line + inner,
+    )
     return end + 1, fence
 
 
@@ -103,6 +112,12 @@ def _closes(line: str, mark: str) -> bool:
     inner = line.lstrip(" ")
     rest = inner.rstrip(" \t")
     return len(line) - len(inner) <= 3 and len(rest) >= len(mark) and not rest.strip(mark[0])
+
+
+def _begins_another(line: str, mark: str) -> bool:
+    """Tell whether a line inside a fence begins one that could not stand there: its end would end the outer one."""
+    match = _opening(line)
+    return bool(match and match[2][0] == mark[0] and len(match[2]) >= len(mark) and match[3].strip())
 
 
 def _outdented(line: str, indent: int) -> str:

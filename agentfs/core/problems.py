@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,14 +14,33 @@ class Problem:
     pointer: str = ""
     line: int = 1
     column: int = 1
+    quote: str = field(default="", compare=False, repr=False)  # the part that is wrong of the text at the pointer
+    before: int = field(default=0, compare=False, repr=False)  # how often that part stands in the text before
 
     def at(self, line: int, column: int) -> "Problem":
         return replace(self, line=line, column=column)
 
+    def at_quote(self, lines: Sequence[str]) -> "Problem":
+        """Return it at the place of its quote, looked for from its place on in the lines of the file."""
+        left, column = self.before, self.column - 1
+        for number in range(self.line - 1, len(lines)) if self.quote else ():
+            while (found := lines[number].find(self.quote, column)) >= 0:
+                if not left:
+                    return self.at(number + 1, found + 1)
+                left, column = left - 1, found + len(self.quote)
+            column = 0
+        return self
+
     def shown(self, file: str) -> str:
-        """Return `file:line:column: message (how to mend)`, the form editors jump to."""
+        """Return `file:line:column: message (how to mend) [pointer]`, the form editors jump to."""
         mend = f" ({self.mend})" if self.mend else ""
-        return f"{file}:{self.line}:{self.column}: {self.message}{mend}"
+        pointer = f" [{_printable(self.pointer)}]" if self.pointer else ""
+        return f"{file}:{self.line}:{self.column}: {self.message}{mend}{pointer}"
+
+
+def _printable(pointer: str) -> str:
+    """Return a pointer that no terminal obeys: it may hold the name of any field that somebody wrote."""
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in pointer)
 
 
 class Rejected(Exception):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from agentfs.core import pythontext
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import Step
-from agentfs.core.reftext import Reference, find, is_whole, malformed_in, rename, texts_of
+from agentfs.core.reftext import Reference, find, is_whole, malformed_in, problem_with, rename, texts_of
 from agentfs.core.resolve import (
     Output,
     Resolved,
@@ -30,10 +30,12 @@ __all__ = [
     "find",
     "in_step",
     "is_whole",
+    "problem_with",
     "problems_in_step",
     "rename",
     "resolve_step",
     "room_of_step",
+    "texts_of",
 ]
 
 
@@ -61,13 +63,13 @@ def _unknown(
     for reference in references:
         written, step = text[reference.start : reference.end], reference.step
         if step == own:
-            yield Problem(f"{written} refers to the step it stands in", "refer to an earlier step", pointer)
+            message, mend = f"{written} refers to the step it stands in", "refer to an earlier step"
+            yield problem_with(reference, text, message, mend, pointer)
         elif step is not None and step not in known:
             others = sorted(set(known) - {own})
             there = f"the other steps are {', '.join(others)}" if others else "there is no other step"
-            yield Problem(
-                f"{written} refers to a step that is not in the plan", did_you_mean(step, others, there), pointer
-            )
+            message = f"{written} refers to a step that is not in the plan"
+            yield problem_with(reference, text, message, did_you_mean(step, others, there), pointer)
 
 
 def _misplaced(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
@@ -76,25 +78,25 @@ def _misplaced(step: Step, pointer: str, text: str, references: Sequence[Referen
         return
     spans = [(reference.start, reference.end) for reference in references]
     if is_shell_text(step, pointer):
-        yield from _misplaced_in_shell(step, pointer, text, spans)
+        yield from _misplaced_in_shell(step, pointer, text, references)
     elif step.tool == "python" and pointer == "/input/code":
-        for (start, end), fine in zip(spans, pythontext.stands_as_value(text, spans), strict=True):
+        for reference, fine in zip(references, pythontext.stands_as_value(text, spans), strict=True):
             if not fine:
-                written = text[start:end]
-                mend = f"write name = {written}"
-                yield Problem(f"{written}: {pythontext.NOT_AN_EXPRESSION}", mend, pointer)
+                written = text[reference.start : reference.end]
+                message, mend = f"{written}: {pythontext.NOT_AN_EXPRESSION}", f"write name = {written}"
+                yield problem_with(reference, text, message, mend, pointer)
     elif step.tool == "shell" and pointer == "/input/interpreter":
         yield Problem("the interpreter cannot come from a reference", "write its name: sh or bash", pointer)
 
 
-def _misplaced_in_shell(step: Step, pointer: str, text: str, spans: Sequence[tuple[int, int]]) -> Iterator[Problem]:
+def _misplaced_in_shell(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
     if not reads_shell_text(step, pointer):
-        yield Problem("references can stand in the text of sh, bash and dash only", "use one of these", pointer)
+        message, mend = "references can stand in the text of sh, bash and dash only", "use one of these"
+        yield problem_with(references[0], text, message, mend, pointer)
         return
-    for (start, end), place in zip(spans, standing(text, spans), strict=True):
+    spans = [(reference.start, reference.end) for reference in references]
+    for reference, place in zip(references, standing(text, spans), strict=True):
         if isinstance(place, Refusal):
-            yield _problem(pointer, text[start:end], place)
-
-
-def _problem(pointer: str, written: str, refusal: Refusal) -> Problem:
-    return Problem(f"{written} {refusal.why}", refusal.mend.replace("{ref}", written), pointer)
+            written = text[reference.start : reference.end]
+            mend = place.mend.replace("{ref}", written)
+            yield problem_with(reference, text, f"{written} {place.why}", mend, pointer)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from pydantic import JsonValue
@@ -36,13 +36,17 @@ class Malformed:
 
     message: str
     mend: str
+    start: int = 0
+    end: int = 0
 
 
 def scan(text: str) -> Iterator[Reference | Malformed]:
     """Yield everything in the text that is, or was meant to be, a reference."""
     for match in _CANDIDATE.finditer(text):
         found = _short(match) if match[1] is None else _long(match)
-        if found:
+        if isinstance(found, Malformed):
+            yield replace(found, start=match.start(), end=match.end())
+        elif found:
             yield found
 
 
@@ -116,9 +120,14 @@ def rename(value: T, old: str, new: str) -> T:
 
 def malformed_in(pointer: str, text: str) -> list[Problem]:
     """Return a problem for everything in a text that was meant to be a reference and is none."""
-    return [
-        Problem(found.message, found.mend, pointer=pointer) for found in scan(text) if isinstance(found, Malformed)
-    ]
+    malformed = (found for found in scan(text) if isinstance(found, Malformed))
+    return [problem_with(found, text, found.message, found.mend, pointer) for found in malformed]
+
+
+def problem_with(found: Reference | Malformed, text: str, message: str, mend: str, pointer: str) -> Problem:
+    """Return a problem of one of the references in a text, which knows where in the text that is."""
+    written = text[found.start : found.end]
+    return Problem(message, mend, pointer, quote=written, before=text.count(written, 0, found.start))
 
 
 def _rename_in(text: str, old: str, new: str) -> str:

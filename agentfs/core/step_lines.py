@@ -1,28 +1,14 @@
-"""The lines a step of a runbook may hold, one function for each form. Pure.
+"""The lines a step of a runbook may hold: one table, and a function that reads each. Pure.
 
-    after: inspect, backup      what comes first; `after: nothing`; without it, the step above
-    check: `command`            must exit with 0 after the step; as many as you like
-    needs: `command`            must exit with 0 before it; as many as you like
-    retries: 2                  tries after the first
-    timeout: 90s                s, m, h, 1m30s; a bare number is seconds
-    gate                        a person approves the order before it runs
-    repeatable, not repeatable  whether it may run twice
-    on failure: stop            or continue, or replan
-    on failure of: ID           clean-up: runs only when that step has failed for good
-    instead of: ID              alternative: takes that step's place when it has failed for good
-    why: words                  why the step is there
-    success: words              when it counts as done, in words
-    tools: shell, read_file     for a step without a fence, which a model does
-
-A line may begin with a list's `-` or `*`. Case does not matter in the keyword. Any other line is prose, unless
-it is so near to one of these that it must be a slip.
+`LINES` is all that the parser, the search for near misses (`near_misses`), the help and the README know of them. A
+line may begin with a list's `-`, `*` or `+`; case does not matter in the keyword. Any other line is prose, unless it
+is so near to one of these that it was surely meant as one.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 from agentfs.core.markdown import Prose
 from agentfs.core.names import STEP_ID
@@ -30,17 +16,15 @@ from agentfs.core.places import Place, Places
 from agentfs.core.problems import Problem
 
 _FORM = re.compile(r"([A-Za-z][A-Za-z_-]*(?: [A-Za-z_-]+){0,2})[ \t]*:(?:[ \t]+|\Z)(.*)", re.DOTALL)
-_COLONLESS = re.compile(r"(retries|timeout)[ \t]+([0-9][0-9a-z.]*)\Z", re.IGNORECASE)
 _BULLET = re.compile(r"[-*+][ \t]+")
 _TIME = re.compile(r"(?:([0-9]{1,5})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8}(?:\.[0-9]{1,6})?)s?)?\Z")
 _ID = re.compile(rf"{STEP_ID}\Z")
-_SYNONYMS = {"retry": "retries", "depends on": "after", "depends_on": "after", "time": "timeout"}
-_SURE = 0.75  # how near a word must come to a keyword to be taken for a slip
+_SENTENCE_ENDS = ".!?:;)`"
 
 
 @dataclass(slots=True)
 class Draft:
-    """A step while its lines are being read."""
+    """A step while its lines are being read. The pointers of its problems begin at the step."""
 
     id: str
     places: Places
@@ -50,20 +34,57 @@ class Draft:
     on_failure_of: str | None = None
     seen: dict[str, Place] = field(default_factory=dict)  # keyword -> where its value stands
     problems: list[Problem] = field(default_factory=list)
+    slips: list[Problem] = field(default_factory=list)  # what is read as prose, and was surely not meant as such
+    open_line: int = 0  # the last line of prose, if its sentence goes on below
 
-    def refuse(self, place: Place, message: str, mend: str = "") -> None:
-        self.problems.append(Problem(message, mend).at(*place))
+    @property
+    def of(self) -> str | None:
+        """The step that this one is a fallback of."""
+        return self.instead_of or self.on_failure_of
+
+    def refuse(self, place: Place, message: str, mend: str = "", pointer: str = "") -> None:
+        self.problems.append(Problem(message, mend, pointer).at(*place))
 
     def put(self, name: str, value: Any, place: Place) -> None:
         self.fields[name] = value
         self.places.marks[f"/{name}"] = place
+
+    def describe(self, prose: Prose) -> None:
+        self.places.marks.setdefault("/description", (prose.line, prose.column))
+        self.words.append(prose.text)
+        self.open_line = 0 if prose.text[-1] in _SENTENCE_ENDS else prose.line
+
+
+@dataclass(frozen=True, slots=True)
+class LineForm:
+    """A line with a meaning."""
+
+    keyword: str
+    shown: str  # as people write it
+    means: str  # in Markdown, for help and README
+    write: str  # what to write in place of a line that is wrong
+    field: str  # the step's field it sets; empty: none
+    read: "Callable[[Draft, Said], None]"
+    takes: Literal["value", "words", "nothing"] = "value"  # words: any text is right
+    names: Literal["", "steps", "tools"] = ""  # what its value names
+    many: bool = False  # may stand more than once
+    also: tuple[str, ...] = ()  # what it is called by people who do not remember its name
+
+    @property
+    def pointer(self) -> str:
+        return f"/{self.field}" if self.field else ""
+
+    @property
+    def plain(self) -> str:
+        """What it means, without Markdown."""
+        return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", self.means).replace("*", "").replace("`", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
     """`keyword: value`, and where the value stands."""
 
-    keyword: str
+    form: LineForm
     value: str
     line: int
     column: int
@@ -73,65 +94,51 @@ class Said:
         return self.line, self.column
 
 
-def read_line(draft: Draft, prose: Prose) -> None:
-    """Take one line into the step: a form, a slip, or words of its description."""
-    skipped = bullet.end() if (bullet := _BULLET.match(prose.text)) else 0
-    text, column = prose.text[skipped:], prose.column + skipped
+def read_form(draft: Draft, prose: Prose) -> bool:
+    """Take a line into the step if it is one with a meaning; return whether it is."""
     if prose.indented:
-        _describe(draft, prose)
-    elif (word := text.lower()) in _WORDS:
-        _WORDS[word](draft, Said(word, "", prose.line, column))
-    elif form := _FORM.match(text):
-        said = Said(" ".join(form[1].lower().split()), form[2], prose.line, column + form.start(2))
-        _form(draft, said, prose, (prose.line, column))
-    elif slip := _slip(text):
-        draft.refuse((prose.line, column), f"{text!r} is not a line a step can hold", slip)
-    else:
-        _describe(draft, prose)
-
-
-def _form(draft: Draft, said: Said, prose: Prose, start: Place) -> None:
-    if said.keyword in _WORDS:
-        draft.refuse(start, f"{said.keyword!r} takes no value", f"write {said.keyword} on a line of its own")
-    elif read := _FORMS.get(said.keyword):
-        if _first_time(draft, said, start):
-            read(draft, said)
-    elif meant := _nearest(said.keyword):
-        draft.refuse(start, f"a step holds no line {said.keyword + ':'!r}", f"did you mean {meant + ':'!r}?")
-    else:
-        _describe(draft, prose)
-
-
-def _first_time(draft: Draft, said: Said, start: Place) -> bool:
-    """Tell whether a form that may stand once stands for the first time; an empty one is a mistake too."""
-    if not said.value:
-        draft.refuse(start, f"{said.keyword + ':'!r} says nothing", _EXAMPLES[said.keyword])
         return False
-    if said.keyword not in _MANY and said.keyword in draft.seen:
-        draft.refuse(start, f"{said.keyword + ':'!r} stands twice in the step {draft.id!r}", "keep one of them")
+    skipped = bullet.end() if (bullet := _BULLET.match(prose.text)) else 0
+    said = said_by(prose.text[skipped:], prose.line, prose.column + skipped)
+    if said is None:
         return False
-    draft.seen[said.keyword] = said.place
+    start = (prose.line, prose.column + skipped)
+    if said.form.takes == "nothing" and said.column > start[1]:
+        draft.refuse(start, f"{said.form.keyword!r} takes no value", said.form.write, said.form.pointer)
+    elif said.form.takes == "nothing" or _is_first(draft, said, start):
+        said.form.read(draft, said)
     return True
 
 
-def _nearest(keyword: str) -> str | None:
-    if keyword in _SYNONYMS:
-        return _SYNONYMS[keyword]
-    close = get_close_matches(keyword, sorted(_FORMS), n=1, cutoff=_SURE)
-    return close[0] if close else None
+def said_by(text: str, line: int = 1, column: int = 1) -> Said | None:
+    """Return what a bare line says; None if it is none of the forms."""
+    alone = _BY_KEYWORD.get(text.lower())
+    if alone and alone.takes == "nothing":
+        return Said(alone, "", line, column)
+    match = _FORM.match(text)
+    form = _BY_KEYWORD.get(" ".join(match[1].lower().split())) if match else None
+    return Said(form, match[2], line, column + match.start(2)) if match and form else None
 
 
-def _slip(text: str) -> str:
-    """Return how to mend a line that all but is a form; empty for prose."""
-    if match := _COLONLESS.match(text):
-        return f"write {match[1].lower()}: {match[2]}"
-    close = get_close_matches(text.lower(), sorted(_WORDS), n=1, cutoff=0.8) if len(text) < 20 else []
-    return f"did you mean {close[0]!r}?" if close else ""
+def parses(form: LineForm, value: str) -> bool:
+    """Whether a value is one that this form takes."""
+    scratch = Draft("a", Places((1, 1)))
+    if value:
+        form.read(scratch, Said(form, value, 1, 1))
+    return bool(value) and not scratch.problems
 
 
-def _describe(draft: Draft, prose: Prose) -> None:
-    draft.places.marks.setdefault("/description", (prose.line, prose.column))
-    draft.words.append(prose.text)
+def _is_first(draft: Draft, said: Said, start: Place) -> bool:
+    """Tell whether a form that may stand once stands for the first time; an empty one is a mistake too."""
+    form, name = said.form, f"{said.form.keyword}:"
+    if not said.value:
+        draft.refuse(start, f"{name!r} says nothing", form.write, form.pointer)
+        return False
+    if not form.many and form.keyword in draft.seen:
+        draft.refuse(start, f"{name!r} stands twice in the step {draft.id!r}", "keep one of them", form.pointer)
+        return False
+    draft.seen[form.keyword] = said.place
+    return True
 
 
 # ── one function for each form ────────────────────────────────────────────────────────────────────────────
@@ -141,22 +148,23 @@ def _after(draft: Draft, said: Said) -> None:
     draft.put("depends_on", [], said.place)
     if said.value.lower() == "nothing":
         return
-    for name, column in _names(said):
+    for name, column in names_in(said):
+        pointer = f"/depends_on/{len(draft.fields['depends_on'])}"
         if not _ID.match(name):
-            draft.refuse((said.line, column), f"{name!r} is no step id", _EXAMPLES["after"])
+            draft.refuse((said.line, column), f"{name!r} is no step id", said.form.write, pointer)
             continue
-        draft.places.marks[f"/depends_on/{len(draft.fields['depends_on'])}"] = (said.line, column)
+        draft.places.marks[pointer] = (said.line, column)
         draft.fields["depends_on"].append(name)
 
 
 def _tools(draft: Draft, said: Said) -> None:
     draft.put("tools", [], said.place)
-    for at, (name, column) in enumerate(_names(said)):
+    for at, (name, column) in enumerate(names_in(said)):
         draft.places.marks[f"/tools/{at}"] = (said.line, column)
         draft.fields["tools"].append(name)
 
 
-def _names(said: Said) -> list[tuple[str, int]]:
+def names_in(said: Said) -> list[tuple[str, int]]:
     """Return the parts of `a, b` with their columns."""
     found, column = [], said.column
     for part in said.value.split(","):
@@ -165,22 +173,20 @@ def _names(said: Said) -> list[tuple[str, int]]:
     return found
 
 
-def _command(name: str) -> Callable[[Draft, Said], None]:
-    def read(draft: Draft, said: Said) -> None:
-        if not (span := _code_span(said.value)):
-            wrong = f"{said.keyword + ':'!r} wants a command between backticks"
-            draft.refuse(said.place, wrong, "two backticks on each side hold a command that has one inside")
-            return
-        command, start = span
-        listed = draft.fields.setdefault(name, [])
-        draft.places.marks.setdefault(f"/{name}", said.place)
-        draft.places.marks[f"/{name}/{len(listed)}"] = (said.line, said.column + start)
-        listed.append({"kind": "command", "run": command})
-
-    return read
+def _command(draft: Draft, said: Said) -> None:
+    pointer = f"{said.form.pointer}/{len(draft.fields.get(said.form.field, ()))}"
+    if not (span := code_span(said.value)):
+        wrong = f"'{said.form.keyword}:' wants a command between backticks"
+        mend = f"{said.form.write}; two backticks on each side hold a command that has one inside"
+        draft.refuse(said.place, wrong, mend, pointer)
+        return
+    command, start = span
+    draft.places.marks.setdefault(said.form.pointer, said.place)
+    draft.places.marks[pointer] = (said.line, said.column + start)
+    draft.fields.setdefault(said.form.field, []).append({"kind": "command", "run": command})
 
 
-def _code_span(text: str) -> tuple[str, int] | None:
+def code_span(text: str) -> tuple[str, int] | None:
     """Return what stands between the backticks, and from which character on; None if that is not all there is."""
     runs = [len(run) for run in re.findall("`+", text)]
     if len(runs) < 2 or not text[0] == text[-1] == "`" or runs[0] != runs[-1] or runs[0] in runs[1:-1]:
@@ -196,7 +202,7 @@ def _code_span(text: str) -> tuple[str, int] | None:
 
 def _retries(draft: Draft, said: Said) -> None:
     if not re.fullmatch("[0-9]{1,6}", said.value):
-        draft.refuse(said.place, f"{said.value!r} is no number of retries", _EXAMPLES["retries"])
+        draft.refuse(said.place, f"{said.value!r} is no number of retries", said.form.write, said.form.pointer)
     else:
         draft.put("max_attempts", int(said.value) + 1, said.place)
 
@@ -205,73 +211,179 @@ def _timeout(draft: Draft, said: Said) -> None:
     match = _TIME.match(said.value.replace(" ", "")) if len(said.value) < 40 else None
     seconds = float(match[1] or 0) * 3600 + float(match[2] or 0) * 60 + float(match[3] or 0) if match else 0.0
     if seconds <= 0:
-        draft.refuse(said.place, f"{said.value!r} is no length of time", _EXAMPLES["timeout"])
+        draft.refuse(said.place, f"{said.value!r} is no length of time", said.form.write, said.form.pointer)
     else:
         draft.put("timeout_s", int(seconds) if seconds.is_integer() else seconds, said.place)
 
 
 def _on_failure(draft: Draft, said: Said) -> None:
     if said.value.lower() not in ("stop", "continue", "replan"):
-        draft.refuse(said.place, f"{said.value!r} is nothing to do on failure", _EXAMPLES["on failure"])
+        wrong = f"{said.value!r} is nothing to do on failure"
+        draft.refuse(said.place, wrong, said.form.write, said.form.pointer)
     else:
         draft.put("on_failure", said.value.lower(), said.place)
 
 
 def _fallback(draft: Draft, said: Said) -> None:
-    if draft.instead_of or draft.on_failure_of:
+    if draft.of is not None:
         wrong = f"the step {draft.id!r} cannot be both an alternative and a clean-up"
         draft.refuse(said.place, wrong, "make two steps of it")
     elif not _ID.match(said.value):
-        draft.refuse(said.place, f"{said.value!r} is no step id", _EXAMPLES[said.keyword])
-    elif said.keyword == "instead of":
+        draft.refuse(said.place, f"{said.value!r} is no step id", said.form.write)
+    elif said.form.keyword == "instead of":
         draft.instead_of = said.value
     else:
         draft.on_failure_of = said.value
 
 
-def _text(name: str) -> Callable[[Draft, Said], None]:
-    return lambda draft, said: draft.put(name, said.value, said.place)
+def _text(draft: Draft, said: Said) -> None:
+    draft.put(said.form.field, said.value, said.place)
 
 
-def _flag(name: str, value: bool) -> Callable[[Draft, Said], None]:
+def _flag(value: bool) -> Callable[[Draft, Said], None]:
     def read(draft: Draft, said: Said) -> None:
-        if name in draft.fields:
-            draft.refuse(said.place, f"the step {draft.id!r} says {name!r} twice", "keep one line")
+        if (name := said.form.field) in draft.fields:
+            draft.refuse(said.place, f"the step {draft.id!r} says {name!r} twice", "keep one line", said.form.pointer)
         else:
             draft.put(name, value, said.place)
 
     return read
 
 
-_WORDS: dict[str, Callable[[Draft, Said], None]] = {
-    "gate": _flag("gate", value=True),
-    "repeatable": _flag("repeatable", value=True),
-    "not repeatable": _flag("repeatable", value=False),
-}
-_FORMS: dict[str, Callable[[Draft, Said], None]] = {
-    "after": _after,
-    "check": _command("checks"),
-    "needs": _command("needs"),
-    "retries": _retries,
-    "timeout": _timeout,
-    "on failure": _on_failure,
-    "on failure of": _fallback,
-    "instead of": _fallback,
-    "why": _text("why"),
-    "success": _text("success_condition"),
-    "tools": _tools,
-}
-_MANY = ("check", "needs")
-_EXAMPLES = {
-    "after": "name steps by their ids: after: a, b; or write after: nothing",
-    "check": "write check: `command`",
-    "needs": "write needs: `command`",
-    "retries": "write a whole number: retries: 2",
-    "timeout": "write timeout: 90s, 5m, 1h or 1m30s",
-    "on failure": "write on failure: stop, continue or replan",
-    "on failure of": "name one step by its id: on failure of: a",
-    "instead of": "name one step by its id: instead of: a",
-    "why": "write why: and the reason",
-    "success": "write success: and when the step counts as done",
-    "tools": "name tools: tools: shell, read_file",
-}
+LINES = (
+    LineForm(
+        "check",
+        "check: `command`",
+        "must exit with 0 after the step, else the step failed; as many as you like",
+        "write check: `command`",
+        "checks",
+        _command,
+        many=True,
+        also=("verify", "assert", "ensure", "post check"),
+    ),
+    LineForm(
+        "needs",
+        "needs: `command`",
+        "must exit with 0 before the step, else it is *blocked*; as many as you like",
+        "write needs: `command`",
+        "needs",
+        _command,
+        many=True,
+        also=("precondition", "pre check"),
+    ),
+    LineForm(
+        "after",
+        "after: a, b",
+        "what comes first; `after: nothing` for a step that waits for none. Without it: the step above",
+        "name steps by their ids: after: a, b; or write after: nothing",
+        "depends_on",
+        _after,
+        names="steps",
+        also=("depends on", "run after", "runs after"),
+    ),
+    LineForm(
+        "retries",
+        "retries: 2",
+        "tries after the first. Without it a step has `limits.attempts` tries, 2",
+        "write a whole number: retries: 2",
+        "max_attempts",
+        _retries,
+        also=("retry",),
+    ),
+    LineForm(
+        "timeout",
+        "timeout: 90s",
+        "`s`, `m`, `h`, `1m30s`; without it 600 s",
+        "write timeout: 90s, 5m, 1h or 1m30s",
+        "timeout_s",
+        _timeout,
+        also=("time limit",),
+    ),
+    LineForm(
+        "gate",
+        "gate",
+        "a person approves the resolved order before it exists",
+        "write gate on a line of its own",
+        "gate",
+        _flag(value=True),
+        takes="nothing",
+        also=("approval", "needs approval", "requires approval", "approval required", "manual approval"),
+    ),
+    LineForm(
+        "repeatable",
+        "repeatable",
+        "it may simply run again. Default: tools that only read, and `write_file`, may",
+        "write repeatable on a line of its own",
+        "repeatable",
+        _flag(value=True),
+        takes="nothing",
+        also=("idempotent",),
+    ),
+    LineForm(
+        "not repeatable",
+        "not repeatable",
+        "once done or cut off it runs again only with a person's permission",
+        "write not repeatable on a line of its own",
+        "repeatable",
+        _flag(value=False),
+        takes="nothing",
+        also=("unrepeatable", "non repeatable", "not idempotent"),
+    ),
+    LineForm(
+        "on failure",
+        "on failure: stop",
+        "or `continue`: what depends on it runs all the same; or `replan`, the default",
+        "write on failure: stop, continue or replan",
+        "on_failure",
+        _on_failure,
+        also=("on error", "if it fails"),
+    ),
+    LineForm(
+        "instead of",
+        "instead of: ID",
+        "an alternative: takes that step's place when it has failed for good",
+        "name one step by its id: instead of: a",
+        "",
+        _fallback,
+        names="steps",
+        also=("instead", "alternative to", "fallback for"),
+    ),
+    LineForm(
+        "on failure of",
+        "on failure of: ID",
+        "a clean-up: runs when that step has failed for good and nothing takes its place; the run ends failed",
+        "name one step by its id: on failure of: a",
+        "",
+        _fallback,
+        names="steps",
+        also=("on error of", "clean up of", "cleanup of"),
+    ),
+    LineForm(
+        "why",
+        "why: words",
+        "why the step is there. For people",
+        "write why: and the reason",
+        "why",
+        _text,
+        takes="words",
+    ),
+    LineForm(
+        "success",
+        "success: words",
+        "when the step counts as done. For people, and for a model that does the step",
+        "write success: and when the step counts as done",
+        "success_condition",
+        _text,
+        takes="words",
+    ),
+    LineForm(
+        "tools",
+        "tools: shell, read_file",
+        "for a step with no fence, which [a model does](#a-goal-in-words)",
+        "name tools: tools: shell, read_file",
+        "tools",
+        _tools,
+        names="tools",
+    ),
+)
+_BY_KEYWORD = {form.keyword: form for form in LINES}

@@ -118,8 +118,8 @@ def test_every_circle_is_told_once() -> None:
     links = {"a": "b", "b": "a", "c": "d", "d": "e", "e": "c", "f": "a"}
     problems = problems_of(a_plan(*(a_step(name, depends_on=[after]) for name, after in links.items())))
     assert [(problem.message.rpartition(": ")[2], problem.pointer) for problem in problems] == [
-        ("a -> b -> a", "/steps/0/depends_on"),
-        ("c -> d -> e -> c", "/steps/2/depends_on"),
+        ("a -> b -> a", "/steps/0/depends_on/0"),
+        ("c -> d -> e -> c", "/steps/2/depends_on/0"),
     ]
 
 
@@ -282,3 +282,20 @@ def test_readers_agree_and_places_exist_after_any_change(seed: int) -> None:
     for problem in problems_of(value, FULL):
         assert problem.mend
         assert 1 <= problem.column <= len(lines[problem.line - 1])
+
+
+def test_a_reference_is_told_where_it_stands() -> None:
+    plan = a_plan(
+        a_step("a", tool="shell", input={"command": "echo {{steps.b.output}}"}),
+        a_step("b", tool="shell", input={"command": "x\n{{steps.c.output}} '{{steps.c.output}}' {{steps.d.output}}"}),
+        a_step("c", tool="note", input={"text": "{{steps.a}}"}),
+    )
+    lines = written(plan).decode().split("\n")
+    found = [(problem.pointer, lines[problem.line - 1][problem.column - 2 :]) for problem in problems_of(plan, FULL)]
+    assert [(pointer, rest.partition("}}")[0]) for pointer, rest in found] == [
+        ("/steps/0/input/command", " {{steps.b.output"),  # a and b wait for each other
+        ("/steps/1/input/command", "n{{steps.c.output"),  # so do b and c
+        ("/steps/1/input/command", "'{{steps.c.output"),
+        ("/steps/1/input/command", " {{steps.d.output"),
+        ("/steps/2/input/text", '"{{steps.a'),
+    ]

@@ -192,8 +192,8 @@ EMPTY = "the goal is empty (say in words what is to be done)"
             "---\nname: x\nsteps: []\ngoal: y\n---\nx",
             "g.md",
             [
-                "g.md:3:1: front matter has no field 'steps' (write them under '## Steps')",
-                "g.md:4:1: front matter has no field 'goal' (write it below the front matter)",
+                "g.md:3:1: front matter has no field 'steps' (write them under '## Steps') [/steps]",
+                "g.md:4:1: front matter has no field 'goal' (write it below the front matter) [/goal]",
             ],
         ),
         (b"ab\nc\xc3\xa9\xff", "g.md", ["g.md:2:3: byte 0xff is not UTF-8 (save the file as UTF-8 text)"]),
@@ -219,9 +219,17 @@ EMPTY = "the goal is empty (say in words what is to be done)"
                 )
             ],
         ),
-        ("goal: x\nsteps: []", "g.yaml", ["g.yaml:2:8: 'steps' must be a list of steps (list at least one)"]),
-        ("goal: x\nsteps: none", "g.yaml", ["g.yaml:2:8: 'steps' must be a list of steps (list at least one)"]),
-        ("[]", "g.json", ["g.json:1:1: 'steps' must be a list of steps (list at least one)"]),
+        (
+            "goal: x\nsteps: []",
+            "g.yaml",
+            ["g.yaml:2:8: 'steps' must be a list of steps (list at least one) [/steps]"],
+        ),
+        (
+            "goal: x\nsteps: none",
+            "g.yaml",
+            ["g.yaml:2:8: 'steps' must be a list of steps (list at least one) [/steps]"],
+        ),
+        ("[]", "g.json", ["g.json:1:1: 'steps' must be a list of steps (list at least one) [/steps]"]),
     ],
 )
 def test_a_goal_that_cannot_be_taken(source: str | bytes, filename: str, problems: list[str]) -> None:
@@ -240,7 +248,17 @@ def test_a_goal_that_cannot_be_taken(source: str | bytes, filename: str, problem
         ('{"goal": "x"', "g.json", ["1:12"]),
         ("goal: x\nsteps:\n- id: a\n  tool: nte\n  input: x\n  depends_on: [b]\n", "g.yaml", ["4:9", "6:16"]),
         ("- 3\n- {id: a, tool: note, input: x}\n", "g.yaml", ["1:3"]),
-        ('[{"id": "a", "tool": "note",\n "input": "{{steps.b.output}}"}]', "g.json", ["2:11"]),
+        (
+            "goal: x\nsteps:\n- id: a\n  tool: shell\n  input: |\n    one\n    two {{steps.b.output}}\n",
+            "g.yaml",
+            ["7:9"],
+        ),
+        (
+            runbook("### a\n```sh\necho 1\n  echo {{steps.b.output}}\n```\ncheck: `echo '{{steps.b.output}}'`"),
+            "g.md",
+            ["6:8", "8:15", "8:15"],
+        ),
+        ('[{"id": "a", "tool": "note",\n "input": "{{steps.b.output}}"}]', "g.json", ["2:12"]),
         ("---\ntools: [note]\n---\n" + runbook(sh("a", "1")), "g.md", ["7:4"]),
     ],
 )
@@ -252,7 +270,7 @@ def test_the_check_tells_places_of_the_goal_file(text: str, filename: str, place
 def test_an_unknown_field_gets_a_suggestion() -> None:
     (problem,) = refused("---\nworkdri: x\n---\nGo.")
     assert problem.startswith("goal.md:2:1: ")
-    assert problem.endswith("(did you mean 'workdir'?)")
+    assert problem.endswith("(did you mean 'workdir'?) [/workdri]")
 
 
 @settings(max_examples=200, deadline=None)

@@ -109,7 +109,7 @@ def test_nobody_is_asked_where_the_sides_do_not_touch() -> None:
             a_plan(A, a_step("b", depends_on=["a"], why="theirs"), a_step("c", depends_on=["b"])),
             (
                 "it changes what you set by hand: a.depends_on, c.depends_on",
-                "your edits and the answer do not go together: step 'a', depends_on: these steps wait for each other",
+                "your edits and the answer do not go together: step 'a', depends_on.0: these steps wait for each other",
             ),
         ),
     ],

@@ -108,7 +108,7 @@ def test_the_runbook_of_the_contract_is_this_plan() -> None:
         ("Ordinary words.", {"description": "Ordinary words."}),
         ("Note: this is prose.", {"description": "Note: this is prose."}),
         ("See http://example.org/a:b", {"description": "See http://example.org/a:b"}),
-        ("    timeout: quoted", {"description": "timeout: quoted"}),
+        ("    indented words", {"description": "indented words"}),
         ("#### More\nabout it", {"description": "More about it"}),
         (
             "One line,\nand another.\n\nA second paragraph.",
@@ -209,105 +209,134 @@ FENCE = "```sh\ntrue\n```"
             runbook(sh("Back up the data", "1")),
             [
                 (
-                    "goal.md:3:5: 'Back up the data' is no step id (write ### back-up-the-data: lower case letters, "
-                    "digits and -, at most 63)"
+                    "goal.md:3:5: 'Back up the data' is no step id (write ### back-up-the-data: lower case letters, digits and -, at most 63) [/steps/0/id]"
                 )
             ],
         ),
         (
             runbook(sh("", "1")),
-            ["goal.md:3:5: this step has no id (write ### step-1: lower case letters, digits and -, at most 63)"],
+            [
+                "goal.md:3:5: this step has no id (write ### step-1: lower case letters, digits and -, at most 63) [/steps/0/id]"
+            ],
         ),
         (
             runbook(),
-            ["goal.md:2:4: there is no step under '## Steps' (write ### and a step's id, and below it what to do)"],
+            [
+                "goal.md:2:4: there is no step under '## Steps' (write ### and a step's id, and below it what to do) [/steps]"
+            ],
         ),
         (
             runbook(sh("a", "1"), "## Steps"),
-            ["goal.md:7:4: there is a second '## Steps' (put all steps under one)"],
+            ["goal.md:7:4: there is a second '## Steps' (put all steps under one) [/steps]"],
         ),
         (runbook(sh("a", "1"), "  <!-- b"), ["goal.md:7:3: this comment never ends (end it with -->)"]),
         (
             runbook(FENCE, sh("a", "1")),
-            ["goal.md:3:4: this fence belongs to no step (put it below a ### heading with the step's id)"],
+            ["goal.md:3:4: this fence belongs to no step (put it below a ### heading with the step's id) [/steps]"],
         ),
         (
             runbook("### a", "```sh", "true"),
-            ["goal.md:4:4: this fence is never closed (end it with a line of the same marks)"],
+            ["goal.md:4:4: this fence is never closed (end it with a line of the same marks) [/steps/0/input]"],
         ),
         (
             runbook("### a", "```", "true", "```", FENCE),
-            ["goal.md:4:4: this fence names no tool (write sh, bash, python, http or a tool's name behind it)"],
+            [
+                "goal.md:4:4: this fence names no tool (write sh, bash, python, http or a tool's name behind it) [/steps/0/tool]"
+            ],
         ),
         (
             runbook(sh("a", "1"), FENCE),
-            ["goal.md:7:4: the step 'a' has a second fence (one step calls one tool: make two steps)"],
+            [
+                "goal.md:7:4: the step 'a' has a second fence (one step calls one tool: make two steps) [/steps/0/tool]"
+            ],
         ),
         (
             runbook("### a", "```sh", "```"),
-            ["goal.md:4:4: this fence is empty (write between its marks what is to be done)"],
+            ["goal.md:4:4: this fence is empty (write between its marks what is to be done) [/steps/0/input]"],
         ),
         (
             runbook("### a", "```json", "{}", "```", FENCE),
-            ["goal.md:4:4: a json fence must say what it is for (write json expects, or a tool's name)"],
+            [
+                "goal.md:4:4: a json fence must say what it is for (write json expects, or a tool's name) [/steps/0/expects]"
+            ],
         ),
         (
             runbook(sh("a", "1"), "```json expects", "{}", "```", "```json expects", "{}", "```"),
-            ["goal.md:10:4: the step 'a' has 'json expects' twice (keep one of them)"],
+            ["goal.md:10:4: the step 'a' has 'json expects' twice (keep one of them) [/steps/0/expects]"],
         ),
         (
             runbook("### a", "```http", "POST http://x", "```"),
-            ["goal.md:5:1: an http fence holds one address to get (write GET and the address, or only the address)"],
+            [
+                "goal.md:5:1: an http fence holds one address to get (write GET and the address, or only the address) [/steps/0/input/url]"
+            ],
         ),
         (
             runbook("### a", "```write_file", "only text", "```"),
-            ["goal.md:5:1: the tool 'write_file' wants fields (write them as name: value; it has path, content)"],
+            [
+                "goal.md:5:1: the tool 'write_file' wants fields (write them as name: value; it has path, content) [/steps/0/input]"
+            ],
         ),
-        (runbook(sh("a", "1", "afer: b")), ["goal.md:4:1: a step holds no line 'afer:' (did you mean 'after:'?)"]),
+        (
+            runbook(sh("a", "1", "afer: b")),
+            [
+                "goal.md:4:1: 'afer: b' is not a line a step can hold (write after: b; if it is prose, begin it with another word) [/steps/0/depends_on]"
+            ],
+        ),
         (
             runbook(sh("a", "1", "- retry: 2")),
-            ["goal.md:4:3: a step holds no line 'retry:' (did you mean 'retries:'?)"],
+            [
+                "goal.md:4:3: '- retry: 2' is not a line a step can hold (write retries: 2; if it is prose, begin it with another word) [/steps/0/max_attempts]"
+            ],
         ),
         (
             runbook(sh("a", "1", "timout: 3s")),
-            ["goal.md:4:1: a step holds no line 'timout:' (did you mean 'timeout:'?)"],
+            [
+                "goal.md:4:1: 'timout: 3s' is not a line a step can hold (write timeout: 3s; if it is prose, begin it with another word) [/steps/0/timeout_s]"
+            ],
         ),
         (
             runbook(sh("a", "1", "depends_on: b")),
-            ["goal.md:4:1: a step holds no line 'depends_on:' (did you mean 'after:'?)"],
+            [
+                "goal.md:4:1: 'depends_on: b' is not a line a step can hold (write after: b; if it is prose, begin it with another word) [/steps/0/depends_on]"
+            ],
         ),
         (
             runbook(sh("a", "1", "retries 2")),
-            ["goal.md:4:1: 'retries 2' is not a line a step can hold (write retries: 2)"],
+            [
+                "goal.md:4:1: 'retries 2' is not a line a step can hold (write retries: 2; if it is prose, begin it with another word) [/steps/0/max_attempts]"
+            ],
         ),
         (
             runbook(sh("a", "1", "gated")),
-            ["goal.md:4:1: 'gated' is not a line a step can hold (did you mean 'gate'?)"],
+            [
+                "goal.md:4:1: 'gated' is not a line a step can hold (write gate on a line of its own; if it is prose, begin it with another word) [/steps/0/gate]"
+            ],
         ),
         (
             runbook(sh("a", "1", "gate: yes")),
-            ["goal.md:4:1: 'gate' takes no value (write gate on a line of its own)"],
+            ["goal.md:4:1: 'gate' takes no value (write gate on a line of its own) [/steps/0/gate]"],
         ),
         (
             runbook(sh("a", "1", "repeatable", "not repeatable")),
-            ["goal.md:5:1: the step 'a' says 'repeatable' twice (keep one line)"],
+            ["goal.md:5:1: the step 'a' says 'repeatable' twice (keep one line) [/steps/0/repeatable]"],
         ),
         (
             runbook(sh("a", "1", "after:")),
-            ["goal.md:4:1: 'after:' says nothing (name steps by their ids: after: a, b; or write after: nothing)"],
+            [
+                "goal.md:4:1: 'after:' says nothing (name steps by their ids: after: a, b; or write after: nothing) [/steps/0/depends_on]"
+            ],
         ),
         (
             runbook(sh("a", "1", "after: First Step")),
             [
-                "goal.md:4:8: 'First Step' is no step id (name steps by their ids: after: a, b; or write after: nothing)"
+                "goal.md:4:8: 'First Step' is no step id (name steps by their ids: after: a, b; or write after: nothing) [/steps/0/depends_on/0]"
             ],
         ),
         (
             runbook(sh("a", "1", "check: all is well")),
             [
                 (
-                    "goal.md:4:8: 'check:' wants a command between backticks "
-                    "(two backticks on each side hold a command that has one inside)"
+                    "goal.md:4:8: 'check:' wants a command between backticks (write check: `command`; two backticks on each side hold a command that has one inside) [/steps/0/checks/0]"
                 )
             ],
         ),
@@ -315,8 +344,7 @@ FENCE = "```sh\ntrue\n```"
             runbook(sh("a", "1", "check: `a` and `b`")),
             [
                 (
-                    "goal.md:4:8: 'check:' wants a command between backticks "
-                    "(two backticks on each side hold a command that has one inside)"
+                    "goal.md:4:8: 'check:' wants a command between backticks (write check: `command`; two backticks on each side hold a command that has one inside) [/steps/0/checks/0]"
                 )
             ],
         ),
@@ -324,51 +352,53 @@ FENCE = "```sh\ntrue\n```"
             runbook(sh("a", "1", "needs: ` `")),
             [
                 (
-                    "goal.md:4:8: 'needs:' wants a command between backticks "
-                    "(two backticks on each side hold a command that has one inside)"
+                    "goal.md:4:8: 'needs:' wants a command between backticks (write needs: `command`; two backticks on each side hold a command that has one inside) [/steps/0/needs/0]"
                 )
             ],
         ),
         (
             runbook(sh("a", "1"), sh("a", "1")),
-            ["goal.md:7:5: the id 'a' is taken by step 1 of the list (give it another id)"],
+            ["goal.md:7:5: the id 'a' is taken by step 1 of the list (give it another id) [/steps/1/id]"],
         ),
         (
             runbook("### a", "Only words."),
             [
                 (
-                    "goal.md:3:5: the step 'a' names no tool, and there is no model to do it (name a tool, or set "
-                    "OPENAI_API_KEY (or base_url under [executor] in agentfs.toml))"
+                    "goal.md:3:5: the step 'a' names no tool, and there is no model to do it (name a tool, or set OPENAI_API_KEY (or base_url under [executor] in agentfs.toml)) [/steps/0]"
                 )
             ],
         ),
         (
             runbook("### a", "```nte", "a: [", "```"),
-            ["goal.md:4:4: there is no tool 'nte' (did you mean 'note'?)"],
+            ["goal.md:4:4: there is no tool 'nte' (did you mean 'note'?) [/steps/0/tool]"],
         ),
         (
             runbook("### a", "```nte", "words", "```"),
-            ["goal.md:4:4: there is no tool 'nte' (did you mean 'note'?)"],
+            ["goal.md:4:4: there is no tool 'nte' (did you mean 'note'?) [/steps/0/tool]"],
         ),
         (
             runbook(sh("a", "1", "retries: many")),
-            ["goal.md:4:10: 'many' is no number of retries (write a whole number: retries: 2)"],
+            [
+                "goal.md:4:10: 'many' is no number of retries (write a whole number: retries: 2) [/steps/0/max_attempts]"
+            ],
         ),
         (
             runbook(sh("a", "1", "timeout: soon")),
-            ["goal.md:4:10: 'soon' is no length of time (write timeout: 90s, 5m, 1h or 1m30s)"],
+            ["goal.md:4:10: 'soon' is no length of time (write timeout: 90s, 5m, 1h or 1m30s) [/steps/0/timeout_s]"],
         ),
         (
             runbook(sh("a", "1", "timeout: 0s")),
-            ["goal.md:4:10: '0s' is no length of time (write timeout: 90s, 5m, 1h or 1m30s)"],
+            ["goal.md:4:10: '0s' is no length of time (write timeout: 90s, 5m, 1h or 1m30s) [/steps/0/timeout_s]"],
         ),
         (
             runbook(sh("a", "1", "timeout: 1s", "timeout: 2s")),
-            ["goal.md:5:1: 'timeout:' stands twice in the step 'a' (keep one of them)"],
+            ["goal.md:5:1: 'timeout:' stands twice in the step 'a' (keep one of them) [/steps/0/timeout_s]"],
         ),
         (
             runbook(sh("a", "1", "on failure: retry")),
-            ["goal.md:4:13: 'retry' is nothing to do on failure (write on failure: stop, continue or replan)"],
+            [
+                "goal.md:4:13: 'retry' is nothing to do on failure (write on failure: stop, continue or replan) [/steps/0/on_failure]"
+            ],
         ),
     ],
 )
@@ -384,64 +414,70 @@ A = sh("a", "1")
     [
         (
             runbook(A, sh("x", "1", "instead of: aa")),
-            ["goal.md:8:13: no step 'aa' (did you mean 'a'?)"],
+            ["goal.md:8:13: no step 'aa' (did you mean 'a'?) [/steps/1]"],
         ),
         (
             runbook(A, sh("x", "1", "on failure of: nowhere")),
-            ["goal.md:8:16: no step 'nowhere' (the steps are a)"],
+            ["goal.md:8:16: no step 'nowhere' (the steps are a) [/steps/1]"],
         ),
         (
             runbook(A, sh("x", "1", "instead of: a", "on failure of: a")),
-            ["goal.md:9:16: the step 'x' cannot be both an alternative and a clean-up (make two steps of it)"],
+            [
+                "goal.md:9:16: the step 'x' cannot be both an alternative and a clean-up (make two steps of it) [/steps/1]"
+            ],
         ),
         (
             runbook(A, sh("x", "1", "instead of: a", "after: a")),
-            ["goal.md:9:8: 'x' runs only when 'a' has failed, and cannot say 'after:' (leave the line out)"],
+            [
+                "goal.md:9:8: 'x' runs only when 'a' has failed, and cannot say 'after:' (leave the line out) [/steps/1/depends_on]"
+            ],
         ),
         (
             runbook(A, sh("x", "1", "instead of: The first")),
-            ["goal.md:8:13: 'The first' is no step id (name one step by its id: instead of: a)"],
+            ["goal.md:8:13: 'The first' is no step id (name one step by its id: instead of: a) [/steps/1]"],
         ),
         (
             runbook(A, sh("x", "1", "on failure of: a"), sh("y", "1", "instead of: x")),
-            ["goal.md:13:13: 'x' is a clean-up: nothing follows it (name a step of the plan, or an alternative)"],
+            [
+                "goal.md:13:13: 'x' is a clean-up: nothing follows it (name a step of the plan, or an alternative) [/steps/2]"
+            ],
         ),
         (
             runbook(A, sh("x", "1", "instead of: y"), sh("y", "1", "instead of: x")),
             [
-                "goal.md:8:13: 'x' and 'y' have no step to stand for (let one stand instead of a step of the plan; the steps are a)",
-                "goal.md:13:13: 'y' and 'x' have no step to stand for (let one stand instead of a step of the plan; the steps are a)",
+                "goal.md:8:13: 'x' and 'y' have no step to stand for (let one stand instead of a step of the plan; the steps are a) [/steps/1]",
+                "goal.md:13:13: 'y' and 'x' have no step to stand for (let one stand instead of a step of the plan; the steps are a) [/steps/2]",
             ],
         ),
         (
             runbook(sh("x", "1", "instead of: x")),
             [
-                "goal.md:2:4: every step is a fallback of another (write ### and a step's id, and below it what to do)",
-                "goal.md:4:13: 'x' and 'x' have no step to stand for (let one stand instead of a step of the plan; there is no step in the plan)",
+                "goal.md:2:4: every step is a fallback of another (write ### and a step's id, and below it what to do) [/steps]",
+                "goal.md:4:13: 'x' and 'x' have no step to stand for (let one stand instead of a step of the plan; there is no step in the plan) [/steps/0]",
             ],
         ),
         (
             runbook(A, sh("x", "1", "instead of: a"), sh("b", "1", "after: x")),
             [
-                "goal.md:13:8: 'x' is not in the plan unless 'a' fails (name 'a': what takes its place is used in its stead)"
+                "goal.md:13:8: 'x' is not in the plan unless 'a' fails (name 'a': what takes its place is used in its stead) [/steps/1/depends_on/0]"
             ],
         ),
         (
             runbook(A, sh("x", "1", "instead of: a"), sh("b", "echo {{steps.x.output}}")),
             [
-                "goal.md:14:1: 'x' is not in the plan unless 'a' fails (name 'a': what takes its place is used in its stead)"
+                "goal.md:14:6: 'x' is not in the plan unless 'a' fails (name 'a': what takes its place is used in its stead) [/steps/1/input/command]"
             ],
         ),
         (
             runbook(A, sh("b", "1"), sh("x", "echo {{steps.b.output}}", "instead of: a")),
             [
-                "goal.md:14:1: 'x' runs only when 'a' has failed: there is no result of 'b' then (use the results of steps before it)"
+                "goal.md:14:6: 'x' runs only when 'a' has failed: there is no result of 'b' then (use the results of steps before it) [/steps/2/input/command]"
             ],
         ),
         (
             runbook(A, sh("x", "echo {{steps.a.output}}", "on failure of: a")),
             [
-                "goal.md:10:1: 'x' runs only when 'a' has failed: there is no result of 'a' then (use the results of steps before it)"
+                "goal.md:10:6: 'x' runs only when 'a' has failed: there is no result of 'a' then (use the results of steps before it) [/steps/1/input/command]"
             ],
         ),
     ],

@@ -510,14 +510,15 @@ def test_a_plan_that_uses_a_tool_that_is_not_there_hears_why(place: Place) -> No
     book = place.runbook("### go\n```price\ncup\n```\n")
     refused = place.agentfs("run", book, code=2)
     assert refused.stderr.strip() == (
-        "agentfs: job.md:6:4: there is no tool 'price' (tools/shop.py could not be loaded: line 3: No module named 'foo')"
+        "agentfs: job.md:6:4: there is no tool 'price' (tools/shop.py could not be loaded: line 3: No module named 'foo') [/steps/0/tool]"
     )
     assert not list(place.runs.glob("*/job"))
     place.agentfs("check", book)  # by its source it is fine: `check` runs nothing
     (place.root / "tools/shop.py").write_text("def f(:\n")
     said = place.agentfs("check", book, code=2).stdout
     assert (
-        said == "job.md:6:4: there is no tool 'price' (tools/shop.py could not be loaded: line 1: invalid syntax)\n"
+        said
+        == "job.md:6:4: there is no tool 'price' (tools/shop.py could not be loaded: line 1: invalid syntax) [/steps/0/tool]\n"
     )
     assert "tools/shop.py could not be loaded: line 1: invalid syntax" in place.agentfs("tools", code=2).stderr
 

@@ -20,6 +20,10 @@ from tests.workspaces import Place, end, path_without, wait_for
         ("### a\n```sh\necho '{{steps.b.output}}'\n```\n### b\n```sh\ny\n```\n", "job.md:7:"),
         ("### a\n```sh\nx\n```\nretries: many\n", "job.md:9:"),
         ("### A step\n```sh\nx\n```\n", "job.md:5:5: "),
+        ("### a\n```sh\nx\n```\ncheck `false`\n", "job.md:9:1: "),
+        ("### a\n```sh\nx\n```\n> **Check** - `false`\n", "job.md:9:5: "),
+        ("###a\n```sh\nx\n```\n", "job.md:5:1: "),
+        ("### a\n```sh\nx\n\n### b\n```sh\ny\n```\n", "job.md:6:4: "),
         ("", "job.md:3:"),
     ],
 )
@@ -28,7 +32,8 @@ def test_a_bad_runbook_is_refused_with_its_line(place: Place, steps: str, messag
     assert message in refused.stderr
     assert "(" in refused.stderr
     assert not list(place.runs.glob("????-*"))
-    assert message in place.agentfs("check", "job.md", code=2).stdout
+    code, said, _ = place.looks("check", "job.md")
+    assert (code, message in said) == (2, True)
 
 
 def test_a_goal_without_steps_or_model_is_told_both_ways_out(place: Place) -> None:

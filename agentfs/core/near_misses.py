@@ -1,0 +1,305 @@
+"""What stands in a runbook, reads as prose, and was surely meant as a line with a meaning. Pure.
+
+A check that is misspelt would never run, and nobody would notice. So a line that begins with a form's keyword is
+refused where the rest of it leaves no doubt: marks around it (`**check:**`, `> check:`, `1. check:`, an indent),
+another sign for the colon (`check - …`), or none and a value that the form itself would take. `Check the logs.` is
+prose.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from agentfs.core.markdown import Block, Fence, Heading, Prose
+from agentfs.core.problems import Problem
+from agentfs.core.step_lines import LINES, LineForm, Said, code_span, names_in, parses, said_by
+
+_DASHES = "-\u2013\u2014"
+_WIDE_COLON = "\uff1a"
+_TAG = r"</?[A-Za-z]{1,6}>"
+_LEAD = re.compile(rf"(?:[0-9]{{1,3}}[.)]\s|\[[ xX]\]|{_TAG}|[^\w{{}}]|_)*")  # all that may stand before a first word
+_WORDS = re.compile(r"[A-Za-z]+(?:(?:[ \t]+|[_-])[A-Za-z]+){0,2}")
+_BETWEEN = re.compile(r"[ \t]+|[_-]")
+_REST = re.compile(
+    rf"(?P<closing>(?:[*_~\"'\u201d\u2019)\]`]|{_TAG})*)(?P<before>\s*)"
+    rf"(?P<sign>[:\uff1a]|=>|->|→|[{_DASHES}]+|[=|,;.!(#])?"
+    rf"(?P<marks>(?:[*_~]|{_TAG})*)(?P<behind>\s*)(?P<value>.*)",
+    re.DOTALL,
+)
+_MARKS = " \t*_~|\"'\u201d\u2019"
+_GOES_ON = re.compile(r"(?:because|since|if|when|unless)\b", re.IGNORECASE)
+_YES_OR_NO = ("yes", "no", "true", "false", "on", "off")
+_NEXT_SENTENCE = re.compile(r"[.!?;][ \t]+(?=[a-z])")
+_AROUND = " \t#*_~`>:.-0123456789()"  # what may stand around the word of a heading
+_HASHES = re.compile(r"[>\s]*#{1,6}")
+_STEP_HASHES = re.compile(r"(?:[>\s]|[-*+]\s)*(?P<hashes>#{2,3})(?!#)(?P<text>[ \t]*\S.*)")
+_FENCE = re.compile(
+    r"(?P<lead>(?:[>\s]|[-*+]\s|[0-9]{1,3}[.)]\s)*)(?P<marks>`{3,}|~{3,})(?P<words>[ \t]*[\w-][^`]*)\Z"
+)
+_SHORTEST = 4  # of a keyword that can be misspelt: what is shorter is near to too many words
+_LONGEST = 2000  # characters of a line in which other sentences are looked for
+_SHOWN = 60
+
+_EXACT = {form.keyword.replace(" ", ""): form for form in LINES}
+_OTHER = {name: form for form in LINES for name in form.also}
+_BY_LETTER = {
+    letter: [one for one in LINES if one.keyword[0] == letter] for letter in {one.keyword[0] for one in LINES}
+}
+
+Spelling = Literal["exact", "misspelt", "other"]
+Joint = Literal["colon", "dash", "stop", "sign", "nothing"]  # what stands between keyword and value
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a value may name."""
+
+    steps: frozenset[str] = frozenset()
+    tools: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A line, read as if it were meant as one of the forms."""
+
+    form: LineForm
+    spelling: Spelling
+    joint: Joint
+    value: str
+    quoted: bool  # the keyword alone is set as code
+    sentence: bool  # it begins with a capital letter and ends as a sentence does
+
+    @property
+    def takes_command(self) -> bool:
+        return self.form.read is LINES[0].read
+
+
+def near_miss(prose: Prose, known: Known, *, goes_on: bool = False) -> Problem | None:
+    """Return what to write in place of a line that is nearly a form; None for prose.
+
+    `goes_on`: the line above is prose whose sentence has not ended.
+    """
+    found = _at_start(prose.text, known, goes_on=goes_on) or _behind_a_sentence(prose.text)
+    if found is None:
+        return None
+    form, value, start = found
+    mend = f"{_written(form, value)}; if it is prose, begin it with another word"
+    problem = Problem(f"{_short(prose.text)!r} is not a line a step can hold", mend, form.pointer)
+    return problem.at(prose.line, prose.column + start)
+
+
+def _written(form: LineForm, value: str) -> str:
+    """Return the line as it should be, or an example of it if what it says is wrong as well."""
+    if form.takes == "nothing" or not parses(form, value):
+        return form.write
+    return f"write {form.keyword}: {value}"
+
+
+def _at_start(text: str, known: Known, *, goes_on: bool) -> tuple[LineForm, str, int] | None:
+    lead = _LEAD.match(text)
+    start = lead.end() if lead else 0
+    for candidate in _candidates(text, start):
+        if candidate.form.takes == "nothing":
+            meant = _is_flag(candidate, known, goes_on=goes_on)
+        else:
+            meant = _is_form(candidate, known, goes_on=goes_on)
+        if meant:
+            return candidate.form, candidate.value, start
+    return None
+
+
+def near_anything(prose: Prose, known: Known, *, goes_on: bool = False) -> Problem | None:
+    """Return what is wrong with a line that is read as prose, and is nearly a heading, a fence or a form."""
+    return near_step_heading(prose) or near_fence(prose) or near_miss(prose, known, goes_on=goes_on)
+
+
+def _behind_a_sentence(text: str) -> tuple[LineForm, str, int] | None:
+    """Return a form that stands on the same line as the words before it: `Copy the rows. retries: 2`."""
+    for match in _NEXT_SENTENCE.finditer(text, 0, _LONGEST):
+        said = said_by(text[match.end() :])
+        if said and said.form.takes == "value" and said.form.names != "tools" and parses(said.form, said.value):
+            return said.form, said.value, match.end()
+    return None
+
+
+# ── keywords ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _candidates(text: str, start: int) -> Iterator[_Candidate]:
+    """Yield every way to read a line as a form, the longest keyword first."""
+    words = _WORDS.match(text, start)
+    if words is None or text[words.end() : words.end() + 1].isalnum():
+        return
+    ends = [words.start() + match.start() for match in _BETWEEN.finditer(words[0])]
+    for end in (words.end(), *reversed(ends)):
+        for form, spelling in _forms(text[start:end]):
+            yield _candidate(form, spelling, text, start, end)
+
+
+def _forms(words: str) -> Iterator[tuple[LineForm, Spelling]]:
+    """Yield the forms that these words may be the keyword of."""
+    said = _BETWEEN.sub(" ", words.lower())
+    if form := _EXACT.get(said.replace(" ", "")):
+        yield form, "exact"
+    elif form := _OTHER.get(said):
+        yield form, "other"
+    else:
+        yield from ((form, "misspelt") for form in _BY_LETTER.get(said[0], ()) if is_one_slip(said, form.keyword))
+
+
+def is_one_slip(word: str, keyword: str) -> bool:
+    """Whether one letter too many, too few, wrong, or two swapped make the difference; the first is always right."""
+    if len(keyword) < _SHORTEST or word[:1] != keyword[:1] or abs(len(word) - len(keyword)) > 1 or word == keyword:
+        return False
+    at = next((n for n, (one, other) in enumerate(zip(word, keyword, strict=False)) if one != other), len(keyword))
+    rests = (word[at + 1 :], keyword[at:]), (word[at:], keyword[at + 1 :]), (word[at + 1 :], keyword[at + 1 :])
+    swapped = word[at : at + 2] == keyword[at : at + 2][::-1] and word[at + 2 :] == keyword[at + 2 :]
+    return swapped or any(one == other for one, other in rests)
+
+
+def _candidate(form: LineForm, spelling: Spelling, text: str, start: int, end: int) -> _Candidate:
+    rest = _REST.match(text, end)
+    assert rest is not None, "it matches the empty text"  # noqa: S101
+    joint, value, closing = _joint(rest), rest["value"].rstrip(_MARKS), rest["closing"]
+    is_code = text[:start].endswith("`")
+    if "`" in closing and not is_code:  # the value itself begins there: check`false`
+        joint, value, closing = "nothing", text[end:].strip(), ""
+    if is_code and value.startswith("` "):  # `check:` and its value
+        joint, value, closing = "colon", value[2:].lstrip(), "`"
+    one = _Candidate(form, spelling, joint, value, is_code and "`" in closing, _is_sentence(text[start:]))
+    if is_code and not one.quoted:  # all of it is set as code
+        value = value.rstrip("`").rstrip()
+        one = replace(one, value=f"`{value}`" if value and one.takes_command else value)
+    return one if code_span(one.value) else replace(one, value=one.value.rstrip(".,;"))
+
+
+def _joint(rest: "re.Match[str]") -> Joint:
+    sign, before, behind = rest["sign"] or "", bool(rest["before"]), bool(rest["behind"])
+    if not sign:
+        return "nothing"
+    if sign == _WIDE_COLON or (sign == ":" and (behind or rest["marks"] or not rest["value"])):
+        return "colon"
+    if sign[0] in _DASHES and before and behind:
+        return "dash"
+    is_stop = (sign in ",;.!" and behind) or (sign in "(#" and before)
+    return "stop" if is_stop else "sign"
+
+
+def _is_sentence(text: str) -> bool:
+    return text[:1].isupper() and text.endswith((".", "!", "?"))
+
+
+# ── what leaves no doubt ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_flag(one: _Candidate, known: Known, *, goes_on: bool) -> bool:
+    if not one.value:
+        return True
+    if one.spelling != "exact" or one.quoted:
+        return False
+    if one.joint == "colon" or one.value.lower() in _YES_OR_NO:
+        return True
+    if one.joint == "nothing" and (said_by(one.value) or _begins_with_a_value(one.value, known)):
+        return True  # two forms on one line
+    return not goes_on and (one.joint in ("dash", "stop") or bool(_GOES_ON.match(one.value)))
+
+
+def _begins_with_a_value(text: str, known: Known) -> bool:
+    return any(one.form.takes != "nothing" and _is_form(one, known, goes_on=False) for one in _candidates(text, 0))
+
+
+def _is_form(one: _Candidate, known: Known, *, goes_on: bool) -> bool:
+    fits = one.form.takes != "words" and parses(one.form, one.value)
+    if one.joint == "colon" and one.spelling != "other" and not one.quoted and one.form.names != "tools":
+        return True
+    if one.joint == "dash" and one.spelling == "exact" and not one.quoted:
+        return fits or not goes_on
+    if one.joint in ("colon", "dash"):
+        return fits and (one.form.names != "tools" or _is_known(one.form, one.value, known))
+    if one.takes_command and (one.spelling == "other" or one.sentence):
+        return False  # `Verify `nginx -t`` and `Check `app.db`.` are how people write
+    return fits and _is_known(one.form, one.value, known)
+
+
+def _is_known(form: LineForm, value: str, known: Known) -> bool:
+    """Whether all that a value names is there; one that names nothing is known."""
+    there = {"steps": known.steps | {"nothing"}, "tools": known.tools}.get(form.names)
+    return there is None or all(name in there for name, _ in names_in(Said(form, value, 1, 1)))
+
+
+# ── headings, and lines outside every step ────────────────────────────────────────────────────────────────
+
+
+def near_steps_heading(blocks: Sequence[Block], at: int) -> Problem | None:
+    """Return what to write in place of a heading that is nearly `## Steps`; None for any other block."""
+    block = blocks[at]
+    if not isinstance(block, Heading | Prose) or len(block.text) > _SHOWN:
+        return None
+    word = block.text.strip(_AROUND).lower()
+    if word != "steps" and not is_one_slip(word, "steps"):
+        return None
+    is_meant = isinstance(block, Prose) and _HASHES.match(block.text)
+    if not is_meant and not _holds_steps(blocks[n] for n in range(at + 1, len(blocks))):
+        return None  # `Steps` may well be a word of a goal in words
+    shown = f"{'#' * block.level} {block.text}" if isinstance(block, Heading) else block.text
+    mend = "write ## Steps: two signs, a blank, the word, at the start of the line"
+    column = 1 if isinstance(block, Heading) else block.column
+    return Problem(f"{shown!r} does not begin the steps", mend, "/steps").at(block.line, column)
+
+
+def _holds_steps(below: Iterable[Block]) -> bool:
+    """Whether the next heading is one of a step, and has a fence."""
+    is_step = False
+    for block in below:
+        match block:
+            case Fence() if is_step:
+                return True
+            case Heading() if is_step or block.level != 3:
+                return False
+            case Heading():
+                is_step = True
+            case Prose() if _STEP_HASHES.match(block.text):
+                is_step = True
+            case _:
+                pass
+    return False
+
+
+def near_step_heading(prose: Prose) -> Problem | None:
+    """Return what to write in place of a line that is nearly the heading of a step, or of the next section."""
+    match = _STEP_HASHES.match(prose.text)
+    if not match or (match["hashes"] == "##" and match.start("hashes")):
+        return None
+    mend = f"write {match['hashes']} {match['text'].strip()}: a blank behind the signs, at the start of the line"
+    column = prose.column + match.start("hashes")
+    return Problem(f"{_short(prose.text)!r} is no heading", mend).at(prose.line, column)
+
+
+def near_fence(prose: Prose) -> Problem | None:
+    """Return what to write in place of a line that would begin a fence if it stood further to the left."""
+    match = _FENCE.match(prose.text)
+    if not match or not (prose.indented or match["lead"]):
+        return None
+    mend = f"write {match['marks']}{match['words'].strip()} at the start of the line"
+    column = prose.column + match.start("marks")
+    return Problem("this fence is read as prose", mend, "/tool").at(prose.line, column)
+
+
+def stray_line(prose: Prose, *, in_section: bool) -> Problem | None:
+    """Return what is wrong with a line that has a meaning and stands in no step. Outside `## Steps` it is a check."""
+    said = None if prose.indented else said_by(prose.text.lstrip("-*+ "))
+    if said is None:
+        return near_anything(prose, Known()) if in_section else None
+    if not in_section and said.form.field == "checks" and parses(said.form, said.value):
+        mend = "put it below the step's ### heading; one of the whole goal goes into the front matter, under checks:"
+        return Problem("this check belongs to no step, and would not be run", mend).at(prose.line, prose.column)
+    is_sure = said.form.takes == "nothing" or (said.form.takes == "value" and parses(said.form, said.value))
+    if not in_section or not is_sure or said.form.names == "tools":
+        return None
+    message = f"this line, {_short(prose.text)!r}, belongs to no step"
+    return Problem(message, "put it below a ### heading with the step's id", "/steps").at(prose.line, prose.column)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
