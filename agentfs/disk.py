@@ -1,6 +1,5 @@
 """Put files on disk whole and once, and exchange plan.json without losing a person's edit. Touches files only."""
 
-import ctypes
 import errno
 import itertools
 import os
@@ -11,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agentfs.system import flags, libc_call
+
 _RENAME_NOREPLACE, _RENAME_EXCHANGE, _AT_FDCWD = 1, 2, -100
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 _CHUNK = 65_536
-_libc = ctypes.CDLL(None, use_errno=True)
+_READ = flags("O_RDONLY", "O_CLOEXEC", "O_BINARY")
+_WRITE_NEW = flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_CLOEXEC", "O_BINARY")
 _counter = itertools.count()
 
 
@@ -30,6 +32,8 @@ def is_own_temp(name: str) -> bool:
 
 def sync_folder(folder: Path | str) -> None:
     """Make the names in a folder durable."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows opens no folder
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -39,7 +43,7 @@ def sync_folder(folder: Path | str) -> None:
 
 def read_whole(path: Path | str) -> bytes:
     """Return a file's content, the quickest way there is: runs have thousands of small ones."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, _READ)
     try:
         chunks = [os.read(descriptor, _CHUNK)]
         while len(chunks[-1]) == _CHUNK:
@@ -59,7 +63,7 @@ def listing(folder: Path | str) -> list[str]:
 
 def write_new(path: Path | str, content: bytes, *, durable: bool) -> None:
     """Write a file that must not exist yet, in one go."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, _WRITE_NEW, 0o644)
     try:
         _fill(descriptor, content, durable=durable)
     finally:
@@ -105,6 +109,8 @@ def appear(path: Path | str, content: bytes, *, durable: bool, made_in: Path | s
 
 def open_unnamed(folder: Path | str, flags: int) -> int | None:
     """Open a file that has no name until it is given one; None where a file system has no such files."""
+    if not hasattr(os, "O_TMPFILE"):
+        return None
     try:
         return os.open(folder, os.O_TMPFILE | os.O_CLOEXEC | flags, 0o644)
     except OSError as error:
@@ -146,10 +152,15 @@ def _remove_quietly(path: Path | str) -> None:
         return
 
 
-def _renameat2(old: Path, new: Path, flags: int) -> None:
-    if _libc.renameat2(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), flags) != 0:
+def _renameat2(old: Path, new: Path, how: int) -> None:
+    import ctypes
+
+    call, code = libc_call("renameat2"), errno.ENOSYS
+    if call is not None:
+        if call(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), how) == 0:
+            return
         code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), str(new))
+    raise OSError(code, os.strerror(code), str(new))
 
 
 def exchange(one: Path, other: Path) -> None:

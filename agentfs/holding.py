@@ -1,7 +1,6 @@
 """Locks of folders: goals/ belongs to one daemon at a time, a run to one driver. Take the lock, or say who has it."""
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 
@@ -20,6 +19,8 @@ class HeldFolder:
 
     def take(self) -> None:
         """Make the folder if there is none, and lock it; raises UserError naming who holds it."""
+        import fcntl
+
         self.release()
         try:
             self.path.mkdir(exist_ok=True)

@@ -9,8 +9,10 @@ from typing import Any, Self
 
 from agentfs.clock import Clock
 from agentfs.disk import write_all
+from agentfs.system import flags
 from agentfs.tools.base import Mask
 
+_APPEND = flags("O_WRONLY", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")
 _TEXT = json.JSONEncoder(ensure_ascii=False)
 # What stands in these fields of a line is agentfs's own, and never masked: names, hashes, and words of the format.
 OURS = frozenset(
@@ -48,8 +50,7 @@ class JsonLines:
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
         if self._descriptor is None:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._descriptor = os.open(self.path, flags, 0o644)
+            self._descriptor = os.open(self.path, _APPEND, 0o644)
         write_all(self._descriptor, one_line(event, fields, self._mask, self._clock))
 
     def __enter__(self) -> Self:

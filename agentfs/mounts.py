@@ -4,10 +4,11 @@ The kernel reports what is done through its own mount, and knows the writers it 
 somebody behind it writes too, of whom there is no event and no lease.
 """
 
-import ctypes
 import os
+import sys
 
-_libc = ctypes.CDLL(None, use_errno=True)
+from agentfs.system import libc_call
+
 _ROOM = 256  # bytes; struct statfs takes 120 at most, and begins with the number of the kind
 _WRITTEN_BEHIND = {
     0x65735546: "FUSE",
@@ -33,7 +34,12 @@ def written_behind(path: "int | str | os.PathLike[str]") -> str | None:
 
     A file that is open is given by its descriptor.
     """
+    call = libc_call("fstatfs" if isinstance(path, int) else "statfs")
+    if sys.platform != "linux" or call is None:
+        return None  # elsewhere the record is another one, and larger
+    import ctypes
+
     room = ctypes.create_string_buffer(_ROOM)
-    if _libc.fstatfs(path, room) if isinstance(path, int) else _libc.statfs(os.fsencode(path), room):
+    if call(path if isinstance(path, int) else os.fsencode(path), room):
         return None
     return _WRITTEN_BEHIND.get(ctypes.c_long.from_buffer(room).value & 0xFFFFFFFF)

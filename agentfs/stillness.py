@@ -1,7 +1,6 @@
 """Tell when a file that somebody else writes is complete. Looks at files, changes nothing."""
 
 import errno
-import fcntl
 import os
 import signal
 import stat
@@ -12,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.mounts import written_behind
+from agentfs.system import flags
 
 QUIET = 0.3  # seconds without a change, by the monotonic clock
 QUIET_WITHOUT_LEASE = 2.0  # where the file system cannot tell whether a writer has it open
+_LOOK = flags("O_RDONLY", "O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK")
 Signature = tuple[int, int, int, int]
 
 
@@ -31,16 +32,20 @@ def signature(path: Path | str) -> Signature | None:
 
 def being_written(path: Path) -> bool | None:
     """Return whether a writer has the file open; None where that cannot be known."""
+    try:
+        from fcntl import F_RDLCK, F_SETLEASE, F_UNLCK, fcntl
+    except ImportError:
+        return None  # this system has no leases
     ignore_lease_signal()
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, _LOOK)
     except OSError:
         return None
     try:
         if written_behind(descriptor):
             return None  # a lease would tell of writers on this side only
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)  # at once: an opening writer waits for it
+        fcntl(descriptor, F_SETLEASE, F_RDLCK)
+        fcntl(descriptor, F_SETLEASE, F_UNLCK)  # at once: an opening writer waits for it
     except OSError as error:
         return True if error.errno == errno.EAGAIN else None
     finally:

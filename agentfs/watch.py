@@ -7,7 +7,7 @@ import queue
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from watchdog.events import (
     FileClosedEvent,
@@ -17,9 +17,12 @@ from watchdog.events import (
     FileSystemEvent,
     FileSystemEventHandler,
 )
-from watchdog.observers.inotify import InotifyObserver
 
 from agentfs.mounts import written_behind
+from agentfs.system import libc_call
+
+if TYPE_CHECKING:
+    from watchdog.observers.inotify import InotifyObserver
 
 WRITTEN: tuple[type[FileSystemEvent], ...] = (FileClosedEvent, FileMovedEvent, FileDeletedEvent)
 EVERYTHING: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, *WRITTEN)
@@ -49,8 +52,15 @@ class EnqueueArrivals(Enqueue):
         super().on_any_event(event)
 
 
-def an_observer() -> InotifyObserver:
-    """Return an observer that keeps its remarks to itself: what watchdog says as it ends is no business of people."""
+def an_observer() -> "InotifyObserver":
+    """Return an observer that keeps its remarks to itself: what watchdog says as it ends is no business of people.
+
+    OSError where there is none.
+    """
+    if libc_call("inotify_init") is None:
+        raise OSError(errno.ENOSYS, "this system has no inotify")
+    from watchdog.observers.inotify import InotifyObserver
+
     remarks = logging.getLogger("watchdog")
     if not remarks.handlers:
         remarks.addHandler(logging.NullHandler())
@@ -102,7 +112,7 @@ class FolderWatch:
             self.deaf = why_deaf(error)
         return self
 
-    def _start(self, observer: InotifyObserver) -> None:
+    def _start(self, observer: "InotifyObserver") -> None:
         enqueue = Enqueue(self._names, self._wake)
         for folder, kinds in self._folders.items():
             observer.schedule(enqueue, str(folder), recursive=False, event_filter=list(kinds))

@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from watchdog.events import FileSystemEvent
-from watchdog.observers.api import ObservedWatch
 from watchdog.utils import BaseThread
 
 from agentfs.core import names
@@ -29,6 +29,9 @@ from agentfs.watch import (
     unheard_on,
     why_deaf,
 )
+
+if TYPE_CHECKING:
+    from watchdog.observers.api import ObservedWatch
 
 MOST_FOLDERS = 200
 CANARY_SECONDS = 2.0

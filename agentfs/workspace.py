@@ -141,7 +141,8 @@ def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[st
 
 def trust_file(environment: Mapping[str, str]) -> Path:
     """Return where this user's trusted workspaces are kept."""
-    base = environment.get("XDG_STATE_HOME") or os.path.join(environment.get("HOME") or "/root", ".local", "state")
+    home = environment.get("HOME") or environment.get("USERPROFILE") or "/root"
+    base = environment.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
     return Path(base) / "agentfs" / "trusted"
 
 

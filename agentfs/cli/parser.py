@@ -45,10 +45,14 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
-def command(module: str, function: str) -> Command:
-    """Return a command that is imported when it is called."""
+def command(module: str, function: str, *, drives: bool = False) -> Command:
+    """Return a command that is imported when it is called. `drives`: it needs what only Linux has."""
 
     def call(arguments: argparse.Namespace) -> int:
+        if drives:
+            from agentfs.system import require_linux
+
+            require_linux(f"agentfs {function}")
         called: Command = getattr(importlib.import_module(f"agentfs.cli.{module}"), function)
         return called(arguments)
 
@@ -141,10 +145,11 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _making(commands: Any) -> None:
-    init = _add(commands, "init", command("make", "init"), "make a workspace: settings, goals/, runs/, schemas/")
+    words = "make a workspace: settings, goals/, runs/, schemas/"
+    init = _add(commands, "init", command("make", "init", drives=True), words)
     init.add_argument("dir", metavar="DIR", nargs="?", default=".", help="where (default: here)")
     run = _add(
-        commands, "run", command("drive", "run"), "plan a goal and carry it out",
+        commands, "run", command("drive", "run", drives=True), "plan a goal and carry it out",
         "GOAL is a file (.md .txt .yaml .json), - for standard input, or the goal's words.\n"
         "Outside any workspace one is made in the current folder first.\n"
         "Ctrl-C once: what runs finishes. Twice: it is ended. `run --resume RUN` goes on.",
@@ -153,7 +158,8 @@ def _making(commands: Any) -> None:
     run.add_argument("--resume", metavar="RUN", help="go on with a run instead of beginning one")
     _flags(run)
     watch = _add(
-        commands, "watch", command("watch", "watch"), "take the goals dropped into goals/, and drive every open run",
+        commands, "watch", command("watch", "watch", drives=True),
+        "take the goals dropped into goals/, and drive every open run",
         "A goal that is complete becomes a run, once; one that is not good goes to goals/rejected/ with its reason.\n"
         "What you edit in an open run is acted upon at once. `agentfs run` works beside it.\n"
         "Ctrl-C once: what runs finishes. Twice, or SIGTERM: it is ended. Either way the exit code is 130, and\n"
@@ -162,7 +168,7 @@ def _making(commands: Any) -> None:
     watch.add_argument("--poll", action="store_true", help="look every second instead of waiting for events")
     watch.add_argument("--json", action="store_true", help="one JSON object per line on stdout, for programs")
     plan = _add(
-        commands, "plan", command("drive", "plan"), "plan a goal and stop before anything runs",
+        commands, "plan", command("drive", "plan", drives=True), "plan a goal and stop before anything runs",
         'The run is left as a draft: edit its plan.json, set "status" to "approved",\n'
         "then `agentfs run --resume RUN`.",
     )  # fmt: skip
@@ -383,7 +389,7 @@ def _undoing(commands: Any) -> None:
     )  # fmt: skip
     restore.add_argument("run", metavar="RUN@REV", help=f"{RUN}; REV: a number that `agentfs log` shows")
     fork = _change(
-        commands, "fork", command("forking", "fork"), "begin a new run from any revision of another",
+        commands, "fork", command("forking", "fork", drives=True), "begin a new run from any revision of another",
         "With that revision's plan, the results that still count under it, and files/ as it is now; RUN is left as\n"
         "it is. A mode that begins in another way (one loop, or several steps) begins anew, from the goal alone.\n"
         "Prints the new run's id; with --json also source, mode, planner, executor, plan, kept, to_run, workdir.",
@@ -405,7 +411,7 @@ def _change(commands: Any, name: str, call: Command, words: str, more: str = "")
 
 def _forgetting(commands: Any) -> None:
     forget = _add(
-        commands, "forget", command("forget", "forget"), "remove the files of runs that have ended",
+        commands, "forget", command("forget", "forget", drives=True), "remove the files of runs that have ended",
         "Their history stays in the ledger: git -C runs log -- RUN. Logs and files/, which it does not hold, are\n"
         "gone for good. Runs are named, or chosen by all of --older-than, --state and --name that are given.\n"
         "Chosen ones are asked about first; where there is no terminal, it stops with exit code 3 unless told --yes.",

@@ -63,7 +63,7 @@ class Reading:
 
 
 def run_id(folder: Path | str) -> str:
-    return "/".join(str(folder).rsplit("/", 2)[1:])
+    return "/".join(str(folder).replace(os.sep, "/").rsplit("/", 2)[1:])
 
 
 def plain_json(path: Path | str) -> Any:

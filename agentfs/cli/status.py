@@ -48,8 +48,9 @@ def _watch(workspace: Workspace, arguments: Namespace) -> int:
     if not can_draw(sys.stderr, os.environ.get("TERM", "")):
         raise UserError("--watch needs a terminal (agentfs status prints the table once)")
     enough, coloured = threading.Event(), wants_colours(os.environ)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: enough.set())
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        if number := getattr(signal, name, None):
+            signal.signal(number, lambda *_: enough.set())
     screen = Screen(sys.stderr, lambda columns, _: [*_lines_of_all(workspace, arguments, columns, colours=coloured)])
     screen.start()
     enough.wait()

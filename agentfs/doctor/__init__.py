@@ -14,6 +14,7 @@ hook, filter or program of its settings runs, and no endpoint that a workspace n
 from collections.abc import Iterator, Mapping
 
 from agentfs.core.findings import Finding
+from agentfs.system import missing
 from agentfs.workspace import Workspace, is_trusted
 
 
@@ -29,6 +30,9 @@ def examine(workspace: Workspace | None, environment: Mapping[str, str]) -> Iter
     trusted = is_trusted(workspace.root, environment)
     yield from examining.examine(workspace, environment, settings, trusted=trusted)
     yield from endpoints.examine(settings, environment, trusted=trusted)
-    yield from disks.examine(workspace)
+    drivable = not missing()
+    if drivable:
+        yield from disks.examine(workspace)
     yield from ledger.examine(workspace)
-    yield from runs.examine(workspace)
+    if drivable:
+        yield from runs.examine(workspace)

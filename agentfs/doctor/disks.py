@@ -5,7 +5,6 @@ The folder is called `.agentfs-doctor-PID.tmp`. Hidden ones are no runs and no g
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -134,6 +133,8 @@ def _unnamed(about: str, probe: Path) -> Finding | None:
 
 
 def _locks(about: str, probe: Path) -> Finding | None:
+    import fcntl
+
     first, second = (os.open(probe, os.O_RDONLY | os.O_DIRECTORY) for _ in range(2))
     mend = "move the workspace to a disk of this machine; on NFS: mount with locking (no nolock)"
     try:

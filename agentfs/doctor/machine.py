@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import agentfs
 from agentfs.core.config import Settings
 from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.system import CONTAINER, missing
 from agentfs.tools import sandbox
 from agentfs.watching import MOST_FOLDERS
 
@@ -26,6 +26,10 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """Yield what is found on this machine."""
     yield fine("agentfs", f"{agentfs.__version__}, Python {platform.python_version()} ({sys.executable})")
     yield git()
+    if lacks := missing():
+        words = f"{platform.system()} lacks {', '.join(lacks)}: runs cannot be driven here, only read and edited"
+        yield wrong("system", words, f"drive them on Linux, or in {CONTAINER}")
+        return
     yield bubblewrap(settings.tools.sandbox)
     yield watches()
     yield open_files()
@@ -68,7 +72,7 @@ def bubblewrap(wanted: str) -> Finding:
     else:
         mend = (
             "let this user make namespaces (sysctl kernel.unprivileged_userns_clone=1, or an AppArmor profile for "
-            "bwrap that allows userns; in a container: --security-opt seccomp=unconfined)"
+            "bwrap that allows userns; in a container: see docs/containers.md for the options it needs)"
         )
     return wrong("sandbox", f"{because}: models' programs are refused, yours run unconfined", mend)
 
@@ -97,6 +101,8 @@ def watches() -> Finding:
 
 def open_files() -> Finding:
     """Whether enough files may be open: every run that is driven keeps some."""
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     shown = "any number" if soft == resource.RLIM_INFINITY else str(soft)
     if soft != resource.RLIM_INFINITY and soft < FEW_FILES:

@@ -13,7 +13,10 @@ from agentfs.core import names
 from agentfs.disk import write_all
 from agentfs.jsonlines import one_line
 from agentfs.shelf import Shelf
+from agentfs.system import flags
 from agentfs.tools.base import Mask, ProcessMark
+
+_APPEND = flags("O_WRONLY", "O_APPEND", "O_CLOEXEC", "O_BINARY")
 
 
 class AlreadyClaimed(Exception):
@@ -50,10 +53,9 @@ class AttemptLog:
 
     def _create(self, claim: dict[str, Any]) -> None:
         """Let the log appear with its first line in it; where a file cannot be without a name, just before it."""
-        flags = os.O_WRONLY | os.O_APPEND
-        unnamed = self._shelf.open_unnamed(flags)
+        unnamed = self._shelf.open_unnamed(_APPEND)
         if unnamed is None:
-            self._descriptor = os.open(self._path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(self._path, _APPEND | os.O_CREAT | os.O_EXCL, 0o644)
             self._write_claim(self._descriptor, claim)
             return
         try:
@@ -71,7 +73,7 @@ class AttemptLog:
 
     def reopen(self) -> None:
         """Go on with a log that was claimed before."""
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._descriptor = os.open(self._path, _APPEND)
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
         """Append one line."""

@@ -7,7 +7,6 @@ touched.
 """
 
 import contextlib
-import fcntl
 import itertools
 import os
 import time
@@ -98,6 +97,8 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _wait(descriptor: int) -> None:
+    import fcntl
+
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -1,7 +1,6 @@
 """Git's settings read as text, and who the person is. Reads files; runs nothing, follows no include."""
 
 import os
-import pwd
 import re
 import socket
 from pathlib import Path
@@ -59,14 +58,18 @@ def _global_files() -> list[Path]:
     """Return the person's own config files, the one that counts first."""
     if chosen := os.environ.get("GIT_CONFIG_GLOBAL"):
         return [Path(chosen)]
-    home = Path(os.environ.get("HOME") or "/nonexistent")
+    home = Path(os.environ.get("HOME") or os.environ.get("USERPROFILE") or "/nonexistent")
     xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     return [home / ".gitconfig", xdg / "git" / "config"]
 
 
 def _login() -> tuple[str, str]:
     try:
+        import pwd
+
         entry = pwd.getpwuid(os.getuid())
+    except ImportError:  # Windows
+        return os.environ.get("USERNAME") or "user", ""
     except KeyError:  # a container may run as a number without a name
         return f"user-{os.getuid()}", ""
     return entry.pw_name, entry.pw_gecos.partition(",")[0].strip()

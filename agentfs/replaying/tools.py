@@ -116,7 +116,7 @@ def _told(text: str, ok: bool, bench: Bench) -> ToolResult:
     """Return what a model is told in these words of, once they are cut as they were."""
     found = _CUT.search(text) if len(text) > OUTPUT_LENGTH else None
     if found is not None and ok:
-        os.close(os.open(bench.output_file, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        os.close(os.open(bench.output_file, os.O_CREAT | os.O_WRONLY, 0o600))
         os.truncate(bench.output_file, OUTPUT_LENGTH - 1 + int(found[1]))  # only its size is asked for
         return ToolResult(output=_CUT.sub("  ", text, count=1), cut=True)
     if found is not None:

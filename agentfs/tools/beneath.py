@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from agentfs.core.records import Failure
+from agentfs.system import flags, libc_call
 
 _OPENAT2 = 437  # the same number on every architecture that has the call, but alpha
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_BENEATH = 0x02, 0x08
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a FIFO must not make us wait
+_FOLDER = flags("O_RDONLY", "O_DIRECTORY", "O_CLOEXEC")
+_FILE = flags("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")  # a FIFO must not make us wait
 _TRIES = 16  # openat2 says EAGAIN when something was renamed meanwhile
 _LINKS = 8
 DEEPEST = 200  # folders in one path
@@ -35,22 +36,18 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _openat2(folder: int, path: str, flags: int) -> int:
-    how = _How(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+def _openat2(folder: int, path: str, wanted: int) -> int:
+    how = _How(wanted, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+    syscall = libc_call("syscall")
+    if syscall is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), path)
     for _ in range(_TRIES):
-        fd = int(
-            _libc().syscall(
-                ctypes.c_long(_OPENAT2),
-                ctypes.c_int(folder),
-                ctypes.c_char_p(os.fsencode(path)),
-                ctypes.byref(how),
-                ctypes.c_size_t(ctypes.sizeof(how)),
-            )
+        fd = syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_int(folder),
+            ctypes.c_char_p(os.fsencode(path)),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
         )
         if fd >= 0:
             return fd
@@ -59,7 +56,7 @@ def _openat2(folder: int, path: str, flags: int) -> int:
     raise OSError(errno.EXDEV, "it keeps changing", path)
 
 
-def _step_by_step(folder: int, path: str, flags: int) -> int:
+def _step_by_step(folder: int, path: str, wanted: int) -> int:
     """Open without openat2: every component by itself, following no link at all."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -70,7 +67,7 @@ def _step_by_step(folder: int, path: str, flags: int) -> int:
         try:
             if stat.S_ISLNK(os.stat(part, dir_fd=current, follow_symlinks=False).st_mode):
                 raise OSError(errno.ELOOP, "a link", path)
-            below = os.open(part, (flags if last else _FOLDER) | os.O_NOFOLLOW, dir_fd=current)
+            below = os.open(part, (wanted if last else _FOLDER) | os.O_NOFOLLOW, dir_fd=current)
         finally:
             os.close(current)
         current = below

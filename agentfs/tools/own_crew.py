@@ -46,9 +46,10 @@ class Worker:
     err: int
     mark: ProcessMark
     server: "Server"
-    heard: select.poll = field(default_factory=select.poll)
+    heard: "select.poll" = field(init=False)
 
     def __post_init__(self) -> None:
+        self.heard = select.poll()
         # The answer is looked for first: once it is there, so is all that was printed before it.
         for fd in (self.talk.fileno(), self.out, self.err):
             self.heard.register(fd, select.POLLIN)

@@ -108,7 +108,10 @@ class _Git:
 
     def stream(self, given: IO[bytes], *words: str) -> IO[bytes]:
         """Start git on a list of commits; return what it prints as it comes. It ends with the stack."""
-        with open(f"/proc/self/fd/{given.fileno()}", "rb") as again:  # with a place of its own in the file
+        with tempfile.TemporaryFile() as again:  # each reader needs a place of its own in the list
+            given.seek(0)
+            shutil.copyfileobj(given, again)
+            again.seek(0)
             popen = subprocess.Popen(
                 self._line(*words), env=environment(self.root, **AS_IT_IS), cwd=self.root,
                 stdin=again, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

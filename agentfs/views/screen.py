@@ -122,6 +122,8 @@ class Screen:
 
     def _show_cursor_while_suspended(self) -> None:
         """Ctrl-Z gives the terminal to the shell: show its cursor there, and draw anew when we are back."""
+        if not hasattr(signal, "SIGTSTP"):
+            return  # Windows suspends nothing
         in_main_thread = threading.current_thread() is threading.main_thread()  # signals are set there only
         self._catches_suspension = in_main_thread and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
         if self._catches_suspension:
@@ -152,5 +154,5 @@ def _in_background(terminal: int) -> bool:
     """Whether a terminal belongs to another job, as with `agentfs watch &`."""
     try:
         return os.tcgetpgrp(terminal) != os.getpgrp()
-    except OSError:
+    except (OSError, AttributeError):  # AttributeError: Windows has no jobs
         return False  # not the terminal of our session: nobody else draws on it
