@@ -143,6 +143,8 @@ def too_deep(value: Any) -> bool:
     """Tell whether a tree has more than MAX_DEPTH levels of objects and lists; without recursion."""
     level = [[value]]
     for _ in range(MAX_DEPTH + 1):
+        if not level:
+            return False
         level = [_children(child) for parent in level for child in parent if isinstance(child, dict | list)]
     return bool(level)
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from agentfs.core.config import ExecutorSettings, ModelSettings, PlannerSettings
 from agentfs.core.findings import Finding, fine, remark, wrong
 from agentfs.means import has_model
 from agentfs.models.address import NO_KEY, Address, address_of, table_of
+from agentfs.models.bounding import UNCOMPRESSED
 from agentfs.models.faults import is_page, words_of
 from agentfs.views.words import cut, inert
 
@@ -52,14 +54,14 @@ def listed(where: Address) -> tuple[int, bytes] | str:
     import httpx2
 
     headers = {"Authorization": f"Bearer {where.key}"} if where.key != NO_KEY else {}
+    until, body = time.monotonic() + SECONDS, bytearray()
     try:
-        with httpx2.stream("GET", f"{where.url}/models", headers=headers, timeout=SECONDS) as response:
-            body = b""
-            for part in response.iter_bytes():
+        with httpx2.stream("GET", f"{where.url}/models", headers=headers | UNCOMPRESSED, timeout=SECONDS) as response:
+            for part in response.iter_raw():  # nothing is unpacked: it could become anything
                 body += part
-                if len(body) > LARGEST:
+                if len(body) > LARGEST or time.monotonic() > until:
                     break
-            return response.status_code, body
+            return response.status_code, bytes(body[:LARGEST])
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError) as error:
         return where.hidden(str(error) or type(error).__name__)
 

@@ -19,9 +19,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
+from agentfs.core.documents import too_deep
 from agentfs.core.records import Failure
-from agentfs.models.assembly import Assembly, Said, TooMuch
+from agentfs.models.assembly import Assembly, Malformed, Said
 from agentfs.models.base import Reply, Request, usage_of
+from agentfs.models.bounding import TooLarge
 from agentfs.models.errors import Garbled, ModelError, Unreachable
 from agentfs.models.ladder import Habits, tool_of
 from agentfs.models.letting_go import TICK_S, is_over, stopped
@@ -31,6 +33,7 @@ from agentfs.models.reading import message_of, reply_of
 
 LARGEST_ANSWER = 8 * 1024 * 1024
 STDERR_SHOWN = 500
+MOST_USD = 1_000_000.0  # that one answer may claim to have cost
 _MESSAGE = {"role", "content", "tool_calls", "usage", "refusal", "finish_reason", "model"}
 _SAYS = {"content", "tool_calls", "refusal"}
 _TEXT_ONLY = Habits(rung="text")
@@ -195,8 +198,10 @@ def _said(printed: bytes) -> tuple[Said, float | None]:
     assembly = Assembly()
     try:
         assembly.take(_completion(value, text))
-    except TooMuch:
+    except TooLarge:
         raise Garbled(Failure(kind="model", message="the answer is too large")) from None
+    except Malformed as malformed:
+        raise Garbled(Failure(kind="model", message=f"the answer is malformed: {malformed}")) from None
     return assembly.said(), _cost(value)
 
 
@@ -204,12 +209,16 @@ def _completion(value: Any, text: str) -> dict[str, Any]:
     """Return an answer as a completion: it may be one, or a message, or just what there is to say."""
     if isinstance(value, dict) and isinstance(value.get("choices"), list):
         return value
-    if not (isinstance(value, dict) and value.keys() <= _MESSAGE and value.keys() & _SAYS):
+    if not (isinstance(value, dict) and value.keys() <= _MESSAGE and value.keys() & _SAYS) or too_deep(value):
         return {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
     content = value.get("content")
     words = content if isinstance(content, str | None) else json.dumps(content, ensure_ascii=False)
     calls = value.get("tool_calls")
-    message = {**value, "content": words, "tool_calls": [_call(call) for call in calls] if calls else None}
+    message = {
+        **value,
+        "content": words,
+        "tool_calls": [_call(call) for call in calls] if isinstance(calls, list) else None,
+    }
     choice = {"message": message, "finish_reason": value.get("finish_reason") or "stop"}
     return {"choices": [choice], "usage": value.get("usage"), "model": value.get("model")}
 
@@ -224,4 +233,6 @@ def _call(call: Any) -> Any:
 def _cost(value: Any) -> float | None:
     usage = value.get("usage") if isinstance(value, dict) else None
     cost = usage.get("cost_usd") if isinstance(usage, dict) else None
-    return float(cost) if isinstance(cost, int | float) and cost >= 0 else None
+    if not isinstance(cost, int | float) or isinstance(cost, bool) or not 0 <= cost <= MOST_USD:
+        return None
+    return float(cost)

@@ -4,6 +4,7 @@ import re
 from datetime import datetime
 from typing import Any
 
+from agentfs.core.documents import too_deep
 from agentfs.core.records import Failure
 from agentfs.models.address import Address
 from agentfs.models.errors import Garbled, Refused, Unreachable
@@ -35,6 +36,13 @@ def garbled(message: str, *, again: bool, begun: bool = True) -> Mishap:
     """Return a mishap where something came that is no whole reply."""
     hint = "the endpoint does not keep to the protocol, or the connection broke" if again else None
     return Mishap(Garbled(Failure(kind="model", message=message, hint=hint)), again=again, begun=begun)
+
+
+def compressed(encoding: str) -> Mishap:
+    """Return what it means when a response is compressed: it could become anything, and is not unpacked."""
+    message = f"the reply is compressed ({encoding}), which was not asked for"
+    hint = "turn compression off at the endpoint, or at what is between"
+    return Mishap(Garbled(Failure(kind="model", message=message, hint=hint)), again=False, begun=False)
 
 
 def late(what: str, *, begun: bool) -> Mishap:
@@ -83,6 +91,8 @@ def _meaning(status: int, words: str, said: str, body: Any, model: str, where: A
 
 def words_of(body: Any, fields: tuple[str, ...] = ("message", "code", "param", "detail")) -> str:
     """Return what a server says of an error, in one line."""
+    if too_deep(body):
+        return ""
     if isinstance(body, dict):
         inner = body.get("error", body)
         if isinstance(inner, dict):

@@ -18,6 +18,7 @@ from agentfs.core.records import Usage
 from agentfs.models.address import Address
 from agentfs.models.assembly import Said
 from agentfs.models.base import Reply, Request, usage_of
+from agentfs.models.bounding import UNCOMPRESSED, bound_response
 from agentfs.models.errors import ModelError
 from agentfs.models.habits import Endpoint
 from agentfs.models.ladder import Habits, asked, lesson, lower, rung_of
@@ -157,9 +158,15 @@ class OpenAIModel:
         import openai
 
         timeout = openai.Timeout(None, connect=self._patience.connect)
-        http = openai.DefaultAsyncHttpxClient(verify=self._tls, timeout=timeout)
+        hooks = {"response": [bound_response]}
+        http = openai.DefaultAsyncHttpxClient(verify=self._tls, timeout=timeout, event_hooks=hooks)
         return openai.AsyncOpenAI(
-            api_key=self._where.key, base_url=self._where.url, max_retries=0, timeout=timeout, http_client=http
+            api_key=self._where.key,
+            base_url=self._where.url,
+            max_retries=0,
+            timeout=timeout,
+            default_headers=UNCOMPRESSED,
+            http_client=http,
         )
 
     @cached_property

@@ -73,7 +73,7 @@ def seconds_after(header: str | None, now: datetime) -> float | None:
 def _until(date: str, now: datetime) -> float | None:
     try:
         moment = parsedate_to_datetime(date)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max((moment - now).total_seconds(), 0.0)

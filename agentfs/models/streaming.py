@@ -6,6 +6,7 @@ bytes ──► events ──► chunks ──► assembly ──► Said       
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentfs.models import faults
 from agentfs.models.address import Address
-from agentfs.models.assembly import Assembly, Said, TooMuch
-from agentfs.models.events import LARGEST_EVENT, Events, TooLarge
+from agentfs.models.assembly import LONGEST_NAME, Assembly, Malformed, Said
+from agentfs.models.bounding import Compressed, TooLarge
+from agentfs.models.events import LARGEST_EVENT, Events
+from agentfs.models.letting_go import TICK_S
 from agentfs.models.line import Line
 from agentfs.models.retrying import Mishap, Patience
 
@@ -53,8 +56,12 @@ class Wire:
                 await self._hear(body, heard, line)
         except TimeoutError:
             raise faults.late(f"no end after {self.patience.whole:g} s", begun=True) from None
-        except (TooLarge, TooMuch):
+        except Compressed as compressed:
+            raise faults.compressed(str(compressed)) from None
+        except TooLarge:
             raise faults.garbled("the reply is too large", again=False) from None
+        except Malformed as malformed:
+            raise faults.garbled(f"the reply is malformed: {malformed}", again=True) from None
         return _whole(heard.said)
 
     async def _hear(self, body: Chunk, heard: Heard, line: Line) -> None:
@@ -90,7 +97,7 @@ class Wire:
         # stream says what is returned; everything else goes as it is
         opening = create(model=body["model"], messages=body["messages"], stream=True, extra_body=body)
         async with _opened(opening, self.patience) as response:
-            heard.request_id = response.headers.get("x-request-id") or ""
+            heard.request_id = (response.headers.get("x-request-id") or "")[:LONGEST_NAME]
             kind = response.headers.get("content-type", "")
             if "html" in kind:
                 raise faults.no_model_here(self.where)
@@ -127,7 +134,11 @@ async def _opened(opening: AbstractAsyncContextManager[T], patience: Patience) -
 
 
 async def _in_time(pieces: AsyncIterator[bytes], patience: Patience) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces; Mishap if the next one does not come in time."""
+    """Yield the pieces; Mishap if the next one does not come in time.
+
+    Where bytes never run out there is no pause by itself in which the stop sign and the deadlines are looked at.
+    """
+    looked = time.monotonic()
     while True:
         try:
             async with asyncio.timeout(patience.between):
@@ -137,6 +148,9 @@ async def _in_time(pieces: AsyncIterator[bytes], patience: Patience) -> AsyncGen
         if piece is None:
             return
         yield piece
+        if time.monotonic() > looked + TICK_S:
+            await asyncio.sleep(0)
+            looked = time.monotonic()
 
 
 async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:

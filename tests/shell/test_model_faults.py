@@ -221,7 +221,8 @@ def test_a_tool_call_cut_short_is_never_given_out(server: ScriptedServer, model:
         model.complete(ask(offers=(offer("shell", "command"),)), Talk().line)
 
 
-def test_a_reply_without_end_is_let_go_of(server: ScriptedServer, model: Model) -> None:
+def test_a_reply_without_end_is_let_go_of(server: ScriptedServer, tmp_path: Path) -> None:
+    model = a_model(tmp_path, server.url, patience=replace(QUICK, whole=120))
     server.says("x" * 1024, repeats=50 * 1024)
     talk = Talk()
     with pytest.raises(Garbled, match="the reply is too large"):
