@@ -15,6 +15,7 @@ from typing import Any
 from agentfs.verifying.verify import Verification
 from agentfs.views.verify import line_of
 from agentfs.workspace import Workspace
+from tests import warm
 
 DEADLINE = 60.0
 
@@ -46,16 +47,20 @@ class Place:
 
     def agentfs(self, *words: str, code: int | None = 0, env: Mapping[str, str] | None = None, **more: Any) -> Any:
         """Run a command to its end; assert its exit code, and that it showed no traceback."""
-        done = subprocess.run(
-            [sys.executable, "-m", "agentfs", *words],
-            cwd=more.pop("cwd", self.root),
-            env={**self.env, **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE * 2,
-            check=False,
-            **more,
-        )
+        environment, folder = {**self.env, **(env or {})}, more.pop("cwd", self.root)
+        if not more.keys() - {"input"} and warm.can_start(environment):
+            done = warm.run(words, folder, environment, more.get("input"), DEADLINE * 2)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", "agentfs", *words],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE * 2,
+                check=False,
+                **more,
+            )
         assert "Traceback" not in done.stderr, done.stderr
         if code is not None:
             assert done.returncode == code, f"exit {done.returncode}, not {code}\n{done.stdout}\n{done.stderr}"
@@ -80,12 +85,15 @@ class Place:
                 os.environ.update(before)
         return code, out.getvalue(), err.getvalue()
 
-    def begin(self, *words: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+    def begin(self, *words: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str] | warm.Command":
         """Start a command and leave it running."""
+        environment = {**self.env, **(env or {})}
+        if warm.can_start(environment):
+            return warm.begin(words, self.root, environment)
         return subprocess.Popen(
             [sys.executable, "-m", "agentfs", *words],
             cwd=self.root,
-            env={**self.env, **(env or {})},
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -150,12 +158,14 @@ def disagreements(root: Path) -> list[str]:
     return [line_of(one) for one in found if one.grade == "wrong"]
 
 
-def end(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGKILL) -> tuple[int, str, str]:
+def end(
+    process: "subprocess.Popen[str] | warm.Command", number: signal.Signals = signal.SIGKILL
+) -> tuple[int, str, str]:
     """End a process that a test started; return its exit code and what it printed."""
     if process.poll() is None:
         process.send_signal(number)
     out, err = process.communicate(timeout=DEADLINE)
-    return process.returncode, out, err
+    return process.wait(), out, err
 
 
 def path_without(tmp_path: Path, program: str) -> str:

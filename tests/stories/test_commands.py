@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemons import Watching
+from tests.warm import Command
 from tests.workspaces import Place, end, wait_for
 
 ADA = {"GIT_AUTHOR_NAME": "Ada"}
@@ -46,7 +47,7 @@ def files_of(place: Place, name: str = "job") -> Path:
     return place.run_folder(name) / "files"
 
 
-def begin_waiting(place: Place) -> "subprocess.Popen[str]":
+def begin_waiting(place: Place) -> "subprocess.Popen[str] | Command":
     """Begin a run and wait until its slow step is under way."""
     process = place.begin("run", place.runbook(WAITS), env=ADA)
     wait_for(lambda: any(place.runs.glob("*/job/files/begun")), "the slow step to begin")

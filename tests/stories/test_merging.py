@@ -13,6 +13,7 @@ import pytest
 
 from agentfs.testing import ScriptedServer, replies
 from agentfs.testing.replies import Body, ScriptedReply
+from tests.warm import Command
 from tests.workspaces import DEADLINE, Place, wait_for
 
 ADA = {"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org"}
@@ -89,7 +90,7 @@ FIRST = [
 LOADED = [shell("load-2", "echo loaded >> effects; echo loaded", "make"), shell("tell", "cat effects", "load-2")]
 
 
-def begin(planner: SlowPlanner, *words: str, second: Any = None) -> "subprocess.Popen[str]":
+def begin(planner: SlowPlanner, *words: str, second: Any = None) -> "subprocess.Popen[str] | Command":
     """Begin a run and wait until its second call is on its way."""
     planner.server.plan({"steps": FIRST})
     planner.answers.append({"steps": LOADED} if second is None else second)
@@ -98,7 +99,7 @@ def begin(planner: SlowPlanner, *words: str, second: Any = None) -> "subprocess.
     return process
 
 
-def wait(process: "subprocess.Popen[str]", code: int = 0) -> str:
+def wait(process: "subprocess.Popen[str] | Command", code: int = 0) -> str:
     """Wait until the command ends by itself; return what it printed."""
     out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == code, err

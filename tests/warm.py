@@ -1,0 +1,270 @@
+"""Commands of agentfs, started from a warm process that has imported everything and forks.
+
+A start costs milliseconds instead of a third of a second; in every other respect the command is a process of its own,
+with its own environment, folder, session and streams. What depends on how Python itself starts is left to a real start.
+
+    test ── one JSON line, four descriptors ──► server ── fork ──► command
+      ▲                                            │
+      └────────── pid, then exit code ─────────────┘
+"""
+
+import array
+import atexit
+import contextlib
+import importlib
+import io
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, NoReturn, Self
+
+HERE = Path(__file__).parent.parent
+LONGEST = 1 << 20
+_SELDOM = ("agentfs.testing", "agentfs.tools.own_worker", "agentfs.tools.minder", "agentfs.gitdiff")
+_COLD = ("PYTHON", "LC_", "LD_", "FAKETIME")  # variables that only a real start obeys
+_KNOWN = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+
+
+def can_start(env: Mapping[str, str]) -> bool:
+    """Whether a command in this environment may come from the warm process."""
+    odd = [name for name in env if name.startswith(_COLD) and name not in _KNOWN]
+    return not odd and env.get("LANG") == "C.UTF-8"
+
+
+class Command:
+    """A command that was started: what subprocess.Popen is, as far as tests use it."""
+
+    def __init__(
+        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: tuple[int, int, int]
+    ) -> None:
+        self.args = [sys.executable, "-m", "agentfs", *words]
+        self.returncode: int | None = None
+        self.stdin: IO[str] | None = None
+        self.stdout: IO[str] | None = None
+        self.stderr: IO[str] | None = None
+        self._status, theirs = socket.socketpair()
+        request = {"words": list(words), "cwd": str(cwd), "env": dict(env)}
+        with theirs:
+            _server().send(request, (*streams, theirs.fileno()))
+        self._lines = self._status.makefile("r")
+        self.pid = int(self._lines.readline())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        self.wait()
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            ready, _, _ = select.select([self._status], [], [], timeout)
+            if not ready:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+            self.returncode = int(self._lines.readline())
+            self._lines.close()
+            self._status.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Return what it prints until its end."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        said: dict[IO[str] | None, list[bytes]] = {self.stdout: [], self.stderr: []}
+        open_ones = [one for one in said if one is not None]
+        while open_ones:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select(open_ones, [], [], left)
+            if not ready:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+            for one in ready:
+                if piece := os.read(one.fileno(), 65536):
+                    said[one].append(piece)
+                else:
+                    open_ones.remove(one)
+        self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        texts = [b"".join(pieces).decode("utf-8", "replace") for pieces in said.values()]
+        for stream in said:
+            if stream is not None:
+                stream.close()
+        return texts[0], texts[-1]
+
+
+def begin(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Command:
+    """Start a command in a session of its own; its output is read from pipes."""
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        begun = Command(words, cwd, env, (nothing, out_end, err_end))
+    finally:
+        for descriptor in (nothing, out_end, err_end):
+            os.close(descriptor)
+    begun.stdout, begun.stderr = (os.fdopen(end, encoding="utf-8", errors="replace") for end in (out, err))
+    return begun
+
+
+def run(
+    words: Sequence[str], cwd: Path, env: Mapping[str, str], given: str | None, seconds: float
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end."""
+    import tempfile
+
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        stdin.write((given or "").encode())
+        stdin.seek(0)
+        begun = Command(words, cwd, env, (stdin.fileno(), out.fileno(), err.fileno()))
+        try:
+            code = begun.wait(seconds)
+        except subprocess.TimeoutExpired:
+            begun.kill()
+            begun.wait()
+            raise
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode("utf-8", "replace"))
+    return subprocess.CompletedProcess(begun.args, code, *texts)
+
+
+# ── the warm process ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Server:
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
+                cwd=HERE,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        atexit.register(self.close)
+
+    def send(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        self._socket.sendmsg([json.dumps(request).encode()], passed)
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait(timeout=10)
+
+
+@cache
+def _server() -> _Server:
+    return _Server()
+
+
+def serve(control: socket.socket) -> None:
+    """Fork a child for every request, and say how each ends, until nobody is left to ask."""
+    for one in pkgutil.walk_packages([str(HERE / "agentfs")], "agentfs."):
+        if not one.name.startswith(_SELDOM) and not one.name.endswith("__main__"):
+            importlib.import_module(one.name)
+    awake, wakes = socket.socketpair()
+    for end in (awake, wakes):
+        end.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    children: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([control, awake], [], [])
+        if awake in ready:
+            awake.recv(4096)
+            _reap(children)
+        if control in ready:
+            message, descriptors, _, _ = socket.recv_fds(control, LONGEST, 4)
+            if not message:
+                return
+            status = socket.socket(fileno=descriptors[3])
+            child = os.fork()
+            if child == 0:
+                _be_command(json.loads(message), descriptors[:3], (control, awake, wakes, status, *children.values()))
+            for descriptor in descriptors[:3]:
+                os.close(descriptor)
+            children[child] = status
+            with contextlib.suppress(OSError):
+                status.sendall(f"{child}\n".encode())
+
+
+def _reap(children: dict[int, socket.socket]) -> None:
+    for child in list(children):
+        pid, how = os.waitpid(child, os.WNOHANG)
+        if pid:
+            with contextlib.suppress(OSError), children.pop(child) as status:
+                status.sendall(f"{os.waitstatus_to_exitcode(how)}\n".encode())
+
+
+def _be_command(request: dict[str, Any], streams: Sequence[int], others: Sequence[socket.socket]) -> NoReturn:
+    """Become the command, with everything that a new process would have."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for target, descriptor in enumerate(streams):
+        os.dup2(descriptor, target)
+    for descriptor in streams:
+        os.close(descriptor)
+    for other in others:
+        other.close()
+    os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    sys.argv = ["agentfs", *request["words"]]
+    sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), "utf-8", "surrogateescape")  # noqa: SIM115
+    sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), "utf-8", "surrogateescape")  # noqa: SIM115
+    binary = open(2, "wb", closefd=False)  # noqa: SIM115
+    sys.stderr = io.TextIOWrapper(binary, "utf-8", "backslashreplace", line_buffering=True)
+    os._exit(_ended(request["words"]))
+
+
+def _ended(words: Sequence[str]) -> int:
+    from agentfs.cli import main
+
+    code = 1
+    try:
+        code = main(words)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+    with contextlib.suppress(Exception):
+        import threading
+
+        threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter does: wait for what is no daemon
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    return code
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
