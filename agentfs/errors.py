@@ -23,11 +23,11 @@ class UserError(AgentfsError):
 
 
 class BadFile(UserError):
-    """A file is wrong; the message lists every problem as file:line:column."""
+    """A file is wrong; the message lists every problem as file:line:column. `source`: what the file holds."""
 
-    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+    def __init__(self, file: str, problems: Sequence[Problem], source: bytes = b"") -> None:
         super().__init__("\n".join(problem.shown(file) for problem in problems))
-        self.file, self.problems = file, tuple(problems)
+        self.file, self.problems, self.source = file, tuple(problems), source
 
 
 class NoModel(AgentfsError):

@@ -18,13 +18,15 @@ PREFIX = "AGENTFS_"
 
 def load_settings(path: Path, environment: Mapping[str, str]) -> Settings:
     """Return the settings of a workspace; raise BadFile or UserError in words."""
+    source = b""
     try:
-        document = read_toml(path.read_bytes())
+        source = path.read_bytes()
+        document = read_toml(source)
         check_settings(document)  # the file first, so that its problems point into it
         overridden = document.with_value(_overridden(document.value, environment))
         return check_settings(overridden)
     except Rejected as rejected:
-        raise BadFile(str(path), rejected.problems) from None
+        raise BadFile(str(path), rejected.problems, source) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 

@@ -24,8 +24,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if not isinstance(error, AgentfsError):
             return _unexpected(error)
-        print(f"agentfs: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)
+        print("\n".join(_lines_of(error)), file=sys.stderr)
         return error.code
+
+
+def _lines_of(error: Exception) -> list[str]:
+    """Return an error of the person's as it is told; on a terminal, of a file that is wrong, with the lines meant."""
+    from agentfs.errors import BadFile
+
+    if isinstance(error, BadFile) and sys.stderr.isatty():
+        from agentfs.cli.common import problem_lines_for
+
+        return problem_lines_for(sys.stderr, error.file, error.problems, error.source)
+    return [f"agentfs: {error}" if "\n" not in str(error) else str(error)]
 
 
 def _unexpected(error: Exception) -> int:

@@ -6,8 +6,9 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from agentfs.core.problems import Problem
 from agentfs.errors import UserError
 from agentfs.workspace import Workspace, find_workspace, is_trusted
 
@@ -56,6 +57,18 @@ def short_path(path: Path) -> str:
 
     relative = os.path.relpath(path)
     return inert(str(path) if relative.startswith("..") else relative)
+
+
+def problem_lines_for(stream: TextIO, file: str, problems: Sequence[Problem], source: bytes) -> list[str]:
+    """Return what is wrong with a file, as it is printed there."""
+    import shutil
+
+    from agentfs.views.problems import problem_lines
+
+    if not stream.isatty():
+        return problem_lines(file, problems)
+    colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return problem_lines(file, problems, source, shutil.get_terminal_size((80, 24)).columns, colours=colours)
 
 
 def environment() -> dict[str, str]:

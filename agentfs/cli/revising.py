@@ -34,7 +34,7 @@ def revisions_of(folder: Path) -> list[int]:
 def judged(folder: Path, workspace: Workspace, source: bytes, shown: str) -> Plan:
     """Return the plan that bytes are to a run; raise BadFile with all that is wrong for it."""
     if problems := problems_of(folder, workspace, source):
-        raise BadFile(shown, problems)
+        raise BadFile(shown, problems, source)
     return Plan.model_validate_json(source)
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from agentfs.core.json_text import pointer_to
-from agentfs.core.names import run_name
+from agentfs.core.names import plain_name
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import ID_PATTERN, SHA256_PATTERN, TIME_PATTERN
 from agentfs.core.schemas import schema_for
@@ -172,7 +172,7 @@ def _wrong_value(error: _Error) -> tuple[str, str]:
             return _no_branch(name, value, error)
         case "pattern" | "not" if error.schema.get("pattern") in _PATTERNS:
             what, mend = _PATTERNS[error.schema["pattern"]]
-            return f"{name}: {shown(value)} {what}", mend.format(example=run_name(str(value)))
+            return f"{name}: {shown(value)} {what}", mend.format(example=plain_name(str(value), 63) or "copy-rows")
         case "minLength" | "minItems" if len(value) == 0:
             return f"{name} must not be empty", "write something into it"
         case "minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum":

@@ -204,5 +204,13 @@ def is_run_id(text: str) -> bool:
 
 def run_name(text: str) -> str:
     """Return the name a run gets from a file's stem or a goal's first line."""
-    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:NAME_LENGTH].strip("-")
-    return name or "goal"
+    return plain_name(text, NAME_LENGTH) or "goal"
+
+
+def plain_name(text: str, length: int) -> str:
+    """Return a text as lower case letters, digits and single hyphens; other scripts are written in Latin letters."""
+    if not text.isascii():
+        from anyascii import anyascii  # its tables are read when they are first needed
+
+        text = anyascii(text)
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:length].strip("-")

@@ -14,7 +14,7 @@ from agentfs.core.fallbacks import Fallback, PlacedStep, fallback_problems
 from agentfs.core.fences import read_fence
 from agentfs.core.lenient import in_order
 from agentfs.core.markdown import Block, Fence, Heading, OpenComment, Prose
-from agentfs.core.names import STEP_ID
+from agentfs.core.names import STEP_ID, plain_name
 from agentfs.core.near_misses import Known, near_anything, near_steps_heading, stray_line
 from agentfs.core.places import Places
 from agentfs.core.problems import Problem
@@ -161,14 +161,10 @@ def _draft(heading: Heading, number: int) -> Draft:
     place = (heading.line, heading.column)
     if _ID.match(written):
         return Draft(written, Places(place))
-    draft = Draft(_id_from(written) or f"step-{number}", Places(place))
+    draft = Draft(plain_name(written, _ID_LENGTH) or f"step-{number}", Places(place))
     mend = f"write ### {draft.id}: lower case letters, digits and -, at most {_ID_LENGTH}"
     draft.refuse(place, f"{_short(written)!r} is no step id" if written else "this step has no id", mend, "/id")
     return draft
-
-
-def _id_from(text: str) -> str:
-    return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")[:_ID_LENGTH].strip("-")
 
 
 def _short(text: str) -> str:

@@ -120,8 +120,8 @@ def test_names_of_every_kind(watching: Watching) -> None:
     longest, runs = "n" * 252 + ".md", {}
     for name, run in {
         "my first goal.md": "my-first-goal",
-        "日本語.md": "goal",
-        "Übergröße (2).MD": "bergr-e-2",
+        "日本語.md": "ribenyu",
+        "Übergröße (2).MD": "ubergrosse-2",
         "-rf.md": "rf",
         longest: "n" * 48,
         "a\nb.md": "a-b",
