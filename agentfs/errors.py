@@ -31,9 +31,13 @@ class BadFile(UserError):
 
 
 class NoModel(AgentfsError):
-    """The goal needs a model, and none is configured."""
+    """The goal needs a model, and none is configured. `problem`: the same as one of the goal file."""
 
     code = 4
+
+    def __init__(self, words: str, problem: Problem) -> None:
+        super().__init__(words)
+        self.problem = problem
 
 
 class NotARun(UserError):

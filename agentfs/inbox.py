@@ -20,7 +20,7 @@ from agentfs.core.goals import MAX_BYTES
 from agentfs.core.problems import Problem
 from agentfs.disk import read_whole, replace
 from agentfs.errors import AgentfsError, BadFile
-from agentfs.intake import Flags, GoalSource, read_goal, taking
+from agentfs.intake import GoalSource, judge_goal, taking
 from agentfs.moving import bring_back, free_place
 from agentfs.stillness import Stillness
 from agentfs.views.words import in_markdown, inert
@@ -146,22 +146,9 @@ class Inbox:
     def taking(self, path: Path) -> AbstractContextManager[Path]:
         """Make a goal a run; the block has the run's folder, locked. Raises AgentfsError if it is no good."""
         self.still.forget(path)
-        source = self._source(path)
-        parsed = read_goal(source, self.settings, self.catalogue, model=self.model)
-        return taking(source, parsed, self.workspace, self.settings, Flags())
-
-    def _source(self, path: Path) -> GoalSource:
-        try:
-            if path.stat().st_size > MAX_BYTES:
-                raise BadFile(path.name, [_TOO_LARGE])
-            content = read_whole(path)
-        except OSError as error:
-            problem = Problem(f"cannot be read: {error.strerror}", "give the user that runs agentfs the right to")
-            raise BadFile(path.name, [problem]) from None
-        if not content.strip():
-            raise BadFile(path.name, [_EMPTY])
-        origin = os.fsencode(path).decode("utf-8", "replace")
-        return GoalSource(content, path.name, path.name, origin, path.stem, dropped=path)
+        source = dropped_goal(path, path.name)
+        goal = judge_goal(source, self.workspace.root, self.settings, self.catalogue, model=self.model)
+        return taking(goal, self.workspace)
 
     def reject(self, path: Path, error: AgentfsError) -> Refused:
         """Move a goal to rejected/ and say beside it what is wrong and how to mend it."""
@@ -176,6 +163,24 @@ class Inbox:
             self.later(path.name)
             return Refused(path.name, f"{error}; and it cannot be moved to {REJECTED}/: {trouble.strerror}", None)
         return Refused(path.name, str(error), beside)
+
+
+def dropped_goal(path: Path, shown: str) -> GoalSource:
+    """Return the goal in a file of goals/; raise BadFile if that can be none."""
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise BadFile(shown, [_wrong_kind(status.st_mode)])
+        if status.st_size > MAX_BYTES:
+            raise BadFile(shown, [_TOO_LARGE])
+        content = read_whole(path)
+    except OSError as error:
+        problem = Problem(f"cannot be read: {error.strerror}", "give the user that runs agentfs the right to")
+        raise BadFile(shown, [problem]) from None
+    if not content.strip():
+        raise BadFile(shown, [_EMPTY])
+    origin = os.fsencode(path).decode("utf-8", "replace")
+    return GoalSource(content, path.name, shown, origin, path.stem, dropped=path)
 
 
 _EMPTY = Problem("the goal is empty", "write down what is to be done")

@@ -2,18 +2,17 @@
 
 import itertools
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.config import Settings
-from agentfs.core.goals import ParsedGoal, parse_goal
+from agentfs.core.goals import ParsedGoal, examine_goal
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Limits, Mode, Models, Run
 from agentfs.disk import locked, publish, sync_folder
@@ -24,10 +23,11 @@ from agentfs.workspace import Workspace
 
 _APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")
 
-NO_MODEL = """\
-this goal has no steps, and no model is configured to plan it. Two ways out:
-  - write the steps yourself: a `## Steps` section with one `### id` heading and one fenced command per step
-  - configure a model: set OPENAI_API_KEY, or base_url under [planner] in agentfs.toml"""
+_NO_MODEL = "this goal has no steps, and no model is configured to plan it"
+_WAYS_OUT = (
+    "write the steps yourself: a `## Steps` section with one `### id` heading and one fenced command per step",
+    "configure a model: set OPENAI_API_KEY, or base_url under [planner] in agentfs.toml",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +53,56 @@ class GoalSource:
     dropped: Path | None = None  # the file itself, if it moves into the run instead of being copied
 
 
-def read_goal(source: GoalSource, settings: Settings, catalogue: Catalogue, *, model: bool) -> ParsedGoal:
-    """Return the goal, held against the settings; raise BadFile with all that is wrong, or NoModel."""
+@dataclass(frozen=True, slots=True)
+class JudgedGoal:
+    """A goal that may become a run, and all that run.json is made of."""
+
+    source: GoalSource
+    parsed: ParsedGoal
+    settings: Settings
+    flags: Flags
+    workdir: str  # as run.json has it
+
+
+def judge_goal(
+    source: GoalSource,
+    root: Path,
+    settings: Settings,
+    catalogue: Catalogue,
+    *,
+    model: bool,
+    flags: Flags | None = None,
+) -> JudgedGoal:
+    """Return the goal, held against the workspace in `root`; raise BadFile with all that is wrong, or NoModel.
+
+    The one judge of `check`, `run` and `watch`. It looks at folders, and makes none.
+    """
     try:
-        parsed = parse_goal(source.content, source.filename, catalogue)
-        if problems := _loosened(parsed, settings, _default_approve(source, parsed, settings)):
-            raise Rejected([problem.at(*_place(problem, source.content)) for problem in problems])
+        parsed, problems = examine_goal(source.content, source.filename, catalogue)
     except Rejected as rejected:
-        raise BadFile(source.shown, rejected.problems) from None
-    if parsed.kind == "words" and not model:
-        raise NoModel(f"{source.shown}: {NO_MODEL}")
-    return parsed
+        raise BadFile(source.shown, rejected.problems, source.content) from None
+    flags = flags or Flags()
+    found = _loosened(parsed, settings, _default_approve(source, parsed, settings))
+    workdir = _workdir(parsed, root, settings, flags, found)
+    problems = sorted([*problems, *_placed(parsed, found)], key=lambda one: (one.line, one.column))
+    lacks_model = parsed.kind == "words" and not model
+    if lacks_model and not problems:
+        raise _no_model(source)
+    if problems:
+        is_near = any(problem.pointer.startswith("/steps") for problem in problems)
+        problems += [_no_model(source).problem] if lacks_model and not is_near else []
+        raise BadFile(source.shown, problems, source.content)
+    return JudgedGoal(source, parsed, settings, flags, workdir)
+
+
+def _no_model(source: GoalSource) -> NoModel:
+    lines = [f"{source.shown}: {_NO_MODEL}. Two ways out:", *(f"  - {way}" for way in _WAYS_OUT)]
+    return NoModel("\n".join(lines), Problem(_NO_MODEL, "; or ".join(_WAYS_OUT)))
+
+
+def _placed(parsed: ParsedGoal, problems: Sequence[Problem]) -> list[Problem]:
+    """Return problems of a goal's fields, each at the field's name."""
+    return [problem.at(*parsed.places(problem.pointer, True)) for problem in problems]
 
 
 def _default_approve(source: GoalSource, parsed: ParsedGoal, settings: Settings) -> Approve:
@@ -80,43 +119,33 @@ def _loosened(parsed: ParsedGoal, settings: Settings, approve: Approve) -> list[
         given = getattr(settings.limits, name)
         if asked is not None and asked > given:
             found.append(_tighten(f"limits.{name}", f"{asked:g} is more than {given:g}"))
-    wanted = [tool for tool in fields.tools or () if tool not in settings.tools.allow]
-    return found + [_tighten("tools", f"{tool!r} is not in [tools] allow") for tool in wanted]
-
-
-def _place(problem: Problem, content: bytes) -> tuple[int, int]:
-    """Return where a field of a goal stands: in front matter, YAML and JSON alike it begins its line."""
-    field = problem.message.partition(":")[0].rpartition(".")[2]
-    pattern = re.compile(rf'[\s{{]*"?(?={re.escape(field)}"?\s*:)')
-    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
-        if match := pattern.match(line):
-            return number, match.end() + 1
-    return 1, 1
+    for place, tool in enumerate(fields.tools or ()):
+        if tool not in settings.tools.allow:
+            found.append(replace(_tighten("tools", f"{tool!r} is not in [tools] allow"), pointer=f"/tools/{place}"))
+    return found
 
 
 def _tighten(field: str, words: str) -> Problem:
-    return Problem(f"{field}: {words}", "a goal may only tighten the settings; change agentfs.toml, or use a flag")
+    mend = "a goal may only tighten the settings; change agentfs.toml, or use a flag"
+    return Problem(f"{field}: {words}", mend, f"/{field.replace('.', '/')}")
 
 
 @contextmanager
-def taking(
-    source: GoalSource, parsed: ParsedGoal, workspace: Workspace, settings: Settings, flags: Flags
-) -> Iterator[Path]:
+def taking(goal: JudgedGoal, workspace: Workspace) -> Iterator[Path]:
     """Make the run's folder and put the goal into it, which is the commit point; the block has the folder, locked.
 
     Nobody else can drive a new run before whoever made it: the lock is not let go of in between.
     """
-    clock = Clock()
-    workdir = _workdir(source, parsed, workspace, settings, flags)
-    with new_folder(workspace, clock.day(), names.run_name(_called(source, parsed))) as folder:
-        run = _run_record(source, parsed, f"{folder.parent.name}/{folder.name}", workdir, settings, flags, clock)
+    clock, source = Clock(), goal.source
+    with new_folder(workspace, clock.day(), names.run_name(_called(source, goal.parsed))) as folder:
+        run = _run_record(goal, f"{folder.parent.name}/{folder.name}", clock)
         publish(folder / names.RUN, render(run), durable=True)
         suffix = Path(source.filename).suffix.lower()
-        goal = folder / f"goal{suffix if suffix in names.GOAL_SUFFIXES else '.md'}"
+        path = folder / f"goal{suffix if suffix in names.GOAL_SUFFIXES else '.md'}"
         if source.dropped is None:
-            publish(goal, source.content, durable=True)
+            publish(path, source.content, durable=True)
         else:
-            move_in(source.dropped, goal, source.content)
+            move_in(source.dropped, path, source.content)
         yield folder
 
 
@@ -124,37 +153,29 @@ def _called(source: GoalSource, parsed: ParsedGoal) -> str:
     return parsed.fields.name or source.name or parsed.title
 
 
-def _workdir(source: GoalSource, parsed: ParsedGoal, workspace: Workspace, settings: Settings, flags: Flags) -> str:
-    """Return the folder to work in, as run.json has it."""
+def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, problems: list[Problem]) -> str:
+    """Return the folder to work in, as run.json has it; add what is wrong with the one that the goal names."""
     if flags.workdir is not None:
         if not flags.workdir.is_dir():
             raise UserError(f"--workdir {flags.workdir}: there is no such folder (make it first)")
         return str(flags.workdir.resolve())
-    if parsed.fields.workdir is None:
+    if (asked := parsed.fields.workdir) is None:
         return names.FILES
     try:
-        wanted = (workspace.root / parsed.fields.workdir).resolve()
+        wanted = (root / asked).resolve()
         is_there = wanted.is_dir()
     except (ValueError, OSError, RuntimeError) as error:
-        raise _bad_workdir(source, f"{parsed.fields.workdir!r} is no folder: {error}", "name one") from None
-    allowed = [(workspace.root / folder).resolve() for folder in settings.goals.workdirs]
+        problems.append(Problem(f"workdir: {asked!r} is no folder: {error}", "name one", "/workdir"))
+        return names.FILES
+    allowed = [(root / folder).resolve() for folder in settings.goals.workdirs]
     if not any(wanted.is_relative_to(folder) for folder in allowed):
         shown = ", ".join(settings.goals.workdirs) or "none"
-        raise _bad_workdir(
-            source,
-            f"{parsed.fields.workdir!r} lies outside the folders a goal may work in ({shown})",
-            "add its folder to workdirs under [goals] in agentfs.toml, or use --workdir",
-        )
-    if not is_there:
-        raise _bad_workdir(
-            source, f"there is no folder {parsed.fields.workdir!r} in {workspace.root}", "make it first"
-        )
+        message = f"workdir: {asked!r} lies outside the folders a goal may work in ({shown})"
+        mend = "add its folder to workdirs under [goals] in agentfs.toml, or use --workdir"
+        problems.append(Problem(message, mend, "/workdir"))
+    elif not is_there:
+        problems.append(Problem(f"workdir: there is no folder {asked!r} in {root}", "make it first", "/workdir"))
     return str(wanted)
-
-
-def _bad_workdir(source: GoalSource, words: str, mend: str) -> BadFile:
-    problem = Problem(f"workdir: {words}", mend)
-    return BadFile(source.shown, [problem.at(*_place(problem, source.content))])
 
 
 @contextmanager
@@ -197,15 +218,8 @@ def _is_free(folder: Path) -> bool:
     return not (folder / names.PLAN).exists() and not any((folder / names.REVISIONS).glob("*"))
 
 
-def _run_record(
-    source: GoalSource,
-    parsed: ParsedGoal,
-    run: str,
-    workdir: str,
-    settings: Settings,
-    flags: Flags,
-    clock: Clock,
-) -> Run:
+def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
+    source, parsed, settings, flags = goal.source, goal.parsed, goal.settings, goal.flags
     fields = parsed.fields
     return Run(
         run=run,
@@ -213,7 +227,7 @@ def _run_record(
         approve=flags.approve or fields.approve or _default_approve(source, parsed, settings),
         replan=settings.replan,
         split_over=settings.split_over,
-        workdir=workdir,
+        workdir=goal.workdir,
         limits=_limits(fields.limits, settings),
         tools=tuple(tool for tool in settings.tools.allow if fields.tools is None or tool in fields.tools),
         network=settings.tools.network,
@@ -255,7 +269,12 @@ def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{text}: {error.strerror}") from None
-    return GoalSource(content, path.name, text, str(path.resolve()), path.stem)
+    return goal_in(path, content, text)
+
+
+def goal_in(path: Path, content: bytes, shown: str) -> GoalSource:
+    """Return the goal that a file holds, for `run` and `check`."""
+    return GoalSource(content, path.name, shown, str(path.resolve()), path.stem)
 
 
 def _is_one_path(text: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agentfs.core.check import check_settings
 from agentfs.core.config import TOLD_ON_WAIT, Settings
+from agentfs.core.documents import Document
 from agentfs.core.problems import Rejected, did_you_mean
 from agentfs.core.records import Record
 from agentfs.core.toml_text import read_toml
@@ -29,6 +30,11 @@ def load_settings(path: Path, environment: Mapping[str, str]) -> Settings:
         raise BadFile(str(path), rejected.problems, source) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def default_settings(environment: Mapping[str, str]) -> Settings:
+    """Return the settings of a workspace that is made now."""
+    return check_settings(Document(_overridden({}, environment)))
 
 
 def _overridden(value: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from agentfs.core.state import RunState
 from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver
-from agentfs.intake import Flags, goal_from, read_goal, taking
+from agentfs.intake import goal_from, judge_goal, taking
 from agentfs.means import catalogue_of
 from agentfs.settings import load_settings
 from agentfs.workspace import Workspace, init
@@ -87,8 +87,9 @@ class Driven:
     def _taken(self, path: Path, stack: ExitStack) -> Path:
         settings = load_settings(self.workspace.settings, self.environment)
         source = goal_from(str(path), path.parent, lambda: b"")
-        parsed = read_goal(source, settings, catalogue_of(settings, self.environment), model=True)
-        return stack.enter_context(taking(source, parsed, self.workspace, settings, Flags()))
+        catalogue = catalogue_of(settings, self.environment)
+        goal = judge_goal(source, self.workspace.root, settings, catalogue, model=True)
+        return stack.enter_context(taking(goal, self.workspace))
 
     def _driven(self, model: Script, folder: Callable[[ExitStack], Path]) -> Drive:
         settings, stop = load_settings(self.workspace.settings, self.environment), Stop()

@@ -4,10 +4,10 @@ import gc
 import signal
 import sys
 from argparse import Namespace
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 
-from agentfs.cli.common import environment, must_be_trusted, say, start_folder, trusted_now
+from agentfs.cli.common import environment, here, must_be_trusted, say, start_folder, trusted_now
 from agentfs.cli.resuming import take_up_if_held
 from agentfs.core import names
 from agentfs.core.config import Settings
@@ -18,11 +18,11 @@ from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver, World
 from agentfs.errors import NotARun, UserError
-from agentfs.intake import Flags, GoalSource, goal_from, read_goal, taking
+from agentfs.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
 from agentfs.means import allowing_own, catalogue_of, has_model, run_record
 from agentfs.orders import get_ready, room_of
-from agentfs.settings import load_settings
-from agentfs.tools.registry import Known
+from agentfs.settings import default_settings, load_settings
+from agentfs.tools.registry import Known, known_tools
 from agentfs.upkeep import maintain_after_run
 from agentfs.views.answer import answer_text
 from agentfs.views.progress import progress_for
@@ -34,13 +34,15 @@ def run(arguments: Namespace) -> int:
     """`agentfs run GOAL` and `agentfs run --resume RUN`"""
     if (arguments.goal is None) == (arguments.resume is None):
         raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
-    workspace, settings = _workspace(arguments)
-    stop = Stop()
+    source = _source(arguments) if arguments.resume is None else None
+    workspace = _workspace_for(source, arguments) if source else here(arguments)
+    must_be_trusted(workspace)
+    settings, stop = load_settings(workspace.settings, environment()), Stop()
     with open_world(workspace, settings, environment(), say, stop.wake.set) as world, ExitStack() as stack:
-        if arguments.resume is None:
-            parsed, taken = _begin(arguments, workspace, settings, known_to(world))
-            folder = stack.enter_context(taken)
-            _get_ready(parsed, folder, world)
+        if source:
+            goal = _judged(source, arguments, workspace.root, settings, known_to(world))
+            folder = stack.enter_context(taking(goal, workspace))
+            _get_ready(goal.parsed, folder, world)
         else:
             folder = workspace.find_run(arguments.resume)
             _lock(folder, stack)
@@ -58,27 +60,25 @@ def plan(arguments: Namespace) -> int:
     return 0 if code == 3 else code
 
 
-def _workspace(arguments: Namespace) -> tuple[Workspace, Settings]:
-    """Return the workspace around, made in the current folder if there is none, and its settings."""
+def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
+    """Return the workspace around; if there is none, one is made here, for a goal that is good and no other."""
     start = start_folder(arguments)
-    workspace = find_workspace(start)
-    if workspace is None:
-        before = brought_along(start, environment())
-        workspace, _ = init(start, environment())
-        say(f"no workspace here yet: made one in {start}")
-        if before:
-            say(trusted_now(before))
-    must_be_trusted(workspace)
-    settings = load_settings(workspace.settings, environment())
-    return workspace, settings
+    if found := find_workspace(start):
+        return found
+    _judged(source, arguments, start, default_settings(environment()), known_tools(start))
+    before = brought_along(start, environment())
+    workspace, _ = init(start, environment())
+    say(f"no workspace here yet: made one in {start}")
+    if before:
+        say(trusted_now(before))
+    return workspace
 
 
-def _begin(
-    arguments: Namespace, workspace: Workspace, settings: Settings, known: Known
-) -> tuple[ParsedGoal, AbstractContextManager[Path]]:
-    """Return the goal, and what makes it a run: the block has its folder, locked."""
+def _judged(source: GoalSource, arguments: Namespace, root: Path, settings: Settings, known: Known) -> JudgedGoal:
+    """Return the goal if it may become a run in the workspace that is, or will be, in `root`."""
     settings = allowing_own(settings, known)
-    source = _source(arguments)
+    catalogue = catalogue_of(settings, environment(), known)
+    model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
     flags = Flags(
         mode=arguments.mode,
         approve=arguments.approve,
@@ -86,10 +86,7 @@ def _begin(
         planner=arguments.planner,
         executor=arguments.executor,
     )
-    catalogue = catalogue_of(settings, environment(), known)
-    model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
-    parsed = read_goal(source, settings, catalogue, model=model)
-    return parsed, taking(source, parsed, workspace, settings, flags)
+    return judge_goal(source, root, settings, catalogue, model=model, flags=flags)
 
 
 def _get_ready(goal: ParsedGoal, folder: Path, world: World) -> None:

@@ -175,7 +175,9 @@ def _making(commands: Any) -> None:
     plan.add_argument("goal", metavar="GOAL", help="a file, -, or the goal in words")
     _flags(plan)
     check = _add(
-        commands, "check", command("make", "check"), "check plans, goals and settings without running them",
+        commands, "check", command("check", "check"), "check plans, goals and settings without running them",
+        "A goal is judged as `run` judges it here, one in goals/ as `watch` does. Exit code 2: there is a problem;\n"
+        "4: all that is missing is a model.\n\n"
         "With --against RUN: FILE is a plan, judged by that run's tools; if it is good, what it would mean for that\n"
         "run is told: what it changes, which steps run again, which are kept. Nothing is written.",
     )  # fmt: skip

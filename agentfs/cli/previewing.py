@@ -1,13 +1,14 @@
 """`check --against RUN FILE`: what a plan would mean for a run, by its results and its tools. Reads only."""
 
+import sys
 from argparse import Namespace
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from agentfs.cli.common import here, print_json, start_folder
+from agentfs.cli.check import as_json
+from agentfs.cli.common import here, print_json, problem_lines_for, start_folder
 from agentfs.cli.look import colours, print_lines, width
-from agentfs.cli.make import as_json
 from agentfs.cli.reading import read_run
 from agentfs.cli.revising import problems_of
 from agentfs.core.canonical import sha256_bytes
@@ -35,7 +36,7 @@ def check_against(arguments: Namespace) -> int:
         if arguments.json:
             print_json({"run": run.run, "problems": [as_json(name, problem) for problem in problems]})
         else:
-            print_lines([problem.shown(name) for problem in problems])
+            print_lines(problem_lines_for(sys.stdout, name, problems, source))
         return 2
     page = _page(run.state, source)
     if arguments.json:

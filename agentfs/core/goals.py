@@ -6,12 +6,12 @@ its place in the goal file.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.check import check_goal, check_plan
-from agentfs.core.documents import Document, read_json, read_yaml
+from agentfs.core.documents import Document, Locate, read_json, read_yaml
 from agentfs.core.fallbacks import Fallback, PlacedStep, firsts
 from agentfs.core.lenient import in_order, lenient
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
@@ -37,6 +37,7 @@ class ParsedGoal:
     kind: Kind
     placed: tuple[PlacedStep, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
+    places: Locate = field(default=lambda _pointer, _key: (1, 1), repr=False, compare=False)  # of its fields
 
     @property
     def steps(self) -> Document | None:
@@ -62,6 +63,19 @@ class ParsedGoal:
 def parse_goal(source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False) -> ParsedGoal:
     """Return what a goal file asks, its steps checked against the tools; raise `Rejected` with all that is wrong.
 
+    `planned`: as below.
+    """
+    goal, problems = examine_goal(source, filename, catalogue, planned=planned)
+    if problems:
+        raise Rejected(problems)
+    return goal
+
+
+def examine_goal(
+    source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False
+) -> tuple[ParsedGoal, list[Problem]]:
+    """Return what a goal file asks, and all that is wrong with it; raise `Rejected` if it cannot be read at all.
+
     `planned`: there is a plan made from these very bytes, which is checked in their place. Prose stays prose then.
     """
     text = _decoded(source)
@@ -73,11 +87,8 @@ def parse_goal(source: bytes, filename: str, catalogue: Catalogue, *, planned: b
         problems += [] if planned else slips
     if not planned:
         problems = [*problems, *_plan_problems(goal, catalogue, {problem.line for problem in problems})]
-    if problems:
-        lines = lines_of(text)
-        placed = [problem.at_quote(lines) for problem in problems]
-        raise Rejected(sorted(placed, key=lambda problem: (problem.line, problem.column)))
-    return goal
+    lines = lines_of(text) if problems else []
+    return goal, sorted((problem.at_quote(lines) for problem in problems), key=lambda one: (one.line, one.column))
 
 
 def _decoded(source: bytes) -> str:
@@ -155,11 +166,12 @@ def _from_words(
     end = _front_matter_end(lines)
     found = list(blocks(lines[end:], end + 1)) if markdown else []
     runbook, slips = read_runbook(found, catalogue), tuple(near_runbook(found))
-    fields = _front_matter(lines[1 : end - 1], runbook is not None, catalogue, problems) if end else Goal()
+    front = _front_matter(lines[1 : end - 1], problems) if end else Document({})
+    fields = _fields(front.with_value(lenient(front.value, catalogue)), runbook is not None, problems)
     words = "\n".join(lines[end:]).strip()
     if not words:
         problems.append(Problem("the goal is empty", "say in words what is to be done").at(end + 1, 1))
-    goal = ParsedGoal(fields, words, _title(found, words), "words")
+    goal = ParsedGoal(fields, words, _title(found, words), "words", places=front.places)
     if not runbook:
         return goal, problems, slips
     goal = replace(goal, kind="runbook", placed=runbook.steps, fallbacks=runbook.fallbacks)
@@ -176,21 +188,20 @@ def _front_matter_end(lines: Sequence[str]) -> int:
     raise Rejected([Problem("the front matter never ends", "end it with a line ---")])
 
 
-def _front_matter(lines: Sequence[str], has_steps: bool, catalogue: Catalogue, problems: list[Problem]) -> Goal:
+def _front_matter(lines: Sequence[str], problems: list[Problem]) -> Document:
     try:
         document = read_yaml("\n".join(lines), first_line=2)
     except Rejected as rejected:
         problems.extend(rejected.problems)
-        return Goal()
+        return Document({})
     if not isinstance(document.value, dict):
         problems.append(Problem("front matter is fields", "write each as name: value").at(2, 1))
-        return Goal()
+        return Document({})
     for name, mend in (("steps", "write them under '## Steps'"), ("goal", "write it below the front matter")):
         if name in document.value:
             wrong = Problem(f"front matter has no field {name!r}", mend, f"/{name}")
             problems.append(wrong.at(*document.locate(f"/{name}", key=True)))
-    value = {key: one for key, one in document.value.items() if key not in ("steps", "goal")}
-    return _fields(document.with_value(lenient(value, catalogue)), has_steps, problems)
+    return document.with_value({key: one for key, one in document.value.items() if key not in ("steps", "goal")})
 
 
 def _title(found: Sequence[Block], words: str) -> str:
@@ -220,7 +231,7 @@ def _from_fields(text: str, filename: str, as_json: bool, catalogue: Catalogue) 
     fields = _fields(document.with_value(value), steps is not None, problems)
     words = _words(value, steps, problems)
     title = _line(words.lstrip("# \n").partition("\n")[0]) or _stem(filename)
-    goal = ParsedGoal(fields, words or title, title, "words")
+    goal = ParsedGoal(fields, words or title, title, "words", places=document.places)
     if steps is None:
         return goal, problems
     return replace(goal, kind="plan", placed=_placed(steps, document, problems)), problems

@@ -51,6 +51,7 @@ _PLAN_TRY = re.compile(rf"plan\.({FORMAT_DIGITS})\.json\Z")
 _REVISION_FILE = re.compile(rf"({FORMAT_DIGITS})\.(plan\.)?json\Z")
 _GOAL_BEFORE = re.compile(rf"{FORMAT_DIGITS}\.goal\.(?:md|txt|yaml|yml|json)\Z")
 _FORK_SOURCE = re.compile(rf"fork of {DAY}/[a-z0-9][a-z0-9-]*@{FORMAT_DIGITS}\Z")
+_PLAN_NAME = re.compile(rf"(?:plan\.json|plan\.saved-{FORMAT_DIGITS}\.json|\.plan\.{FORMAT_DIGITS}\.json)\Z")
 _RUN_ID = re.compile(rf"{DAY}/[a-z0-9][a-z0-9-]*\Z")
 
 
@@ -196,6 +197,11 @@ def fork_source(run: str, revision: int) -> str:
 
 def is_fork_source(text: str) -> bool:
     return bool(_FORK_SOURCE.match(text))
+
+
+def is_plan_name(name: str) -> bool:
+    """Whether a file of this name is a plan: the run's own, one kept, one of a revision, or one being prepared."""
+    return bool(_PLAN_NAME.search(name))
 
 
 def is_run_id(text: str) -> bool:

@@ -34,4 +34,3 @@ def _marked(line: str, problem: Problem, width: int, *, colours: bool) -> list[s
     text = shown + cut(after, room - columns(shown))
     mark = painted("^", _RED, colours=colours)
     return [f"    {problem.line} | {text.rstrip()}", f"{'| ':>{margin}}{' ' * columns(shown)}{mark}"]
-

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agentfs.core.problems import Problem
 from agentfs.core.records import Failure, Result, Step
 from agentfs.core.steps import Move, Status, StepView
 from agentfs.views.answer import answer_text
 from agentfs.views.lines import settled_line
 from agentfs.views.live import about, choose, rest_words
+from agentfs.views.problems import problem_lines
 from agentfs.views.table import table
 from agentfs.views.words import (
     age,
@@ -208,3 +210,32 @@ def test_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:
     assert any(line.startswith("bad: FAILED in") and line.endswith("; it is tried again") for line in lines)
     assert lines[-2] == CLOSING[0]
     assert lines[-1].startswith(CLOSING[1])
+
+
+def test_a_problem_is_shown_with_its_line_on_a_terminal_only() -> None:
+    wrong = Problem("there is no step 'b'", "did you mean 'a'?", "/steps/1/depends_on/0", 2, 8)
+    line = "job.md:2:8: there is no step 'b' (did you mean 'a'?) [/steps/1/depends_on/0]"
+    assert problem_lines("job.md", [wrong], b"x\nafter: b\n") == [line]
+    assert problem_lines("job.md", [wrong], b"x\r\nafter: b\r\n", 80) == [
+        line,
+        "    2 | after: b",
+        "      |        ^",
+    ]
+    assert problem_lines("job.md", [wrong], b"", 80) == [line]  # the file has changed since
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "shown"),
+    [
+        ("\t\u65e5\u672c\tBAD\x1b[31m", 5, ["    1 |  \u65e5\u672c BAD\u241b[31m", "      |       ^"]),
+        (
+            "a" * 50 + "BAD" + "b" * 50,
+            51,
+            ["    1 | \u2026aaaaaaaaaaaaaaaBADbbbbbbbbbbbb\u2026", "      |                 ^"],
+        ),
+        ("a" * 50 + "BAD", 51, ["    1 | \u2026" + "a" * 28 + "BAD", "      | " + " " * 29 + "^"]),
+        ("BAD" + "b" * 50, 1, ["    1 | BAD" + "b" * 28 + "\u2026", "      | ^"]),
+    ],
+)
+def test_the_mark_stands_below_the_column_in_any_line(text: str, column: int, shown: list[str]) -> None:
+    assert problem_lines("f", [Problem("x", "y", "", 1, column)], text.encode(), 40)[1:] == shown

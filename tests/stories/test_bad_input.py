@@ -66,7 +66,7 @@ def test_front_matter_may_only_tighten(place: Place, front: str, words: str) -> 
         (("run", "."), ". is a folder, not a goal file"),
         (("run",), "run takes a GOAL, or --resume RUN"),
         (("run", "x.md", "--resume", "y"), "run takes a GOAL, or --resume RUN"),
-        (("run", "--resume", "nothing"), "there is no run 'nothing'"),
+        (("run", "--resume", "nothing"), "no workspace at or above"),
         (("-C", "/nowhere", "status"), "there is no such folder"),
         (("dance",), "there is no command 'dance'"),
         (("run", "a.md", "--workdir", "nowhere"), "there is no such folder"),

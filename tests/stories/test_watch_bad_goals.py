@@ -54,7 +54,7 @@ WRITTEN = {
     ),
     "tools.md": (
         book("true", front="tools: [shell, teleport]").encode(),
-        "tools.md:2:1: tools: 'teleport' is not in [tools] allow (a goal may only tighten the settings",
+        "tools.md:2:16: tools: 'teleport' is not in [tools] allow (a goal may only tighten the settings",
     ),
     "unknown.md": (
         book("true", front="colour: red").encode(),

@@ -1,0 +1,169 @@
+"""`agentfs check FILE…`: judge goals as `run` and `watch` do, plans as their runs do, settings. Writes nothing."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentfs.cli.common import environment, print_json, problem_lines_for, start_folder
+from agentfs.core import names
+from agentfs.core.catalogue import Catalogue
+from agentfs.core.check import check_plan, check_settings
+from agentfs.core.config import Settings
+from agentfs.core.documents import read_json
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.toml_text import read_toml
+from agentfs.errors import BadFile, NoModel
+from agentfs.intake import GoalSource, JudgedGoal, goal_in, judge_goal
+from agentfs.means import allowing_own, catalogue_of, has_model, reader_for
+from agentfs.settings import default_settings, load_settings
+from agentfs.tools.registry import known_tools
+from agentfs.workspace import find_workspace
+
+WRONG, LACKS_MODEL = 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of one file."""
+
+    shown: str
+    problems: Sequence[Problem] = ()
+    source: bytes = b""
+    note: str = ""  # on a file that is good
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What goals and plans are held against: the workspace around, or the one that `run` would make here."""
+
+    root: Path
+    settings: Settings
+    catalogue: Catalogue
+    model: bool
+    trouble: Verdict | None = None  # the settings themselves are wrong, and these are the defaults
+
+
+def check(arguments: Namespace) -> int:
+    """`agentfs check FILE…`: every problem of every file; exit 2 if there is one, 4 if only a model is missing."""
+    if arguments.against:
+        from agentfs.cli.previewing import check_against
+
+        return check_against(arguments)
+    start = start_folder(arguments)
+    around = _surroundings(start)
+    found = [_verdict(start / name, name, around) for name in arguments.files]
+    if around.trouble and all(Path(name).suffix != ".toml" for name in arguments.files):
+        found.insert(0, around.trouble)
+    if arguments.json:
+        print_json([as_json(one.shown, problem) for one in found for problem in one.problems])
+    else:
+        _tell(found)
+    codes = {one.code for one in found}
+    return WRONG if WRONG in codes else max(codes)
+
+
+def _tell(found: Sequence[Verdict]) -> None:
+    for one in found:
+        for line in problem_lines_for(sys.stdout, one.shown, one.problems, one.source):
+            print(line)
+        if not one.problems:
+            print(f"{one.shown}: ok{one.note}", file=sys.stderr)
+
+
+def as_json(name: str, problem: Problem) -> dict[str, object]:
+    return {
+        "file": name,
+        "line": problem.line,
+        "column": problem.column,
+        "pointer": problem.pointer,
+        "message": problem.message,
+        "mend": problem.mend,
+    }
+
+
+def _surroundings(start: Path) -> Surroundings:
+    workspace, trouble = find_workspace(start), None
+    settings = default_settings(environment())
+    root = workspace.root if workspace else start
+    if workspace:
+        try:
+            settings = load_settings(workspace.settings, environment())
+        except BadFile as error:
+            trouble = Verdict(error.file, error.problems, error.source, code=WRONG)
+    known = known_tools(root)
+    settings = allowing_own(settings, known)
+    model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
+    return Surroundings(root, settings, catalogue_of(settings, environment(), known), model, trouble)
+
+
+# ── one file ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
+    source = b""
+    try:
+        if (folder := path.absolute().parent) in (around.root / "goals", around.root / "goals" / "rejected"):
+            return _dropped(path, shown, around)
+        source = path.read_bytes()
+        if path.suffix == ".toml":
+            check_settings(read_toml(source))
+        elif (folder / names.RUN).is_file():
+            _judge_for_its_run(path, source, around)
+        elif names.is_plan_name(path.name):
+            check_plan(read_json(source), around.catalogue)
+        else:
+            return _goal(path, shown, source, around)
+    except Rejected as rejected:
+        return Verdict(shown, rejected.problems, source, code=WRONG)
+    except BadFile as error:
+        return Verdict(shown, error.problems, error.source, code=WRONG)
+    except NoModel as error:
+        return Verdict(shown, [error.problem], source, code=LACKS_MODEL)
+    except OSError as error:
+        problem = Problem(f"cannot be read: {error.strerror}", "check the path")
+        return Verdict(shown, [problem], code=WRONG)
+    return Verdict(shown)
+
+
+def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
+    """Judge a file of goals/ as `watch` does."""
+    from agentfs.inbox import dropped_goal
+
+    _must_be_goal_name(path)
+    _judged(dropped_goal(path, shown), around)
+    return Verdict(shown)
+
+
+def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
+    """Judge a goal as `run` does, and say so if `watch` would refuse it."""
+    _must_be_goal_name(path)
+    goal = _judged(goal_in(path, source, shown), around)
+    try:
+        _judged(replace(goal.source, dropped=path), around)
+    except BadFile as error:
+        return Verdict(shown, note=f" for `run`; dropped into goals/ it is refused: {error.problems[0].message}")
+    return Verdict(shown)
+
+
+def _must_be_goal_name(path: Path) -> None:
+    if path.suffix.lower() not in names.GOAL_SUFFIXES:
+        raise Rejected([Problem("this is no goal, no plan and no settings", _ENDINGS)])
+
+
+_ENDINGS = f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}; settings in .toml; a plan is called plan.json"
+
+
+def _judged(source: GoalSource, around: Surroundings) -> JudgedGoal:
+    return judge_goal(source, around.root, around.settings, around.catalogue, model=around.model)
+
+
+def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
+    """Judge a file in a run's own folder by what that run began with."""
+    judge = reader_for(path.absolute().parent, around.settings, environment(), patient=False).judge
+    if names.is_plan_name(path.name):
+        judge.plan(source)
+    else:
+        judge.goal(source, path.name)
