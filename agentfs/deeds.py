@@ -27,6 +27,7 @@ from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import LimitReached, ModelError, Unreachable
 from agentfs.models.line import Line
 from agentfs.orders import check_goal, confine, cut_while_waiting, get_ready, issue, order_for, start, take_answer
+from agentfs.recovery import cut_off
 from agentfs.views.proposal import proposal_page
 from agentfs.workspace import goal_path
 
@@ -270,6 +271,8 @@ def _stop(action: acts.StopAttempt, driver: Driver) -> None:
         return
     attempt = driver.facts.attempt(action.step, action.attempt)
     if attempt.order is None:
+        world = driver.world
+        settle(cut_off(driver.folder, driver.state, action.step, attempt, world.clock, world.sandbox), driver)
         return
     error = Failure(kind=action.kind, message=action.why)
     if attempt.asks:

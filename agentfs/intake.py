@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from agentfs.workspace import Workspace
 
 _APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")
 
+_PARTS = (names.PLANNING, names.REVISIONS, names.STEPS, names.FILES)
 _NO_MODEL = "this goal has no steps, and no model is configured to plan it"
 _WAYS_OUT = (
     "write the steps yourself: a `## Steps` section with one `### id` heading and one fenced command per step",
@@ -180,7 +180,7 @@ def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, p
 
 @contextmanager
 def new_folder(workspace: Workspace, day: str, name: str) -> Iterator[Path]:
-    """Yield the first free folder of that name, locked; one that a dead intake left without a goal is free."""
+    """Yield the first free folder of that name, locked; one that a dead intake left is free."""
     parent = workspace.runs / day
     _make_day(parent)
     for number in itertools.count(1):
@@ -194,8 +194,7 @@ def new_folder(workspace: Workspace, day: str, name: str) -> Iterator[Path]:
             if not mine or not _is_free(folder):
                 continue
             (folder / names.RUN).unlink(missing_ok=True)
-            for part in (names.PLANNING, names.REVISIONS, names.STEPS, names.FILES):
-                shutil.rmtree(folder / part, ignore_errors=True)
+            for part in _PARTS:
                 (folder / part).mkdir(exist_ok=True)
             sync_folder(parent)  # the folder itself follows with its first file
             yield folder
@@ -212,10 +211,17 @@ def _make_day(folder: Path) -> None:
 
 
 def _is_free(folder: Path) -> bool:
-    """Whether a folder never was a run: it has no goal, and no plan either, which outlives a goal that is deleted."""
-    if any((folder / f"goal{suffix}").exists() for suffix in names.GOAL_SUFFIXES):
-        return False
-    return not (folder / names.PLAN).exists() and not any((folder / names.REVISIONS).glob("*"))
+    """Whether a folder never was a run: it holds what an intake writes before the goal, and nothing else.
+
+    A person who works with git in `runs/` may have left anything of a run there, or nothing but logs and files,
+    which the ledger does not hold: nothing is taken from them.
+    """
+    for path in folder.iterdir():
+        unfinished = path.name == names.RUN or (path.name.startswith(".") and path.name.endswith(".tmp"))
+        empty = path.name in _PARTS and path.is_dir() and not any(path.iterdir())
+        if not unfinished and not empty:
+            return False
+    return True
 
 
 def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:

@@ -119,7 +119,7 @@ def _takes_no_time(order: Order, driver: Driver) -> bool:
 def _put_question(order: Order, driver: Driver) -> None:
     """Carry out an `ask`: claim it and write the question; the answer settles it, however long that takes."""
     shop = workshop(driver, ())
-    log = AttemptLog(shop.shelf, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
+    log = AttemptLog(shop.shelf, order, shop.mask, shop.clock)
     try:
         log.claim(None)
     except AlreadyClaimed:

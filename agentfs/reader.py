@@ -13,11 +13,12 @@ from pydantic import ValidationError
 from agentfs.core import names
 from agentfs.core.calls import waiting_answer
 from agentfs.core.canonical import sha256_bytes
-from agentfs.core.facts import Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.facts import Attempt, Claim, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run
 from agentfs.disk import listing, read_whole
 from agentfs.errors import NotARun
+from agentfs.executor.log import claim_in
 from agentfs.executor.rebuilding import answers_in
 from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
@@ -285,11 +286,13 @@ class RunReader:
         order, torn = self._order(step, number) if ("order", 1) in shape and not done else (None, False)
         if torn and result is None:
             self.restless = True  # it may be that somebody is still writing it
+        claimed = ("log", 1) in shape
         attempt = Attempt(
             number,
             order=order,
             torn=torn,
-            claimed=("log", 1) in shape,
+            claimed=claimed,
+            claim=self._claim(step, number) if claimed and order is None and result is None else None,
             result=result,
             talks=self._talks(step, number, files, settled=result is not None),
             again=("again", 1) in shape,
@@ -304,6 +307,9 @@ class RunReader:
             return Order.model_validate_json(source), False
         except ValidationError:
             return None, True
+
+    def _claim(self, step: str, number: int) -> Claim:
+        return claim_in(self.folder / names.STEPS / names.step_file(step, number, "log"))
 
     def _talks(self, step: str, number: int, files: list[names.Trace], *, settled: bool) -> tuple[Talk, ...]:
         counts = sorted(count for kind, count in files if kind == "question")

@@ -11,6 +11,7 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
 from agentfs.core.state import RunState
+from agentfs.core.steps import UNKNOWN_KEY
 from agentfs.disk import listing, publish
 from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.log import marks_in
@@ -30,7 +31,7 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
     for step, attempts in state.facts.attempts.items():
         for attempt in attempts:
             if attempt.unsettled and (attempt.claimed or attempt.torn) and not attempt.asks:
-                result = _cut_off(folder, state, step, attempt, clock, sandbox)
+                result = cut_off(folder, state, step, attempt, clock, sandbox)
                 settled = replace(attempt, result=publish_result(result, Shelf.of(folder), mask))
                 facts = facts.with_attempt(step, settled)
     for one in state.facts.calls:
@@ -67,20 +68,23 @@ def _in_use(name: str) -> bool:
     return bool(pid) and int(pid) != os.getpid() and os.path.exists(f"/proc/{pid}")
 
 
-def _cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: Clock, sandbox: Sandbox) -> Result:
-    """End what is left of an attempt and return its result: nobody knows how far it came."""
+def cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: Clock, sandbox: Sandbox) -> Result:
+    """End what is left of an attempt and return its result: nobody knows how far it came.
+
+    A claim is an attempt that was made, whatever else of it is missing.
+    """
     log = folder / names.STEPS / names.step_file(step, attempt.number, "log")
     if attempt.claimed:
         for mark in marks_in(log):
             end_survivors(mark)
     order, view, now = attempt.order, state.steps.get(step), clock.stamp()
-    key = order.key if order else (view.key if view and view.key else "0" * 64)
+    claimed_key = attempt.claim.key if attempt.claim else None
     return Result(
         run=state.facts.run.run,
         step=step,
         attempt=attempt.number,
         revision=order.revision if order else max(1, len(state.facts.revisions)),
-        key=key,
+        key=order.key if order else claimed_key or UNKNOWN_KEY,
         after=order.after if order else dict(view.after if view else {}),
         status="interrupted",
         error=_CUT,

@@ -25,6 +25,14 @@ class Talk:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What the first line of a log says of its order; read only where there is no order to read."""
+
+    key: str | None = None  # None: a log of the first release, or torn
+    repeatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """Everything under `steps/` that carries one step's id and one number."""
 
@@ -32,6 +40,7 @@ class Attempt:
     order: Order | None = None
     torn: bool = False  # the order is there, but empty or cut short
     claimed: bool = False
+    claim: Claim | None = None  # of one that was claimed, has no result, and whose order is gone or torn
     result: Result | None = None
     talks: tuple[Talk, ...] = ()
     again: bool = False  # a person set this attempt aside

@@ -52,6 +52,7 @@ Move = Literal[
 ]
 MAX_INTERRUPTIONS = 3
 LIMIT, UNREACHABLE, DRIFT = "limit", "unreachable", "drift"  # kinds of failure that are told apart
+UNKNOWN_KEY = "0" * 64  # of an attempt that was made, and of which neither order nor claim says what it was to do
 _NONE = Attempt(0)
 
 
@@ -229,6 +230,7 @@ def _unsettled(base: _Base) -> StepView:
     current = resolved if isinstance(resolved, Resolved) else None
     key = base.key(current) if current else None
     counts = order is not None and order.key == key and all(order.after.get(d) == n for d, n in base.after.items())
+    counts = counts or (latest.claim is not None and latest.claim.key is not None and latest.claim.key == key)
     if counts and latest.asks:
         answered = latest.asks.reply is not None
         why = "a person has answered" if answered else "waits for a person's answer"
@@ -239,7 +241,8 @@ def _unsettled(base: _Base) -> StepView:
     if counts:
         return base.view("ordered", f"attempt {latest.number} may start", key=key, resolved=current, move="start")
     may_stop = order is None or order.repeatable or not latest.claimed or latest.asks
-    why = f"attempt {latest.number} no longer counts: the plan has changed"
+    lost = order is None and latest.claimed
+    why = "its order is gone" if lost else f"attempt {latest.number} no longer counts: the plan has changed"
     return base.view("running", why, move="stop" if may_stop else None)
 
 
@@ -344,10 +347,12 @@ def _move_on_failure(base: _Base) -> Move | None:
 def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
     if _kind(result) == UNREACHABLE and result.key == key and result.error:
         return base.view("interrupted", result.error.message, key=key, resolved=resolved, move="reach")
-    if result.started_at is None or base.around.repeatable(base.step):
-        return _failed(base, key, resolved)
-    if result.key != key:
-        return _startable(base, key, resolved, "stale", "it was cut off, and has changed since")
+    unknown = result.key == UNKNOWN_KEY and result.started_at is not None
+    if not unknown:
+        if result.started_at is None or base.around.repeatable(base.step):
+            return _failed(base, key, resolved)
+        if result.key != key:
+            return _startable(base, key, resolved, "stale", "it was cut off, and has changed since")
     talk = _talk(base.latest)
     if talk and (talk.ask or talk.key is not None):  # an `ask`, or the gate before it: no word of how it ended
         talk = None
@@ -358,7 +363,8 @@ def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> S
         case "done" | "failed":
             return base.view("interrupted", "a person said what became of it", move="settle_cut", **more)
         case _:
-            why = "it was cut off and is not repeatable: a person must say what became of it"
+            unsure = "nothing says what it was to do" if unknown else "is not repeatable"
+            why = f"it was cut off and {unsure}: a person must say what became of it"
             return base.view("interrupted", why, move="person" if talk else "ask_cut", **more)
 
 

@@ -124,7 +124,7 @@ def settled(order: Order, given: ToolResult, shop: Workshop, stop: StopSign) -> 
 
 
 def _log(order: Order, shop: Workshop) -> AttemptLog:
-    return AttemptLog(shop.shelf, order.step, order.attempt, shop.mask, shop.clock, durable=not order.repeatable)
+    return AttemptLog(shop.shelf, order, shop.mask, shop.clock)
 
 
 def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog, started: str) -> Result:

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 from agentfs.clock import Clock
 from agentfs.core import names
+from agentfs.core.facts import Claim
+from agentfs.core.records import SHA256_PATTERN, Order
 from agentfs.disk import write_all
 from agentfs.jsonlines import one_line
 from agentfs.shelf import Shelf
@@ -17,6 +20,8 @@ from agentfs.system import flags
 from agentfs.tools.base import Mask, ProcessMark
 
 _APPEND = flags("O_WRONLY", "O_APPEND", "O_CLOEXEC", "O_BINARY")
+MAX_LINE = 1 << 16
+IS_KEY = re.compile(SHA256_PATTERN)
 
 
 class AlreadyClaimed(Exception):
@@ -26,9 +31,10 @@ class AlreadyClaimed(Exception):
 class AttemptLog:
     """Appends one line per event; the first is the claim."""
 
-    def __init__(self, shelf: Shelf, step: str, attempt: int, mask: Mask, clock: Clock, *, durable: bool) -> None:
-        self._shelf, self._name = shelf, names.step_file(step, attempt, "log")
-        self._mask, self._clock, self._durable = mask, clock, durable
+    def __init__(self, shelf: Shelf, order: Order, mask: Mask, clock: Clock) -> None:
+        self._shelf, self._name = shelf, names.step_file(order.step, order.attempt, "log")
+        self._mask, self._clock, self._durable = mask, clock, not order.repeatable
+        self._of = {"key": order.key, "repeatable": order.repeatable}  # an order may be lost; a claim stands alone
         self._descriptor: int | None = None
 
     @property
@@ -45,7 +51,7 @@ class AttemptLog:
             self.write("program", _who(mark))
             return
         try:
-            self._create({"driver": os.getpid(), "host": _host(), **_who(mark)})
+            self._create({"driver": os.getpid(), "host": _host(), **self._of, **_who(mark)})
         except FileExistsError:
             raise AlreadyClaimed(self._name) from None
         if self._durable:
@@ -104,6 +110,20 @@ def _who(mark: ProcessMark | None) -> dict[str, Any]:
     if mark is None:
         return {"pid": None, "pgid": None, "start_time": None, "boot_id": None}
     return {"pid": mark.pid, "pgid": mark.pgid, "start_time": mark.start_time, "boot_id": mark.boot_id}
+
+
+def claim_in(path: Path) -> Claim:
+    """Return what the first line of a log says of its order; nothing where it does not read."""
+    try:
+        with path.open("rb") as file:
+            entry = json.loads(file.readline(MAX_LINE))
+    except (OSError, ValueError, RecursionError):
+        return Claim()
+    match entry:
+        case {"event": "claim", "key": str() as key, "repeatable": bool() as repeatable} if IS_KEY.fullmatch(key):
+            return Claim(key, repeatable)
+        case _:
+            return Claim()
 
 
 def marks_in(path: Path) -> list[ProcessMark]:
