@@ -165,7 +165,7 @@ def _from_words(
     lines = lines_of(text)
     end = _front_matter_end(lines)
     found = list(blocks(lines[end:], end + 1)) if markdown else []
-    runbook, slips = read_runbook(found, catalogue), tuple(near_runbook(found))
+    runbook = read_runbook(found, catalogue)
     front = _front_matter(lines[1 : end - 1], problems) if end else Document({})
     fields = _fields(front.with_value(lenient(front.value, catalogue)), runbook is not None, problems)
     words = "\n".join(lines[end:]).strip()
@@ -173,9 +173,9 @@ def _from_words(
         problems.append(Problem("the goal is empty", "say in words what is to be done").at(end + 1, 1))
     goal = ParsedGoal(fields, words, _title(found, words), "words", places=front.places)
     if not runbook:
-        return goal, problems, slips
+        return goal, problems, tuple(near_runbook(found))
     goal = replace(goal, kind="runbook", placed=runbook.steps, fallbacks=runbook.fallbacks)
-    return goal, [*problems, *runbook.problems], (*slips, *runbook.slips)
+    return goal, [*problems, *runbook.problems], runbook.slips
 
 
 def _front_matter_end(lines: Sequence[str]) -> int:

@@ -87,12 +87,11 @@ def _outside(blocks: Sequence[Block], section: Sequence[Block]) -> Iterator[Prob
 
 
 def near_runbook(blocks: Sequence[Block]) -> Iterator[Problem]:
-    """Yield headings that are nearly `## Steps`, and a fence left open that has swallowed one."""
-    has_steps = any(_is_steps(block) for block in blocks)
+    """Yield what keeps a text without `## Steps` from having one: a heading nearly like it, a fence left open."""
     for at, block in enumerate(blocks):
-        if isinstance(block, Fence) and not block.closed and not has_steps and _STEPS_LINE.search(block.body):
+        if isinstance(block, Fence) and not block.closed and _STEPS_LINE.search(block.body):
             yield Problem("this fence is never closed: '## Steps' below is part of it", _CLOSE).at(*_place(block))
-        elif not _is_steps(block) and (problem := near_steps_heading(blocks, at)):
+        elif problem := near_steps_heading(blocks, at):
             yield problem
 
 

@@ -384,6 +384,10 @@ def test_a_goal_in_words_may_speak_of_steps(text: str) -> None:
             ],
         ),
         (
+            runbook("Steps:", sh("a", "1", "Steps:", "1. one", "2. two"), sh("b", "1"), "## Notes", "Steps:", STEP),
+            [],
+        ),
+        (
             runbook("Why: so that all is well.", "The checks are strict.", sh("a", "1")),
             [],
         ),
