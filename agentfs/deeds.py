@@ -18,7 +18,7 @@ from agentfs.core.proposals import Proposal
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
 from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
-from agentfs.core.steps import StepView
+from agentfs.core.steps import A_NO, StepView
 from agentfs.disk import install, publish, read_whole
 from agentfs.disk import replace as replace_view
 from agentfs.engine import Driver, Job, News
@@ -88,7 +88,7 @@ def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
     revision = _revision(action, driver, number, sha256_bytes(source))
     publish(folder / names.revision_file(number), render(revision), durable=True)
     driver.learn(revisions=(*facts.revisions, revision), plan=plan)
-    driver.learn(answerable=driver.reader.judge.answerable(driver.facts))
+    driver.facts = driver.reader.judge.with_answers(driver.facts)
     driver.world.keeper.note(driver.folder)
 
 
@@ -314,7 +314,7 @@ def _settle(action: acts.SettleReply, driver: Driver) -> None:
     if action.about == "gate":
         reply = _reply(driver.facts, view.id, view.next)
         order = order_for(view, view.next, driver)
-        error = Failure(kind="rejected", message=words_below(reply) or "a person rejected it")
+        error = Failure(kind="rejected", message=words_below(reply) or A_NO)
         settle(unstarted(order, "rejected", error, driver.world.clock, driver.world.sandbox), driver)
         return
     settle(_said(view, _reply(driver.facts, view.id, view.attempt), driver), driver)

@@ -172,7 +172,7 @@ def _limits(state: RunState, standing: Standing) -> str:
     minutes = max(0.0, seconds_left(bounds, state.spent, state.calls_spent) / 60)
     parts = [
         f"{max(0, bounds.replans - state.calls.replans)} replans after failures",
-        f"{bounds.attempts} attempts at a step",
+        f"{bounds.attempts} attempts at a step that a model does or that is repeatable, 1 at any other",
         f"{max(0, bounds.requests - used.requests)} requests to models",
         f"{max(0, bounds.tokens - used.tokens)} tokens",
         f"${max(0.0, bounds.cost_usd - used.cost_usd):.2f}",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentfs.core import names
 from agentfs.core.facts import Facts, PlannerCall, Talk
-from agentfs.core.records import Answer, Call, Trigger, Verdict
+from agentfs.core.records import Answer, Call, Result, Trigger, Verdict
 from agentfs.core.replies import GateWord, gate_word
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS
 
@@ -169,9 +169,33 @@ def decision(one: PlannerCall, facts: Facts) -> GateWord | None:
 
 
 def _is_surprise(path: str, facts: Facts) -> bool:
-    file = names.parse_step_file(path.removeprefix(f"{names.STEPS}/"))
-    result = facts.attempt(file.step, file.attempt).result if file and file.kind == "result" else None
+    result = _result_at(path, facts)
     return result is not None and result.status == "done" and result.surprising
+
+
+def _result_at(path: str, facts: Facts) -> Result | None:
+    """Return the result that a path in a call's evidence leads to."""
+    file = names.parse_step_file(path.removeprefix(f"{names.STEPS}/"))
+    return facts.attempt(file.step, file.attempt).result if file and file.kind == "result" else None
+
+
+def rejections_in(call: Call | None, facts: Facts) -> tuple[Result, ...]:
+    """Return the steps that a person said no to among what a call was about."""
+    found = (_result_at(path, facts) for path in (call.evidence if call else ()))
+    return tuple(result for result in found if result is not None and result.status == "rejected")
+
+
+def rejected_steps(facts: Facts) -> tuple[str, ...]:
+    """Return the steps that a person said no to, and that no answer in effect has taken up."""
+    applied = {revision.call for revision in facts.revisions}
+    taken_up = {path for one in facts.calls if one.call and one.number in applied for path in one.call.evidence}
+    latest = {step: attempts[-1] for step, attempts in facts.attempts.items()}
+    return tuple(
+        step
+        for step, attempt in latest.items()
+        if attempt.result is not None and attempt.result.status == "rejected" and not attempt.again
+        if f"{names.STEPS}/{names.step_file(step, attempt.number, 'result')}" not in taken_up
+    )
 
 
 def next_call(facts: Facts) -> int:

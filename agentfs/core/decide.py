@@ -5,13 +5,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import names
-from agentfs.core.calls import COUNTED, Pending, decision, needs_yes, next_call, proposal_of, question_of
+from agentfs.core.calls import (
+    COUNTED,
+    Pending,
+    decision,
+    needs_yes,
+    next_call,
+    proposal_of,
+    question_of,
+    rejections_in,
+)
 from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
 from agentfs.core.modes import is_stepwise
 from agentfs.core.records import Failure, Reason
 from agentfs.core.state import RunState, Stray, goal_checks, unjudged
-from agentfs.core.steps import UNREACHABLE, StepView
+from agentfs.core.steps import UNREACHABLE, StepView, no_words
 from agentfs.core.triggers import next_step
 
 
@@ -163,7 +172,7 @@ def decide(state: RunState, slots: int) -> list[Action]:
         return [Wait("person", state.facts.broken[0])]
     if edit := _take_edit(state):
         return edit
-    return _cancel(state) or [*_put_right(state), *_go_on(state, slots)]
+    return _cancel(state) or _take_no(state) or [*_put_right(state), *_go_on(state, slots)]
 
 
 def abandoned(state: RunState, actions: list[Action]) -> list[Action]:
@@ -202,6 +211,11 @@ def _cancel(state: RunState) -> list[Action] | None:
         *(StopAttempt(step, attempt, "cancelled", "the plan's status is cancelled") for step, attempt in running),
         Wait("attempt", "what runs is being ended"),
     ]
+
+
+def _take_no(state: RunState) -> list[Action]:
+    """A person's no is on record before anything else is decided: no answer slips in beside it."""
+    return [SettleReply(one, "gate", one.why) for one in state.moving("reject")]
 
 
 def _put_right(state: RunState) -> Iterator[Action]:
@@ -336,9 +350,12 @@ def _ending(state: RunState) -> EndRun | None:
         step = state.calls.refused.call.step if state.calls.refused.call else None
         return EndRun("failed", "step_failed", f"a person rejected the result of {step}")
     if (last := given_up(state)) and last.answer:
-        return EndRun("failed", "impossible", f"the planner says that it is impossible: {last.answer.answer}")
+        by = "the runbook gives up" if state.facts.goal.has_steps else "the planner says that it is impossible"
+        return EndRun("failed", _doom(state, last), f"{by}: {last.answer.answer}")
     if halted := state.moving("halt"):
-        return EndRun("failed", "step_failed", f"{halted[0].id} {_ended_words(halted[0])}")
+        one = next((one for one in halted if one.status == "rejected"), halted[0])  # a person's word comes first
+        reason: Reason = "rejected" if one.status == "rejected" else "step_failed"
+        return EndRun("failed", reason, f"{one.id} {_ended_words(one)}")
     if state.pending and state.pending[0].trigger in COUNTED and state.calls.replans >= state.bounds.replans:
         return EndRun(
             "failed",
@@ -360,7 +377,7 @@ def given_up(state: RunState) -> PlannerCall | None:
 def _ended_words(halted: StepView) -> str:
     if halted.status == "failed":
         return halted.why if halted.trigger == "repeated_failure" else f"failed: {halted.why}"
-    return f"{'was rejected' if halted.status == 'rejected' else 'cannot start'}: {halted.why}"
+    return f"was {halted.why}" if halted.status == "rejected" else f"cannot start: {halted.why}"
 
 
 def _asking(state: RunState) -> Iterator[Action]:
@@ -376,7 +393,6 @@ def _asking(state: RunState) -> Iterator[Action]:
 def _start(state: RunState, slots: int) -> list[Action]:
     """Return the steps to ask about, to settle and to start, as many as there is room for."""
     found: list[Action] = list(_asking(state))
-    found += [SettleReply(one, "gate", one.why) for one in state.moving("reject")]
     if state.limit_reached:
         return found
     found += [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
@@ -410,7 +426,7 @@ def _busy_words(state: RunState) -> str:
 def _finish(state: RunState) -> Action:
     """Every step has ended: say how the run ends."""
     if state.doomed:
-        return EndRun("failed", _doom(state), "the clean-up is done")
+        return _cleaned_up(state)
     scheme = state.scheme
     if scheme is None or not any(state.steps[leaf].status == "done" for leaf in scheme.leaves):
         return EndRun("failed", "step_failed", "no step that the plan ends with was done")
@@ -453,6 +469,16 @@ def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
     return _call(state, checked.number, (Pending("goal_checks_failed", None, why, (evidence,)),))
 
 
-def _doom(state: RunState) -> Reason:
+def _cleaned_up(state: RunState) -> EndRun:
+    """The plan that has been carried out was only what a call that gave up left to do."""
     last = next(r for r in reversed(state.facts.revisions) if any(c.step is not None for c in r.changes))
-    return "step_failed" if last.by.role == "runbook" else "impossible"
+    one = state.facts.planner_call(last.call or 0)
+    said = [f"{no.step} was {no_words(no)}; " for no in rejections_in(one.call, state.facts)]
+    return EndRun("failed", _doom(state, one), f"{''.join(said)}the clean-up is done")
+
+
+def _doom(state: RunState, gave_up: PlannerCall) -> Reason:
+    """Return the reason of a run that a call gave up: a goal's own steps give up for what became of a step."""
+    if not state.facts.goal.has_steps:
+        return "impossible"
+    return "rejected" if rejections_in(gave_up.call, state.facts) else "step_failed"

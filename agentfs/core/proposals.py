@@ -6,6 +6,7 @@ One value serves all: what is installed, what the question shows, what `diff --q
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
+from agentfs.core.calls import rejected_steps
 from agentfs.core.canonical import render_plan, sha256_of
 from agentfs.core.changes import changes
 from agentfs.core.differences import Rewired, StepDifference, difference
@@ -88,6 +89,8 @@ def _reasons(
 ) -> Iterator[str]:
     if facts.goal.has_steps:
         return  # a runbook is a person's own word
+    if rejected := rejected_steps(facts):
+        yield f"you rejected {_listed(iter(rejected))}: look at what is planned instead"
     if conflicts:
         yield f"you and the answer changed the same: {_listed(conflict.place for conflict in conflicts)}"
     if touched:

@@ -62,7 +62,13 @@ Trigger = Literal[
     "edited",
 ]
 Reason = Literal[
-    "steps_done", "replan_budget_exhausted", "step_failed", "impossible", "goal_checks_failed", "cancelled"
+    "steps_done",
+    "replan_budget_exhausted",
+    "step_failed",
+    "impossible",
+    "goal_checks_failed",
+    "rejected",
+    "cancelled",
 ]
 
 
@@ -137,7 +143,9 @@ class Limits(Record):
     """Bounds on one run, in the place of those in the settings. In plan.json a top-up is an edit here."""
 
     replans: Annotated[int, Field(ge=0)] | None = Field(None, description="Calls after a failure or surprise")
-    attempts: Counter | None = Field(None, description="Tries at one step before the planner is asked")
+    attempts: Counter | None = Field(
+        None, description="Tries at a step that is repeatable or done by a model; others have 1"
+    )
     parallel: Counter | None = Field(None, description="Attempts at once")
     steps: Counter | None = Field(None, description="Steps a stepwise run may have")
     requests: Annotated[int, Field(ge=0)] | None = Field(None, description="Requests to models")
@@ -176,7 +184,7 @@ class Step(Record):
     )
     timeout_s: Seconds | None = Field(None, description="Seconds before the attempt is killed; 600")
     max_attempts: Counter | None = Field(
-        None, description="Tries before it counts as failed; default: limits.attempts"
+        None, description="Tries; default: limits.attempts if it is repeatable or done by a model, else 1"
     )
     repeatable: bool | None = Field(
         None, description="false: once done or cut off, it runs again only with a person's permission"

@@ -51,6 +51,7 @@ Move = Literal[
     "halt",  # nobody has an answer: the run ends
 ]
 MAX_INTERRUPTIONS = 3
+A_NO = "a person rejected it"  # where they gave no reason
 LIMIT, UNREACHABLE, DRIFT = "limit", "unreachable", "drift"  # kinds of failure that are told apart
 UNKNOWN_KEY = "0" * 64  # of an attempt that was made, and of which neither order nor claim says what it was to do
 _NONE = Attempt(0)
@@ -65,10 +66,15 @@ class Around:
     attempts: int  # limits.attempts
     spent: Mapping[str, Verdict]  # evidence -> the verdict of the call that spent it
     can_answer: Callable[[str], bool]  # is there anyone to ask when this step fails?
+    can_answer_no: Callable[[str], bool]  # and when a person rejects it?
     repeatable: Callable[[Step], bool]
     planner_made_stale: Callable[[str, int], bool]  # did a planner's revision since then change what it does?
     room: int  # bytes that the references of one step may come to
     loop: str | None = None  # the step that does the whole goal in one loop, while the run is one
+
+    def allowed(self, step: Step) -> int:
+        """Return how many tries a step has."""
+        return attempts_allowed(step, self.attempts, repeatable=self.repeatable(step))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,18 @@ def is_repeatable(step: Step, tools: Mapping[str, bool]) -> bool:
     if step.tool is not None:
         return tools.get(step.tool, False)
     return all(tools.get(tool, False) for tool in step.tools or ())
+
+
+def attempts_allowed(step: Step, limit: int, *, repeatable: bool) -> int:
+    """Return how many tries a step has: what it says, else `limit` (limits.attempts) where another try does no harm.
+
+    A model's work is tried again, since it sees what went wrong; what may not be repeated is not, whatever does it.
+    """
+    if step.max_attempts is not None:
+        return step.max_attempts
+    if step.repeatable is False:
+        return 1
+    return limit if repeatable or step.tool is None else 1
 
 
 def key_of(step: Step, resolved: Resolved) -> str:
@@ -298,10 +316,10 @@ def _failed(base: _Base, key: str, resolved: Resolved) -> StepView:
     failed = [a for a in mine if a.result and a.result.status == "failed"]
     cut = [a for a in mine if a.result and a.result.status == "interrupted" and _kind(a.result) != LIMIT]
     used = len(failed) + max(0, len(cut) - MAX_INTERRUPTIONS + 1)
-    allowed = base.step.max_attempts or base.around.attempts
+    allowed = base.around.allowed(base.step)
     said_so = bool(failed) and failed[-1].result is not None and _kind(failed[-1].result) == "person"
     if used < allowed and not said_so:
-        why = "the last try failed" if used else "it is tried anew"
+        why = "the last try failed" if used else "it is tried again"
         return _startable(base, key, resolved, "ready", f"{why}; attempt {used + 1} of {allowed}")
     evidence = tuple(result_path(base.step.id, a.number) for a in (*failed, *cut))
     return base.view(
@@ -369,22 +387,33 @@ def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> S
 
 
 def _refused(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
-    """A blocked or rejected step waits for a new plan; one that was kept as it is ends the run."""
+    """A blocked or rejected step waits for a new plan; one that was kept as it is ends the run.
+
+    A no is not a failure: nothing in the plan says how to go on without it, not even `continue`.
+    """
     path = result_path(base.step.id, result.attempt)
     spent = base.around.spent.get(path)
     if spent in ("plan", "finished", "impossible"):
         return _startable(base, key, resolved, "ready", "the plan has been revised since it was turned away")
-    answered = spent is None and base.around.can_answer(base.step.id)
-    status: Status = "blocked" if result.status == "blocked" else "rejected"
+    rejected = result.status == "rejected"
+    can_answer = base.around.can_answer_no if rejected else base.around.can_answer
+    answered = spent is None and can_answer(base.step.id)
+    blocked = result.error.message if result.error else "turned away"
     return base.view(
-        status,
-        result.error.message if result.error else "turned away",
+        "rejected" if rejected else "blocked",
+        no_words(result) if rejected else blocked,
         key=key,
         resolved=resolved,
         move="call" if answered else "halt",
         trigger="step_unreachable",
         evidence=(path,),
     )
+
+
+def no_words(result: Result) -> str:
+    """Return that a person said no, and why if they said so."""
+    said = result.error.message if result.error else A_NO
+    return "rejected" if said == A_NO else f"rejected: {said}"
 
 
 def _startable(base: _Base, key: str, resolved: Resolved, status: Status, why: str) -> StepView:
@@ -401,7 +430,7 @@ def _startable(base: _Base, key: str, resolved: Resolved, status: Status, why: s
         case "approve":
             return base.view("gated", "a person approved it", move="order", **more)
         case "reject":
-            return base.view("gated", "a person rejected it", move="reject", **more)
+            return base.view("gated", A_NO, move="reject", **more)
         case None:
             return base.view("gated", "waits for a person's approval", move="person", **more)
 

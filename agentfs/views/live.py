@@ -130,7 +130,7 @@ class Live:
 
 def tries(state: RunState, view: StepView) -> str:
     """Return which attempt of how many; nothing for a step that has not begun."""
-    allowed = view.step.max_attempts or state.bounds.attempts
+    allowed = state.around.allowed(view.step) if state.around else 1
     return f"{view.attempt}/{max(allowed, view.attempt)}" if view.attempt and view.status != "waiting" else ""
 
 
