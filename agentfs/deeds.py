@@ -9,6 +9,7 @@ from typing import assert_never
 from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import names
+from agentfs.core.calls import Pending
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
@@ -135,7 +136,7 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         revision=len(facts.revisions),
         trigger=first.trigger,
         step=first.step,
-        detail="; ".join(dict.fromkeys(pending.detail for pending in action.pending)),
+        detail="; ".join(dict.fromkeys(_detail(pending, driver) for pending in action.pending)),
         evidence=tuple(dict.fromkeys(path for pending in action.pending for path in pending.evidence)),
         goal_sha256=facts.goal.sha256,
         base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,
@@ -153,6 +154,11 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         at_once=not takes_time,
         desk=driver.world.desk,
     )
+
+
+def _detail(pending: Pending, driver: Driver) -> str:
+    """Return why the planner is called; whoever edited the goal is named, as of any other edit."""
+    return f"{driver.world.person[0]} edited the goal" if pending.trigger == "goal_changed" else pending.detail
 
 
 def _keep_goal_before(driver: Driver) -> None:
@@ -249,13 +255,13 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
         raise RuntimeError("a question is asked about an answer")
     count = len(one.talks) + 1
     reply, words = names.call_file(action.call, "reply", count), str(one.answer.answer or one.call.detail)
-    words = driver.world.mask.text(words)
-    if facts.goal.has_steps:
-        key, text = None, questions.answer(one.call, words, reply)
+    words, proposal = driver.world.mask.text(words), facts.proposal
+    if proposal is None or not proposal.reasons:  # it is about a result: a runbook has no answer to a surprise
+        key, text = None, questions.surprise(one.call, words, reply)
     else:
-        proposal = _proposal(action.call, driver)
         key, page = proposal.bond, proposal_page(facts.run.run, driver.state, proposal)
-        text = questions.proposal(one.call, words, page, proposal.source, reply, key)
+        by: questions.By = "runbook" if facts.goal.has_steps else "planner"
+        text = questions.proposal(one.call, words, page, proposal.source, reply, key, by)
     path = driver.folder / names.PLANNING / names.call_file(action.call, "question", count)
     publish(path, text.encode("utf-8", "replace"), durable=True)
     driver.facts = facts.with_call(replace(one, talks=(*one.talks, Talk(count, key))))

@@ -1,7 +1,7 @@
 """The questions people are asked. Words only; what models and tools say in them is shown, and renders as no more."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from agentfs.core.records import Call, Order
 from agentfs.views.words import block, fenced, first_line, in_markdown, json_text
@@ -14,11 +14,19 @@ _HOW = """Answer by a file named `{reply}` beside this one. Its first line decid
 
 Anything else keeps waiting.
 """
-_ANSWER_WORDS = {
-    "approve": "the plan at the end of this file is put into effect: where you and the answer changed the same, the "
-    "answer's side counts; all else of yours stays",
-    "reject": "it is not; the planner is asked again, with your words below it",
+_YES = (
+    "the plan at the end of this file is put into effect: where you and the answer changed the same, the "
+    "answer's side counts; all else of yours stays"
+)
+_NO = {
+    "planner": "it is not; the planner is asked again, with your words below it",
+    "runbook": "it is not: the plan stays as it is, and this edit of the goal changes nothing",
 }
+_HEADS = {
+    "planner": "The planner has answered, and a person has to look at it:",
+    "runbook": "The goal was edited, and a person has to look at what that changes:",
+}
+By = Literal["planner", "runbook"]
 _COMMANDS = """The same by command:
 
 - `agentfs diff {run} --question`
@@ -67,8 +75,10 @@ def ask(step: str, question: str, reply: str) -> str:
     return f"# {step} asks\n\n{fenced(block(question))}\n\n{how}\n\n{ASK_LINE}\n"
 
 
-def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: str, key: str) -> str:
-    """Return the question about a planner's answer that has to be looked at: bound to the changes it shows."""
+def proposal(
+    call: Call, words: str, page: dict[str, Any], plan: bytes, reply: str, key: str, by: By = "planner"
+) -> str:
+    """Return the question about an answer that has to be looked at: bound to the changes it shows."""
     from agentfs.views.diff import diff_lines
     from agentfs.views.proposal import conflict_lines, reason_lines
 
@@ -76,11 +86,11 @@ def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: s
     parts = [
         f"# Go on after {call.trigger.replace('_', ' ')}?",
         fenced(block(words)),
-        "The planner has answered, and a person has to look at it:",
+        _HEADS[by],
         "\n".join(reason_lines(page)),
         f"## What you and the answer want otherwise\n\n{fenced(conflicts)}" if conflicts else "",
         f"## What would change\n\n{fenced(diff_lines(page, WIDTH, colours=False))}",
-        f"## How to settle it\n\n{_how(reply, _ANSWER_WORDS)}",
+        f"## How to settle it\n\n{_how(reply, {'approve': _YES, 'reject': _NO[by]})}",
         _COMMANDS.format(run=page["run"], call=call.call),
         "\n".join(["See:", *(f"- {path}" for path in call.evidence)]) if call.evidence else "",
         f"## The plan as it would be\n\n```json\n{json_text(json.loads(plan))}\n```",
@@ -89,8 +99,8 @@ def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: s
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def answer(call: Call, text: str, reply: str) -> str:
-    """Return the question about a planner's answer."""
+def surprise(call: Call, text: str, reply: str) -> str:
+    """Return the question about a surprise that a runbook has no answer to."""
     evidence = "\n".join(f"- {path}" for path in call.evidence)
     how = _how(reply, {"approve": "go on", "reject": "do not; words below it say why"})
     return f"# Go on after {call.trigger.replace('_', ' ')}?\n\n{fenced(block(text))}\n\nSee:\n{evidence}\n\n{how}"

@@ -128,13 +128,22 @@ class RunReader:
             return self._proposal, None
         from agentfs.core.proposals import propose
 
-        current = facts.revisions[-1].plan_sha256 if facts.revisions else None
         try:
-            base = self.past.plan(one.call.revision) if one.call.base_sha256 != current else None
+            base = self._grown_from(one.call, facts)
             pins = {} if facts.goal.has_steps else self.past.pins(facts.revisions, facts.plan)
         except LostPlan as lost:
             return None, str(lost)
         return propose(one, facts, base, pins, self.judge.plan), None
+
+    def _grown_from(self, call: Call, facts: Facts) -> Plan | None:
+        """Return the plan that an answer grew from, if that is not the one in force.
+
+        A planner was given a plan. An edited goal's own steps know nothing of what people made of the plan.
+        """
+        if facts.goal.has_steps:
+            return self.past.unedited(facts.revisions) if call.trigger == "goal_changed" else None
+        current = facts.revisions[-1].plan_sha256 if facts.revisions else None
+        return self.past.plan(call.revision) if call.base_sha256 != current else None
 
     # ── what people write ───────────────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,7 @@ from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.documents import read_json
 from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.outcomes import outcome_of
-from agentfs.core.pins import pinned
+from agentfs.core.pins import pinned, unedited
 from agentfs.core.proposals import propose
 from agentfs.core.records import (
     Answer,
@@ -74,7 +74,10 @@ def judged(given: Facts) -> Facts:
         return replace(given, proposal=None)
     current = given.revisions[-1].plan_sha256 if given.revisions else None
     base = PLANS[str(one.call.base_sha256)] if one.call.base_sha256 != current else None
-    pins = pinned([(revision, PLANS[revision.plan_sha256]) for revision in given.revisions])
+    history = [(revision, PLANS[revision.plan_sha256]) for revision in given.revisions]
+    if given.goal.has_steps and one.call.trigger == "goal_changed":
+        base = unedited(history)
+    pins = pinned(history)
     found = propose(one, given, base, pins, lambda source: check_plan(read_json(source), CATALOGUE))
     return given if given.proposal == found else replace(given, proposal=found)
 

@@ -259,7 +259,8 @@ def _json(value: Any) -> str:
 
 
 def _triggers(call: Call, state: RunState) -> Iterator[str]:
-    yield _trigger(call.trigger, call.detail, call.evidence)
+    detail = "" if call.trigger == "goal_changed" else call.detail  # who edited it is no business of a model's
+    yield _trigger(call.trigger, detail, call.evidence)
     told = {(call.trigger, call.step)}
     for pending in state.pending:
         if (pending.trigger, pending.step) not in told:

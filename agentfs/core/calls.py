@@ -64,13 +64,19 @@ class CallsSummary:
             return replace(self, open=one, replans=replans)
         if one.answer.verdict == "failed" or interrupted >= MAX_INTERRUPTIONS:
             return replace(self, failed=one, replans=replans)
+        if not applied and _leaves_the_plan(one, facts):
+            return self._spent_by(one, call, "keep", replans)
         if one.answer.verdict == "interrupted" or (not applied and not can_be_used(one, facts)):
             return self
         if not applied and (rejection(one) or needs_yes(one, facts)) and decision(one, facts) != "approve":
             return replace(self._held_up(one, facts), replans=replans)
+        unapplied = one if one.answer.plan is not None and not applied else None
+        return replace(self._spent_by(one, call, one.answer.verdict, replans), unapplied=unapplied)
+
+    def _spent_by(self, one: PlannerCall, call: Call, verdict: Verdict, replans: int) -> "CallsSummary":
+        """Return this summary with a call that has settled what it was about."""
         return CallsSummary(
-            spent={**self.spent, **dict.fromkeys(call.evidence, one.answer.verdict)},
-            unapplied=one if one.answer.plan is not None and not applied else None,
+            spent={**self.spent, **dict.fromkeys(call.evidence, verdict)},
             rejected=self.rejected,
             latest=one,
             replans=replans,
@@ -89,6 +95,12 @@ class CallsSummary:
     def finished(self) -> bool:
         """Whether the planner's last word is that nothing is left to do."""
         return self.latest is not None and self.latest.answer is not None and self.latest.answer.verdict == "finished"
+
+
+def _leaves_the_plan(one: PlannerCall, facts: Facts) -> bool:
+    """Whether a person said no to what this goal would make of their edits: the plan stays as it is."""
+    asked_about = facts.goal.has_steps and one.call is not None and one.call.goal_sha256 == facts.goal.sha256
+    return asked_about and rejection(one) is not None and not _has_surprise(one, facts)
 
 
 def _was_cut_off(answer: Answer) -> bool:
@@ -127,11 +139,11 @@ def waiting_answer(facts: Facts) -> PlannerCall | None:
 def needs_yes(one: PlannerCall, facts: Facts) -> bool:
     """Whether an answer that is not in effect waits for a person.
 
-    A runbook has no answer of its own to a surprise. A model's answer says itself why, once it is laid over the plan;
+    A runbook has no answer of its own to a surprise. A plan says itself why, once it is laid over the one in force;
     where that has yet to be done, it waits. A first plan is approved in the file.
     """
-    if facts.goal.has_steps:
-        return any(_is_surprise(path, facts) for path in (one.call.evidence if one.call else ()))
+    if facts.goal.has_steps and _has_surprise(one, facts):
+        return True
     if one.answer is None or one.answer.plan is None:
         return False
     proposal = proposal_of(one, facts)
@@ -155,7 +167,7 @@ def rejection(one: PlannerCall) -> Talk | None:
 def question_of(one: PlannerCall, facts: Facts) -> Talk | None:
     """Return the question about an answer that stands; one that showed other changes than there would be does not."""
     last, proposal = one.talks[-1] if one.talks else None, proposal_of(one, facts)
-    if last is None or facts.goal.has_steps:  # a runbook's is about a result, and a result does not change
+    if last is None or (facts.goal.has_steps and last.key is None):  # it is about a result, which does not change
         return last
     return last if proposal is not None and last.key == proposal.bond else None
 
@@ -166,6 +178,10 @@ def decision(one: PlannerCall, facts: Facts) -> GateWord | None:
         return "reject"
     asked = question_of(one, facts)
     return gate_word(asked.reply) if asked else None
+
+
+def _has_surprise(one: PlannerCall, facts: Facts) -> bool:
+    return any(_is_surprise(path, facts) for path in (one.call.evidence if one.call else ()))
 
 
 def _is_surprise(path: str, facts: Facts) -> bool:

@@ -65,7 +65,7 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
             lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
         else:
             lines.append(f"  read {inert(str(folder / opening.question_path))}")
-            if opening.about == "answer" and not state.facts.goal.has_steps:
+            if opening.about == "answer" and state.facts.proposal and state.facts.proposal.reasons:
                 lines.append(f"  see what it would change: agentfs diff {run} --question")
             lines.append(f"  answer in {inert(str(folder / opening.reply_path))}{_WORDS[opening.about]}")
         lines.append(f"  or type: {opening.command(run, alone=len(found) == 1)}")
