@@ -27,7 +27,17 @@ from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import LimitReached, ModelError, Unreachable
 from agentfs.models.line import Line
-from agentfs.orders import check_goal, confine, cut_while_waiting, get_ready, issue, order_for, start, take_answer
+from agentfs.orders import (
+    ask_gate,
+    check_goal,
+    confine,
+    cut_while_waiting,
+    get_ready,
+    issue,
+    order_for,
+    start,
+    take_answer,
+)
 from agentfs.recovery import cut_off
 from agentfs.views.proposal import proposal_page
 from agentfs.workspace import goal_path
@@ -297,18 +307,14 @@ def settle(result: Result, driver: Driver) -> None:
 
 def _ask(action: acts.AskPerson, driver: Driver) -> None:
     view = action.view
-    number = view.next if action.about == "gate" else view.attempt
-    attempt = driver.facts.attempt(view.id, number)
-    count = len(attempt.talks) + 1
-    reply = names.step_file(view.id, number, "reply", count)
     if action.about == "gate":
-        order = order_for(view, number, driver)
-        text, key = questions.gate(order, reply), view.key
-    else:
-        text, key = questions.cut_off(attempt.order, view.id, reply), None
-    driver.shelf.put(names.step_file(view.id, number, "question", count), text.encode(), durable=True)
-    talks = (*attempt.talks, Talk(count, key))
-    driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=talks))
+        ask_gate(view, driver)
+        return
+    attempt = driver.facts.attempt(view.id, view.attempt)
+    count = len(attempt.talks) + 1
+    text = questions.cut_off(attempt.order, view.id, names.step_file(view.id, view.attempt, "reply", count))
+    driver.shelf.put(names.step_file(view.id, view.attempt, "question", count), text.encode(), durable=True)
+    driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, Talk(count))))
 
 
 def _settle(action: acts.SettleReply, driver: Driver) -> None:

@@ -395,13 +395,26 @@ def _start(state: RunState, slots: int) -> list[Action]:
     found: list[Action] = list(_asking(state))
     if state.limit_reached:
         return found
-    found += [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
     running = sum(1 for v in state.running if v.status == "running")
     room = max(0, min(slots, state.bounds.parallel - running))
-    ordered = state.moving("start", most=room)
-    found += [StartAttempt(one, one.why) for one in ordered]
-    found += [IssueOrder(one, one.why) for one in state.moving("order", most=room - len(ordered))]
+    started = [StartAttempt(one, one.why) for one in state.moving("start", most=room)]
+    asked = [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
+    checked = [one for one in asked if takes_place(one)][: room - len(started)]
+    found += [*(one for one in asked if not takes_place(one)), *checked, *started]
+    left = room - len(started) - len(checked)
+    found += [IssueOrder(one, one.why) for one in state.moving("order", most=left)]
     return found
+
+
+def takes_place(action: Action) -> bool:
+    """Whether an action has something run: an attempt, or the checks of what a gated step needs."""
+    match action:
+        case IssueOrder() | StartAttempt():
+            return True
+        case AskPerson(view=view, about="gate"):
+            return view.resolved is not None and bool(view.resolved.needs)
+        case _:
+            return False
 
 
 def _rest(state: RunState) -> Action:
@@ -412,7 +425,7 @@ def _rest(state: RunState) -> Action:
         return Wait("person", f"{state.limit_reached}: raise it in plan.json")
     if asked := state.moving("person", "reach"):
         return Wait("person", f"{asked[0].id}: {asked[0].why}")
-    if state.moving("order", "start"):
+    if state.moving("order", "start", "ask"):
         return Wait("attempt", "every place for an attempt is taken")
     return _finish(state)
 

@@ -432,7 +432,32 @@ def _startable(base: _Base, key: str, resolved: Resolved, status: Status, why: s
         case "reject":
             return base.view("gated", A_NO, move="reject", **more)
         case None:
-            return base.view("gated", "waits for a person's approval", move="person", **more)
+            return base.view("gated", f"{_came_to(base)}waits for a person's approval", move="person", **more)
+
+
+def _came_to(base: _Base) -> str:
+    """Return what became of the attempt before, which a person has to know first; nothing where all was well."""
+    result = base.latest.result
+    if result is None or result.status == "done":
+        return ""
+    return f"attempt {result.attempt} {ended_words(result)}; "
+
+
+def ended_words(result: Result) -> str:
+    """Return how an attempt ended, and why, in a line."""
+    said = result.error.message.splitlines() if result.error else []
+    match result.status:
+        case "done":
+            return "succeeded"
+        case "rejected":
+            return f"was {no_words(result)}"
+        case "interrupted":
+            how = "was cut off"
+        case "blocked":
+            how = "could not start"
+        case "failed":
+            how = "failed"
+    return f"{how}: {said[0] if said else 'no reason given'}"
 
 
 def _needs_permission(base: _Base, status: Status) -> bool:

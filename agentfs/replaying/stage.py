@@ -15,7 +15,7 @@ from agentfs.core import names
 from agentfs.core.briefing import Material
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.config import Settings
-from agentfs.core.decide import Action, CallPlanner, IssueOrder, StopAttempt
+from agentfs.core.decide import Action, AskPerson, CallPlanner, IssueOrder, StopAttempt
 from agentfs.core.facts import Facts
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, JsonObject, Run
@@ -247,7 +247,7 @@ class CuedDriver(Driver):
         first()
         job = self.jobs[key] = Job(stop=self._reined(key))
         self.held[key] = _Held(job, work)
-        if at_once:
+        if at_once or key[0] == "gate":
             self.let_go(key)
 
     def _reined(self, key: JobKey) -> Halt:
@@ -271,6 +271,10 @@ class CuedDriver(Driver):
                 order, result = (names.step_file(view.id, view.next, kind) for kind in ("order", "result"))
                 held = self.cues.holds(f"{names.STEPS}/{order}", f"{names.STEPS}/{result}")
                 return held or super()._under_way(action)
+            case AskPerson(view=view, about="gate"):
+                files = (names.step_file(view.id, view.next, kind) for kind in ("question", "result"))
+                question, result = (f"{names.STEPS}/{file}" for file in files)
+                return not (self.cues.recording.folder / question).exists() and self.cues.holds(result)
             case CallPlanner(call=call):
                 return self.cues.holds(f"{names.PLANNING}/{names.call_file(call, 'call')}")
             case StopAttempt(step=step, attempt=number) if job := self.jobs.get(("attempt", step, number)):

@@ -201,9 +201,7 @@ class _Moments:
             elif ("asked", step, str(number), str(count)) not in self.found:
                 everything = {*self.found}
                 self._add(("question", step, str(number), str(count)), Made(question), _LAST, MADE, everything)
-        if attempt.again is not None and (
-            anew := self._first(("order", step, str(number + 1)), after=(step, number))
-        ):
+        if attempt.again is not None and (anew := self._after_again(step, number)):
             path = f"{names.STEPS}/{names.step_file(step, number, 'again')}"
             self._act(("again", step, str(number)), Put(path, attempt.again), anew)
 
@@ -218,11 +216,12 @@ class _Moments:
             wanted = [("order", *next_one), ("result", *next_one)]
         return next((name for name in wanted if name in self.found), None)
 
-    def _first(self, wanted: Name, *, after: tuple[str, int]) -> Name | None:
+    def _after_again(self, step: str, number: int) -> Name | None:
         """Return what followed from setting an attempt aside: another try, else whatever came next."""
-        if wanted in self.found:
-            return wanted
-        result = self.recording.attempts[after].result
+        for kind in ("order", "result"):  # one that could not start has a result only
+            if (kind, step, str(number + 1)) in self.found:
+                return (kind, step, str(number + 1))
+        result = self.recording.attempts[step, number].result
         return self._next(result.ended_at) if result else None
 
     def _next(self, at: str) -> Name | None:

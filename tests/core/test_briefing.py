@@ -59,7 +59,7 @@ def test_the_first_call_in_full() -> None:
         "# AGENTS.md of the working folder\n\n```\nUse tabs.\n```\n\n"
         "# Tools\n\n"
         '- note (no effects): Record a text; nothing else happens. Input: {"text": string}. Output: the text.\n'
-        "- shell (runs a program): Run shell text in the working folder. "
+        "- shell (runs a program): Run shell text in the working folder; the first command that fails ends it. "
         'Input: {"command": string, "interpreter" (optional): "sh" | "bash"}. '
         "Output: what it prints: a JSON object or list as a value, anything else as text.\n"
         "- no tool: a model does the step by itself, with the tools in `tools` only. It sees the step's description, "

@@ -121,3 +121,75 @@ def test_the_planners_next_answer_to_a_no_needs_a_yes(asking: Place, server: Scr
     place.agentfs("approve", "job")
     place.agentfs("run", "--resume", "job")
     assert (place.run_folder() / "files" / "effects").read_text() == "posted\n"
+
+
+# ── what a person is asked ────────────────────────────────────────────────────────────────────────────────
+
+FAILS = """### version
+```sh
+printf '1.4 "beta" $HOME'
+```
+
+### publish
+Put it out.
+gate
+retries: 2
+```sh
+echo "connecting" >&2
+echo "no route to {{steps.version.output}}" >&2
+exit 3
+```
+"""
+
+
+def test_a_gated_step_that_failed_says_so_first_wherever_a_person_is_asked_again(place: Place) -> None:
+    place.agentfs("run", place.runbook(FAILS), code=3)
+    first = (place.run_folder() / "steps" / "publish.1.question.md").read_text()
+    assert first.startswith("# May publish run?\n\nIt would run (`sh`):\n\n~~~\n")
+    place.agentfs("approve", "job")
+    asks = place.agentfs("run", "--resume", "job", code=3).stderr
+    happened = "attempt 1 failed: exit code 3: "
+    assert f"job waits: publish: {happened}" in asks
+    assert "; waits for a person's approval\n" in asks
+    question = (place.run_folder() / "steps" / "publish.2.question.md").read_text()
+    assert question.startswith("# publish failed: exit code 3: ")
+    assert "\nThat was attempt 1. May it run again, as attempt 2?\n" in question
+    page = (place.run_folder() / "STATUS.md").read_text()
+    assert page.splitlines()[2].startswith(f"**waiting**: publish: {happened}")
+    assert f"publish  gated  {happened}" in place.agentfs("status", "job").stdout
+
+
+def test_a_gate_shows_the_command_as_it_reads_before_the_order(place: Place) -> None:
+    place.agentfs("run", place.runbook(FAILS), code=3)
+    question = (place.run_folder() / "steps" / "publish.1.question.md").read_text()
+    shown, order = question.split("The order in full:", maxsplit=1)
+    assert 'echo "no route to 1.4 \\"beta\\" \\$HOME" >&2\nexit 3\n~~~\n' in shown
+    assert "REF_0" not in shown
+    assert '"REF_0": "1.4 \\"beta\\" $HOME"' in order
+
+
+NEEDY = """### send
+gate
+needs: `test -e letter`
+```sh
+cat letter
+```
+"""
+
+
+def test_what_a_gated_step_needs_is_looked_at_before_a_person_is_asked(place: Place) -> None:
+    place.agentfs("run", place.runbook(NEEDY), code=1)
+    assert [name for name in place.tree() if name.startswith("steps/")] == ["steps/send.1.result.json"]
+    assert place.read("steps/send.1.result.json")["status"] == "blocked"
+    (place.run_folder() / "files" / "letter").write_text("Dear Ada\n")
+    place.agentfs("run", "--resume", "job", code=3)
+    place.agentfs("approve", "job")
+    (place.run_folder() / "files" / "letter").rename(place.run_folder() / "files" / "gone")
+    place.agentfs("run", "--resume", "job", code=1)
+    assert place.read("steps/send.2.result.json")["status"] == "blocked", "they are looked at again before it runs"
+    assert "steps/send.2.json" not in place.tree()
+    (place.run_folder() / "files" / "gone").rename(place.run_folder() / "files" / "letter")
+    place.agentfs("run", "--resume", "job", code=3)
+    place.agentfs("approve", "job")
+    assert place.agentfs("run", "--resume", "job").stdout == "Dear Ada\n"
+    assert place.agentfs("replay", "job").stdout.startswith("replayed: the same ")
