@@ -32,6 +32,7 @@ from agentfs.core.decide import (
     Wait,
     abandoned,
     decide,
+    next_retry,
 )
 from agentfs.core.facts import Facts
 from agentfs.core.records import Run, Sandbox
@@ -151,7 +152,7 @@ class Driver:
         self.state = derive(self.facts, self.world.means, self.state)
         self.meter.bounds = self.state.bounds
         slots = 0 if draining else self.places - self.taken() + self._already_started()
-        actions = [action for action in decide(self.state, slots) if not self._under_way(action)]
+        actions = [action for action in decide(self.state, slots, self.now()) if not self._under_way(action)]
         if slots > 0 and not self.jobs:
             actions = abandoned(self.state, actions)
         if draining:
@@ -167,6 +168,15 @@ class Driver:
         actions = actions or [Wait("attempt", "work is under way")]
         self.bell(self.state, actions)
         return actions
+
+    def now(self) -> str:
+        """Return the time by which it is decided what may start."""
+        return self.world.clock.stamp()
+
+    def due_in(self) -> float | None:
+        """Return in how many seconds something is due that waits for its time; None if nothing does."""
+        one = next_retry(self.state, self.now())
+        return self.world.clock.seconds_until(one.not_before) if one and one.not_before else None
 
     def _halt_checks(self) -> bool:
         """End the checks of what steps need, as nothing is asked after the end; return whether there are any."""
@@ -201,7 +211,7 @@ class Driver:
         match view.move:
             case "start":
                 return ("attempt", view.id, view.attempt) in self.jobs
-            case "order":
+            case "order" | "retry":
                 return ("attempt", view.id, view.next) in self.jobs
             case "ask":
                 return ("gate", view.id, view.next) in self.jobs

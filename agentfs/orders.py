@@ -11,7 +11,7 @@ from agentfs.core import names
 from agentfs.core.facts import ASK, Facts, Talk
 from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, ResolvedCheck, Result, Run, Step
 from agentfs.core.references import Output, Resolved, resolve_step, room_of_step
-from agentfs.core.steps import LIMIT, UNREACHABLE, StepView
+from agentfs.core.steps import LIMIT, UNREACHABLE, StepView, retry_wait
 from agentfs.desks import desk_for, final_outputs
 from agentfs.disk import publish, temp_name
 from agentfs.engine import Driver, Job, News, World
@@ -375,7 +375,16 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
         output_bytes=driver.state.bounds.output_bytes,
         desk=desk_for(order, driver) if order is None or asks_a_model(order, driver.world.tools) else None,
         check=driver.world.check,
+        retry_wait_s=_retry_wait(order, driver) if order else 0.0,
     )
+
+
+def _retry_wait(order: Order, driver: Driver) -> float:
+    """Return how long it is waited before another try, if this order fails."""
+    view, around = driver.state.steps.get(order.step), driver.state.around
+    if view is None or around is None:
+        return 0.0
+    return retry_wait(view.step, order.key, driver.facts.attempts.get(order.step, ()), around)
 
 
 def _check_bench(shop: Workshop, driver: Driver, job: Job, whose: str) -> Bench:

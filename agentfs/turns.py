@@ -42,7 +42,7 @@ class Turns:
         if seat.driver.trouble is not None:
             return
         starts = sum(takes_place(action) for action in burst.actions)
-        if (starts >= burst.left) if burst.left else seat.driver.state.moving("order", "start", "ask"):
+        if (starts >= burst.left) if burst.left else seat.driver.state.moving("order", "start", "ask", "retry"):
             self.line[seat] = None
 
     def next(self) -> Seat | None:

@@ -139,7 +139,7 @@ class EndRun:
 class Wait:
     """Nothing to do now; what for, and why."""
 
-    on: Literal["attempt", "planner", "person", "nothing"]
+    on: Literal["attempt", "planner", "person", "time", "nothing"]
     why: str
 
 
@@ -164,15 +164,18 @@ Action = (
 SAVING = "plan.json is being saved"
 
 
-def decide(state: RunState, slots: int) -> list[Action]:
-    """Return what to do next, never nothing. `slots` is how many more attempts this process can run now."""
+def decide(state: RunState, slots: int, now: str = "") -> list[Action]:
+    """Return what to do next, never nothing. `slots` is how many more attempts this process can run now.
+
+    `now` is the time as records write it: what waits for a later moment does not start. Without one, all of it waits.
+    """
     if state.facts.outcome is not None:
         return [Wait("nothing", f"the run has ended: {state.facts.outcome.summary}")]
     if state.facts.broken:
         return [Wait("person", state.facts.broken[0])]
     if edit := _take_edit(state):
         return edit
-    return _cancel(state) or _take_no(state) or [*_put_right(state), *_go_on(state, slots)]
+    return _cancel(state) or _take_no(state) or [*_put_right(state), *_go_on(state, slots, now)]
 
 
 def abandoned(state: RunState, actions: list[Action]) -> list[Action]:
@@ -237,7 +240,7 @@ def _may_stop(stray: Stray) -> bool:
     return order is None or order.repeatable or not stray.attempt.claimed or stray.attempt.asks is not None
 
 
-def _go_on(state: RunState, slots: int) -> list[Action]:
+def _go_on(state: RunState, slots: int, now: str) -> list[Action]:
     """The main line: an answer to install, a hold-up, a call to make, an end, or steps to start."""
     if state.calls.unapplied:
         return _apply(state, state.calls.unapplied)
@@ -253,7 +256,7 @@ def _go_on(state: RunState, slots: int) -> list[Action]:
         return [ending] if not _busy(state) else [Wait("attempt", f"{ending.why}; what runs finishes first")]
     if state.pending:
         return [_call(state, next_call(state.facts), state.pending)]
-    return _start(state, slots) or [_rest(state)]
+    return _start(state, slots, now) or [_rest(state, now)]
 
 
 def _unanswered(state: RunState) -> Wait | None:
@@ -390,7 +393,7 @@ def _asking(state: RunState) -> Iterator[Action]:
         yield SettleReply(one, "ask", one.why)
 
 
-def _start(state: RunState, slots: int) -> list[Action]:
+def _start(state: RunState, slots: int, now: str) -> list[Action]:
     """Return the steps to ask about, to settle and to start, as many as there is room for."""
     found: list[Action] = list(_asking(state))
     if state.limit_reached:
@@ -402,8 +405,20 @@ def _start(state: RunState, slots: int) -> list[Action]:
     checked = [one for one in asked if takes_place(one)][: room - len(started)]
     found += [*(one for one in asked if not takes_place(one)), *checked, *started]
     left = room - len(started) - len(checked)
-    found += [IssueOrder(one, one.why) for one in state.moving("order", most=left)]
+    orders = [*state.moving("order", most=left), *due_retries(state, now)]
+    found += [IssueOrder(one, one.why) for one in orders[:left]]
     return found
+
+
+def due_retries(state: RunState, now: str) -> list[StepView]:
+    """Return the steps that failed, had to wait before another try, and need not any longer."""
+    return [one for one in state.moving("retry") if one.not_before is not None and one.not_before <= now]
+
+
+def next_retry(state: RunState, now: str) -> StepView | None:
+    """Return the step whose next try comes first, of those that have to wait for it."""
+    waiting = [one for one in state.moving("retry") if one.not_before is not None and one.not_before > now]
+    return min(waiting, key=lambda one: one.not_before or "", default=None)
 
 
 def takes_place(action: Action) -> bool:
@@ -417,15 +432,17 @@ def takes_place(action: Action) -> bool:
             return False
 
 
-def _rest(state: RunState) -> Action:
-    """Return why nothing starts: something runs, a person is asked, a limit is reached, or it is over."""
+def _rest(state: RunState, now: str) -> Action:
+    """Return why nothing starts: something runs, a limit holds, it is too early, a person is asked, or it is over."""
     if _busy(state):
         return Wait("attempt", _busy_words(state))
-    if state.limit_reached and state.moving("order", "start", "ask"):  # to end costs nothing
+    if state.limit_reached and state.moving("order", "start", "ask", "retry"):  # to end costs nothing
         return Wait("person", f"{state.limit_reached}: raise it in plan.json")
+    if next_one := next_retry(state, now):
+        return Wait("time", f"{next_one.id}: {next_one.why}")
     if asked := state.moving("person", "reach"):
         return Wait("person", f"{asked[0].id}: {asked[0].why}")
-    if state.moving("order", "start", "ask"):
+    if state.moving("order", "start", "ask", "retry"):
         return Wait("attempt", "every place for an attempt is taken")
     return _finish(state)
 

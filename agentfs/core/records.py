@@ -25,6 +25,7 @@ Sha256 = Annotated[str, Field(pattern=SHA256_PATTERN)]
 Counter = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
+Pause = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
 JsonObject = dict[str, JsonValue]
 
 
@@ -185,6 +186,9 @@ class Step(Record):
     timeout_s: Seconds | None = Field(None, description="Seconds before the attempt is killed; 600")
     max_attempts: Counter | None = Field(
         None, description="Tries; default: limits.attempts if it is repeatable or done by a model, else 1"
+    )
+    retry_wait_s: Pause | None = Field(
+        None, description="Seconds before a failed try is made again; doubles with each; 0"
     )
     repeatable: bool | None = Field(
         None, description="false: once done or cut off, it runs again only with a person's permission"
@@ -416,6 +420,7 @@ class Result(Record):
     started_at: Timestamp | None = Field(description="null: it never started")
     ended_at: Timestamp
     duration_s: Amount = Field(description="Seconds it took")
+    retry_at: Timestamp | None = Field(None, description="It failed: not tried again before that; null: at once")
 
 
 class StepsByEnd(Record):

@@ -20,7 +20,7 @@ _NOT_COMPARED = {
     "order": {"format", "issued_at"},
     "result": {
         "format", "usage", "started_at", "ended_at", "duration_s", "error", "checks", "surprise", "sandbox",
-        "prompt_sha256",
+        "prompt_sha256", "retry_at",
     },
     "outcome": {"format", "usage", "started_at", "ended_at", "summary"},
 }  # fmt: skip

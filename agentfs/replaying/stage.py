@@ -35,6 +35,7 @@ from agentfs.replaying.hints import Hints
 from agentfs.replaying.models import RecordedModel
 from agentfs.replaying.playback import Playback
 from agentfs.replaying.recording import Recording
+from agentfs.replaying.timeline import LAST
 from agentfs.replaying.tools import RecordedChecks, RecordedTool
 from agentfs.tools.base import Tool
 from agentfs.tools.registry import Known, builtins, known_tools
@@ -249,6 +250,10 @@ class CuedDriver(Driver):
         self.held[key] = _Held(job, work)
         if at_once or key[0] == "gate":
             self.let_go(key)
+
+    def now(self) -> str:
+        """Return a time after every other: when something that waited began, the recording tells."""
+        return LAST
 
     def _reined(self, key: JobKey) -> Halt:
         if key[0] != "attempt":

@@ -11,11 +11,14 @@ from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.explanations import plan_error
 from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk
 from agentfs.core.outcomes import outcome_of
+from agentfs.core.phase import phase, reason
 from agentfs.core.problems import Problem
-from agentfs.core.records import Answer, Failure, Usage
+from agentfs.core.records import Answer, Failure, Plan, Usage
 from agentfs.core.reopening import after_no
 from agentfs.core.state import derive
+from agentfs.core.steps import retry_wait
 from tests.builders import (
+    LATER,
     NOW,
     PureWorld,
     a_call,
@@ -301,6 +304,66 @@ def test_no_answer_of_a_planner_slips_in_beside_a_no() -> None:
     settled = judged(after_no(derive(no, means(planner=True))).facts)
     (ask,) = _decide(settled, planner=True)
     assert ask == acts.AskAnswer(2, "the answer of call 2 needs a person's yes")
+
+
+PAUSES = a_plan(a_step("a", depends_on=[], retry_wait_s=10, max_attempts=3), a_step("b", depends_on=[]))
+WHY = "attempt 1 failed: it was failed; attempt 2 of 3 follows at 2026-11-16 10:00:10 UTC"
+
+
+def _failed_once(plan: Plan = PAUSES, **fields: Any) -> Facts:
+    given = facts(plan)
+    view = derive(given, means()).steps["a"]
+    result = a_result(view, "failed", retry_at=LATER)
+    return given.with_attempt("a", Attempt(1, order=an_order(view), claimed=True, result=result, **fields))
+
+
+def test_another_try_waits_for_its_time_and_nothing_else_does() -> None:
+    given = _failed_once()
+    view = derive(given, means()).steps["a"]
+    assert (view.status, view.why, view.not_before) == ("waiting", WHY, LATER)
+    assert _kinds(decide(derive(given, means()), 4, NOW)) == [("IssueOrder", "b")]
+    both = [("IssueOrder", "b"), ("IssueOrder", "a")]
+    assert _kinds(decide(derive(given, means()), 4, LATER)) == both
+    assert _kinds(decide(derive(given, means()), 1, LATER)) == both[:1]
+
+
+def test_a_run_that_only_waits_for_a_time_says_for_which_and_rests_for_nobody() -> None:
+    state = derive(_failed_once(a_plan(PAUSES.steps[0], a_step("b", depends_on=[], gate=True))), means())
+    asked = PureWorld().perform(decide(state, 1, NOW)[0], state.facts, state)
+    state = derive(asked, means())
+    assert decide(state, 1, NOW) == [Wait("time", f"a: {WHY}")], "though a person is asked, too"
+    assert _kinds(decide(state, 1, LATER)) == [("IssueOrder", "a")]
+    assert (phase(state), reason(state)) == ("running", f"a: {WHY}")
+
+
+@pytest.mark.parametrize(
+    ("plan", "fields"),
+    [
+        (PAUSES, {"again": True}),  # a person said now
+        (a_plan(a_step("a", depends_on=[], max_attempts=3)), {}),  # or took the pause out of the plan
+        (a_plan(a_step("a", depends_on=[], retry_wait_s=10, max_attempts=3, input={"text": "new"})), {}),
+    ],
+)
+def test_what_a_person_changes_waits_for_nothing(plan: Plan, fields: dict[str, Any]) -> None:
+    given = replace(_failed_once(**fields), plan=plan, plan_file=PlanFile(plan_sha(plan), plan))
+    given = replace(given, revisions=(a_revision(1, plan),))
+    assert ("IssueOrder", "a") in _kinds(decide(derive(given, means()), 4, NOW))
+
+
+@pytest.mark.parametrize(("failures", "wait"), [(0, 10), (1, 20), (2, 40), (3, 0), (4, 0)])
+def test_a_pause_doubles_and_none_follows_the_last_try(failures: int, wait: float) -> None:
+    plan = a_plan(a_step("a", retry_wait_s=10, max_attempts=4))
+    given = facts(plan)
+    for number in range(1, failures + 1):
+        view = derive(given, means()).steps["a"]
+        given = given.with_attempt("a", Attempt(number, claimed=True, result=a_result(view, "failed", number)))
+    state = derive(given, means())
+    key = state.steps["a"].key
+    assert state.around is not None
+    assert key is not None
+    assert retry_wait(plan.steps[0], key, given.attempts.get("a", ()), state.around) == wait
+    endless = a_step("a", retry_wait_s=31_536_000, max_attempts=10**6)
+    assert retry_wait(endless, key, given.attempts.get("a", ()), state.around) == 31_536_000
 
 
 def test_an_ended_run_stays_ended() -> None:
