@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from agentfs.core.changes import changes
 from agentfs.core.decide import EndRun, RecordRevision, decide, given_up
 from agentfs.core.facts import Facts, PlanFile
-from agentfs.core.records import Author, Failure, Plan, Result, Revision
+from agentfs.core.records import Author, Failure, Plan, Result, Revision, Role
 from agentfs.core.replies import words_below
 from agentfs.core.state import Means, RunState, derive, goal_checks, unjudged
 from agentfs.core.steps import A_NO
@@ -24,10 +24,11 @@ class Aside:
 
 def with_plan(facts: Facts, plan: Plan, digest: str, call: int | None = None) -> Facts:
     """Return the facts once this plan is the next revision: a person's, or that of a call."""
+    answered: Role = "runbook" if facts.goal.has_steps else "planner"
     revision = Revision(
         revision=len(facts.revisions) + 1,
         call=call,
-        by=Author(role="person" if call is None else "planner", name=""),
+        by=Author(role="person" if call is None else answered, name=""),
         trigger="edited",
         step=None,
         detail="plan.json was edited",

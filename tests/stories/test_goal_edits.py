@@ -51,6 +51,7 @@ def test_an_edited_goal_leaves_what_was_set_by_hand(place: Place) -> None:
 def test_an_edited_goal_that_says_otherwise_is_asked_about(place: Place, word: str) -> None:
     edit(place, "goal.md", "echo told", "echo told anew")
     edit(place, "goal.md", "echo held", "echo held on")
+    edit(place, "goal.md", "echo a", "echo a again")
     asks = place.agentfs("run", "--resume", "job", code=3).stderr
     assert "planning/2.question.md" in asks
     assert "see what it would change: agentfs diff " in asks
@@ -58,6 +59,9 @@ def test_an_edited_goal_that_says_otherwise_is_asked_about(place: Place, word: s
     question = (place.run_folder() / "planning" / "2.question.md").read_text()
     assert "The goal was edited, and a person has to look at what that changes:\n" in question
     assert "- you and the answer changed the same: tell.input\n" in question
+    assert "\nruns again:\n  a: what it did, or what it followed, has changed\n" in question, (
+        "it is a person's own word"
+    )
     shown = place.agentfs("diff", "job", "--question").stdout
     assert "echo told by hand" in shown
     assert "echo told anew" in shown
@@ -65,7 +69,7 @@ def test_an_edited_goal_that_says_otherwise_is_asked_about(place: Place, word: s
     place.agentfs("run", "--resume", "job", code=3)
     took = word == "approve"
     assert commands(place) == {
-        "a": "echo a",
+        "a": "echo a again" if took else "echo a",
         "hold": "echo held on" if took else "echo held",
         "tell": "echo told anew" if took else HAND,
     }
