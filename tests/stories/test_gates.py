@@ -1,5 +1,6 @@
 """A gate is a person's word: a no is never replaced, and what a person is asked says all they have to know."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentfs.testing import ScriptedServer
-from tests.workspaces import Place
+from tests.workspaces import Place, end, wait_for
 
 PUBLISH = """### build
 ```sh
@@ -193,3 +194,20 @@ def test_what_a_gated_step_needs_is_looked_at_before_a_person_is_asked(place: Pl
     place.agentfs("approve", "job")
     assert place.agentfs("run", "--resume", "job").stdout == "Dear Ada\n"
     assert place.agentfs("replay", "job").stdout.startswith("replayed: the same ")
+
+
+@pytest.mark.parametrize("gate", ["gate\n", ""])
+@pytest.mark.parametrize("how", ["cancelled", "stopped"])
+def test_needs_that_are_being_looked_at_when_a_run_ends_or_stops_lead_to_nothing(
+    place: Place, gate: str, how: str
+) -> None:
+    book = f"### send\n{gate}needs: `touch looking; sleep 60`\n```sh\ntouch sent\n```\n"
+    process = place.begin("run", place.runbook(book))
+    wait_for(lambda: any(place.runs.glob("*/job/files/looking")), "the needs")
+    if how == "cancelled":
+        place.agentfs("cancel", "job")
+    code, _, said = end(process, signal.SIGCONT if how == "cancelled" else signal.SIGTERM)
+    assert code == (1 if how == "cancelled" else 130), said
+    assert [name for name in place.tree() if name.startswith("steps/")] == []
+    assert (place.run_folder() / "outcome.json").exists() == (how == "cancelled")
+    assert not (place.run_folder() / "files" / "sent").exists()
