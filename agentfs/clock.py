@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,24 @@ class Clock:
 
     def stamp(self) -> str:
         """Return now as records write it: RFC 3339, UTC, microseconds."""
-        moment = self.wall()
-        if moment.tzinfo is not UTC:
-            moment = moment.astimezone(UTC)
-        return moment.isoformat("T", "microseconds")[: -len("+00:00")] + "Z"
+        return stamped(self.wall())
+
+    def seconds_until(self, stamp: str) -> float:
+        """Return how long it is until then."""
+        return (datetime.fromisoformat(stamp) - self.wall()).total_seconds()
 
     def day(self) -> str:
         """Return the local day, which names the folder of the runs that begin on it."""
         return self.wall().astimezone().strftime("%Y-%m-%d")
+
+
+def stamped(moment: datetime) -> str:
+    """Return a moment as records write it."""
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat("T", "microseconds")[: -len("+00:00")] + "Z"
+
+
+def later(stamp: str, seconds: float) -> str:
+    """Return the moment so many seconds after another, both as records write them."""
+    return stamped(datetime.fromisoformat(stamp) + timedelta(seconds=seconds))

@@ -21,7 +21,7 @@ from agentfs.core.config import Settings
 from agentfs.core.decide import Action, Wait
 from agentfs.disk import locked
 from agentfs.door import AT_ONCE, Begun, Door
-from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, Stop
+from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, SHORTEST_SECONDS, Stop
 from agentfs.ears import Ears
 from agentfs.ended import Ended, ended_runs
 from agentfs.engine import World
@@ -68,6 +68,7 @@ class Daemon:
         self.pages: dict[Path, float] = {}  # when STATUS.md is due
         self.elsewhere: set[Path] = set()  # runs that another process drives
         self.soon: dict[Path, float] = {}  # when to look again though nothing is heard
+        self.due: dict[Path, float] = {}  # when a run may have something to do that waited for its time
         self.fatal: UserError | None = None
         self._woken: queue.SimpleQueue[Path] = queue.SimpleQueue()
         self._rescan_at = self._glance_at = self._let_in_at = 0.0
@@ -144,6 +145,9 @@ class Daemon:
         for folder in [folder for folder, moment in self.soon.items() if moment <= now]:
             del self.soon[folder]
             self.seats[folder].driver.look_again()
+        for folder in [folder for folder, moment in self.due.items() if moment <= now]:
+            del self.due[folder]
+            self.ready[folder] = None
         for folder in [folder for folder, moment in self.pages.items() if moment <= now][:PAGES_AT_ONCE]:
             self._keep_page(self.seats[folder])
         if self.stop.asked == 0:
@@ -234,7 +238,7 @@ class Daemon:
 
     def _patience(self) -> float:
         """Return for how many seconds nothing has to be done unless something is heard."""
-        moments = [self._rescan_at, self._glance_at, *self.soon.values(), *self.pages.values()]
+        moments = [self._rescan_at, self._glance_at, *self.soon.values(), *self.due.values(), *self.pages.values()]
         if not self.stop.asked:
             due = 0.0 if self.door.is_busy else self.door.due
             moments.append(max(due, self._let_in_at) if self._is_crowded() else due)
@@ -348,6 +352,8 @@ class Daemon:
             self.ready[seat.folder] = None
         elif seat.is_restless():
             self.soon.setdefault(seat.folder, now + RESTLESS_SECONDS)
+        if (due := seat.driver.due_in()) is not None:  # looked at again now and then: the clock may be set
+            self.due[seat.folder] = now + min(max(due, SHORTEST_SECONDS), RESCAN_SECONDS)
         if rest := seat.waits(actions):
             self._keep_page(seat)
             self.teller.waits(seat.driver, rest)
@@ -378,7 +384,7 @@ class Daemon:
         if not seat.leaving:
             self._keep_page(seat)
         self.turns.leave(seat)
-        for mapping in (self.seats, self.ready, self.soon, self.pages):
+        for mapping in (self.seats, self.ready, self.soon, self.due, self.pages):
             mapping.pop(seat.folder, None)
         for one in folders_of(seat.folder):
             self.by_folder.pop(str(one), None)

@@ -9,6 +9,7 @@ from typing import assert_never
 from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import names
+from agentfs.core.calls import Pending
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
@@ -18,7 +19,7 @@ from agentfs.core.proposals import Proposal
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
 from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
-from agentfs.core.steps import StepView
+from agentfs.core.steps import A_NO, StepView
 from agentfs.disk import install, publish, read_whole
 from agentfs.disk import replace as replace_view
 from agentfs.engine import Driver, Job, News
@@ -26,7 +27,17 @@ from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import LimitReached, ModelError, Unreachable
 from agentfs.models.line import Line
-from agentfs.orders import check_goal, confine, cut_while_waiting, get_ready, issue, order_for, start, take_answer
+from agentfs.orders import (
+    ask_gate,
+    check_goal,
+    confine,
+    cut_while_waiting,
+    get_ready,
+    issue,
+    order_for,
+    start,
+    take_answer,
+)
 from agentfs.recovery import cut_off
 from agentfs.views.proposal import proposal_page
 from agentfs.workspace import goal_path
@@ -88,7 +99,7 @@ def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
     revision = _revision(action, driver, number, sha256_bytes(source))
     publish(folder / names.revision_file(number), render(revision), durable=True)
     driver.learn(revisions=(*facts.revisions, revision), plan=plan)
-    driver.learn(answerable=driver.reader.judge.answerable(driver.facts))
+    driver.facts = driver.reader.judge.with_answers(driver.facts)
     driver.world.keeper.note(driver.folder)
 
 
@@ -135,7 +146,7 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         revision=len(facts.revisions),
         trigger=first.trigger,
         step=first.step,
-        detail="; ".join(dict.fromkeys(pending.detail for pending in action.pending)),
+        detail="; ".join(dict.fromkeys(_detail(pending, driver) for pending in action.pending)),
         evidence=tuple(dict.fromkeys(path for pending in action.pending for path in pending.evidence)),
         goal_sha256=facts.goal.sha256,
         base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,
@@ -153,6 +164,11 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         at_once=not takes_time,
         desk=driver.world.desk,
     )
+
+
+def _detail(pending: Pending, driver: Driver) -> str:
+    """Return why the planner is called; whoever edited the goal is named, as of any other edit."""
+    return f"{driver.world.person[0]} edited the goal" if pending.trigger == "goal_changed" else pending.detail
 
 
 def _keep_goal_before(driver: Driver) -> None:
@@ -249,13 +265,13 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
         raise RuntimeError("a question is asked about an answer")
     count = len(one.talks) + 1
     reply, words = names.call_file(action.call, "reply", count), str(one.answer.answer or one.call.detail)
-    words = driver.world.mask.text(words)
-    if facts.goal.has_steps:
-        key, text = None, questions.answer(one.call, words, reply)
+    words, proposal = driver.world.mask.text(words), facts.proposal
+    if proposal is None or not proposal.reasons:  # it is about a result: a runbook has no answer to a surprise
+        key, text = None, questions.surprise(one.call, words, reply)
     else:
-        proposal = _proposal(action.call, driver)
         key, page = proposal.bond, proposal_page(facts.run.run, driver.state, proposal)
-        text = questions.proposal(one.call, words, page, proposal.source, reply, key)
+        by: questions.By = "runbook" if facts.goal.has_steps else "planner"
+        text = questions.proposal(one.call, words, page, proposal.source, reply, key, by)
     path = driver.folder / names.PLANNING / names.call_file(action.call, "question", count)
     publish(path, text.encode("utf-8", "replace"), durable=True)
     driver.facts = facts.with_call(replace(one, talks=(*one.talks, Talk(count, key))))
@@ -291,18 +307,14 @@ def settle(result: Result, driver: Driver) -> None:
 
 def _ask(action: acts.AskPerson, driver: Driver) -> None:
     view = action.view
-    number = view.next if action.about == "gate" else view.attempt
-    attempt = driver.facts.attempt(view.id, number)
-    count = len(attempt.talks) + 1
-    reply = names.step_file(view.id, number, "reply", count)
     if action.about == "gate":
-        order = order_for(view, number, driver)
-        text, key = questions.gate(order, reply), view.key
-    else:
-        text, key = questions.cut_off(attempt.order, view.id, reply), None
-    driver.shelf.put(names.step_file(view.id, number, "question", count), text.encode(), durable=True)
-    talks = (*attempt.talks, Talk(count, key))
-    driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=talks))
+        ask_gate(view, driver)
+        return
+    attempt = driver.facts.attempt(view.id, view.attempt)
+    count = len(attempt.talks) + 1
+    text = questions.cut_off(attempt.order, view.id, names.step_file(view.id, view.attempt, "reply", count))
+    driver.shelf.put(names.step_file(view.id, view.attempt, "question", count), text.encode(), durable=True)
+    driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, Talk(count))))
 
 
 def _settle(action: acts.SettleReply, driver: Driver) -> None:
@@ -314,7 +326,7 @@ def _settle(action: acts.SettleReply, driver: Driver) -> None:
     if action.about == "gate":
         reply = _reply(driver.facts, view.id, view.next)
         order = order_for(view, view.next, driver)
-        error = Failure(kind="rejected", message=words_below(reply) or "a person rejected it")
+        error = Failure(kind="rejected", message=words_below(reply) or A_NO)
         settle(unstarted(order, "rejected", error, driver.world.clock, driver.world.sandbox), driver)
         return
     settle(_said(view, _reply(driver.facts, view.id, view.attempt), driver), driver)

@@ -19,6 +19,7 @@ from agentfs.watch import FolderWatch
 RESCAN_SECONDS = 10.0
 RESTLESS_SECONDS = 0.1
 ALERT_SECONDS = 1.0
+SHORTEST_SECONDS = 0.01  # clocks do not agree to the microsecond
 CALM_SECONDS = 0.05  # what has begun is shown when nothing else has come for that long
 DEAF_SECONDS = 1.0  # where not everything is heard
 
@@ -92,10 +93,7 @@ def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
                 status.keep(driver.state, now=True)
                 return rest
             if driver.mail.empty() and driver.awaits(actions):
-                began = not all(isinstance(action, Wait) for action in actions)
-                _wait(
-                    driver, stop, lookout, CALM_SECONDS if began else PAGE_SECONDS if driver.jobs else RESCAN_SECONDS
-                )
+                _wait(driver, stop, lookout, _patience(driver, actions))
             elif lookout.has_news():
                 driver.look_again()
 
@@ -136,6 +134,14 @@ def _in_run(path: str, driver: Driver) -> tuple[str, str]:
     """Return in which folder of a run a file is, "" for the run's own, and its name. A run may be called `steps`."""
     folder, _, name = path.removeprefix(f"{driver.folder}/").rpartition("/")
     return folder, name
+
+
+def _patience(driver: Driver, actions: list[Action]) -> float:
+    """Return for how many seconds no turn is needed though nothing happens."""
+    if not all(isinstance(action, Wait) for action in actions):
+        return CALM_SECONDS
+    due, pause = driver.due_in(), PAGE_SECONDS if driver.jobs else RESCAN_SECONDS
+    return pause if due is None else min(pause, max(due, SHORTEST_SECONDS))
 
 
 def _wait(driver: Driver, stop: Stop, lookout: Lookout, most: float) -> None:

@@ -22,6 +22,7 @@ from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.decide import (
     Action,
+    AskPerson,
     EndRun,
     IssueOrder,
     RunGoalChecks,
@@ -31,6 +32,7 @@ from agentfs.core.decide import (
     Wait,
     abandoned,
     decide,
+    next_retry,
 )
 from agentfs.core.facts import Facts
 from agentfs.core.records import Run, Sandbox
@@ -150,11 +152,13 @@ class Driver:
         self.state = derive(self.facts, self.world.means, self.state)
         self.meter.bounds = self.state.bounds
         slots = 0 if draining else self.places - self.taken() + self._already_started()
-        actions = [action for action in decide(self.state, slots) if not self._under_way(action)]
+        actions = [action for action in decide(self.state, slots, self.now()) if not self._under_way(action)]
         if slots > 0 and not self.jobs:
             actions = abandoned(self.state, actions)
         if draining:
             actions = [a for a in actions if isinstance(a, Wait | StopAttempt)]
+        if any(isinstance(a, EndRun) for a in actions) and self._halt_checks():
+            actions = [a for a in actions if not isinstance(a, EndRun)]
         actions = [a for a in actions if not (isinstance(a, EndRun) and self._is_being_asked())]
         self.alone = len(actions) == 1 and not self.jobs
         for action in actions:
@@ -164,6 +168,26 @@ class Driver:
         actions = actions or [Wait("attempt", "work is under way")]
         self.bell(self.state, actions)
         return actions
+
+    def now(self) -> str:
+        """Return the time by which it is decided what may start."""
+        return self.world.clock.stamp()
+
+    def due_in(self) -> float | None:
+        """Return in how many seconds something is due that waits for its time; None if nothing does."""
+        one = next_retry(self.state, self.now())
+        return self.world.clock.seconds_until(one.not_before) if one and one.not_before else None
+
+    def _halt_checks(self) -> bool:
+        """End the checks of what steps need, as nothing is asked after the end; return whether there are any."""
+        checking = [job for key, job in self.jobs.items() if key[0] in ("attempt", "gate") and not self._ordered(key)]
+        for job in checking:
+            job.stop.halt()
+        return bool(checking)
+
+    def _ordered(self, key: JobKey) -> bool:
+        attempt = self.facts.attempt(key[1], key[2])
+        return attempt.order is not None or attempt.torn
 
     def _is_being_asked(self) -> bool:
         """Whether somebody is still writing a wish for another plan: no end is certain before it is read."""
@@ -183,9 +207,16 @@ class Driver:
         return sum(self._has_a_job(view) for key in self.jobs if (view := self.state.steps.get(key[1])))
 
     def _has_a_job(self, view: StepView) -> bool:
-        """Whether what would be started is under way: its order stands, or is about to be written."""
-        number = {"start": view.attempt, "order": view.next}.get(view.move or "")
-        return ("attempt", view.id, number) in self.jobs
+        """Whether what would be started is under way: its order stands, or its needs are being looked at."""
+        match view.move:
+            case "start":
+                return ("attempt", view.id, view.attempt) in self.jobs
+            case "order" | "retry":
+                return ("attempt", view.id, view.next) in self.jobs
+            case "ask":
+                return ("gate", view.id, view.next) in self.jobs
+            case _:
+                return False
 
     def _take_mail(self) -> None:
         while not self.mail.empty():
@@ -202,7 +233,7 @@ class Driver:
 
     def _under_way(self, action: Action) -> bool:
         match action:
-            case IssueOrder(view=view) | StartAttempt(view=view):
+            case IssueOrder(view=view) | StartAttempt(view=view) | AskPerson(view=view):
                 return self._has_a_job(view)
             case SettleReply(view=view, about="ask"):
                 return ("attempt", view.id, view.attempt) in self.jobs

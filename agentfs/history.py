@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agentfs.core import names
-from agentfs.core.pins import Holding, Pins
+from agentfs.core.pins import Holding, Pins, unedited
 from agentfs.core.records import Plan, Revision
 from agentfs.errors import UserError
 
@@ -33,7 +33,7 @@ class PastPlans:
 
     def pins(self, revisions: Sequence[Revision], last: Plan | None = None) -> Pins:
         """Return the fields that a person set by hand; nothing is read where nobody edited. `last`: the last plan."""
-        if not any(revision.trigger == "edited" for revision in revisions):
+        if not _edited(revisions):
             return {}
         if self._held.revisions > len(revisions):
             self._held = Holding()
@@ -41,3 +41,11 @@ class PastPlans:
             known = last if revision is revisions[-1] else None
             self._held = self._held.after(revision, known or self.plan(revision.revision))
         return self._held.pins
+
+    def unedited(self, revisions: Sequence[Revision]) -> Plan | None:
+        """Return the plan as it would be had no person edited it; None where nobody did."""
+        return unedited((one, self.plan(one.revision)) for one in revisions) if _edited(revisions) else None
+
+
+def _edited(revisions: Sequence[Revision]) -> bool:
+    return any(revision.trigger == "edited" for revision in revisions)

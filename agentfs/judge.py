@@ -1,6 +1,6 @@
 """Read what people write, plans and goals, with the tools of one run in mind. Pure but for its memory."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.catalogue import Catalogue
@@ -9,7 +9,7 @@ from agentfs.core.documents import read_json
 from agentfs.core.facts import Facts, GoalFile
 from agentfs.core.goals import ParsedGoal, parse_goal
 from agentfs.core.records import Plan
-from agentfs.planner.runbook import answers
+from agentfs.planner.runbook import answers, cleanups
 
 
 @dataclass(slots=True)
@@ -38,10 +38,11 @@ class FileJudge:
     def parsed(self, digest: str) -> ParsedGoal:
         return self.goals[digest]
 
-    def answerable(self, facts: Facts) -> frozenset[str]:
-        """Return the steps whose failure the goal itself has an answer to."""
+    def with_answers(self, facts: Facts) -> Facts:
+        """Return the facts with the steps whose failure, or rejection, the goal itself has an answer to."""
         goal = self.goals.get(facts.goal.sha256)
         if goal is None or not goal.fallbacks:
-            return frozenset()
+            return replace(facts, answerable=frozenset(), cleanable=frozenset())
         present = {step.id for step in facts.plan.steps} if facts.plan else set()
-        return answers(goal, present | set(facts.attempts))
+        used = present | set(facts.attempts)
+        return replace(facts, answerable=answers(goal, used), cleanable=cleanups(goal, used))

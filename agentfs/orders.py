@@ -11,7 +11,7 @@ from agentfs.core import names
 from agentfs.core.facts import ASK, Facts, Talk
 from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, ResolvedCheck, Result, Run, Step
 from agentfs.core.references import Output, Resolved, resolve_step, room_of_step
-from agentfs.core.steps import LIMIT, UNREACHABLE, StepView
+from agentfs.core.steps import LIMIT, UNREACHABLE, StepView, retry_wait
 from agentfs.desks import desk_for, final_outputs
 from agentfs.disk import publish, temp_name
 from agentfs.engine import Driver, Job, News, World
@@ -32,6 +32,7 @@ from agentfs.executor.rebuilding import remembered
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
+from agentfs.questions import gate
 from agentfs.tools.base import Bench, Confinement, Preparable, ToolResult
 from agentfs.tools.note import Note
 
@@ -206,14 +207,51 @@ def _files_of(order: Order, driver: Driver) -> tuple[str, ...]:
 
 
 def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News:
-    """Run a step's `needs`: one fails, and it is blocked, with a result and no order."""
+    """Carry out an order once the step's `needs` hold."""
+    if (unready := _unready(view, order, driver, job, names.NEEDS)) is not None:
+        return unready
+    _publish_order(order, driver)
+    return _attempted(order, driver, job)
+
+
+def ask_gate(view: StepView, driver: Driver) -> None:
+    """Put a gate's question; what the step needs is looked at before a person is asked."""
+    order = order_for(view, view.next, driver)
+    if not (view.resolved and view.resolved.needs):
+        driver.facts = _put_gate(view, order, driver)(driver.facts)
+        return
+
+    def work(job: Job) -> News:
+        unready = _unready(view, order, driver, job, names.GATE_NEEDS)
+        return unready if unready is not None else _put_gate(view, order, driver)
+
+    driver.submit(("gate", view.id, view.next), work)
+
+
+def _put_gate(view: StepView, order: Order, driver: Driver) -> News:
+    """Write the question of a gate, and return the news that it stands."""
+    count = len(driver.facts.attempt(view.id, order.attempt).talks) + 1
+    text = gate(order, names.step_file(view.id, order.attempt, "reply", count), view.result)
+    driver.shelf.put(names.step_file(view.id, order.attempt, "question", count), text.encode(), durable=True)
+
+    def news(facts: Facts) -> Facts:
+        attempt = facts.attempt(view.id, order.attempt)
+        known = tuple(talk for talk in attempt.talks if talk.count < count)
+        return facts.with_attempt(view.id, replace(attempt, talks=(*known, Talk(count, order.key))))
+
+    return news
+
+
+def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str) -> News | None:
+    """Run a step's `needs`: one fails, and it is blocked, with a result and no order. None: all hold."""
     shop = workshop(driver, ())
     needs = view.resolved.needs if view.resolved else ()
-    whose = f"{names.conversation(view.id, order.attempt)}.needs"
+    whose = f"{names.conversation(view.id, order.attempt)}{suffix}"
     found = shop.check(needs, _check_bench(shop, driver, job, whose), None, ())
+    if job.stop.is_set():  # what was found says nothing then
+        return lambda facts: facts
     if all(check.ok for check in found):
-        _publish_order(order, driver)
-        return _attempted(order, driver, job)
+        return None
     wrong = "; ".join(check.detail for check in found if not check.ok)
     error = Failure(kind="needs", message=f"what it needs does not hold: {wrong}")
     blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
@@ -337,7 +375,16 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
         output_bytes=driver.state.bounds.output_bytes,
         desk=desk_for(order, driver) if order is None or asks_a_model(order, driver.world.tools) else None,
         check=driver.world.check,
+        retry_wait_s=_retry_wait(order, driver) if order else 0.0,
     )
+
+
+def _retry_wait(order: Order, driver: Driver) -> float:
+    """Return how long it is waited before another try, if this order fails."""
+    view, around = driver.state.steps.get(order.step), driver.state.around
+    if view is None or around is None:
+        return 0.0
+    return retry_wait(view.step, order.key, driver.facts.attempts.get(order.step, ()), around)
 
 
 def _check_bench(shop: Workshop, driver: Driver, job: Job, whose: str) -> Bench:

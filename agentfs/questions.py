@@ -1,12 +1,20 @@
 """The questions people are asked. Words only; what models and tools say in them is shown, and renders as no more."""
 
 import json
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
 
-from agentfs.core.records import Call, Order
-from agentfs.views.words import block, fenced, first_line, in_markdown, json_text
+from pydantic import JsonValue
+
+from agentfs.core.records import Call, JsonObject, Order, Result
+from agentfs.core.steps import ended_words
+from agentfs.views.words import block, fenced, first_line, in_markdown, inert, json_text
 
 WIDTH = 110  # of what is shown of a plan
+SHOWN = 4000  # characters of one value of an order, as it is shown to be read
+_VARIABLE = re.compile(r"\$\{(REF_[0-9]+)\}")
+_QUOTED = re.compile(r'[\\"$`]')  # what means something within double quotes
 ASK_LINE = "<!-- ask -->"  # the last line: a reply to it decides nothing but what is asked
 _HOW = """Answer by a file named `{reply}` beside this one. Its first line decides, and must be exactly one of:
 
@@ -14,11 +22,19 @@ _HOW = """Answer by a file named `{reply}` beside this one. Its first line decid
 
 Anything else keeps waiting.
 """
-_ANSWER_WORDS = {
-    "approve": "the plan at the end of this file is put into effect: where you and the answer changed the same, the "
-    "answer's side counts; all else of yours stays",
-    "reject": "it is not; the planner is asked again, with your words below it",
+_YES = (
+    "the plan at the end of this file is put into effect: where you and the answer changed the same, the "
+    "answer's side counts; all else of yours stays"
+)
+_NO = {
+    "planner": "it is not; the planner is asked again, with your words below it",
+    "runbook": "it is not: the plan stays as it is, and this edit of the goal changes nothing",
 }
+_HEADS = {
+    "planner": "The planner has answered, and a person has to look at it:",
+    "runbook": "The goal was edited, and a person has to look at what that changes:",
+}
+By = Literal["planner", "runbook"]
 _COMMANDS = """The same by command:
 
 - `agentfs diff {run} --question`
@@ -34,11 +50,72 @@ def _how(reply: str, words: dict[str, str]) -> str:
     return _HOW.format(reply=reply, words=listed)
 
 
-def gate(order: Order, reply: str) -> str:
-    """Return a gate's question: the resolved order in full, bound to its key."""
+def gate(order: Order, reply: str, before: Result | None = None) -> str:
+    """Return a gate's question, bound to its key: what the last attempt came to, and what would run."""
     shown = json_text(order.model_dump(mode="json", by_alias=True))  # no sign in it hides what is approved
-    how = _how(reply, {"approve": "the order below is given", "reject": "it is not; words below it say why"})
-    return f"# May {order.step} run?\n\n{how}\n```json\n{shown}\n```\n\n<!-- key: {order.key} -->\n"
+    parts = [
+        *_asks_to_run(order, before),
+        _does(order, "It would"),
+        _how(reply, {"approve": "the order below is given", "reject": "it is not; words below it say why"}),
+        f"The order in full:\n\n```json\n{shown}\n```",
+        f"<!-- key: {order.key} -->",
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _asks_to_run(order: Order, before: Result | None) -> Iterator[str]:
+    """Yield what is asked; after an attempt that came to nothing, that comes first."""
+    if before is None or before.status == "done":
+        yield f"# May {order.step} run{'' if before is None else ' again'}?"
+        return
+    yield f"# {order.step} {in_markdown(inert(ended_words(before)))}"
+    if before.error and (rest := block(before.error.message)[1:]):
+        yield fenced(rest)
+    if before.error and before.error.hint:
+        yield f"Hint: {in_markdown(first_line(before.error.hint))}"
+    yield f"That was attempt {before.attempt}. May it run again, as attempt {order.attempt}?"
+
+
+def _does(order: Order, begin: str) -> str:
+    """Return what an order has done, as a person would read it: values in their places, nothing as JSON."""
+    if order.tool == "shell":
+        head, text = f"{begin} run (`{order.input.get('interpreter') or 'sh'}`):", _command(order.input)
+    elif order.tool == "python":
+        head, text = f"{begin} run (`python`):", _shortened(str(order.input.get("code", "")))
+    elif order.tool is not None:
+        head, text = f"{begin} call the tool `{order.tool}` with:", _fields(order.input)
+    else:
+        tools = ", ".join(f"`{tool}`" for tool in order.tools or ()) or "no tool"
+        head, text = f"{begin} be done by a model, with {tools}:", order.description or "no description"
+        text += f"\n\n{_fields(order.input)}" if order.input else ""
+    return f"{head}\n\n{fenced(block(text))}"
+
+
+def _command(given: JsonObject) -> str:
+    """Return shell text with the values of its variables in their places. They all stand in double quotes."""
+    env = given.get("env")
+    values = {name: _shortened(str(value)) for name, value in env.items()} if isinstance(env, dict) else {}
+
+    def value(match: re.Match[str]) -> str:
+        return _QUOTED.sub(r"\\\g<0>", values[match[1]]) if match[1] in values else match[0]
+
+    return _VARIABLE.sub(value, str(given.get("command", "")))
+
+
+def _fields(given: JsonObject) -> str:
+    """Return an input field by field; text as it is, indented if it has several lines."""
+    return "\n".join(f"{name}:{_field(value)}" for name, value in given.items()) or "nothing"
+
+
+def _field(value: JsonValue) -> str:
+    text = _shortened(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return f" {text}" if "\n" not in text else "\n" + "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _shortened(text: str) -> str:
+    """Return a text with its middle left out if it is long: the order below has all of it."""
+    left = len(text) - SHOWN
+    return text if left <= 0 else f"{text[: SHOWN // 2]}[… {left} characters, see below …]{text[-SHOWN // 2 :]}"
 
 
 def cut_off(order: Order | None, step: str, reply: str) -> str:
@@ -50,10 +127,7 @@ def cut_off(order: Order | None, step: str, reply: str) -> str:
     }
     does = ""
     if order is not None:
-        shown = json_text(order.input)
-        described = in_markdown(first_line(order.description or "no description"))
-        what = f"run `{order.tool}`" if order.tool else f"be done by a model ({described})"
-        does = f"\nIt was to {what} with:\n\n```json\n{shown}\n```\n"
+        does = f"\n{_does(order, 'It was to')}\n\nIts input in full:\n\n```json\n{json_text(order.input)}\n```\n"
     return (
         f"# What became of {step}?\n\n"
         "It was cut off before it could say how it ended, and it is not repeatable: running it again might do "
@@ -67,8 +141,10 @@ def ask(step: str, question: str, reply: str) -> str:
     return f"# {step} asks\n\n{fenced(block(question))}\n\n{how}\n\n{ASK_LINE}\n"
 
 
-def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: str, key: str) -> str:
-    """Return the question about a planner's answer that has to be looked at: bound to the changes it shows."""
+def proposal(
+    call: Call, words: str, page: dict[str, Any], plan: bytes, reply: str, key: str, by: By = "planner"
+) -> str:
+    """Return the question about an answer that has to be looked at: bound to the changes it shows."""
     from agentfs.views.diff import diff_lines
     from agentfs.views.proposal import conflict_lines, reason_lines
 
@@ -76,11 +152,11 @@ def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: s
     parts = [
         f"# Go on after {call.trigger.replace('_', ' ')}?",
         fenced(block(words)),
-        "The planner has answered, and a person has to look at it:",
+        _HEADS[by],
         "\n".join(reason_lines(page)),
         f"## What you and the answer want otherwise\n\n{fenced(conflicts)}" if conflicts else "",
         f"## What would change\n\n{fenced(diff_lines(page, WIDTH, colours=False))}",
-        f"## How to settle it\n\n{_how(reply, _ANSWER_WORDS)}",
+        f"## How to settle it\n\n{_how(reply, {'approve': _YES, 'reject': _NO[by]})}",
         _COMMANDS.format(run=page["run"], call=call.call),
         "\n".join(["See:", *(f"- {path}" for path in call.evidence)]) if call.evidence else "",
         f"## The plan as it would be\n\n```json\n{json_text(json.loads(plan))}\n```",
@@ -89,8 +165,8 @@ def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: s
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def answer(call: Call, text: str, reply: str) -> str:
-    """Return the question about a planner's answer."""
+def surprise(call: Call, text: str, reply: str) -> str:
+    """Return the question about a surprise that a runbook has no answer to."""
     evidence = "\n".join(f"- {path}" for path in call.evidence)
     how = _how(reply, {"approve": "go on", "reject": "do not; words below it say why"})
     return f"# Go on after {call.trigger.replace('_', ' ')}?\n\n{fenced(block(text))}\n\nSee:\n{evidence}\n\n{how}"

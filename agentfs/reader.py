@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pydantic import ValidationError
 
 from agentfs.core import names
-from agentfs.core.calls import waiting_answer
+from agentfs.core.calls import rejected_steps, waiting_answer
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Claim, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.problems import Problem, Rejected
@@ -44,7 +44,7 @@ class Judge(Protocol):
 
     def goal(self, source: bytes, filename: str, *, planned: bool = False) -> GoalFile: ...  # raises Rejected
 
-    def answerable(self, facts: Facts) -> frozenset[str]: ...
+    def with_answers(self, facts: Facts) -> Facts: ...  # what the goal itself answers to
 
 
 @dataclass(slots=True)
@@ -64,7 +64,8 @@ class RunReader:
     _groups: dict[tuple[str, int], tuple[Shape, Attempt]] = field(default_factory=dict)
     _about: tuple[object, object, object] | None = None  # the facts that the proposal rests on
     _proposal: "Proposal | None" = None
-    _laid: tuple[object, object] | None = None  # the answer that was laid over the plan, and over which revisions
+    _rejected: tuple[str, ...] = ()  # and what a person had said no to then
+    _laid: tuple[object, object, tuple[str, ...]] | None = None  # the answer that was laid over the plan, and when
     _lost: str | None = None
     past: PastPlans = field(init=False)
 
@@ -97,12 +98,15 @@ class RunReader:
             asking=self._is_coming(self.folder / names.REPLAN),
             broken=tuple(broken),
         )
-        return self.judged(replace(facts, answerable=self.judge.answerable(facts)))
+        return self.judged(self.judge.with_answers(facts))
 
     def judged(self, facts: Facts) -> Facts:
         """Return the facts with what the answer that is not in effect comes to, on top of the plan as it stands."""
         about = (facts.calls, facts.revisions, facts.goal)
-        if any(one is not other for one, other in zip(about, self._about or (None,) * 3, strict=True)):
+        rejected = rejected_steps(facts) if waiting_answer(facts) else ()
+        known = self._about is not None and all(one is other for one, other in zip(about, self._about, strict=True))
+        if not known or rejected != self._rejected:
+            self._rejected = rejected
             self._proposal, self._lost = self._proposed(facts)
             self._about = None if self._lost else about  # what is lost may be taken back at any time
         if self._lost and self._lost not in facts.broken:
@@ -113,18 +117,33 @@ class RunReader:
         """Return what a waiting answer comes to, or the words for what of the run's past does not read."""
         if (one := waiting_answer(facts)) is None or one.call is None:
             return None, None
-        laid, self._laid = self._laid, (one.answer, facts.revisions)
-        if laid and self._proposal and laid[0] is one.answer and laid[1] is facts.revisions:
+        laid, self._laid = self._laid, (one.answer, facts.revisions, self._rejected)
+        if (
+            laid
+            and self._proposal
+            and laid[0] is one.answer
+            and laid[1] is facts.revisions
+            and laid[2] == self._rejected
+        ):
             return self._proposal, None
         from agentfs.core.proposals import propose
 
-        current = facts.revisions[-1].plan_sha256 if facts.revisions else None
         try:
-            base = self.past.plan(one.call.revision) if one.call.base_sha256 != current else None
+            base = self._grown_from(one.call, facts)
             pins = {} if facts.goal.has_steps else self.past.pins(facts.revisions, facts.plan)
         except LostPlan as lost:
             return None, str(lost)
         return propose(one, facts, base, pins, self.judge.plan), None
+
+    def _grown_from(self, call: Call, facts: Facts) -> Plan | None:
+        """Return the plan that an answer grew from, if that is not the one in force.
+
+        A planner was given a plan. An edited goal's own steps know nothing of what people made of the plan.
+        """
+        if facts.goal.has_steps:
+            return self.past.unedited(facts.revisions) if call.trigger == "goal_changed" else None
+        current = facts.revisions[-1].plan_sha256 if facts.revisions else None
+        return self.past.plan(call.revision) if call.base_sha256 != current else None
 
     # ── what people write ───────────────────────────────────────────────────────────────────────────────
 

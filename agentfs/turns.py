@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from agentfs.bursts import Burst
-from agentfs.core.decide import IssueOrder, StartAttempt
+from agentfs.core.decide import takes_place
 from agentfs.core.shares import grant
 from agentfs.seats import Seat
 
@@ -41,8 +41,8 @@ class Turns:
         self.busy += seat.driver.taken() - burst.before - burst.room
         if seat.driver.trouble is not None:
             return
-        starts = sum(isinstance(action, IssueOrder | StartAttempt) for action in burst.actions)
-        if (starts >= burst.left) if burst.left else seat.driver.state.moving("order", "start"):
+        starts = sum(takes_place(action) for action in burst.actions)
+        if (starts >= burst.left) if burst.left else seat.driver.state.moving("order", "start", "ask", "retry"):
             self.line[seat] = None
 
     def next(self) -> Seat | None:

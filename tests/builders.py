@@ -15,7 +15,7 @@ from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.documents import read_json
 from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.outcomes import outcome_of
-from agentfs.core.pins import pinned
+from agentfs.core.pins import pinned, unedited
 from agentfs.core.proposals import propose
 from agentfs.core.records import (
     Answer,
@@ -40,6 +40,7 @@ from agentfs.core.steps import StepView
 from agentfs.tools.registry import specs
 
 NOW = "2026-11-16T10:00:00.000000Z"
+LATER = "2026-11-16T10:00:10.000000Z"
 RUN = "2026-11-16/goal"
 GOAL = "a" * 64
 TOOLS = {"note": True, "shell": False, "read_file": True}
@@ -74,7 +75,10 @@ def judged(given: Facts) -> Facts:
         return replace(given, proposal=None)
     current = given.revisions[-1].plan_sha256 if given.revisions else None
     base = PLANS[str(one.call.base_sha256)] if one.call.base_sha256 != current else None
-    pins = pinned([(revision, PLANS[revision.plan_sha256]) for revision in given.revisions])
+    history = [(revision, PLANS[revision.plan_sha256]) for revision in given.revisions]
+    if given.goal.has_steps and one.call.trigger == "goal_changed":
+        base = unedited(history)
+    pins = pinned(history)
     found = propose(one, given, base, pins, lambda source: check_plan(read_json(source), CATALOGUE))
     return given if given.proposal == found else replace(given, proposal=found)
 
@@ -224,11 +228,12 @@ class PureWorld:
     def play(self, given: Facts, turns: int = 60) -> tuple[Facts, list[Action]]:
         """Play until the run ends or waits for a person; return where, and the last actions. Fails if it never does."""
         state: RunState | None = None
-        with_these = means(planner=self.planner)
+        with_these, now = means(planner=self.planner), NOW
         for turn in range(turns):
             given = judged(given)
             state = derive(given, with_these, state)
-            actions = decide(state, self.slots)
+            actions = decide(state, self.slots, now)
+            now = LATER if any(isinstance(action, Wait) and action.on == "time" for action in actions) else NOW
             if turn % 4 == 3:
                 assert state.steps == derive(given, with_these).steps, "from scratch it is the same"
             assert actions, "every state yields an action"
@@ -290,7 +295,9 @@ class PureWorld:
     def _settle(self, given: Facts, view: StepView, number: int) -> Facts:
         status = self.fate(view.id, number)
         surprise = status == "done" and view.id in self.surprising
-        result = a_result(view, status, number, surprising=surprise, surprise="odd" if surprise else None)
+        retry_at = LATER if status == "failed" and view.step.retry_wait_s else None
+        more = {"surprising": surprise, "surprise": "odd" if surprise else None, "retry_at": retry_at}
+        result = a_result(view, status, number, **more)
         return given.with_attempt(view.id, replace(given.attempt(view.id, number), claimed=True, result=result))
 
     def _finish_running(self, given: Facts, state: RunState) -> Facts:

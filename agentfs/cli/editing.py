@@ -14,16 +14,18 @@ from functools import wraps
 from pathlib import Path
 
 from agentfs.cli.common import here, say, short_path
-from agentfs.cli.reading import read_run, run_id
+from agentfs.cli.reading import Reading, read_run, run_id
 from agentfs.cli.shadow import shadow_of
 from agentfs.clock import Clock
 from agentfs.core import names
+from agentfs.core.calls import rejected_steps
 from agentfs.core.canonical import sha256_bytes
+from agentfs.core.decide import CallPlanner, EndRun, decide
 from agentfs.core.differences import effects
 from agentfs.core.phase import phase, reason
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import Outcome, Plan
-from agentfs.core.reopening import in_force, still_ends
+from agentfs.core.reopening import after_no, in_force, still_ends
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.disk import Leftover, install, publish
@@ -237,11 +239,29 @@ def _tell_effect(run: Opened) -> None:
     from agentfs.cli.look import width
     from agentfs.views.diff import effect_lines
 
-    found = read_run(run.folder, run.workspace).state
-    if found is None or found.facts.outcome is not None:
+    found = read_run(run.folder, run.workspace)
+    if found.state is None or found.state.facts.outcome is not None:
         return
-    state, end = in_force(found), still_ends(found.facts, found.means)
-    if end is None and (plan := state.facts.plan) is not None:
-        say("\n".join(effect_lines([asdict(one) for one in effects(state.facts, state.means, plan)], width())))
-    then = (end.status, end.why) if end else (phase(state), reason(state))
-    say(f"it would then be {then[0]}: {first_line(then[1])}")
+    state = after_no(in_force(found.state))
+    actions, plan = decide(state, 1), state.facts.plan
+    if end := next((one for one in actions if isinstance(one, EndRun)), None):
+        say(f"it would then be {end.status}: {first_line(end.why)}")
+    elif (call := next((one for one in actions if isinstance(one, CallPlanner)), None)) and rejected_steps(
+        state.facts
+    ):
+        say(f"it would then {_answer_to_no(found, state, call)}")
+    else:
+        if plan is not None:
+            say("\n".join(effect_lines([asdict(one) for one in effects(state.facts, state.means, plan)], width())))
+        say(f"it would then be {phase(state)}: {first_line(reason(state))}")
+
+
+def _answer_to_no(found: Reading, state: RunState, call: CallPlanner) -> str:
+    """Return what follows from a no that somebody has an answer to: a planner, or a runbook with a clean-up."""
+    if found.goal is None or not state.facts.goal.has_steps:
+        return "ask the planner for another plan, and do nothing of it before you approve it"
+    from agentfs.planner.own_steps import situation
+    from agentfs.planner.runbook import answer
+
+    said = answer(found.goal, call.pending[0].trigger, situation(found.goal, state, found.folder))
+    return f"clean up, and end failed: {first_line(said.answer)}"

@@ -18,6 +18,7 @@ from agentfs.workspace import Workspace
 if TYPE_CHECKING:
     from agentfs.core.config import Settings
     from agentfs.core.facts import Facts
+    from agentfs.core.goals import ParsedGoal
     from agentfs.core.state import RunState
 
 ENDS = ("done", "failed", "cancelled")
@@ -56,6 +57,7 @@ class Reading:
     state: "RunState | None"
     broken: tuple[str, ...] = ()
     judged: "Callable[[Facts], Facts]" = lambda facts: facts  # lays an answer that waits over what the facts say
+    goal: "ParsedGoal | None" = None
 
     @property
     def run(self) -> str:
@@ -168,13 +170,15 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
         return Reading(folder, None, (str(error).removeprefix(f"{folder}: "),))
     except OSError as error:
         return Reading(folder, None, (f"{error.filename or folder}: {error.strerror}",))
-    tools = reader.judge.catalogue.tools if isinstance(reader.judge, FileJudge) else {}
+    judge = reader.judge if isinstance(reader.judge, FileJudge) else None
+    tools = judge.catalogue.tools if judge else {}
     means = Means(
         planner=has_model(settings.planner, environment),
         executor=has_model(settings.executor, environment),
         repeatable={name: spec.repeatable for name, spec in tools.items()},
     )
-    return Reading(folder, derive(facts, means), facts.broken, reader.judged)
+    goal = judge.goals.get(facts.goal.sha256) if judge else None
+    return Reading(folder, derive(facts, means), facts.broken, reader.judged, goal)
 
 
 def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":

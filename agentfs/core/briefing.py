@@ -172,7 +172,7 @@ def _limits(state: RunState, standing: Standing) -> str:
     minutes = max(0.0, seconds_left(bounds, state.spent, state.calls_spent) / 60)
     parts = [
         f"{max(0, bounds.replans - state.calls.replans)} replans after failures",
-        f"{bounds.attempts} attempts at a step",
+        f"{bounds.attempts} attempts at a step that a model does or that is repeatable, 1 at any other",
         f"{max(0, bounds.requests - used.requests)} requests to models",
         f"{max(0, bounds.tokens - used.tokens)} tokens",
         f"${max(0.0, bounds.cost_usd - used.cost_usd):.2f}",
@@ -259,7 +259,8 @@ def _json(value: Any) -> str:
 
 
 def _triggers(call: Call, state: RunState) -> Iterator[str]:
-    yield _trigger(call.trigger, call.detail, call.evidence)
+    detail = "" if call.trigger == "goal_changed" else call.detail  # who edited it is no business of a model's
+    yield _trigger(call.trigger, detail, call.evidence)
     told = {(call.trigger, call.step)}
     for pending in state.pending:
         if (pending.trigger, pending.step) not in told:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentfs.core import names
 from agentfs.core.facts import Facts, PlannerCall, Talk
-from agentfs.core.records import Answer, Call, Trigger, Verdict
+from agentfs.core.records import Answer, Call, Result, Trigger, Verdict
 from agentfs.core.replies import GateWord, gate_word
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS
 
@@ -64,13 +64,19 @@ class CallsSummary:
             return replace(self, open=one, replans=replans)
         if one.answer.verdict == "failed" or interrupted >= MAX_INTERRUPTIONS:
             return replace(self, failed=one, replans=replans)
+        if not applied and _leaves_the_plan(one, facts):
+            return self._spent_by(one, call, "keep", replans)
         if one.answer.verdict == "interrupted" or (not applied and not can_be_used(one, facts)):
             return self
         if not applied and (rejection(one) or needs_yes(one, facts)) and decision(one, facts) != "approve":
             return replace(self._held_up(one, facts), replans=replans)
+        unapplied = one if one.answer.plan is not None and not applied else None
+        return replace(self._spent_by(one, call, one.answer.verdict, replans), unapplied=unapplied)
+
+    def _spent_by(self, one: PlannerCall, call: Call, verdict: Verdict, replans: int) -> "CallsSummary":
+        """Return this summary with a call that has settled what it was about."""
         return CallsSummary(
-            spent={**self.spent, **dict.fromkeys(call.evidence, one.answer.verdict)},
-            unapplied=one if one.answer.plan is not None and not applied else None,
+            spent={**self.spent, **dict.fromkeys(call.evidence, verdict)},
             rejected=self.rejected,
             latest=one,
             replans=replans,
@@ -89,6 +95,12 @@ class CallsSummary:
     def finished(self) -> bool:
         """Whether the planner's last word is that nothing is left to do."""
         return self.latest is not None and self.latest.answer is not None and self.latest.answer.verdict == "finished"
+
+
+def _leaves_the_plan(one: PlannerCall, facts: Facts) -> bool:
+    """Whether a person said no to what this goal would make of their edits: the plan stays as it is."""
+    asked_about = facts.goal.has_steps and one.call is not None and one.call.goal_sha256 == facts.goal.sha256
+    return asked_about and rejection(one) is not None and not _has_surprise(one, facts)
 
 
 def _was_cut_off(answer: Answer) -> bool:
@@ -127,11 +139,11 @@ def waiting_answer(facts: Facts) -> PlannerCall | None:
 def needs_yes(one: PlannerCall, facts: Facts) -> bool:
     """Whether an answer that is not in effect waits for a person.
 
-    A runbook has no answer of its own to a surprise. A model's answer says itself why, once it is laid over the plan;
+    A runbook has no answer of its own to a surprise. A plan says itself why, once it is laid over the one in force;
     where that has yet to be done, it waits. A first plan is approved in the file.
     """
-    if facts.goal.has_steps:
-        return any(_is_surprise(path, facts) for path in (one.call.evidence if one.call else ()))
+    if facts.goal.has_steps and _has_surprise(one, facts):
+        return True
     if one.answer is None or one.answer.plan is None:
         return False
     proposal = proposal_of(one, facts)
@@ -155,7 +167,7 @@ def rejection(one: PlannerCall) -> Talk | None:
 def question_of(one: PlannerCall, facts: Facts) -> Talk | None:
     """Return the question about an answer that stands; one that showed other changes than there would be does not."""
     last, proposal = one.talks[-1] if one.talks else None, proposal_of(one, facts)
-    if last is None or facts.goal.has_steps:  # a runbook's is about a result, and a result does not change
+    if last is None or (facts.goal.has_steps and last.key is None):  # it is about a result, which does not change
         return last
     return last if proposal is not None and last.key == proposal.bond else None
 
@@ -168,10 +180,38 @@ def decision(one: PlannerCall, facts: Facts) -> GateWord | None:
     return gate_word(asked.reply) if asked else None
 
 
+def _has_surprise(one: PlannerCall, facts: Facts) -> bool:
+    return any(_is_surprise(path, facts) for path in (one.call.evidence if one.call else ()))
+
+
 def _is_surprise(path: str, facts: Facts) -> bool:
-    file = names.parse_step_file(path.removeprefix(f"{names.STEPS}/"))
-    result = facts.attempt(file.step, file.attempt).result if file and file.kind == "result" else None
+    result = _result_at(path, facts)
     return result is not None and result.status == "done" and result.surprising
+
+
+def _result_at(path: str, facts: Facts) -> Result | None:
+    """Return the result that a path in a call's evidence leads to."""
+    file = names.parse_step_file(path.removeprefix(f"{names.STEPS}/"))
+    return facts.attempt(file.step, file.attempt).result if file and file.kind == "result" else None
+
+
+def rejections_in(call: Call | None, facts: Facts) -> tuple[Result, ...]:
+    """Return the steps that a person said no to among what a call was about."""
+    found = (_result_at(path, facts) for path in (call.evidence if call else ()))
+    return tuple(result for result in found if result is not None and result.status == "rejected")
+
+
+def rejected_steps(facts: Facts) -> tuple[str, ...]:
+    """Return the steps that a person said no to, and that no answer in effect has taken up."""
+    applied = {revision.call for revision in facts.revisions}
+    taken_up = {path for one in facts.calls if one.call and one.number in applied for path in one.call.evidence}
+    latest = {step: attempts[-1] for step, attempts in facts.attempts.items()}
+    return tuple(
+        step
+        for step, attempt in latest.items()
+        if attempt.result is not None and attempt.result.status == "rejected" and not attempt.again
+        if f"{names.STEPS}/{names.step_file(step, attempt.number, 'result')}" not in taken_up
+    )
 
 
 def next_call(facts: Facts) -> int:

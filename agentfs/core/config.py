@@ -76,7 +76,7 @@ class LimitSettings(Record):
     """[limits]"""
 
     replans: Annotated[int, Field(ge=0)] = Field(3, description="Calls after a failure or surprise")
-    attempts: Counter = Field(2, description="Tries at one step before the planner is asked")
+    attempts: Counter = Field(2, description="Tries at a step that is repeatable or done by a model; others have 1")
     parallel: Counter = Field(4, description="Attempts at once, over all runs one process drives")
     steps: Counter = Field(200, description="Steps a stepwise run may have")
     requests: Annotated[int, Field(ge=0)] = Field(300, description="Requests to models")

@@ -5,13 +5,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import names
-from agentfs.core.calls import COUNTED, Pending, decision, needs_yes, next_call, proposal_of, question_of
+from agentfs.core.calls import (
+    COUNTED,
+    Pending,
+    decision,
+    needs_yes,
+    next_call,
+    proposal_of,
+    question_of,
+    rejections_in,
+)
 from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
 from agentfs.core.modes import is_stepwise
 from agentfs.core.records import Failure, Reason
 from agentfs.core.state import RunState, Stray, goal_checks, unjudged
-from agentfs.core.steps import UNREACHABLE, StepView
+from agentfs.core.steps import UNREACHABLE, StepView, no_words
 from agentfs.core.triggers import next_step
 
 
@@ -130,7 +139,7 @@ class EndRun:
 class Wait:
     """Nothing to do now; what for, and why."""
 
-    on: Literal["attempt", "planner", "person", "nothing"]
+    on: Literal["attempt", "planner", "person", "time", "nothing"]
     why: str
 
 
@@ -155,15 +164,18 @@ Action = (
 SAVING = "plan.json is being saved"
 
 
-def decide(state: RunState, slots: int) -> list[Action]:
-    """Return what to do next, never nothing. `slots` is how many more attempts this process can run now."""
+def decide(state: RunState, slots: int, now: str = "") -> list[Action]:
+    """Return what to do next, never nothing. `slots` is how many more attempts this process can run now.
+
+    `now` is the time as records write it: what waits for a later moment does not start. Without one, all of it waits.
+    """
     if state.facts.outcome is not None:
         return [Wait("nothing", f"the run has ended: {state.facts.outcome.summary}")]
     if state.facts.broken:
         return [Wait("person", state.facts.broken[0])]
     if edit := _take_edit(state):
         return edit
-    return _cancel(state) or [*_put_right(state), *_go_on(state, slots)]
+    return _cancel(state) or _take_no(state) or [*_put_right(state), *_go_on(state, slots, now)]
 
 
 def abandoned(state: RunState, actions: list[Action]) -> list[Action]:
@@ -204,6 +216,11 @@ def _cancel(state: RunState) -> list[Action] | None:
     ]
 
 
+def _take_no(state: RunState) -> list[Action]:
+    """A person's no is on record before anything else is decided: no answer slips in beside it."""
+    return [SettleReply(one, "gate", one.why) for one in state.moving("reject")]
+
+
 def _put_right(state: RunState) -> Iterator[Action]:
     """What may be done whatever else holds the run up."""
     for name, text in wanted_notes(state.facts).items():
@@ -223,7 +240,7 @@ def _may_stop(stray: Stray) -> bool:
     return order is None or order.repeatable or not stray.attempt.claimed or stray.attempt.asks is not None
 
 
-def _go_on(state: RunState, slots: int) -> list[Action]:
+def _go_on(state: RunState, slots: int, now: str) -> list[Action]:
     """The main line: an answer to install, a hold-up, a call to make, an end, or steps to start."""
     if state.calls.unapplied:
         return _apply(state, state.calls.unapplied)
@@ -239,7 +256,7 @@ def _go_on(state: RunState, slots: int) -> list[Action]:
         return [ending] if not _busy(state) else [Wait("attempt", f"{ending.why}; what runs finishes first")]
     if state.pending:
         return [_call(state, next_call(state.facts), state.pending)]
-    return _start(state, slots) or [_rest(state)]
+    return _start(state, slots, now) or [_rest(state, now)]
 
 
 def _unanswered(state: RunState) -> Wait | None:
@@ -336,9 +353,12 @@ def _ending(state: RunState) -> EndRun | None:
         step = state.calls.refused.call.step if state.calls.refused.call else None
         return EndRun("failed", "step_failed", f"a person rejected the result of {step}")
     if (last := given_up(state)) and last.answer:
-        return EndRun("failed", "impossible", f"the planner says that it is impossible: {last.answer.answer}")
+        by = "the runbook gives up" if state.facts.goal.has_steps else "the planner says that it is impossible"
+        return EndRun("failed", _doom(state, last), f"{by}: {last.answer.answer}")
     if halted := state.moving("halt"):
-        return EndRun("failed", "step_failed", f"{halted[0].id} {_ended_words(halted[0])}")
+        one = next((one for one in halted if one.status == "rejected"), halted[0])  # a person's word comes first
+        reason: Reason = "rejected" if one.status == "rejected" else "step_failed"
+        return EndRun("failed", reason, f"{one.id} {_ended_words(one)}")
     if state.pending and state.pending[0].trigger in COUNTED and state.calls.replans >= state.bounds.replans:
         return EndRun(
             "failed",
@@ -360,7 +380,7 @@ def given_up(state: RunState) -> PlannerCall | None:
 def _ended_words(halted: StepView) -> str:
     if halted.status == "failed":
         return halted.why if halted.trigger == "repeated_failure" else f"failed: {halted.why}"
-    return f"{'was rejected' if halted.status == 'rejected' else 'cannot start'}: {halted.why}"
+    return f"was {halted.why}" if halted.status == "rejected" else f"cannot start: {halted.why}"
 
 
 def _asking(state: RunState) -> Iterator[Action]:
@@ -373,30 +393,56 @@ def _asking(state: RunState) -> Iterator[Action]:
         yield SettleReply(one, "ask", one.why)
 
 
-def _start(state: RunState, slots: int) -> list[Action]:
+def _start(state: RunState, slots: int, now: str) -> list[Action]:
     """Return the steps to ask about, to settle and to start, as many as there is room for."""
     found: list[Action] = list(_asking(state))
-    found += [SettleReply(one, "gate", one.why) for one in state.moving("reject")]
     if state.limit_reached:
         return found
-    found += [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
     running = sum(1 for v in state.running if v.status == "running")
     room = max(0, min(slots, state.bounds.parallel - running))
-    ordered = state.moving("start", most=room)
-    found += [StartAttempt(one, one.why) for one in ordered]
-    found += [IssueOrder(one, one.why) for one in state.moving("order", most=room - len(ordered))]
+    started = [StartAttempt(one, one.why) for one in state.moving("start", most=room)]
+    asked = [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
+    checked = [one for one in asked if takes_place(one)][: room - len(started)]
+    found += [*(one for one in asked if not takes_place(one)), *checked, *started]
+    left = room - len(started) - len(checked)
+    orders = [*state.moving("order", most=left), *due_retries(state, now)]
+    found += [IssueOrder(one, one.why) for one in orders[:left]]
     return found
 
 
-def _rest(state: RunState) -> Action:
-    """Return why nothing starts: something runs, a person is asked, a limit is reached, or it is over."""
+def due_retries(state: RunState, now: str) -> list[StepView]:
+    """Return the steps that failed, had to wait before another try, and need not any longer."""
+    return [one for one in state.moving("retry") if one.not_before is not None and one.not_before <= now]
+
+
+def next_retry(state: RunState, now: str) -> StepView | None:
+    """Return the step whose next try comes first, of those that have to wait for it."""
+    waiting = [one for one in state.moving("retry") if one.not_before is not None and one.not_before > now]
+    return min(waiting, key=lambda one: one.not_before or "", default=None)
+
+
+def takes_place(action: Action) -> bool:
+    """Whether an action has something run: an attempt, or the checks of what a gated step needs."""
+    match action:
+        case IssueOrder() | StartAttempt():
+            return True
+        case AskPerson(view=view, about="gate"):
+            return view.resolved is not None and bool(view.resolved.needs)
+        case _:
+            return False
+
+
+def _rest(state: RunState, now: str) -> Action:
+    """Return why nothing starts: something runs, a limit holds, it is too early, a person is asked, or it is over."""
     if _busy(state):
         return Wait("attempt", _busy_words(state))
-    if state.limit_reached and state.moving("order", "start", "ask"):  # to end costs nothing
+    if state.limit_reached and state.moving("order", "start", "ask", "retry"):  # to end costs nothing
         return Wait("person", f"{state.limit_reached}: raise it in plan.json")
+    if next_one := next_retry(state, now):
+        return Wait("time", f"{next_one.id}: {next_one.why}")
     if asked := state.moving("person", "reach"):
         return Wait("person", f"{asked[0].id}: {asked[0].why}")
-    if state.moving("order", "start"):
+    if state.moving("order", "start", "ask", "retry"):
         return Wait("attempt", "every place for an attempt is taken")
     return _finish(state)
 
@@ -410,7 +456,7 @@ def _busy_words(state: RunState) -> str:
 def _finish(state: RunState) -> Action:
     """Every step has ended: say how the run ends."""
     if state.doomed:
-        return EndRun("failed", _doom(state), "the clean-up is done")
+        return _cleaned_up(state)
     scheme = state.scheme
     if scheme is None or not any(state.steps[leaf].status == "done" for leaf in scheme.leaves):
         return EndRun("failed", "step_failed", "no step that the plan ends with was done")
@@ -453,6 +499,16 @@ def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
     return _call(state, checked.number, (Pending("goal_checks_failed", None, why, (evidence,)),))
 
 
-def _doom(state: RunState) -> Reason:
+def _cleaned_up(state: RunState) -> EndRun:
+    """The plan that has been carried out was only what a call that gave up left to do."""
     last = next(r for r in reversed(state.facts.revisions) if any(c.step is not None for c in r.changes))
-    return "step_failed" if last.by.role == "runbook" else "impossible"
+    one = state.facts.planner_call(last.call or 0)
+    said = [f"{no.step} was {no_words(no)}; " for no in rejections_in(one.call, state.facts)]
+    return EndRun("failed", _doom(state, one), f"{''.join(said)}the clean-up is done")
+
+
+def _doom(state: RunState, gave_up: PlannerCall) -> Reason:
+    """Return the reason of a run that a call gave up: a goal's own steps give up for what became of a step."""
+    if not state.facts.goal.has_steps:
+        return "impossible"
+    return "rejected" if rejections_in(gave_up.call, state.facts) else "step_failed"

@@ -115,6 +115,7 @@ class Facts:
     asking: bool = False  # replan.md is there, and its writer has not finished
     broken: tuple[str, ...] = ()  # files of ours that do not read, in words
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
+    cleanable: frozenset[str] = frozenset()  # steps whose rejection it has a clean-up for
     proposal: "Proposal | None" = None  # what the answer that is not in effect comes to
     # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.
     origin: object = field(default_factory=object, compare=False, repr=False)
@@ -131,6 +132,7 @@ class Facts:
             and self.replan == then.replan
             and self.asking == then.asking
             and self.answerable == then.answerable
+            and self.cleanable == then.cleanable
             and self.proposal is then.proposal
         ):
             return None

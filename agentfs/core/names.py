@@ -104,6 +104,9 @@ def goal_before_file(call: int, goal: str) -> str:
     return f"{call}.{goal}"
 
 
+NEEDS, GATE_NEEDS = ".needs", ".gate.needs"  # of an attempt: checks before its order, and before a gate's question
+
+
 def conversation(step: str, attempt: int) -> str:
     """Return what an attempt's conversation is called: its log without the ending."""
     return f"{STEPS}/{step}.{attempt}"

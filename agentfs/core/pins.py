@@ -7,7 +7,9 @@ only with a person's yes. `status` and `limits` are no fields of a step: they ar
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agentfs.core.canonical import render_plan
 from agentfs.core.differences import StepDifference, difference
+from agentfs.core.merging import FIELDS, StepValue, plan_value, same, steps_of
 from agentfs.core.records import Plan, Revision
 
 Pins = Mapping[str, frozenset[str]]  # step -> the names of its fields that are a person's
@@ -31,6 +33,47 @@ class Holding:
             if one.kind == "removed" or not pins[one.step]:
                 del pins[one.step]  # a step of the same name would be another step
         return Holding(self.revisions + 1, plan, pins)
+
+
+def unedited(history: Iterable[tuple[Revision, Plan]]) -> Plan | None:
+    """Return the plan as it would be had no person edited it: every other revision's changes, and no others.
+
+    An edited goal is laid over what people made of the plan with this as the base, so that only what the goal itself
+    says otherwise is taken for a change.
+    """
+    before: dict[str, StepValue] = {}
+    own: dict[str, StepValue] = {}
+    last: Plan | None = None
+    for revision, plan in history:
+        after, by_hand = steps_of(plan), revision.trigger == "edited" and last is not None
+        if not by_hand:
+            _take_changes(own, before, after, of_edits=not _is_fallback(revision))
+        before, last = after, plan
+    if last is None or not own:
+        return last
+    return Plan.model_validate_json(render_plan(plan_value(last, last.goal, own.values())))
+
+
+def _is_fallback(revision: Revision) -> bool:
+    """Whether a runbook answered to a failure: that rewires what is there, and is no word about what it says."""
+    return revision.by.role == "runbook" and revision.trigger != "goal_changed"
+
+
+def _take_changes(
+    own: dict[str, StepValue], before: Mapping[str, StepValue], after: Mapping[str, StepValue], *, of_edits: bool
+) -> None:
+    """Make the changes that led from one plan to another. `of_edits`: also where a person had set the field."""
+    for name in before.keys() - after.keys():
+        own.pop(name, None)
+    for name, step in after.items():
+        if name not in before:
+            own[name] = step
+        elif name in own:
+            was, mine = before[name], own[name]
+            changed = {field for field in FIELDS if not same(field, was.get(field), step.get(field))}
+            taken = {field for field in changed if of_edits or same(field, was.get(field), mine.get(field))}
+            own[name] = {field: value for field, value in mine.items() if field not in taken}
+            own[name] |= {field: step[field] for field in taken if step.get(field) is not None}
 
 
 def pinned(history: Iterable[tuple[Revision, Plan]]) -> Pins:

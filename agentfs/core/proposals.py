@@ -6,6 +6,7 @@ One value serves all: what is installed, what the question shows, what `diff --q
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
+from agentfs.core.calls import rejected_steps
 from agentfs.core.canonical import render_plan, sha256_of
 from agentfs.core.changes import changes
 from agentfs.core.differences import Rewired, StepDifference, difference
@@ -37,7 +38,7 @@ class Proposal:
 
 
 def propose(one: PlannerCall, facts: Facts, base: Plan | None, pins: Pins, judged: Judged) -> Proposal:
-    """Return what an answer comes to. `base`: the plan it was given, if that is no longer the one in force."""
+    """Return what an answer comes to. `base`: the plan that it grew from, if that is not the one in force."""
     problems: list[str] = []
     for value, conflicts in _candidates(one, facts, base):
         source = render_plan(value)
@@ -86,8 +87,9 @@ def _reasons(
     touched: tuple[str, ...],
     problems: list[str],
 ) -> Iterator[str]:
-    if facts.goal.has_steps:
-        return  # a runbook is a person's own word
+    by_model = not facts.goal.has_steps  # a runbook is a person's own word, but not their last
+    if by_model and (rejected := rejected_steps(facts)):
+        yield f"you rejected {_listed(iter(rejected))}: look at what is planned instead"
     if conflicts:
         yield f"you and the answer changed the same: {_listed(conflict.place for conflict in conflicts)}"
     if touched:
@@ -95,7 +97,7 @@ def _reasons(
     if problems:
         yield f"your edits and the answer do not go together: {problems[0]}"
     first = one.call is not None and one.call.trigger == "first"
-    if facts.run.approve == "always" and not first and difference(facts.plan, plan).steps:
+    if by_model and facts.run.approve == "always" and not first and difference(facts.plan, plan).steps:
         yield ALWAYS
 
 

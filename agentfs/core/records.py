@@ -25,6 +25,7 @@ Sha256 = Annotated[str, Field(pattern=SHA256_PATTERN)]
 Counter = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
+Pause = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
 JsonObject = dict[str, JsonValue]
 
 
@@ -62,7 +63,13 @@ Trigger = Literal[
     "edited",
 ]
 Reason = Literal[
-    "steps_done", "replan_budget_exhausted", "step_failed", "impossible", "goal_checks_failed", "cancelled"
+    "steps_done",
+    "replan_budget_exhausted",
+    "step_failed",
+    "impossible",
+    "goal_checks_failed",
+    "rejected",
+    "cancelled",
 ]
 
 
@@ -137,7 +144,9 @@ class Limits(Record):
     """Bounds on one run, in the place of those in the settings. In plan.json a top-up is an edit here."""
 
     replans: Annotated[int, Field(ge=0)] | None = Field(None, description="Calls after a failure or surprise")
-    attempts: Counter | None = Field(None, description="Tries at one step before the planner is asked")
+    attempts: Counter | None = Field(
+        None, description="Tries at a step that is repeatable or done by a model; others have 1"
+    )
     parallel: Counter | None = Field(None, description="Attempts at once")
     steps: Counter | None = Field(None, description="Steps a stepwise run may have")
     requests: Annotated[int, Field(ge=0)] | None = Field(None, description="Requests to models")
@@ -176,7 +185,10 @@ class Step(Record):
     )
     timeout_s: Seconds | None = Field(None, description="Seconds before the attempt is killed; 600")
     max_attempts: Counter | None = Field(
-        None, description="Tries before it counts as failed; default: limits.attempts"
+        None, description="Tries; default: limits.attempts if it is repeatable or done by a model, else 1"
+    )
+    retry_wait_s: Pause | None = Field(
+        None, description="Seconds before a failed try is made again; doubles with each; 0"
     )
     repeatable: bool | None = Field(
         None, description="false: once done or cut off, it runs again only with a person's permission"
@@ -408,6 +420,7 @@ class Result(Record):
     started_at: Timestamp | None = Field(description="null: it never started")
     ended_at: Timestamp
     duration_s: Amount = Field(description="Seconds it took")
+    retry_at: Timestamp | None = Field(None, description="It failed: not tried again before that; null: at once")
 
 
 class StepsByEnd(Record):

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from agentfs.core.changes import changes
 from agentfs.core.decide import EndRun, RecordRevision, decide, given_up
 from agentfs.core.facts import Facts, PlanFile
-from agentfs.core.records import Author, Plan, Revision
+from agentfs.core.records import Author, Failure, Plan, Result, Revision, Role
+from agentfs.core.replies import words_below
 from agentfs.core.state import Means, RunState, derive, goal_checks, unjudged
+from agentfs.core.steps import A_NO
 
 HELD_UP = ("failed", "blocked", "rejected")
 
@@ -22,10 +24,11 @@ class Aside:
 
 def with_plan(facts: Facts, plan: Plan, digest: str, call: int | None = None) -> Facts:
     """Return the facts once this plan is the next revision: a person's, or that of a call."""
+    answered: Role = "runbook" if facts.goal.has_steps else "planner"
     revision = Revision(
         revision=len(facts.revisions) + 1,
         call=call,
-        by=Author(role="person" if call is None else "planner", name=""),
+        by=Author(role="person" if call is None else answered, name=""),
         trigger="edited",
         step=None,
         detail="plan.json was edited",
@@ -51,6 +54,30 @@ def in_force(state: RunState, judged: Callable[[Facts], Facts] = lambda facts: f
             return derive(judged(with_plan(facts, file.plan, file.sha256, call)), state.means)
         case _:
             return state
+
+
+def after_no(state: RunState) -> RunState:
+    """Return the state once every no that a person gave to a gate is on record, which comes before anything else."""
+    facts = state.facts
+    for view in state.moving("reject"):
+        attempt = facts.attempt(view.id, view.next)
+        no = words_below(attempt.talks[-1].reply or "") if attempt.talks else ""
+        result = Result(
+            run=facts.run.run,
+            step=view.id,
+            attempt=view.next,
+            revision=len(facts.revisions),
+            key=view.key or "",
+            after=dict(view.after),
+            status="rejected",
+            error=Failure(kind="rejected", message=no or A_NO),
+            sandbox="none",
+            started_at=None,
+            ended_at=facts.run.started_at,
+            duration_s=0.0,
+        )
+        facts = facts.with_attempt(view.id, replace(attempt, result=result))
+    return derive(facts, state.means, state)
 
 
 def to_set_aside(state: RunState) -> Aside:
@@ -83,5 +110,5 @@ def set_aside(facts: Facts, aside: Aside) -> Facts:
 
 def still_ends(facts: Facts, means: Means) -> EndRun | None:
     """Return the end that a run comes to at once if its outcome is removed; None: it goes on."""
-    state = in_force(derive(facts, means))
+    state = after_no(in_force(derive(facts, means)))
     return next((action for action in decide(state, 1) if isinstance(action, EndRun)), None)

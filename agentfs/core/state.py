@@ -111,6 +111,9 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, sch
     def can_answer(step: str) -> bool:
         return step in facts.answerable if facts.goal.has_steps else means.planner
 
+    def can_answer_no(step: str) -> bool:
+        return step in facts.cleanable if facts.goal.has_steps else means.planner
+
     def repeatable(step: Step) -> bool:
         return is_repeatable(step, means.repeatable)
 
@@ -128,6 +131,7 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, sch
         attempts=bounds.attempts,
         spent=calls.spent,
         can_answer=can_answer,
+        can_answer_no=can_answer_no,
         repeatable=repeatable,
         planner_made_stale=planner_made_stale,
         room=room_of_step(bounds.output_bytes, len(scheme.steps)),

@@ -18,6 +18,7 @@ from agentfs.core.problems import Problem
 _FORM = re.compile(r"([A-Za-z][A-Za-z_-]*(?: [A-Za-z_-]+){0,2})[ \t]*:(?:[ \t]+|\Z)(.*)", re.DOTALL)
 _BULLET = re.compile(r"[-*+][ \t]+")
 _TIME = re.compile(r"(?:([0-9]{1,5})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8}(?:\.[0-9]{1,6})?)s?)?\Z")
+_RETRIES = re.compile(r"([0-9]{1,6})(?:[ \t]+every[ \t]+(\S.*))?\Z", re.IGNORECASE)
 _ID = re.compile(rf"{STEP_ID}\Z")
 _SENTENCE_ENDS = ".!?:;)`"
 
@@ -201,19 +202,28 @@ def code_span(text: str) -> tuple[str, int] | None:
 
 
 def _retries(draft: Draft, said: Said) -> None:
-    if not re.fullmatch("[0-9]{1,6}", said.value):
+    match = _RETRIES.match(said.value)
+    pause = _seconds(match[2]) if match and match[2] else 0
+    if match is None or (match[2] and not pause):
         draft.refuse(said.place, f"{said.value!r} is no number of retries", said.form.write, said.form.pointer)
-    else:
-        draft.put("max_attempts", int(said.value) + 1, said.place)
+        return
+    draft.put("max_attempts", int(match[1]) + 1, said.place)
+    if pause:
+        draft.put("retry_wait_s", pause, (said.line, said.column + match.start(2)))
 
 
 def _timeout(draft: Draft, said: Said) -> None:
-    match = _TIME.match(said.value.replace(" ", "")) if len(said.value) < 40 else None
-    seconds = float(match[1] or 0) * 3600 + float(match[2] or 0) * 60 + float(match[3] or 0) if match else 0.0
-    if seconds <= 0:
-        draft.refuse(said.place, f"{said.value!r} is no length of time", said.form.write, said.form.pointer)
+    if seconds := _seconds(said.value):
+        draft.put("timeout_s", seconds, said.place)
     else:
-        draft.put("timeout_s", int(seconds) if seconds.is_integer() else seconds, said.place)
+        draft.refuse(said.place, f"{said.value!r} is no length of time", said.form.write, said.form.pointer)
+
+
+def _seconds(text: str) -> float | int:
+    """Return a length of time in seconds; 0 if it is none."""
+    match = _TIME.match(text.replace(" ", "")) if len(text) < 40 else None
+    seconds = float(match[1] or 0) * 3600 + float(match[2] or 0) * 60 + float(match[3] or 0) if match else 0.0
+    return int(seconds) if seconds.is_integer() else seconds
 
 
 def _on_failure(draft: Draft, said: Said) -> None:
@@ -264,7 +274,7 @@ LINES = (
     LineForm(
         "needs",
         "needs: `command`",
-        "must exit with 0 before the step, else it is *blocked*; as many as you like",
+        "must exit with 0 before the step, and before its gate asks, else it is *blocked*; as many as you like",
         "write needs: `command`",
         "needs",
         _command,
@@ -284,8 +294,10 @@ LINES = (
     LineForm(
         "retries",
         "retries: 2",
-        "tries after the first. Without it a step has `limits.attempts` tries, 2",
-        "write a whole number: retries: 2",
+        "tries after the first; `retries: 3 every 10s` waits 10 s before the next, then 20 s, then 40 s. "
+        "Without it a step that fails has failed: only what is `repeatable`, or what a model does, "
+        "is tried again (`limits.attempts`, 2)",
+        "write a whole number: retries: 2, or retries: 3 every 10s",
         "max_attempts",
         _retries,
         also=("retry",),
@@ -312,7 +324,7 @@ LINES = (
     LineForm(
         "repeatable",
         "repeatable",
-        "it may simply run again. Default: tools that only read, and `write_file`, may",
+        "it may simply run again. Default: tools that only read, and `write_file`, may; `sh` may not",
         "write repeatable on a line of its own",
         "repeatable",
         _flag(value=True),
@@ -341,7 +353,7 @@ LINES = (
     LineForm(
         "instead of",
         "instead of: ID",
-        "an alternative: takes that step's place when it has failed for good",
+        "an alternative: takes that step's place when it has failed for good. A step you reject is not replaced",
         "name one step by its id: instead of: a",
         "",
         _fallback,
@@ -351,7 +363,8 @@ LINES = (
     LineForm(
         "on failure of",
         "on failure of: ID",
-        "a clean-up: runs when that step has failed for good and nothing takes its place; the run ends failed",
+        "a clean-up: runs when that step has failed for good and nothing takes its place, or when you reject it; "
+        "the run ends failed",
         "name one step by its id: on failure of: a",
         "",
         _fallback,

@@ -38,6 +38,7 @@ Status = Literal[
 ]
 Move = Literal[
     "order",  # an order may be written
+    "retry",  # an order may be written, but not before its time
     "start",  # an order stands: the executor may take it
     "stop",  # an attempt runs that no longer counts
     "ask",  # a person must be asked before the order exists
@@ -51,6 +52,8 @@ Move = Literal[
     "halt",  # nobody has an answer: the run ends
 ]
 MAX_INTERRUPTIONS = 3
+LONGEST_WAIT, DOUBLINGS = 31_536_000.0, 40  # a pause between tries grows to a year at most
+A_NO = "a person rejected it"  # where they gave no reason
 LIMIT, UNREACHABLE, DRIFT = "limit", "unreachable", "drift"  # kinds of failure that are told apart
 UNKNOWN_KEY = "0" * 64  # of an attempt that was made, and of which neither order nor claim says what it was to do
 _NONE = Attempt(0)
@@ -65,10 +68,15 @@ class Around:
     attempts: int  # limits.attempts
     spent: Mapping[str, Verdict]  # evidence -> the verdict of the call that spent it
     can_answer: Callable[[str], bool]  # is there anyone to ask when this step fails?
+    can_answer_no: Callable[[str], bool]  # and when a person rejects it?
     repeatable: Callable[[Step], bool]
     planner_made_stale: Callable[[str, int], bool]  # did a planner's revision since then change what it does?
     room: int  # bytes that the references of one step may come to
     loop: str | None = None  # the step that does the whole goal in one loop, while the run is one
+
+    def allowed(self, step: Step) -> int:
+        """Return how many tries a step has."""
+        return attempts_allowed(step, self.attempts, repeatable=self.repeatable(step))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ class StepView:
     move: Move | None = None
     trigger: Trigger | None = None
     evidence: tuple[str, ...] = ()
+    not_before: str | None = None  # when an order may be written, if it has to wait for that
 
     @property
     def id(self) -> str:
@@ -110,6 +119,50 @@ def is_repeatable(step: Step, tools: Mapping[str, bool]) -> bool:
     if step.tool is not None:
         return tools.get(step.tool, False)
     return all(tools.get(tool, False) for tool in step.tools or ())
+
+
+def attempts_allowed(step: Step, limit: int, *, repeatable: bool) -> int:
+    """Return how many tries a step has: what it says, else `limit` (limits.attempts) where another try does no harm.
+
+    A model's work is tried again, since it sees what went wrong; what may not be repeated is not, whatever does it.
+    """
+    if step.max_attempts is not None:
+        return step.max_attempts
+    if step.repeatable is False:
+        return 1
+    return limit if repeatable or step.tool is None else 1
+
+
+def retry_wait(step: Step, key: str, attempts: tuple[Attempt, ...], around: Around) -> float:
+    """Return how many seconds the next try waits if the attempt that is due, or under way, fails; 0: it need not."""
+    used = _tries(step, key, attempts, around).used + 1
+    if not step.retry_wait_s or used >= around.allowed(step):
+        return 0.0
+    return min(step.retry_wait_s * 2.0 ** min(used - 1, DOUBLINGS), LONGEST_WAIT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tries:
+    """The attempts at what a step does now that came to nothing and that no call has taken up."""
+
+    failed: tuple[Attempt, ...]
+    cut: tuple[Attempt, ...]
+
+    @property
+    def used(self) -> int:
+        return len(self.failed) + max(0, len(self.cut) - MAX_INTERRUPTIONS + 1)
+
+
+def _tries(step: Step, key: str, attempts: tuple[Attempt, ...], around: Around) -> _Tries:
+    mine = [a for a in attempts if a.result and a.result.key == key and _unspent(step, a, around)]
+    return _Tries(
+        tuple(a for a in mine if a.result and a.result.status == "failed"),
+        tuple(a for a in mine if a.result and a.result.status == "interrupted" and _kind(a.result) != LIMIT),
+    )
+
+
+def _unspent(step: Step, attempt: Attempt, around: Around) -> bool:
+    return not attempt.again and result_path(step.id, attempt.number) not in around.spent
 
 
 def key_of(step: Step, resolved: Resolved) -> str:
@@ -208,9 +261,6 @@ class _Base:
             return self.known.key
         return key_of(self.step, resolved)
 
-    def unspent(self, attempt: Attempt) -> bool:
-        return not attempt.again and result_path(self.step.id, attempt.number) not in self.around.spent
-
 
 def output_path(step: str, attempt: int) -> str:
     """Return where the whole output of an attempt lies, in the run's folder."""
@@ -279,7 +329,7 @@ def _settled(base: _Base, resolved: Resolved) -> StepView:
 
 
 def _done(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
-    surprise = result.surprising and base.unspent(base.latest)
+    surprise = result.surprising and _unspent(base.step, base.latest, base.around)
     return base.view(
         "done",
         f"surprising: {result.surprise}" if surprise else f"attempt {result.attempt} succeeded",
@@ -294,16 +344,16 @@ def _done(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView
 
 def _failed(base: _Base, key: str, resolved: Resolved) -> StepView:
     """A failed step is tried again until its attempts are used up; then it is somebody's business."""
-    mine = [a for a in base.attempts if a.result and a.result.key == key and base.unspent(a)]
-    failed = [a for a in mine if a.result and a.result.status == "failed"]
-    cut = [a for a in mine if a.result and a.result.status == "interrupted" and _kind(a.result) != LIMIT]
-    used = len(failed) + max(0, len(cut) - MAX_INTERRUPTIONS + 1)
-    allowed = base.step.max_attempts or base.around.attempts
+    tries, allowed = _tries(base.step, key, base.attempts, base.around), base.around.allowed(base.step)
+    failed, used = tries.failed, tries.used
     said_so = bool(failed) and failed[-1].result is not None and _kind(failed[-1].result) == "person"
     if used < allowed and not said_so:
-        why = "the last try failed" if used else "it is tried anew"
-        return _startable(base, key, resolved, "ready", f"{why}; attempt {used + 1} of {allowed}")
-    evidence = tuple(result_path(base.step.id, a.number) for a in (*failed, *cut))
+        which = f"attempt {used + 1} of {allowed}"
+        if (due := _due(base, key)) is not None:
+            return _startable(base, key, resolved, "waiting", f"{_came_to(base)}{which} follows {at(due)}", due)
+        why = "the last try failed" if used else "it is tried again"
+        return _startable(base, key, resolved, "ready", f"{why}; {which}")
+    evidence = tuple(result_path(base.step.id, a.number) for a in (*failed, *tries.cut))
     return base.view(
         "failed",
         _failure_words(base.latest.result, used),
@@ -314,6 +364,18 @@ def _failed(base: _Base, key: str, resolved: Resolved) -> StepView:
         trigger=_failure_trigger(base, used),
         evidence=tuple(sorted(evidence)),
     )
+
+
+def _due(base: _Base, key: str) -> str | None:
+    """Return when the next try may begin; None: now, also where a person has taken the pause out of the plan."""
+    result = base.latest.result
+    waits = base.step.retry_wait_s and result is not None and result.status == "failed" and result.key == key
+    return result.retry_at if waits and result is not None else None
+
+
+def at(stamp: str) -> str:
+    """Return a moment in words."""
+    return f"at {stamp[:10]} {stamp[11:19]} UTC"
 
 
 def _failure_trigger(base: _Base, used: int) -> Trigger:
@@ -369,16 +431,21 @@ def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> S
 
 
 def _refused(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
-    """A blocked or rejected step waits for a new plan; one that was kept as it is ends the run."""
+    """A blocked or rejected step waits for a new plan; one that was kept as it is ends the run.
+
+    A no is not a failure: nothing in the plan says how to go on without it, not even `continue`.
+    """
     path = result_path(base.step.id, result.attempt)
     spent = base.around.spent.get(path)
     if spent in ("plan", "finished", "impossible"):
         return _startable(base, key, resolved, "ready", "the plan has been revised since it was turned away")
-    answered = spent is None and base.around.can_answer(base.step.id)
-    status: Status = "blocked" if result.status == "blocked" else "rejected"
+    rejected = result.status == "rejected"
+    can_answer = base.around.can_answer_no if rejected else base.around.can_answer
+    answered = spent is None and can_answer(base.step.id)
+    blocked = result.error.message if result.error else "turned away"
     return base.view(
-        status,
-        result.error.message if result.error else "turned away",
+        "rejected" if rejected else "blocked",
+        no_words(result) if rejected else blocked,
         key=key,
         resolved=resolved,
         move="call" if answered else "halt",
@@ -387,11 +454,20 @@ def _refused(base: _Base, key: str, resolved: Resolved, result: Result) -> StepV
     )
 
 
-def _startable(base: _Base, key: str, resolved: Resolved, status: Status, why: str) -> StepView:
-    """Return the state of a step that may get an order, or must first ask a person."""
-    more: dict[str, object] = {"key": key, "resolved": resolved}
+def no_words(result: Result) -> str:
+    """Return that a person said no, and why if they said so."""
+    said = result.error.message if result.error else A_NO
+    return "rejected" if said == A_NO else f"rejected: {said}"
+
+
+def _startable(
+    base: _Base, key: str, resolved: Resolved, status: Status, why: str, due: str | None = None
+) -> StepView:
+    """Return the state of a step that may get an order, or must first ask a person, or wait until it is due."""
+    more: dict[str, object] = {"key": key, "resolved": resolved, "not_before": due}
+    go: Move = "order" if due is None else "retry"
     if not _needs_permission(base, status):
-        return base.view(status, why, move="order", **more)
+        return base.view(status, why, move=go, **more)
     last = base.attempts[-1] if base.attempts else Attempt(0)
     talk = _talk(last) if not (last.result or last.unsettled) else None
     if talk is None or talk.key != key:
@@ -399,11 +475,38 @@ def _startable(base: _Base, key: str, resolved: Resolved, status: Status, why: s
     more["next"] = last.number
     match gate_word(talk.reply):
         case "approve":
-            return base.view("gated", "a person approved it", move="order", **more)
+            return base.view(
+                "gated", f"a person approved it{f'; it follows {at(due)}' if due else ''}", move=go, **more
+            )
         case "reject":
-            return base.view("gated", "a person rejected it", move="reject", **more)
+            return base.view("gated", A_NO, move="reject", **more)
         case None:
-            return base.view("gated", "waits for a person's approval", move="person", **more)
+            return base.view("gated", f"{_came_to(base)}waits for a person's approval", move="person", **more)
+
+
+def _came_to(base: _Base) -> str:
+    """Return what became of the attempt before, which a person has to know first; nothing where all was well."""
+    result = base.latest.result
+    if result is None or result.status == "done":
+        return ""
+    return f"attempt {result.attempt} {ended_words(result)}; "
+
+
+def ended_words(result: Result) -> str:
+    """Return how an attempt ended, and why, in a line."""
+    said = result.error.message.splitlines() if result.error else []
+    match result.status:
+        case "done":
+            return "succeeded"
+        case "rejected":
+            return f"was {no_words(result)}"
+        case "interrupted":
+            how = "was cut off"
+        case "blocked":
+            how = "could not start"
+        case "failed":
+            how = "failed"
+    return f"{how}: {said[0] if said else 'no reason given'}"
 
 
 def _needs_permission(base: _Base, status: Status) -> bool:

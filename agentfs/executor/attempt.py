@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentfs.clock import Clock
+from agentfs.clock import Clock, later
 from agentfs.core import names
 from agentfs.core.records import (
     CheckResult,
@@ -58,6 +58,7 @@ class Workshop:
     output_bytes: int
     desk: Desk | None = None  # None: nothing here can ask a model
     check: Checker = run_checks
+    retry_wait_s: float = 0.0  # before another try, if this one fails
 
 
 def render(record: Record) -> bytes:
@@ -130,6 +131,8 @@ def _log(order: Order, shop: Workshop) -> AttemptLog:
 def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog, started: str) -> Result:
     """Run the checks, publish the result, close the story in the log."""
     given, checks = _checked(order, given, shop, bench, log)
+    verdict, ended_at = _verdict(order, given, checks, bench), shop.clock.stamp()
+    waits = verdict["status"] == "failed" and shop.retry_wait_s > 0
     result = Result(
         run=order.run,
         step=order.step,
@@ -145,9 +148,10 @@ def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: 
         usage=bench.line.usage if bench.line else given.usage,
         sandbox=shop.confinement.sandbox,
         started_at=started,
-        ended_at=shop.clock.stamp(),
+        ended_at=ended_at,
         duration_s=_worked(order, shop, bench),
-        **_verdict(order, given, checks, bench),
+        retry_at=later(ended_at, shop.retry_wait_s) if waits else None,
+        **verdict,
     )
     result = publish_result(result, shop.shelf, shop.mask)
     log.write("end", {"status": result.status, "duration_s": result.duration_s})

@@ -56,6 +56,7 @@ def situation(goal: ParsedGoal, state: RunState, folder: Path) -> Situation:
         done=frozenset(view.id for view in views if view.status == "done"),
         used=frozenset(state.facts.attempts),
         failed=tuple(view.id for view in pending if view.status != "done"),
+        rejected=frozenset(view.id for view in pending if view.status == "rejected"),
         surprises={
             view.id: view.result.surprise or ""
             for view in pending

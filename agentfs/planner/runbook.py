@@ -3,6 +3,7 @@
     first              the plan as the goal has it
     goal_changed       the new plan; an alternative that is done keeps the place it took
     a step failed      its next alternative takes its place; where there is none: impossible, and the clean-up
+    a person said no   impossible, and the clean-up: nothing takes the place of a rejected step
     a surprise         keep, if a person says so: a question
     anything else      keep: a runbook holds no other answers
 
@@ -35,6 +36,7 @@ class Situation:
     done: frozenset[str] = frozenset()
     used: frozenset[str] = frozenset()  # steps that were ever tried
     failed: tuple[str, ...] = ()  # failed, blocked or rejected for good, not answered yet
+    rejected: frozenset[str] = frozenset()  # those of them that a person said no to
     surprises: Mapping[str, str] = field(default_factory=dict)  # step -> what was surprising, not answered yet
 
 
@@ -50,8 +52,19 @@ class RunbookAnswer:
 
 def answers(goal: ParsedGoal, used: Iterable[str]) -> frozenset[str]:
     """Return the steps whose failure the goal has an answer to; `used`: steps in the plan, or ever tried."""
-    instead, tried = originals(goal.fallbacks), frozenset(used)
-    fresh = {one.of for one in goal.fallbacks if one.id not in tried}
+    tried = frozenset(used)
+    return _with_one_of(goal, {one.of for one in goal.fallbacks if one.id not in tried})
+
+
+def cleanups(goal: ParsedGoal, used: Iterable[str]) -> frozenset[str]:
+    """Return the steps that the goal has a clean-up for, which is all that it answers to a person's no."""
+    tried = frozenset(used)
+    return _with_one_of(goal, {one.of for one in goal.fallbacks if one.kind == "cleanup" and one.id not in tried})
+
+
+def _with_one_of(goal: ParsedGoal, fresh: set[str]) -> frozenset[str]:
+    """Return the steps that have one of these fallbacks, or stand for a step that has."""
+    instead = originals(goal.fallbacks)
     known = [*(step.id for step in goal.placed), *instead] if goal.fallbacks else []
     return frozenset(name for name in known if not fresh.isdisjoint(chain(name, instead)))
 
@@ -84,9 +97,11 @@ def _count(goal: ParsedGoal) -> str:
 
 
 def _to_failures(goal: ParsedGoal, plan: JsonObject, failed: Sequence[str], situation: Situation) -> RunbookAnswer:
-    """Give every failed step its next alternative; if one has none, give up and clean up."""
+    """Give every failed step its next alternative; if one has none, or is not wanted, give up and clean up."""
     if not failed:
         return RunbookAnswer("keep", "The goal's own steps hold no answer to this: the plan stays as it is.")
+    if not situation.rejected.isdisjoint(failed):
+        return _impossible(goal, plan, failed, situation)
     words, used = [], set(situation.used)
     changed = plan
     for name in failed:
@@ -161,12 +176,24 @@ def _impossible(goal: ParsedGoal, plan: JsonObject, failed: Sequence[str], situa
     names = {step["id"] for step in kept}
     found = [_as_things_are(goal, one, _ids(plan)) for one in _cleanups(goal, failed, situation.used | _ids(plan))]
     able = [step for step in found if referred(step) <= names]
-    words = [f"{_listed(failed)} failed, and nothing can take {'its' if len(failed) == 1 else 'their'} place."]
+    words = [_given_up(failed, situation.rejected)]
     if able:
         words.append(f"Clean-up: {_listed([step['id'] for step in able])}.")
     words += [_left_out(step, names) for step in found if step not in able]
     steps: list[Any] = [*kept, *_in_line(able, _ends(kept))]
     return RunbookAnswer("impossible", " ".join(words), plan | {"steps": steps} if able else None)
+
+
+def _given_up(failed: Sequence[str], rejected: frozenset[str]) -> str:
+    if no := [name for name in failed if name in rejected]:
+        others = [name for name in failed if name not in rejected]
+        also = f" {_listed(others)} failed." if others else ""
+        return f"A person rejected {_listed(no)}: nothing takes {_their(no)} place.{also}"
+    return f"{_listed(failed)} failed, and nothing can take {_their(failed)} place."
+
+
+def _their(names: Sequence[str]) -> str:
+    return "its" if len(names) == 1 else "their"
 
 
 def _cleanups(goal: ParsedGoal, failed: Sequence[str], used: Iterable[str]) -> list[Fallback]:

@@ -1,4 +1,4 @@
-"""Where two recordings of one run differ. Pure. Times, durations, costs and names of people are not looked at."""
+"""Where two recordings of one run differ. Pure. Times, costs, reasons in words and people's names are left out."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 ABSENT = "no such file"
 _NOT_COMPARED = {
-    "call": {"format"},
+    "call": {"format", "detail"},
     "answer": {"format", "usage", "started_at", "duration_s", "error", "prompt_sha256"},
     "checks": {"format", "usage"},
-    "revision": {"format", "by", "at"},
+    "revision": {"format", "by", "at", "detail"},
     "order": {"format", "issued_at"},
     "result": {
         "format", "usage", "started_at", "ended_at", "duration_s", "error", "checks", "surprise", "sandbox",
-        "prompt_sha256",
+        "prompt_sha256", "retry_at",
     },
     "outcome": {"format", "usage", "started_at", "ended_at", "summary"},
 }  # fmt: skip

@@ -85,13 +85,19 @@ class Recording:
 
     def result(self, whose: str) -> Result | None:
         """Return the result of the attempt whose conversation, or whose needs, this is."""
-        found = names.parse_step_file(f"{whose.removeprefix(f'{names.STEPS}/').removesuffix('.needs')}.json")
-        return self.attempts.get((found.step, found.attempt), RecordedAttempt()).result if found else None
+        return self._attempt(whose.removesuffix(names.GATE_NEEDS).removesuffix(names.NEEDS)).result
+
+    def was_asked(self, whose: str) -> bool:
+        """Whether a person was asked about the attempt whose needs these are."""
+        return bool(self._attempt(whose.removesuffix(names.GATE_NEEDS)).talks)
 
     def order(self, whose: str) -> Order | None:
         """Return the order of the attempt whose conversation this is."""
+        return self._attempt(whose).order
+
+    def _attempt(self, whose: str) -> RecordedAttempt:
         found = names.parse_step_file(f"{whose.removeprefix(f'{names.STEPS}/')}.json")
-        return self.attempts.get((found.step, found.attempt), RecordedAttempt()).order if found else None
+        return self.attempts.get((found.step, found.attempt), RecordedAttempt()) if found else RecordedAttempt()
 
     def tape(self, whose: str) -> Tape:
         return self.tapes.get(whose) or Tape()

@@ -15,7 +15,7 @@ from agentfs.core import names
 from agentfs.core.briefing import Material
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.config import Settings
-from agentfs.core.decide import Action, CallPlanner, IssueOrder, StopAttempt
+from agentfs.core.decide import Action, AskPerson, CallPlanner, IssueOrder, StopAttempt
 from agentfs.core.facts import Facts
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, JsonObject, Run
@@ -35,6 +35,7 @@ from agentfs.replaying.hints import Hints
 from agentfs.replaying.models import RecordedModel
 from agentfs.replaying.playback import Playback
 from agentfs.replaying.recording import Recording
+from agentfs.replaying.timeline import LAST
 from agentfs.replaying.tools import RecordedChecks, RecordedTool
 from agentfs.tools.base import Tool
 from agentfs.tools.registry import Known, builtins, known_tools
@@ -247,8 +248,12 @@ class CuedDriver(Driver):
         first()
         job = self.jobs[key] = Job(stop=self._reined(key))
         self.held[key] = _Held(job, work)
-        if at_once:
+        if at_once or key[0] == "gate":
             self.let_go(key)
+
+    def now(self) -> str:
+        """Return a time after every other: when something that waited began, the recording tells."""
+        return LAST
 
     def _reined(self, key: JobKey) -> Halt:
         if key[0] != "attempt":
@@ -271,6 +276,10 @@ class CuedDriver(Driver):
                 order, result = (names.step_file(view.id, view.next, kind) for kind in ("order", "result"))
                 held = self.cues.holds(f"{names.STEPS}/{order}", f"{names.STEPS}/{result}")
                 return held or super()._under_way(action)
+            case AskPerson(view=view, about="gate"):
+                files = (names.step_file(view.id, view.next, kind) for kind in ("question", "result"))
+                question, result = (f"{names.STEPS}/{file}" for file in files)
+                return not (self.cues.recording.folder / question).exists() and self.cues.holds(result)
             case CallPlanner(call=call):
                 return self.cues.holds(f"{names.PLANNING}/{names.call_file(call, 'call')}")
             case StopAttempt(step=step, attempt=number) if job := self.jobs.get(("attempt", step, number)):

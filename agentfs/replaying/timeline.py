@@ -77,7 +77,7 @@ class _Moment:
 
 
 ACT, MADE, ENDED = 0, 1, 2
-_LAST = "9"  # later than any time
+LAST = "9"  # later than any time
 
 
 def timeline(recording: Recording) -> list[Event]:
@@ -103,7 +103,7 @@ class _Moments:
             self._call(number)
         if self.recording.outcome is not None:
             everything = {*self.found}
-            self._add(("outcome",), Made(names.OUTCOME), _LAST, MADE, everything)
+            self._add(("outcome",), Made(names.OUTCOME), LAST, MADE, everything)
         for key, attempt in self.recording.attempts.items():
             self._acts_on_attempt(*key, attempt)
         for number in self.recording.calls:
@@ -200,10 +200,8 @@ class _Moments:
                 self._act(("reply", step, str(number), str(count)), Put(path, talk.reply, question), before)
             elif ("asked", step, str(number), str(count)) not in self.found:
                 everything = {*self.found}
-                self._add(("question", step, str(number), str(count)), Made(question), _LAST, MADE, everything)
-        if attempt.again is not None and (
-            anew := self._first(("order", step, str(number + 1)), after=(step, number))
-        ):
+                self._add(("question", step, str(number), str(count)), Made(question), LAST, MADE, everything)
+        if attempt.again is not None and (anew := self._after_again(step, number)):
             path = f"{names.STEPS}/{names.step_file(step, number, 'again')}"
             self._act(("again", step, str(number)), Put(path, attempt.again), anew)
 
@@ -218,11 +216,12 @@ class _Moments:
             wanted = [("order", *next_one), ("result", *next_one)]
         return next((name for name in wanted if name in self.found), None)
 
-    def _first(self, wanted: Name, *, after: tuple[str, int]) -> Name | None:
+    def _after_again(self, step: str, number: int) -> Name | None:
         """Return what followed from setting an attempt aside: another try, else whatever came next."""
-        if wanted in self.found:
-            return wanted
-        result = self.recording.attempts[after].result
+        for kind in ("order", "result"):  # one that could not start has a result only
+            if (kind, step, str(number + 1)) in self.found:
+                return (kind, step, str(number + 1))
+        result = self.recording.attempts[step, number].result
         return self._next(result.ended_at) if result else None
 
     def _next(self, at: str) -> Name | None:
@@ -253,7 +252,7 @@ class _Moments:
             path = f"{names.PLANNING}/{names.call_file(number, 'reply', count)}"
             self._act(("reply", mine), Put(path, reply, question), before)
         else:
-            self._add(("question", mine), Made(question), _LAST, MADE, {*self.found})
+            self._add(("question", mine), Made(question), LAST, MADE, {*self.found})
 
     def _decided_by(self, number: int) -> Name | None:
         """Return what a person's yes or no to an answer led to."""

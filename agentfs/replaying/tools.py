@@ -93,8 +93,10 @@ class RecordedChecks:
             record = self.playback.recording.calls[int(number)].checks if number.isdigit() else None
             return record.checks if record else None
         result = self.playback.recording.result(whose)
-        if result is None or (whose.endswith(".needs") and _kind(result) != "needs"):
+        if result is None or (whose.endswith(names.NEEDS) and _kind(result) != "needs"):
             return None
+        if whose.endswith(names.GATE_NEEDS) and self.playback.recording.was_asked(whose):
+            return None  # they held then; what the result says was found after the yes
         return result.checks or None
 
     def _recorded(

@@ -25,6 +25,7 @@ from agentfs.tools.repositories import undo_harm
 from agentfs.tools.sandbox import environment, hint_for, lay_out, unavailable_because
 from agentfs.tools.values import NotJson, json_value
 
+STRICT = {"sh": ("-e",), "bash": ("-e", "-o", "pipefail")}  # a step ends at its first error; a check is one condition
 LONGEST_TEXT = 128 * 1024 - 1  # what Linux takes as one argument
 STDERR_SHOWN = 2000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -38,7 +39,7 @@ class Shell:
 
     spec = ToolSpec(
         name="shell",
-        summary="Run shell text in the working folder",
+        summary="Run shell text in the working folder; the first command that fails ends it",
         input_schema={
             "type": "object",
             "properties": {
@@ -58,7 +59,9 @@ class Shell:
         env = given.get("env") or {}
         if not isinstance(env, dict):
             return _refused("input", "env must be an object of variables")
-        finished = run_shell(str(given["command"]), str(interpreter), env, bench)
+        finished = run_shell(
+            str(given["command"]), str(interpreter), env, bench, flags=STRICT.get(str(interpreter), ("-e",))
+        )
         return finished if isinstance(finished, ToolResult) else outcome_of(finished, bench)
 
 
@@ -85,7 +88,13 @@ class Python:
 
 
 def run_shell(
-    command: str, interpreter: str, env: Mapping[str, Any], bench: Bench, *, spill: bool = True
+    command: str,
+    interpreter: str,
+    env: Mapping[str, Any],
+    bench: Bench,
+    *,
+    spill: bool = True,
+    flags: Sequence[str] = (),
 ) -> Finished | ToolResult:
     """Run shell text to its end; a ToolResult says why nothing was run."""
     path = shutil.which(interpreter, path=environment(bench.confinement)["PATH"])
@@ -93,7 +102,7 @@ def run_shell(
         return _refused(
             "input", f"there is no {interpreter} on this machine", "install it, or use another interpreter"
         )
-    return _run([path, "-c", command], env, bench, spill=spill)
+    return _run([path, *flags, "-c", command], env, bench, spill=spill)
 
 
 def _run(argv: Sequence[str], env: Mapping[str, Any], bench: Bench, *, spill: bool = True) -> Finished | ToolResult:

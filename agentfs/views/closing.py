@@ -7,6 +7,7 @@ from agentfs.core.decide import Wait
 from agentfs.core.openings import openings, ways_on
 from agentfs.core.records import Failure
 from agentfs.core.state import RunState
+from agentfs.core.steps import StepView
 from agentfs.engine import Driver
 from agentfs.views.words import cut, first_line, inert
 
@@ -56,6 +57,10 @@ def _errors(state: RunState) -> Iterator[tuple[str, Failure | None]]:
             yield step, result.error
 
 
+def _went_wrong(view: StepView) -> bool:
+    return view.result is not None and view.result.status != "done"
+
+
 def what_to_do(folder: Path, state: RunState) -> list[str]:
     """Return the files that wait for a person, with the words that count, and what to type instead."""
     run, found = state.facts.run.run, openings(state)
@@ -64,8 +69,10 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
         if opening.about == "draft":
             lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
         else:
+            if len(found) > 1 and opening.step is not None and _went_wrong(state.steps[opening.step]):
+                lines.append(f"  {opening.step}: {first_line(state.steps[opening.step].why)}")
             lines.append(f"  read {inert(str(folder / opening.question_path))}")
-            if opening.about == "answer" and not state.facts.goal.has_steps:
+            if opening.about == "answer" and state.facts.proposal and state.facts.proposal.reasons:
                 lines.append(f"  see what it would change: agentfs diff {run} --question")
             lines.append(f"  answer in {inert(str(folder / opening.reply_path))}{_WORDS[opening.about]}")
         lines.append(f"  or type: {opening.command(run, alone=len(found) == 1)}")

@@ -1,9 +1,11 @@
 """Progress as plain lines: one per thing that happened."""
 
+from datetime import datetime
 from typing import TextIO
 
 from agentfs.core import decide as acts
 from agentfs.core.decide import Action, Wait
+from agentfs.core.records import Result
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.engine import Driver
@@ -59,10 +61,18 @@ def settled_line(view: StepView) -> str:
         return ""
     which = f" (attempt {result.attempt})" if result.status != "done" or result.attempt > 1 else ""
     words = f"{view.id}: {ENDS[result.status]} in {duration(result.duration_s)}{which}"
-    again = "; it is tried again" if result.status == "failed" and view.move == "order" else ""
+    again = _again_words(view, result) if result.status == "failed" else ""
     if result.error:
         return f"{cut(f'{words}: {first_line(result.error.message)}', WIDTH - len(again))}{again}"
     return f"{words}, but surprising: {first_line(result.surprise or '')}" if result.surprising else words
+
+
+def _again_words(view: StepView, result: Result) -> str:
+    """Return whether an attempt that failed is tried again, and when."""
+    if view.not_before is not None:
+        pause = datetime.fromisoformat(view.not_before) - datetime.fromisoformat(result.ended_at)
+        return f"; it is tried again in {duration(pause.total_seconds())}"
+    return "; it is tried again" if view.move == "order" else ""
 
 
 def action_line(action: Action) -> str | None:

@@ -68,6 +68,7 @@ class Live:
         shown = {view.id for view in chosen}
         left_out = [view for view in state.steps.values() if view.id not in shown]
         now = "" if state.facts.outcome else first_line(self._waits or reason(state)) + self._coming(state)
+        now += f" (in {duration(due)})" if now and (due := self._driver.due_in()) is not None else ""
         more: list[list[Cell]] = [[(f"  and {rest_words(left_out)}", DIM)]] if left_out else []
         last: list[list[Cell]] = [[(now, DIM)]] if now else []
         rows: list[list[Cell]] = [
@@ -130,8 +131,9 @@ class Live:
 
 def tries(state: RunState, view: StepView) -> str:
     """Return which attempt of how many; nothing for a step that has not begun."""
-    allowed = view.step.max_attempts or state.bounds.attempts
-    return f"{view.attempt}/{max(allowed, view.attempt)}" if view.attempt and view.status != "waiting" else ""
+    allowed = state.around.allowed(view.step) if state.around else 1
+    begun = view.attempt and (view.status != "waiting" or view.not_before is not None)
+    return f"{view.attempt}/{max(allowed, view.attempt)}" if begun else ""
 
 
 def about(view: StepView) -> str:

@@ -120,7 +120,9 @@ def _what_is_asked(state: RunState) -> str:
     asking = [view for view in state.moving("person") if view.status != "interrupted"]
     if not asking or phase(state) != "waiting":
         return ""
-    return f"{asking[0].id}: {first_line(asking[0].step.description or asking[0].why)}"
+    one = asking[0]
+    went_wrong = one.result is not None and one.result.status != "done"  # that is what a person has to know first
+    return f"{one.id}: {first_line(one.why if went_wrong else one.step.description or one.why)}"
 
 
 # ── to lines ──────────────────────────────────────────────────────────────────────────────────────────────

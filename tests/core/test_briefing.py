@@ -59,12 +59,12 @@ def test_the_first_call_in_full() -> None:
         "# AGENTS.md of the working folder\n\n```\nUse tabs.\n```\n\n"
         "# Tools\n\n"
         '- note (no effects): Record a text; nothing else happens. Input: {"text": string}. Output: the text.\n'
-        "- shell (runs a program): Run shell text in the working folder. "
+        "- shell (runs a program): Run shell text in the working folder; the first command that fails ends it. "
         'Input: {"command": string, "interpreter" (optional): "sh" | "bash"}. '
         "Output: what it prints: a JSON object or list as a value, anything else as text.\n"
         "- no tool: a model does the step by itself, with the tools in `tools` only. It sees the step's description, "
         'success_condition and input (`{"material": text}`), and nothing else of the plan. Output: its text, or JSON.\n\n'
-        "# Limits left\n\n3 replans after failures, 2 attempts at a step, 300 requests to models, 2000000 tokens, $5.00, "
+        "# Limits left\n\n3 replans after failures, 2 attempts at a step that a model does or that is repeatable, 1 at any other, 300 requests to models, 2000000 tokens, $5.00, "
         "120 minutes of work.\n\n"
         "# Why you are called\n\nfirst: There is no plan yet. Make one.\n\n"
         "You may answer with: steps, impossible."
@@ -221,7 +221,7 @@ def test_limits_count_what_was_used() -> None:
     )
     given = with_results(a_plan(a_step("a")), ("a", "done", {"usage": usage, "duration_s": 600.0}))
     assert section(text_for(given), "Limits left") == (
-        "3 replans after failures, 2 attempts at a step, 0 requests to models, 1999990 tokens, $3.50, 110 minutes of work."
+        "3 replans after failures, 2 attempts at a step that a model does or that is repeatable, 1 at any other, 0 requests to models, 1999990 tokens, $3.50, 110 minutes of work."
     )
 
 

@@ -6,14 +6,19 @@ from typing import Any
 import pytest
 
 from agentfs.core import decide as acts
+from agentfs.core.calls import Pending, rejected_steps
 from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.explanations import plan_error
-from agentfs.core.facts import Attempt, Facts, PlanFile, Talk
+from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk
 from agentfs.core.outcomes import outcome_of
+from agentfs.core.phase import phase, reason
 from agentfs.core.problems import Problem
-from agentfs.core.records import Answer, Failure, Usage
+from agentfs.core.records import Answer, Failure, Plan, Usage
+from agentfs.core.reopening import after_no
 from agentfs.core.state import derive
+from agentfs.core.steps import retry_wait
 from tests.builders import (
+    LATER,
     NOW,
     PureWorld,
     a_call,
@@ -255,7 +260,110 @@ def test_gates_are_asked_about_side_by_side_with_what_starts() -> None:
     assert _kinds(_decide(given)) == [("AskPerson", "a"), ("IssueOrder", "b")]
     key = derive(given, means()).steps["a"].key
     refused = given.with_attempt("a", Attempt(1, talks=(Talk(key=key, reply="reject"),)))
-    assert [kind for kind, _ in _kinds(_decide(refused))] == ["SettleReply", "IssueOrder"]
+    assert [kind for kind, _ in _kinds(_decide(refused))] == ["SettleReply"], "a no comes first"
+
+
+REFUSED = a_plan(a_step("a", depends_on=[], gate=True, on_failure="continue"), a_step("b", depends_on=["a"]))
+
+
+def _refused(**more: Any) -> Facts:
+    """A run whose gate a person said no to, in words."""
+    given = facts(REFUSED, **more)
+    key = derive(given, means()).steps["a"].key
+    return given.with_attempt("a", Attempt(1, talks=(Talk(key=key, reply="reject\nnot today"),)))
+
+
+def test_a_no_ends_the_run_where_nobody_has_an_answer_to_it() -> None:
+    given = replace(_refused(), answerable=frozenset({"a"}))  # an alternative is no answer to a no
+    end, _ = PureWorld().play(given)
+    assert end.outcome is not None
+    assert (end.outcome.status, end.outcome.reason) == ("failed", "rejected")
+    assert end.outcome.summary == "a was rejected: it was rejected; 0 of 2 steps done"
+    assert end.outcome.steps.not_reached == ("a", "b")
+
+
+@pytest.mark.parametrize("has_steps", [True, False])
+def test_a_no_is_on_record_before_anybody_is_called_about_it(has_steps: bool) -> None:
+    given = replace(_refused(has_steps=has_steps), cleanable=frozenset({"a"}))
+    state = after_no(derive(given, means(planner=True)))
+    (call,) = decide(state, 1)
+    assert isinstance(call, acts.CallPlanner)
+    assert call.pending == (Pending("step_unreachable", "a", "a: rejected: not today", ("steps/a.1.result.json",)),)
+    assert rejected_steps(state.facts) == ("a",)
+
+
+def test_no_answer_of_a_planner_slips_in_beside_a_no() -> None:
+    given = facts(REFUSED, has_steps=False)
+    new = a_plan(a_step("c")).model_dump(mode="json", by_alias=True, exclude_none=True)
+    call = a_call(2, revision=1, trigger="asked", base_sha256=plan_sha(REFUSED))
+    answer = Answer(call=2, verdict="plan", plan=new, duration_s=0.0)
+    given = judged(given.with_call(PlannerCall(2, call, answer)))
+    assert _kinds(_decide(given, planner=True)) == [("InstallPlan", 2)]
+    no = given.with_attempt("a", _refused().attempt("a", 1))
+    assert [kind for kind, _ in _kinds(_decide(no, planner=True))] == ["SettleReply"]
+    settled = judged(after_no(derive(no, means(planner=True))).facts)
+    (ask,) = _decide(settled, planner=True)
+    assert ask == acts.AskAnswer(2, "the answer of call 2 needs a person's yes")
+
+
+PAUSES = a_plan(a_step("a", depends_on=[], retry_wait_s=10, max_attempts=3), a_step("b", depends_on=[]))
+WHY = "attempt 1 failed: it was failed; attempt 2 of 3 follows at 2026-11-16 10:00:10 UTC"
+
+
+def _failed_once(plan: Plan = PAUSES, **fields: Any) -> Facts:
+    given = facts(plan)
+    view = derive(given, means()).steps["a"]
+    result = a_result(view, "failed", retry_at=LATER)
+    return given.with_attempt("a", Attempt(1, order=an_order(view), claimed=True, result=result, **fields))
+
+
+def test_another_try_waits_for_its_time_and_nothing_else_does() -> None:
+    given = _failed_once()
+    view = derive(given, means()).steps["a"]
+    assert (view.status, view.why, view.not_before) == ("waiting", WHY, LATER)
+    assert _kinds(decide(derive(given, means()), 4, NOW)) == [("IssueOrder", "b")]
+    both = [("IssueOrder", "b"), ("IssueOrder", "a")]
+    assert _kinds(decide(derive(given, means()), 4, LATER)) == both
+    assert _kinds(decide(derive(given, means()), 1, LATER)) == both[:1]
+
+
+def test_a_run_that_only_waits_for_a_time_says_for_which_and_rests_for_nobody() -> None:
+    state = derive(_failed_once(a_plan(PAUSES.steps[0], a_step("b", depends_on=[], gate=True))), means())
+    asked = PureWorld().perform(decide(state, 1, NOW)[0], state.facts, state)
+    state = derive(asked, means())
+    assert decide(state, 1, NOW) == [Wait("time", f"a: {WHY}")], "though a person is asked, too"
+    assert _kinds(decide(state, 1, LATER)) == [("IssueOrder", "a")]
+    assert (phase(state), reason(state)) == ("running", f"a: {WHY}")
+
+
+@pytest.mark.parametrize(
+    ("plan", "fields"),
+    [
+        (PAUSES, {"again": True}),  # a person said now
+        (a_plan(a_step("a", depends_on=[], max_attempts=3)), {}),  # or took the pause out of the plan
+        (a_plan(a_step("a", depends_on=[], retry_wait_s=10, max_attempts=3, input={"text": "new"})), {}),
+    ],
+)
+def test_what_a_person_changes_waits_for_nothing(plan: Plan, fields: dict[str, Any]) -> None:
+    given = replace(_failed_once(**fields), plan=plan, plan_file=PlanFile(plan_sha(plan), plan))
+    given = replace(given, revisions=(a_revision(1, plan),))
+    assert ("IssueOrder", "a") in _kinds(decide(derive(given, means()), 4, NOW))
+
+
+@pytest.mark.parametrize(("failures", "wait"), [(0, 10), (1, 20), (2, 40), (3, 0), (4, 0)])
+def test_a_pause_doubles_and_none_follows_the_last_try(failures: int, wait: float) -> None:
+    plan = a_plan(a_step("a", retry_wait_s=10, max_attempts=4))
+    given = facts(plan)
+    for number in range(1, failures + 1):
+        view = derive(given, means()).steps["a"]
+        given = given.with_attempt("a", Attempt(number, claimed=True, result=a_result(view, "failed", number)))
+    state = derive(given, means())
+    key = state.steps["a"].key
+    assert state.around is not None
+    assert key is not None
+    assert retry_wait(plan.steps[0], key, given.attempts.get("a", ()), state.around) == wait
+    endless = a_step("a", retry_wait_s=31_536_000, max_attempts=10**6)
+    assert retry_wait(endless, key, given.attempts.get("a", ()), state.around) == 31_536_000
 
 
 def test_an_ended_run_stays_ended() -> None:
@@ -279,7 +387,7 @@ def test_the_outcome_of_a_run_that_stops_early_tells_what_was_not_done() -> None
 
 @pytest.mark.parametrize(("role", "reason"), [("runbook", "step_failed"), ("planner", "impossible")])
 def test_a_plan_that_only_cleans_up_ends_failed(role: str, reason: str) -> None:
-    given = facts(a_plan(a_step("a")))
+    given = facts(a_plan(a_step("a")), has_steps=role == "runbook")
     clean = a_plan(a_step("clean"))
     answer = Answer(call=2, verdict="impossible", plan={}, duration_s=0.0)
     given = given.with_call(replace(given.planner_call(2), call=a_call(2, trigger="step_failed"), answer=answer))

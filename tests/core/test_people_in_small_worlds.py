@@ -111,6 +111,7 @@ POLICIES: list[dict[str, Any]] = [
     {"on_failure": "continue"},
     {"on_failure": "stop", "max_attempts": 1},
     {"tool": "ask", "input": {"question": "?"}},
+    {"retry_wait_s": 10, "gate": True},
 ]
 SHAPES = {"chain": {"a": [], "b": ["a"], "c": ["b"]}, "fan in": {"a": [], "b": [], "c": ["a", "b"]}}
 

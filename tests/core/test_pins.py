@@ -1,7 +1,7 @@
 """Which fields are a person's: from their edit on, until somebody else's revision changes them."""
 
-from agentfs.core.pins import pinned
-from agentfs.core.records import Author, Plan, Revision
+from agentfs.core.pins import pinned, unedited
+from agentfs.core.records import Author, Plan, Revision, Step
 from tests.builders import a_plan, a_revision, a_step
 
 PERSON, PLANNER = Author(role="person", name="Ada"), Author(role="planner", name="planner")
@@ -53,3 +53,46 @@ def test_a_step_that_left_takes_its_pins_along() -> None:
     back = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
     assert pinned(history(FIRST, ("edited", mine), ("asked", a_plan(A)), ("asked", back))) == {}
     assert pinned(history(FIRST, ("edited", mine), ("edited", a_plan(A)))) == {}
+
+
+# ── the plan as nobody edited it ──────────────────────────────────────────────────────────────────────────
+
+MINE, C = a_step("b", depends_on=["a"], why="mine"), a_step("c", depends_on=["b"], why="mine")
+HAND = ("edited", a_plan(A, MINE, C))
+GATED = a_step("a", depends_on=[], gate=True)
+
+
+def without_edits(*plans: tuple[str, Plan], by: Author = PLANNER) -> list[Step]:
+    told = [
+        (one.model_copy(update={"by": by} if one.trigger != "edited" else {}), plan) for one, plan in history(*plans)
+    ]
+    found = unedited(told)
+    return sorted(found.steps, key=lambda step: step.id) if found else []
+
+
+def test_the_plan_without_edits_has_the_changes_of_everybody_else() -> None:
+    assert without_edits(FIRST) == [A, B]
+    assert without_edits(FIRST, HAND) == [A, B]
+    assert without_edits(FIRST, HAND, ("goal_changed", a_plan(GATED, MINE, C))) == [GATED, B]
+    said_yes = a_step("b", depends_on=["a"], why="theirs")
+    assert without_edits(FIRST, HAND, ("goal_changed", a_plan(A, said_yes, C))) == [A, said_yes]
+    assert without_edits(FIRST, ("edited", a_plan(A)), ("goal_changed", a_plan(GATED))) == [GATED, B]
+
+
+def test_what_a_runbooks_fallback_rewires_stays_a_persons() -> None:
+    runbook = Author(role="runbook", name="goal")
+    waits = a_step("c", depends_on=["b"], why="so")
+    first, hand = (
+        ("first", a_plan(A, B, waits)),
+        ("edited", a_plan(A, B, a_step("c", depends_on=["a", "b"], why="so"))),
+    )
+    slow = a_step("b-slowly", depends_on=["a"])
+    fell_back = ("step_failed", a_plan(A, slow, a_step("c", depends_on=["a", "b-slowly"], why="so")))
+    assert without_edits(first, hand, fell_back, by=runbook) == [A, slow, waits]
+    added = ("step_failed", a_plan(A, slow, a_step("c", depends_on=["b-slowly"], why="mine")))
+    assert without_edits(FIRST, HAND, added, by=runbook) == [A, slow], "a step of their own is not the goal's"
+
+
+def test_a_plan_that_a_person_began_with_is_the_base_of_all_that_follows() -> None:
+    assert without_edits(("edited", a_plan(A, B)), ("goal_changed", a_plan(GATED, B))) == [GATED, B]
+    assert unedited([]) is None

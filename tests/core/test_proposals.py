@@ -14,7 +14,7 @@ from agentfs.core.merging import steps_of
 from agentfs.core.phase import phase
 from agentfs.core.pins import pinned
 from agentfs.core.proposals import ALWAYS, Proposal, propose
-from agentfs.core.records import Answer, Author, Plan
+from agentfs.core.records import Answer, Author, Plan, Step
 from agentfs.core.state import derive
 from tests.builders import PLANS, PureWorld, a_call, a_plan, a_revision, a_step, facts, judged, means, plan_sha
 from tests.core.test_people_in_small_worlds import ACTS
@@ -175,14 +175,76 @@ def test_an_answer_that_cannot_be_put_into_effect_waits_to_be_rejected() -> None
     assert isinstance(decide(derive(said(given, "reject"), means(planner=True)), 2)[0], CallPlanner)
 
 
-def test_a_runbook_is_a_persons_own_word() -> None:
+def test_a_runbooks_answer_to_a_failure_is_a_persons_own_word() -> None:
     mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
     given = edited(facts(BASE), mine)
     given = answered(given, a_plan(A, a_step("b", depends_on=["a"], why="theirs")), mine, revision=2)
     assert proposal(given).reasons == ()
     assert acts(given) == [("InstallPlan", "call 2 answered with a plan")]
-    unseen = replace(given, proposal=None)
-    assert acts(unseen) == [("Wait", "the answer of call 2 was approved, but it is yet to be looked at: reject it")]
+
+
+def goal_edited(mine: Plan, theirs: Plan) -> Facts:
+    """A runbook's plan that a person edited, and what its goal says since they edited that too."""
+    return answered(edited(facts(BASE), mine), theirs, mine, revision=2, trigger="goal_changed")
+
+
+def step_b(**fields: Any) -> Step:
+    return a_step("b", depends_on=["a"], **fields)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "merged"),
+    [
+        (a_plan(A, step_b(why="mine")), BASE, a_plan(A, step_b(why="mine"))),
+        (a_plan(A, step_b(why="mine")), a_plan(A, step_b(timeout_s=9)), a_plan(A, step_b(why="mine", timeout_s=9))),
+        (a_plan(A, step_b(why="same")), a_plan(A, step_b(why="same")), a_plan(A, step_b(why="same"))),
+        (a_plan(A), BASE, a_plan(A)),  # a step that a person removed stays away
+        (a_plan(A, B, a_step("c", depends_on=["b"])), BASE, a_plan(A, B, a_step("c", depends_on=["b"]))),
+        (a_plan(A, B, status="paused"), BASE, a_plan(A, B, status="paused")),
+    ],
+)
+def test_an_edited_goal_keeps_what_a_person_set_by_hand(mine: Plan, theirs: Plan, merged: Plan) -> None:
+    given = goal_edited(mine, theirs)
+    found = proposal(given).plan
+    assert found is not None
+    assert (found.status, found.steps, proposal(given).reasons) == (merged.status, merged.steps, ())
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "why"),
+    [
+        (
+            a_plan(A, step_b(why="mine")),
+            a_plan(A, step_b(why="theirs")),
+            "you and the answer changed the same: b.why",
+        ),
+        (a_plan(A, step_b(why="mine")), a_plan(A), "you and the answer changed the same: b"),
+        (a_plan(A), a_plan(A, step_b(why="theirs")), "you and the answer changed the same: b"),
+    ],
+)
+def test_an_edited_goal_that_says_otherwise_is_asked_about(mine: Plan, theirs: Plan, why: str) -> None:
+    given = goal_edited(mine, theirs)
+    assert proposal(given).reasons == (why,)
+    assert acts(given) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
+    assert acts(said(given, None)) == [("Wait", "planning/2.question.md waits for a reply")]
+    assert acts(said(given, "approve")) == [("InstallPlan", "call 2 answered with a plan")]
+
+
+def test_a_no_to_an_edited_goal_leaves_the_plan_as_it_is() -> None:
+    mine = a_plan(A, step_b(why="mine"))
+    given = goal_edited(mine, a_plan(A, step_b(why="theirs")))
+    given = replace(given, goal=replace(given.goal, sha256="b" * 64))
+    call = given.planner_call(2).call
+    assert call is not None
+    asked_about = call.model_copy(update={"goal_sha256": "b" * 64})
+    given = said(judged(given.with_call(replace(given.planner_call(2), call=asked_about))), "reject")
+    state = derive(given, means())
+    assert (state.calls.unapplied, state.pending) == (None, ())
+    assert [type(action).__name__ for action in decide(state, 2)] == ["IssueOrder"]
+    later = edited(given, a_plan(A, step_b(why="mine too")))
+    assert derive(later, means()).pending == (), "the no holds, whatever becomes of the plan"
+    again = derive(replace(given, goal=replace(given.goal, sha256="c" * 64)), means())
+    assert [pending.trigger for pending in again.pending] == ["goal_changed"]
 
 
 def test_an_answer_that_has_yet_to_be_laid_over_the_plan_is_not_put_into_effect() -> None:

@@ -86,6 +86,8 @@ def test_the_runbook_of_the_contract_is_this_plan() -> None:
         ("needs: `a`", {"needs": [{"kind": "command", "run": "a"}]}),
         ("retries: 0", {"max_attempts": 1}),
         ("retries: 4", {"max_attempts": 5}),
+        ("retries: 3 every 10s", {"max_attempts": 4, "retry_wait_s": 10}),
+        ("Retries: 1 every 1m 30s", {"max_attempts": 2, "retry_wait_s": 90}),
         ("timeout: 90s", {"timeout_s": 90}),
         ("timeout: 90", {"timeout_s": 90}),
         ("timeout: 0.5s", {"timeout_s": 0.5}),
@@ -379,7 +381,10 @@ FENCE = "```sh\ntrue\n```"
         (
             runbook(sh("a", "1", "retries: many")),
             [
-                "goal.md:4:10: 'many' is no number of retries (write a whole number: retries: 2) [/steps/0/max_attempts]"
+                (
+                    "goal.md:4:10: 'many' is no number of retries "
+                    "(write a whole number: retries: 2, or retries: 3 every 10s) [/steps/0/max_attempts]"
+                )
             ],
         ),
         (

@@ -8,7 +8,7 @@ from agentfs.core.check import check_plan
 from agentfs.core.documents import Document
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.records import JsonObject, Trigger
-from agentfs.planner.runbook import RunbookAnswer, Situation, answer, answers, first_plan
+from agentfs.planner.runbook import RunbookAnswer, Situation, answer, answers, cleanups, first_plan
 from tests.core.goal_samples import CATALOGUE, parsed, runbook, sh
 
 KEEP = RunbookAnswer("keep", "The goal's own steps hold no answer to this: the plan stays as it is.")
@@ -111,6 +111,36 @@ def test_the_own_alternatives_of_an_alternative_come_before_the_others_of_the_fi
             step("sweep", "rm -r {{steps.look.output}}", "wipe"),
         ),
     )
+
+
+def test_a_rejected_step_is_not_replaced_and_its_clean_ups_run() -> None:
+    done, used, no = frozenset({"look"}), frozenset({"look", "copy"}), frozenset({"copy"})
+    answered = said(SHOP, FIRST, "step_unreachable", done=done, used=used, failed=("copy",), rejected=no)
+    assert answered == RunbookAnswer(
+        "impossible",
+        "A person rejected 'copy': nothing takes its place. Clean-up: 'wipe', 'sweep'.",
+        plan(
+            LOOK,
+            step("wipe", "rm x", "look", on_failure="continue"),
+            step("sweep", "rm -r {{steps.look.output}}", "wipe"),
+        ),
+    )
+
+
+def test_what_failed_beside_a_rejected_step_is_not_replaced_either() -> None:
+    no = frozenset({"copy"})
+    answered = said(SHOP, FIRST, "step_unreachable", used=frozenset(), failed=("look", "copy"), rejected=no)
+    assert answered.verdict == "impossible"
+    assert answered.answer == (
+        "A person rejected 'copy': nothing takes its place. 'look' failed. Clean-up: 'wipe'. "
+        "Clean-up 'sweep' is left out: it uses the result of 'look', which is not done."
+    )
+
+
+def test_which_steps_have_an_answer_to_a_failure_and_which_to_a_no() -> None:
+    assert answers(SHOP, ()) == {"look", "look-again", "copy", "copy-slowly", "copy-by-hand", "copy-at-last"}
+    assert cleanups(SHOP, ()) == {"copy", "copy-slowly", "copy-by-hand", "copy-at-last"}
+    assert cleanups(SHOP, ("wipe", "sweep")) == {"copy-slowly", "copy-by-hand"}
 
 
 def test_the_clean_up_of_an_alternative_comes_before_that_of_the_first() -> None:

@@ -11,7 +11,7 @@ from agentfs.core.decide import Wait
 from agentfs.core.facts import Attempt, Facts, Talk
 from agentfs.core.state import derive
 from agentfs.core.steps import StepView
-from tests.builders import PureWorld, Verdict, a_plan, a_result, a_step, an_order, facts, means
+from tests.builders import LATER, PureWorld, Verdict, a_plan, a_result, a_step, an_order, facts, means
 
 SHAPES: dict[str, dict[str, list[str]]] = {
     "chain": {"a": [], "b": ["a"], "c": ["b"]},
@@ -38,6 +38,7 @@ CONDITIONS: dict[str, Condition] = {
     "done, set aside": lambda view: (replace(_result(view, "done")[0], again=True),),
     "surprising": lambda view: _result(view, "done", surprising=True, surprise="odd"),
     "failed once": lambda view: _result(view, "failed"),
+    "failed, later again": lambda view: _result(view, "failed", retry_at=LATER),
     "failed twice": lambda view: (
         *_result(view, "failed"),
         Attempt(2, order=an_order(view, number=2), claimed=True, result=a_result(view, "failed", 2)),
@@ -63,6 +64,7 @@ POLICIES: list[dict[str, Any]] = [
     {"on_failure": "continue"},
     {"on_failure": "stop", "max_attempts": 1},
     {"skip": "not today"},
+    {"retry_wait_s": 10, "max_attempts": 3},
 ]
 
 

@@ -1,6 +1,7 @@
 """One step's state from its files, read as a table: given these files, then this state, for this reason."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,28 @@ def test_failures_and_interruptions_are_counted(
 ) -> None:
     view = _view(_with(facts(a_plan(a_step("a"))), "a", *statuses))
     assert (view.status, view.move, view.trigger) == (state, move, trigger)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tries"),
+    [
+        ({"tool": "note"}, 3),  # it has no effect: another try does no harm
+        ({"tool": "shell"}, 1),
+        ({"tool": "shell", "repeatable": True}, 3),
+        ({"tool": "note", "repeatable": False}, 1),
+        ({"tool": "shell", "max_attempts": 2}, 2),
+        ({"tool": "note", "repeatable": False, "max_attempts": 2}, 2),
+        ({"tool": None, "tools": ["shell"]}, 3),  # a model sees what went wrong
+        ({"tool": None, "tools": ["read_file"]}, 3),
+        ({"tool": None, "tools": ["read_file"], "repeatable": False}, 1),
+    ],
+)
+def test_how_often_a_step_is_tried(fields: dict[str, Any], tries: int) -> None:
+    given = facts(a_plan(a_step("a", **fields)), limits={"attempts": 3})
+    seen = 0
+    while _view(given).move == "order":
+        given, seen = _with(given, "a", "failed"), seen + 1
+    assert (seen, _view(given).status) == (tries, "failed")
 
 
 def test_one_attempt_only_is_a_plain_failure() -> None:

@@ -288,7 +288,7 @@ def test_attempts_that_a_limit_cut_off_do_not_count_as_cut_off() -> None:
     given = settled(planned(), "interrupted", "a", "a", "a", "a", error=limit)
     (action,) = acts(given)
     assert isinstance(action, IssueOrder)
-    assert action.why == "it is tried anew; attempt 1 of 2"
+    assert action.why == "it is tried again; attempt 1 of 2"
 
 
 def test_the_plan_sha_is_what_a_call_was_made_on() -> None:

@@ -32,7 +32,7 @@ def finish(output: str, *evidence: str) -> tuple[str, dict[str, Any]]:
 def shop(place: Place, server: ScriptedServer) -> None:
     """A failure, another plan, a model that asks, a hand edit, a gate."""
     count = shell("count", "echo '{\"rows\": 0}'", expects={"properties": {"rows": {"minimum": 1}}})
-    server.plan({"steps": [count, shell("read", "cat prices.txt", depends_on=["count"])]}, to="gpt-5")
+    server.plan({"steps": [count, shell("read", "cat prices.txt", depends_on=["count"], max_attempts=2)]}, to="gpt-5")
     server.plan({"keep": True}, to="gpt-5")
     server.fails(429, retry_after="0", to="gpt-5")
     paint = {

@@ -275,7 +275,7 @@ def test_log_tells_the_outcome(workspace: Path, capsys: pytest.CaptureFixture[st
 def test_tools_say_what_they_take_and_whether_they_may(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (workspace / "agentfs.toml").write_text('[tools]\nallow = ["note"]\n', encoding="utf-8")
     text = told(capsys, "tools")
-    assert "shell: Run shell text in the working folder" in text
+    assert "shell: Run shell text in the working folder; the first command that fails ends it" in text
     assert "command*" in text
     found = {tool["name"]: tool for tool in told_json(capsys, "tools")}
     assert (found["note"]["allowed"], found["note"]["why"]) == (True, None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.records import Failure, Sandbox
+from agentfs.core.records import Failure, JsonObject, Sandbox
 from agentfs.tools import launch, sandbox
 from agentfs.tools.base import ToolResult
 from agentfs.tools.programs import Python, Shell
@@ -47,6 +47,29 @@ def test_what_is_printed_becomes_the_output(tmp_path: Path, printed: str, output
     work = a_workbench(tmp_path, output_bytes=65536)
     (work.workdir / "printed").write_text(printed, encoding="utf-8")
     assert Shell().call({"command": "cat printed"}, work.bench) == ToolResult(output)
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "command", "ends"),
+    [
+        ("sh", "false; echo on", 1),
+        ("sh", "false || true; echo on", "on"),
+        ("sh", "if false; then echo no; fi; echo on", "on"),
+        ("sh", "false | cat; echo on", "on"),  # plain sh has no pipefail
+        ("bash", "false; echo on", 1),
+        ("bash", "false | cat; echo on", 1),
+        ("bash", "set +e; false; echo on", "on"),
+    ],
+)
+def test_the_first_command_that_fails_ends_it(
+    tmp_path: Path, interpreter: str, command: str, ends: int | str
+) -> None:
+    given: JsonObject = {"command": command, "interpreter": interpreter}
+    result = Shell().call(given, a_workbench(tmp_path, "none").bench)
+    if isinstance(ends, int):
+        assert failure(result) == Failure(kind="exit", message=f"exit code {ends}")
+    else:
+        assert result == ToolResult(ends)
 
 
 @each_sandbox

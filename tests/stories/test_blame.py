@@ -18,7 +18,7 @@ def planned(tmp_path: Path) -> Iterator[Place]:
     with ScriptedServer() as server:
         place = Place(tmp_path)
         place.env |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-a-key-for-tests", **ADA}
-        server.plan({"steps": [_step("gather", "exit 1"), _step("send", "echo sent", gate=True)]})
+        server.plan({"steps": [_step("gather", "exit 1", max_attempts=2), _step("send", "echo sent", gate=True)]})
         server.plan({"steps": [_step("gather-again", "echo 1"), _step("send", "echo sent", why="Ada's", gate=True)]})
         place.agentfs("run", place.goal("Send\n"), "--mode", "split", "--approve", "plan", code=3)
         plan = place.run_folder() / "plan.json"

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.workspaces import Place
 
 THREE = """\
@@ -91,11 +93,20 @@ def test_the_plan_is_made_to_be_edited(place: Place) -> None:
     assert (place.run_folder() / "../../../schemas/plan.schema.json").resolve().is_file()
 
 
-def test_a_failed_step_is_tried_again_and_then_ends_the_run(place: Place) -> None:
-    book = "### ok\n```sh\necho fine\n```\n### bad\n```sh\necho no >&2; exit 3\n```\n### never\n```sh\ntrue\n```\n"
+@pytest.mark.parametrize(
+    ("line", "tries"), [("", 1), ("not repeatable", 1), ("repeatable", 2), ("not repeatable\nretries: 2", 3)]
+)
+def test_a_failed_step_is_tried_as_often_as_does_no_harm_and_then_ends_the_run(
+    place: Place, line: str, tries: int
+) -> None:
+    bad = f"### bad\n```sh\necho tried >> tries; echo no >&2; exit 3\n```\n{line}\n"
+    book = f"### ok\n```sh\necho fine\n```\n{bad}### never\n```sh\ntrue\n```\n"
     done = place.agentfs("run", place.runbook(book), code=1)
     assert done.stdout == ""
-    assert [place.read(f"steps/bad.{n}.result.json")["status"] for n in (1, 2)] == ["failed", "failed"]
+    assert (place.run_folder() / "files" / "tries").read_text() == "tried\n" * tries
+    assert [name for name in place.tree() if name.startswith("steps/bad.") and name.endswith("result.json")] == [
+        f"steps/bad.{number}.result.json" for number in range(1, tries + 1)
+    ]
     outcome = place.read("outcome.json")
     assert (outcome["status"], outcome["reason"], outcome["answer"]) == ("failed", "step_failed", None)
     assert outcome["steps"] == {"done": ["ok"], "failed": ["bad"], "skipped": [], "not_reached": ["never"]}
