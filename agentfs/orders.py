@@ -9,6 +9,7 @@ from pathlib import Path
 from agentfs.core import decide as acts
 from agentfs.core import names
 from agentfs.core.facts import ASK, Facts, Talk
+from agentfs.core.failures import TimeLimit, check_words, joined
 from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, ResolvedCheck, Result, Run, Step
 from agentfs.core.references import Output, Resolved, resolve_step, room_of_step
 from agentfs.core.steps import LIMIT, UNREACHABLE, StepView
@@ -214,8 +215,8 @@ def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News
     if all(check.ok for check in found):
         _publish_order(order, driver)
         return _attempted(order, driver, job)
-    wrong = "; ".join(check.detail for check in found if not check.ok)
-    error = Failure(kind="needs", message=f"what it needs does not hold: {wrong}")
+    wrong = joined(check_words(check) for check in found if not check.ok)
+    error = Failure(kind="needs", message=f"what it needs is missing: {wrong}")
     blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
     result = publish_result(blank.model_copy(update={"checks": found}), shop.shelf, shop.mask)
     return lambda facts: facts.with_attempt(view.id, replace(facts.attempt(view.id, order.attempt), result=result))
@@ -353,4 +354,5 @@ def _check_bench(shop: Workshop, driver: Driver, job: Job, whose: str) -> Bench:
         mask=shop.mask,
         whose=whose,
         now=shop.clock.monotonic,
+        limit=TimeLimit(CHECK_SECONDS, "check"),
     )

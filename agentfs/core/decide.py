@@ -8,6 +8,7 @@ from agentfs.core import names
 from agentfs.core.calls import COUNTED, Pending, decision, needs_yes, next_call, proposal_of, question_of
 from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
+from agentfs.core.failures import check_words, joined, reason
 from agentfs.core.modes import is_stepwise
 from agentfs.core.records import Failure, Reason
 from agentfs.core.state import RunState, Stray, goal_checks, unjudged
@@ -253,7 +254,7 @@ def _unanswered(state: RunState) -> Wait | None:
     ):
         return None
     error = failed.answer.error
-    why = error.message if error else "it was cut off"
+    why = reason(error.message) if error else "it was cut off"
     mend = f" ({error.hint})" if error and error.hint else ""
     return Wait("person", f"the planner could not answer: {why}{mend}")
 
@@ -425,13 +426,13 @@ def _finish(state: RunState) -> Action:
         return _unjudged(checked.checks.error)
     if all(check.ok for check in checked.checks.checks):
         return EndRun("done", "steps_done", "every step is done, and the goal's own checks hold")
-    return _unmet(state, checked, "; ".join(c.detail for c in checked.checks.checks if not c.ok))
+    return _unmet(state, checked, reason(joined(check_words(c) for c in checked.checks.checks if not c.ok)))
 
 
 def _unjudged(error: Failure) -> Wait:
     """A judge among the goal's checks could not be asked: that says nothing of the goal. A top-up asks again."""
     mend = f" ({error.hint})" if error.hint else ""
-    return Wait("person", f"the goal's own checks could not be judged: {error.message}{mend}")
+    return Wait("person", f"the goal's own checks could not be judged: {reason(error.message)}{mend}")
 
 
 def _one_more(state: RunState) -> CallPlanner | Wait:

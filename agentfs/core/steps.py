@@ -18,6 +18,7 @@ from typing import Literal
 from agentfs.core import names
 from agentfs.core.canonical import sha256_of
 from agentfs.core.facts import Attempt, Talk
+from agentfs.core.failures import reason
 from agentfs.core.records import Result, Step, Trigger, Verdict
 from agentfs.core.references import Output, Resolved, Unresolved, in_step, resolve_step
 from agentfs.core.replies import cut_word, gate_word
@@ -326,8 +327,7 @@ def _kind(result: Result) -> str | None:
 
 
 def _failure_words(result: Result | None, used: int) -> str:
-    said = result.error.message.splitlines() if result and result.error else []
-    message = said[0] if said else "no reason given"
+    message = reason(result.error.message if result and result.error else "")
     return message if used < 2 else f"failed {used} times, last: {message}"
 
 
@@ -343,7 +343,7 @@ def _move_on_failure(base: _Base) -> Move | None:
 
 def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
     if _kind(result) == UNREACHABLE and result.key == key and result.error:
-        return base.view("interrupted", result.error.message, key=key, resolved=resolved, move="reach")
+        return base.view("interrupted", reason(result.error.message), key=key, resolved=resolved, move="reach")
     if result.started_at is None or base.around.repeatable(base.step):
         return _failed(base, key, resolved)
     if result.key != key:
@@ -372,7 +372,7 @@ def _refused(base: _Base, key: str, resolved: Resolved, result: Result) -> StepV
     status: Status = "blocked" if result.status == "blocked" else "rejected"
     return base.view(
         status,
-        result.error.message if result.error else "turned away",
+        reason(result.error.message) if result.error else "turned away",
         key=key,
         resolved=resolved,
         move="call" if answered else "halt",
