@@ -6,7 +6,6 @@ from typing import Any
 from agentfs.core.records import Call, Order
 from agentfs.views.words import block, fenced, first_line, in_markdown, json_text
 
-WIDTH = 110  # of what is shown of a plan
 ASK_LINE = "<!-- ask -->"  # the last line: a reply to it decides nothing but what is asked
 _HOW = """Answer by a file named `{reply}` beside this one. Its first line decides, and must be exactly one of:
 
@@ -72,14 +71,14 @@ def proposal(call: Call, words: str, page: dict[str, Any], plan: bytes, reply: s
     from agentfs.views.diff import diff_lines
     from agentfs.views.proposal import conflict_lines, reason_lines
 
-    conflicts = list(conflict_lines(page, WIDTH))[1:]
+    conflicts = list(conflict_lines(page))[1:]
     parts = [
         f"# Go on after {call.trigger.replace('_', ' ')}?",
         fenced(block(words)),
         "The planner has answered, and a person has to look at it:",
         "\n".join(reason_lines(page)),
         f"## What you and the answer want otherwise\n\n{fenced(conflicts)}" if conflicts else "",
-        f"## What would change\n\n{fenced(diff_lines(page, WIDTH, colours=False))}",
+        f"## What would change\n\n{fenced(diff_lines(page, colours=False))}",
         f"## How to settle it\n\n{_how(reply, _ANSWER_WORDS)}",
         _COMMANDS.format(run=page["run"], call=call.call),
         "\n".join(["See:", *(f"- {path}" for path in call.evidence)]) if call.evidence else "",

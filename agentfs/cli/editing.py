@@ -234,7 +234,6 @@ def tell_driver(run: Opened) -> None:
 
 def _tell_effect(run: Opened) -> None:
     """Say what a change that was made to a shadow would mean."""
-    from agentfs.cli.look import width
     from agentfs.views.diff import effect_lines
 
     found = read_run(run.folder, run.workspace).state
@@ -242,6 +241,6 @@ def _tell_effect(run: Opened) -> None:
         return
     state, end = in_force(found), still_ends(found.facts, found.means)
     if end is None and (plan := state.facts.plan) is not None:
-        say("\n".join(effect_lines([asdict(one) for one in effects(state.facts, state.means, plan)], width())))
+        say("\n".join(effect_lines([asdict(one) for one in effects(state.facts, state.means, plan)])))
     then = (end.status, end.why) if end else (phase(state), reason(state))
     say(f"it would then be {then[0]}: {first_line(then[1])}")

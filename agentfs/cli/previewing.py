@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.cli.common import here, print_json, start_folder
-from agentfs.cli.look import colours, print_lines, width
+from agentfs.cli.look import colours, print_lines
 from agentfs.cli.make import as_json
 from agentfs.cli.reading import read_run
 from agentfs.cli.revising import problems_of
@@ -62,6 +62,6 @@ def _page(state: RunState, source: bytes) -> dict[str, Any]:
 def _lines(run: str, name: str, page: dict[str, Any]) -> list[str]:
     return [
         f"{name}: ok as the plan of {run}",
-        *changed_lines(page, width(), colours=colours()),
-        *effect_lines(page["effects"], width()),
+        *changed_lines(page, colours=colours()),
+        *effect_lines(page["effects"]),
     ]

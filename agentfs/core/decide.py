@@ -11,7 +11,7 @@ from agentfs.core.facts import PlannerCall
 from agentfs.core.failures import check_words, joined, reason
 from agentfs.core.modes import is_stepwise
 from agentfs.core.records import Failure, Reason
-from agentfs.core.state import RunState, Stray, goal_checks, unjudged
+from agentfs.core.state import RunState, Stray, goal_checks, last_change, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView
 from agentfs.core.triggers import next_step
 
@@ -411,7 +411,7 @@ def _busy_words(state: RunState) -> str:
 def _finish(state: RunState) -> Action:
     """Every step has ended: say how the run ends."""
     if state.doomed:
-        return EndRun("failed", _doom(state), "the clean-up is done")
+        return EndRun("failed", _doom(state), f"{_given_up_words(state)}; the clean-up is done")
     scheme = state.scheme
     if scheme is None or not any(state.steps[leaf].status == "done" for leaf in scheme.leaves):
         return EndRun("failed", "step_failed", "no step that the plan ends with was done")
@@ -455,5 +455,17 @@ def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
 
 
 def _doom(state: RunState) -> Reason:
-    last = next(r for r in reversed(state.facts.revisions) if any(c.step is not None for c in r.changes))
-    return "step_failed" if last.by.role == "runbook" else "impossible"
+    last = last_change(state.facts)
+    return "step_failed" if last is not None and last.by.role == "runbook" else "impossible"
+
+
+def _given_up_words(state: RunState) -> str:
+    """Return what became of the step for which the goal was given up."""
+    last = last_change(state.facts)
+    if last is None or last.step is None:
+        return "the goal was given up"
+    attempts = state.facts.attempts.get(last.step, ())
+    result = next((one.result for one in reversed(attempts) if one.result), None)
+    error = result.error if result else None
+    what = {"rejected": "was rejected", "blocked": "could not start"}.get(result.status if result else "", "failed")
+    return f"{last.step} {what}: {reason(error.message)}" if error else f"{last.step} {what}"

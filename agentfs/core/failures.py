@@ -1,7 +1,7 @@
 """Why something failed: in a line, and in full. Pure.
 
-The first line of a message says what happened; what a program printed follows below it, as far as it is kept. So
-whoever has room for a line takes the first, and nobody has to look for the reason again.
+The first line of a message says what happened; what a program printed follows below it, as far as it is kept. So a
+view with room for one line takes the first, and does not have to look for the reason again.
 """
 
 import re

@@ -88,6 +88,7 @@ class StepView:
     move: Move | None = None
     trigger: Trigger | None = None
     evidence: tuple[str, ...] = ()
+    left: int | None = None  # the revision in which it left the plan; None: it is in it
 
     @property
     def id(self) -> str:
