@@ -21,11 +21,12 @@ from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.config import TOLD_ON_WAIT
 from agentfs.core.decide import Action
+from agentfs.core.failures import telling_line
 from agentfs.core.state import RunState
 from agentfs.core.waiting import Waiting, waiting
 from agentfs.jsonlines import JsonLines, read_lines
 from agentfs.tools.base import Mask
-from agentfs.views.words import cut, first_line
+from agentfs.views.words import cut, first_line, inert
 
 TIMEOUT_SECONDS = 60.0
 LINGER_SECONDS = 2.0  # at the end of the process: what takes longer runs on by itself
@@ -103,7 +104,7 @@ class Bell:
             with suppress(OSError):  # the run may have been moved or deleted meanwhile
                 self._log(folder, "ended", about)
             if trouble:
-                said = first_line(self.mask.text(output))
+                said = inert(telling_line(self.mask.text(output)))
                 self.say(cut(f"on_wait {trouble}{f': {said}' if said else ''} ({_run_id(folder)} waits)", WIDTH))
             self._done += 1
 

@@ -45,9 +45,8 @@ def _words_of(pid: str) -> set[bytes]:
 
 def _compared(path: str, old: bytes, new: bytes) -> bytes:
     from agentfs.cli.compare import between
-    from agentfs.cli.look import width
 
-    lines = between(Path.cwd() / path, old, new, width(), colours=_colours())
+    lines = between(Path.cwd() / path, old, new, colours=_colours())
     return "".join(f"{line}\n" for line in [*lines, ""]).encode("utf-8", "replace")
 
 

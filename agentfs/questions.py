@@ -11,7 +11,6 @@ from agentfs.core.records import Call, JsonObject, Order, Result
 from agentfs.core.steps import ended_words
 from agentfs.views.words import block, fenced, first_line, in_markdown, inert, json_text
 
-WIDTH = 110  # of what is shown of a plan
 SHOWN = 4000  # characters of one value of an order, as it is shown to be read
 _VARIABLE = re.compile(r"\$\{(REF_[0-9]+)\}")
 _QUOTED = re.compile(r'[\\"$`]')  # what means something within double quotes
@@ -148,14 +147,14 @@ def proposal(
     from agentfs.views.diff import diff_lines
     from agentfs.views.proposal import conflict_lines, reason_lines
 
-    conflicts = list(conflict_lines(page, WIDTH))[1:]
+    conflicts = list(conflict_lines(page))[1:]
     parts = [
         f"# Go on after {call.trigger.replace('_', ' ')}?",
         fenced(block(words)),
         _HEADS[by],
         "\n".join(reason_lines(page)),
         f"## What you and the answer want otherwise\n\n{fenced(conflicts)}" if conflicts else "",
-        f"## What would change\n\n{fenced(diff_lines(page, WIDTH, colours=False))}",
+        f"## What would change\n\n{fenced(diff_lines(page, colours=False))}",
         f"## How to settle it\n\n{_how(reply, {'approve': _YES, 'reject': _NO[by]})}",
         _COMMANDS.format(run=page["run"], call=call.call),
         "\n".join(["See:", *(f"- {path}" for path in call.evidence)]) if call.evidence else "",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Sandbox
 from agentfs.tools.base import Bench, Confinement, ProcessMark
 from agentfs.tools.sandbox import unavailable_because
@@ -77,6 +78,7 @@ def a_workbench(
         claim=claims.append,
         log=lambda kind, line: lines.append((kind, line)),
         mask=SecretMask(environ or {}),
+        limit=TimeLimit(deadline_s),
     )
     return Workbench(bench, stop, claims, lines)
 
@@ -87,4 +89,5 @@ def in_workspace(tmp_path: Path, sandbox: Sandbox = "none", **more: Any) -> Work
 
 
 def with_deadline(work: Workbench, deadline_s: float) -> Workbench:
-    return replace(work, bench=replace(work.bench, deadline=time.monotonic() + deadline_s))
+    until = time.monotonic() + deadline_s
+    return replace(work, bench=replace(work.bench, deadline=until, limit=TimeLimit(deadline_s)))

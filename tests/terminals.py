@@ -115,11 +115,19 @@ class Terminal:
 
 
 class OnTerminal:
-    """A command of agentfs whose stderr is a terminal, for as long as the block runs."""
+    """A command of agentfs whose stderr is a terminal, `stdout` too if asked for, for as long as the block runs."""
 
     def __init__(
-        self, words: list[str], folder: Path, environment: Mapping[str, str], columns: int = 80, rows: int = 24
+        self,
+        words: list[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        columns: int = 80,
+        rows: int = 24,
+        *,
+        stdout: bool = False,
     ) -> None:
+        self._stdout = stdout
         self.terminal = Terminal(columns, rows)
         self._words, self._folder, self._environment = words, folder, {"TERM": "xterm", **environment}
         self._bytes, self._lock = bytearray(), threading.Lock()
@@ -133,7 +141,7 @@ class OnTerminal:
             cwd=self._folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=theirs if self._stdout else subprocess.PIPE,
             stderr=theirs,
             start_new_session=True,
         )

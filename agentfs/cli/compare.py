@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.cli.common import here, short_path
-from agentfs.cli.look import colours, print_lines, width
+from agentfs.cli.look import colours, print_lines
 from agentfs.cli.reading import Reading, read_run
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
@@ -38,7 +38,7 @@ def diff(arguments: Namespace) -> int:
         return print_lines([json_text(page)])
     if arguments.stat:
         return print_lines([f"{found.run}: {stat_line(page)}"])
-    return print_lines([*diff_lines(page, width(), colours=colours()), *_unrecorded(found, state, second)])
+    return print_lines([*diff_lines(page, colours=colours()), *_unrecorded(found, state, second)])
 
 
 def _question(arguments: Namespace, found: Reading, state: RunState) -> int:
@@ -53,7 +53,7 @@ def _question(arguments: Namespace, found: Reading, state: RunState) -> int:
         return print_lines([json_text(page)])
     if arguments.stat:
         return print_lines([f"{found.run}: {stat_line(page)}"])
-    return print_lines(proposal_lines(page, width(), colours=colours()))
+    return print_lines(proposal_lines(page, colours=colours()))
 
 
 def _readable(found: Reading) -> RunState:
@@ -125,7 +125,7 @@ def _plan(found: Reading, state: RunState, number: Number) -> Plan | None:
 # ── two plans that git holds against each other ───────────────────────────────────────────────────────────
 
 
-def between(path: Path, old: bytes, new: bytes, width: int, *, colours: bool) -> list[str]:
+def between(path: Path, old: bytes, new: bytes, *, colours: bool) -> list[str]:
     """Return how two contents of a plan.json differ; raise if one is no plan, or the run does not read."""
     root = path.parents[3]
     found = read_run(path.parent, Workspace(root))
@@ -134,7 +134,7 @@ def between(path: Path, old: bytes, new: bytes, width: int, *, colours: bool) ->
     if plans[1] is None:
         return [f"{found.run}: plan.json is gone"]
     first, second = _numbers(state, sha256_bytes(old) if old else None, sha256_bytes(new))
-    return diff_lines(_compared(found, state, (first, plans[0]), (second, plans[1])), width, colours=colours)
+    return diff_lines(_compared(found, state, (first, plans[0]), (second, plans[1])), colours=colours)
 
 
 def _numbers(state: RunState, old: str | None, new: str) -> tuple[Number, Number]:

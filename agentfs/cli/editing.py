@@ -236,7 +236,6 @@ def tell_driver(run: Opened) -> None:
 
 def _tell_effect(run: Opened) -> None:
     """Say what a change that was made to a shadow would mean."""
-    from agentfs.cli.look import width
     from agentfs.views.diff import effect_lines
 
     found = read_run(run.folder, run.workspace)
@@ -252,7 +251,7 @@ def _tell_effect(run: Opened) -> None:
         say(f"it would then {_answer_to_no(found, state, call)}")
     else:
         if plan is not None:
-            say("\n".join(effect_lines([asdict(one) for one in effects(state.facts, state.means, plan)], width())))
+            say("\n".join(effect_lines([asdict(one) for one in effects(state.facts, state.means, plan)])))
         say(f"it would then be {phase(state)}: {first_line(reason(state))}")
 
 

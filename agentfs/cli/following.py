@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentfs.cli.look import width
 from agentfs.cli.reading import plain_json, step_files
 from agentfs.core import names
 from agentfs.errors import UserError
 from agentfs.views.revisions import entry_line
-from agentfs.views.show import log_line
+from agentfs.views.show import log_line, most_of
 from agentfs.views.words import inert
 from agentfs.watch import FolderWatch
 
@@ -25,7 +26,7 @@ def follow(folder: Path, page: dict[str, Any], *, json_lines: bool) -> int:
     """Print what has happened, then what happens, until the run has ended."""
     for entry in page["entries"]:
         _print((entry, entry_line(entry)), json_lines=json_lines)
-    tail, wake = Tail(folder), threading.Event()
+    tail, wake = Tail(folder, most_of(width())), threading.Event()
     tail.begin({entry["revision"] for entry in page["entries"] if entry["kind"] == "revision"})
     folders = [folder, folder / names.STEPS, folder / names.REVISIONS]
     ended = any(entry["kind"] == "outcome" for entry in page["entries"][-1:]) and _outcome(folder) is not None
@@ -62,6 +63,7 @@ class Tail:
     """Remembers how far a run's revisions and logs have been printed."""
 
     folder: Path
+    most: int | None = None  # of one line
     revisions: set[int] = field(default_factory=set)
     offsets: dict[Path, int] = field(default_factory=dict)
 
@@ -106,6 +108,6 @@ class Tail:
         whole = source[: source.rfind(b"\n") + 1]
         self.offsets[path] = offset + len(whole)
         for line in whole.splitlines():
-            if words := log_line(line):
+            if words := log_line(line, self.most):
                 entry = {"kind": "log", "step": step, "attempt": attempt, **json.loads(line)}
                 yield entry, f"{words[:8]} {inert(step)}.{attempt}{words[8:]}"

@@ -132,7 +132,7 @@ def _measured(found: list[tuple[Path, reading.Glance | None]]) -> tuple[list[Cho
 
 def _agreed(chosen: list[Chosen]) -> bool:
     """Ask on the terminal; only a plain yes is one."""
-    for line in forget_table(_pages(chosen), datetime.now(UTC), width(), colours=False):
+    for line in forget_table(_pages(chosen), datetime.now(UTC), width(sys.stderr), colours=False):
         say(line)
     say(GONE_FOR_GOOD)
     print(f"{summary(_pages(chosen), 'would be forgotten')}. Forget? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
+from typing import TextIO
 
 from agentfs.cli import reading
 from agentfs.cli.common import here, say, short_path
@@ -28,7 +29,7 @@ def show(arguments: Namespace) -> int:
         known = [*(str(step.get("id")) for step in page["steps"]), *reading.step_files(found.folder)]
         mend = did_you_mean(arguments.step, known, f"`agentfs show {found.run}` lists its steps")
         raise UserError(f"{found.run} has no step {inert(arguments.step)!r} ({mend})")
-    print_lines([json_text(one)] if arguments.json else step_lines(one, colours=colours()))
+    print_lines([json_text(one)] if arguments.json else step_lines(one, width(), colours=colours()))
     return tell_broken(found, page["broken"])
 
 
@@ -116,8 +117,9 @@ def _say_all(trouble: list[str], where: str = "") -> int:
     return 2 if trouble else 0
 
 
-def width() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
+def width(stream: TextIO | None = None) -> int | None:
+    """Return how wide the terminal is; None off a terminal: nothing is cut there."""
+    return shutil.get_terminal_size((80, 24)).columns if (stream or sys.stdout).isatty() else None
 
 
 def colours() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentfs.cli.check import as_json
 from agentfs.cli.common import here, print_json, problem_lines_for, start_folder
-from agentfs.cli.look import colours, print_lines, width
+from agentfs.cli.look import colours, print_lines
 from agentfs.cli.reading import read_run
 from agentfs.cli.revising import problems_of
 from agentfs.core.canonical import sha256_bytes
@@ -63,6 +63,6 @@ def _page(state: RunState, source: bytes) -> dict[str, Any]:
 def _lines(run: str, name: str, page: dict[str, Any]) -> list[str]:
     return [
         f"{name}: ok as the plan of {run}",
-        *changed_lines(page, width(), colours=colours()),
-        *effect_lines(page["effects"], width()),
+        *changed_lines(page, colours=colours()),
+        *effect_lines(page["effects"]),
     ]

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from agentfs.core.facts import Facts
     from agentfs.core.goals import ParsedGoal
     from agentfs.core.state import RunState
+    from agentfs.core.steps import StepView
 
 ENDS = ("done", "failed", "cancelled")
+NONE = {"done": 0, "failed": 0, "skipped": 0, "total": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,7 @@ class Glance:
 
     run: str
     state: str
-    done: int
-    total: int
+    steps: Mapping[str, int]  # how many are done, failed, skipped, and in all
     why: str
     at: str  # when it ended, else when it began
     outcome: Mapping[str, Any] | None = None
@@ -41,7 +42,7 @@ class Glance:
         return {
             "run": self.run,
             "state": self.state,
-            "steps": {"done": self.done, "total": self.total},
+            "steps": dict(self.steps),
             "why": self.why,
             "outcome": self.outcome,
             "at": self.at,
@@ -90,14 +91,16 @@ def ended(folder: Path | str) -> Glance | None:
         return None
     if state not in ENDS or not isinstance(why, str) or not isinstance(at, str):
         return None
-    total = sum(len(ids) for ids in steps.values()) - len(_departed(folder, steps["failed"]))
-    return Glance(run_id(folder), state, len(steps["done"]), total, why, at, outcome)
+    if state == "done":
+        steps["failed"] = _still_planned(folder, steps["failed"])
+    counts = {end: len(steps[end]) for end in ("done", "failed", "skipped")}
+    return Glance(run_id(folder), state, counts | {"total": sum(map(len, steps.values()))}, why, at, outcome)
 
 
-def _departed(folder: Path | str, failed: list[Any]) -> list[Any]:
-    """Return the failed steps that have left the plan: the outcome names them, the plan no longer counts them."""
+def _still_planned(folder: Path | str, failed: list[Any]) -> list[Any]:
+    """Return the failed steps that the plan still has: in a run that is done, the others have been replaced."""
     present = step_ids(plain_json(f"{folder}/{names.PLAN}")) if failed else []
-    return [step for step in failed if present and step not in present]
+    return [step for step in failed if step in present]
 
 
 def step_ids(plan: Any) -> list[str]:
@@ -122,7 +125,7 @@ class Eyes:
         try:
             return glance_of(read_run(folder, self.workspace, self.settings), is_driven(folder, self.held))
         except Exception as error:  # noqa: BLE001 - one broken run never hides another
-            return Glance(run_id(folder), "waiting", 0, 0, f"it does not read: {type(error).__name__}: {error}", "")
+            return Glance(run_id(folder), "waiting", NONE, f"it does not read: {type(error).__name__}: {error}", "")
 
     @cached_property
     def settings(self) -> "Settings":
@@ -140,14 +143,14 @@ def glance_of(reading: Reading, driven: bool | None = None) -> Glance:
     driven = is_driven(reading.folder) if driven is None else driven
     if reading.state is None:
         ids = step_ids(plain_json(reading.folder / names.PLAN))
-        return Glance(reading.run, "waiting", 0, len(ids), reading.broken[0], "", None, driven)
+        return Glance(reading.run, "waiting", NONE | {"total": len(ids)}, reading.broken[0], "", None, driven)
     from agentfs.core.phase import phase, reason
+    from agentfs.core.tally import tally
 
     state = reading.state
-    over = sum(view.status in ("done", "skipped") for view in state.steps.values())
     at = state.facts.run.started_at
     why = reading.broken[0] if reading.broken else reason(state)  # nothing goes on before that is mended
-    return Glance(reading.run, phase(state), over, len(state.steps), why, at, None, driven)
+    return Glance(reading.run, phase(state), tally(state).as_json(), why, at, None, driven)
 
 
 def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = None) -> Reading:
@@ -212,7 +215,25 @@ def plan_page(reading: Reading) -> dict[str, Any]:
         "outcome": seen.outcome,
         **plan,
         "steps": [_merged(reading, step, files) for step in plan.get("steps") or () if isinstance(step, dict)],
+        "left": _left(reading, files),
     }
+
+
+def _left(reading: Reading, files: "Files") -> list[dict[str, Any]]:
+    """Return the steps that have left the plan as what they were, each with the revision in which it left."""
+    if reading.state is None:
+        return []
+    from agentfs.core.tally import left_steps
+
+    return [
+        {
+            "id": view.id,
+            **view.step.model_dump(mode="json", include={"description", "tool", "input"}, exclude_none=True),
+            "left_in": view.left,
+            **_as_it_is(view, files),
+        }
+        for view in left_steps(reading.state)
+    ]
 
 
 def _plan_in_force(reading: Reading) -> dict[str, Any]:
@@ -233,23 +254,33 @@ def _merged(reading: Reading, step: dict[str, Any], files: "Files") -> dict[str,
     """Return a step with its state. The plan's own `why` stays; why it is in that state is `because`."""
     name = str(step.get("id"))
     view = reading.state.steps.get(name) if reading.state else None
-    number = max((n for n, kinds in files.get(name, {}).items() if "result" in kinds), default=0)
+    if view is not None:
+        return {**step, **_as_it_is(view, files)}
+    number, result = _last_result(name, files)
+    state = (result or {}).get("status", "waiting")
+    return {**step, **_with_result(state, "the run itself does not read", number, result)}
+
+
+def _as_it_is(view: "StepView", files: "Files") -> dict[str, Any]:
+    last = view.attempt if view.left is not None else None
+    return _with_result(view.status, view.why, view.attempt, _last_result(view.id, files, last)[1])
+
+
+def _with_result(state: str, because: str, attempt: int, result: dict[str, Any] | None) -> dict[str, Any]:
+    output = result.get("output") if result else None
+    return {"state": state, "because": because, "attempt": attempt, "output": output, "result": result}
+
+
+def _last_result(name: str, files: "Files", upto: int | None = None) -> tuple[int, dict[str, Any] | None]:
+    numbers = [n for n, kinds in files.get(name, {}).items() if "result" in kinds and (upto is None or n <= upto)]
+    number = max(numbers, default=0)
     result = plain_json(files[name][number]["result"]) if number else None
-    if not isinstance(result, dict):
-        result = None
-    return {
-        **step,
-        "state": view.status if view else (result or {}).get("status", "waiting"),
-        "because": view.why if view else "the run itself does not read",
-        "attempt": view.attempt if view else number,
-        "output": result.get("output") if result else None,
-        "result": result,
-    }
+    return number, result if isinstance(result, dict) else None
 
 
 def step_page(reading: Reading, page: dict[str, Any], name: str) -> dict[str, Any] | None:
     """Return everything about one step, steps that have left the plan included; None if there is no such step."""
-    found = next((step for step in page["steps"] if step.get("id") == name), None)
+    found = next((step for step in [*page["steps"], *page["left"]] if step.get("id") == name), None)
     files = step_files(reading.folder)
     if found is None and name not in files:
         return None

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from agentfs.cli.common import say
 from agentfs.cli.editing import TRIES, Opened, changes_a_run, exchanged, opened, reopen
-from agentfs.cli.look import width
 from agentfs.cli.revising import judged, revision_bytes
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
@@ -73,7 +72,7 @@ def _kept(run: Opened, present: bytes | None) -> Path | None:
 
 def _tell_difference(run: Opened, plan: Plan) -> None:
     """Say what changed by meaning, and what that does to work already done."""
-    say("\n".join(changed_lines(asdict(difference(run.state.facts.plan, plan)), width(), colours=False)))
+    say("\n".join(changed_lines(asdict(difference(run.state.facts.plan, plan)), colours=False)))
     if run.real is None:
         after = opened(run.workspace, run.folder).state
-        say("\n".join(effect_lines([asdict(one) for one in effects(after.facts, after.means, plan)], width())))
+        say("\n".join(effect_lines([asdict(one) for one in effects(after.facts, after.means, plan)])))

@@ -58,7 +58,7 @@ def _watch(workspace: Workspace, arguments: Namespace) -> int:
     return 0
 
 
-def _lines_of_all(workspace: Workspace, arguments: Namespace, columns: int, *, colours: bool) -> Iterable[str]:
+def _lines_of_all(workspace: Workspace, arguments: Namespace, columns: int | None, *, colours: bool) -> Iterable[str]:
     since, states = moment_of(arguments, "since"), frozenset(arguments.state or ())
     found = list_runs(workspace.runs)
     over = list(_over(found, since, states))
@@ -142,14 +142,17 @@ def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
 
     found = reading.read_run(workspace.find_run(arguments.run), workspace)
     page = reading.glance_of(found).as_json()
-    steps = reading.plan_page(found)["steps"]
-    page["by_step"] = [
-        {"id": s["id"], "state": s["state"], "why": s["because"], "attempt": s["attempt"]} for s in steps if "id" in s
-    ]
+    plan = reading.plan_page(found)
+    page["by_step"] = [_step_page(step) for step in [*plan["steps"], *plan["left"]] if "id" in step]
     if arguments.json:
         return print_lines([json_text(page)])
     print_lines([*run_lines(page, width(), colours=colours()), *_what_next(found, page)])
     return tell_broken(found)
+
+
+def _step_page(step: dict[str, Any]) -> dict[str, Any]:
+    said = {"id": step["id"], "state": step["state"], "why": step["because"], "attempt": step["attempt"]}
+    return {**said, "left_in": step.get("left_in")}
 
 
 def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:

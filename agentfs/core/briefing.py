@@ -14,6 +14,7 @@ from agentfs.core import names
 from agentfs.core.answer_plan import Standing
 from agentfs.core.catalogue import Catalogue, ToolSpec
 from agentfs.core.facts import Facts
+from agentfs.core.failures import check_words, shortened
 from agentfs.core.limits import seconds_left
 from agentfs.core.pins import Pins
 from agentfs.core.records import Call, Result, Trigger
@@ -239,10 +240,10 @@ def _result(result: Result, most: int) -> Iterator[str]:
         yield f"surprising:\n{fenced(cut(result.surprise or '', ERROR_CHARACTERS))}"
     if result.error:
         hint = f"\nhint: {result.error.hint}" if result.error.hint else ""
-        yield f"error ({result.error.kind}):\n{fenced(cut(result.error.message, ERROR_CHARACTERS) + hint)}"
+        yield f"error ({result.error.kind}):\n{fenced(shortened(result.error.message, ERROR_CHARACTERS) + hint)}"
     if failed := [check for check in result.checks if not check.ok]:
-        words = "\n".join(f"{check.kind}: {check.detail}" for check in failed)
-        yield f"checks that do not hold:\n{fenced(cut(words, ERROR_CHARACTERS))}"
+        words = [shortened(f"{one.kind}: {check_words(one)}", ERROR_CHARACTERS // len(failed)) for one in failed]
+        yield f"checks that failed:\n{fenced(_joined(words))}"
     if result.evidence:
         yield f"evidence: {cut(', '.join(result.evidence), ERROR_CHARACTERS)}"
 
@@ -283,10 +284,12 @@ def _checks_found(call: Call, facts: Facts) -> Iterator[str]:
     for one in facts.calls:
         path = f"{names.PLANNING}/{names.call_file(one.number, 'checks')}"
         if one.checks is not None and path in call.evidence:
+            most = OUTPUT_CHARACTERS // max(1, len(one.checks.checks))
             lines = [
-                f"{'holds' if check.ok else 'FAILS'}: {check.kind}: {check.detail}" for check in one.checks.checks
+                shortened(f"{'holds' if check.ok else 'FAILS'}: {check.kind}: {check_words(check)}", most)
+                for check in one.checks.checks
             ]
-            yield f"The goal's checks ({path}):\n{fenced(cut(_joined(lines), OUTPUT_CHARACTERS))}"
+            yield f"The goal's checks ({path}):\n{fenced(_joined(lines))}"
 
 
 def _joined(lines: Iterable[str]) -> str:

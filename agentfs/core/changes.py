@@ -3,12 +3,14 @@
 from agentfs.core.records import Change, Plan, Step
 from agentfs.core.scheme import dependencies
 
+REMOVED = "removed"
+
 
 def changes(old: Plan | None, new: Plan) -> tuple[Change, ...]:
     """Return every difference: steps added, removed, changed field by field, rewired; then the plan's own fields."""
     before = {step.id: step for step in old.steps} if old else {}
     after = {step.id: step for step in new.steps}
-    found = [Change(step=step, what="removed") for step in before if step not in after]
+    found = [Change(step=step, what=REMOVED) for step in before if step not in after]
     found += [Change(step=step, what="added") for step in after if step not in before]
     rewired = _rewired(old, new) if old else {}
     for step in [step for step in after if step in before]:

@@ -9,6 +9,7 @@ from agentfs.core.differences import difference
 from agentfs.core.phase import phase, reason
 from agentfs.core.records import Plan
 from agentfs.core.state import RunState
+from agentfs.core.tally import tally
 
 
 def compared(one: tuple[RunState, Costs], other: tuple[RunState, Costs]) -> dict[str, Any]:
@@ -32,17 +33,16 @@ def _plans(old: Plan | None, new: Plan | None) -> dict[str, Any]:
 def _side(state: RunState, costs: Costs) -> dict[str, Any]:
     facts = state.facts
     outcome, run = facts.outcome, facts.run
-    views = state.steps.values()
     return {
         "run": run.run,
         "source": run.source,
         "mode": run.mode,
-        "planner": run.models.planner,
-        "executor": run.models.executor,
+        "planner": _asked(costs, "planner"),
+        "executor": _asked(costs, "executor"),
         "state": outcome.status if outcome else phase(state),
         "reason": outcome.reason if outcome else None,
         "why": outcome.summary if outcome else reason(state),
-        "steps": {"done": sum(view.status == "done" for view in views), "total": len(views)},
+        "steps": tally(state).as_json(),
         "attempts": sum(bool(one.result) for mine in facts.attempts.values() for one in mine),
         "revisions": len(facts.revisions),
         "calls": len(facts.calls),
@@ -55,6 +55,11 @@ def _side(state: RunState, costs: Costs) -> dict[str, Any]:
         "total": asdict(costs.total),
         "by_role": {role: asdict(spend) for role, spend in costs.by_role.items()},
     }
+
+
+def _asked(costs: Costs, role: str) -> str | None:
+    """Return the models that were asked in a role; None: none was, whatever the settings name."""
+    return ", ".join(costs.models.get(role, ())) or None
 
 
 def _elapsed(began: str, ended: str) -> float:

@@ -63,6 +63,7 @@ class Costs:
     by_call: dict[int, Spend] = field(default_factory=dict)
     triggers: dict[int, str] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)  # by step: those that asked a model
+    models: dict[str, list[str]] = field(default_factory=dict)  # by role: those that were asked
 
 
 def asked_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
@@ -118,6 +119,8 @@ def costs_of(conversations: Iterable[Conversation]) -> Costs:
         for one in talk.asked:
             costs = replace(costs, total=costs.total + one.spend)
             _count_in(costs.by_role, one.role, one.spend)
+            if (name := one.model or "unknown") not in (asked := costs.models.setdefault(one.role, [])):
+                asked.append(name)
             _count_in(costs.by_model, one.model or "unknown", one.spend)
             _count_in(costs.by_step, talk.step, one.spend)
             _count_in(costs.by_call, talk.call, one.spend)

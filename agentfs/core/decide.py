@@ -17,9 +17,10 @@ from agentfs.core.calls import (
 )
 from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
+from agentfs.core.failures import check_words, joined, reason
 from agentfs.core.modes import is_stepwise
 from agentfs.core.records import Failure, Reason
-from agentfs.core.state import RunState, Stray, goal_checks, unjudged
+from agentfs.core.state import RunState, Stray, goal_checks, last_change, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView, no_words
 from agentfs.core.triggers import next_step
 
@@ -270,7 +271,7 @@ def _unanswered(state: RunState) -> Wait | None:
     ):
         return None
     error = failed.answer.error
-    why = error.message if error else "it was cut off"
+    why = reason(error.message) if error else "it was cut off"
     mend = f" ({error.hint})" if error and error.hint else ""
     return Wait("person", f"the planner could not answer: {why}{mend}")
 
@@ -471,13 +472,13 @@ def _finish(state: RunState) -> Action:
         return _unjudged(checked.checks.error)
     if all(check.ok for check in checked.checks.checks):
         return EndRun("done", "steps_done", "every step is done, and the goal's own checks hold")
-    return _unmet(state, checked, "; ".join(c.detail for c in checked.checks.checks if not c.ok))
+    return _unmet(state, checked, reason(joined(check_words(c) for c in checked.checks.checks if not c.ok)))
 
 
 def _unjudged(error: Failure) -> Wait:
     """A judge among the goal's checks could not be asked: that says nothing of the goal. A top-up asks again."""
     mend = f" ({error.hint})" if error.hint else ""
-    return Wait("person", f"the goal's own checks could not be judged: {error.message}{mend}")
+    return Wait("person", f"the goal's own checks could not be judged: {reason(error.message)}{mend}")
 
 
 def _one_more(state: RunState) -> CallPlanner | Wait:
@@ -501,10 +502,11 @@ def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
 
 def _cleaned_up(state: RunState) -> EndRun:
     """The plan that has been carried out was only what a call that gave up left to do."""
-    last = next(r for r in reversed(state.facts.revisions) if any(c.step is not None for c in r.changes))
-    one = state.facts.planner_call(last.call or 0)
-    said = [f"{no.step} was {no_words(no)}; " for no in rejections_in(one.call, state.facts)]
-    return EndRun("failed", _doom(state, one), f"{''.join(said)}the clean-up is done")
+    last = last_change(state.facts)
+    one = state.facts.planner_call((last.call if last else None) or 0)
+    noes = [f"{no.step} was {no_words(no)}" for no in rejections_in(one.call, state.facts)]
+    said = "; ".join(noes) or _given_up_words(state)
+    return EndRun("failed", _doom(state, one), f"{said}; the clean-up is done")
 
 
 def _doom(state: RunState, gave_up: PlannerCall) -> Reason:
@@ -512,3 +514,15 @@ def _doom(state: RunState, gave_up: PlannerCall) -> Reason:
     if not state.facts.goal.has_steps:
         return "impossible"
     return "rejected" if rejections_in(gave_up.call, state.facts) else "step_failed"
+
+
+def _given_up_words(state: RunState) -> str:
+    """Return what became of the step for which the goal was given up."""
+    last = last_change(state.facts)
+    if last is None or last.step is None:
+        return "the goal was given up"
+    attempts = state.facts.attempts.get(last.step, ())
+    result = next((one.result for one in reversed(attempts) if one.result), None)
+    error = result.error if result else None
+    what = {"rejected": "was rejected", "blocked": "could not start"}.get(result.status if result else "", "failed")
+    return f"{last.step} {what}: {reason(error.message)}" if error else f"{last.step} {what}"

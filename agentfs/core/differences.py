@@ -80,7 +80,8 @@ def _step_changes(old: Step | None, new: Step) -> Iterator[FieldChange]:
 
 def _plan_changes(old: Plan | None, new: Plan) -> Iterator[FieldChange]:
     if old is not None:
-        yield from _changes(["goal", "status", "limits"], _value(old), _value(new))
+        names = [name for name in Plan.model_fields if name not in ("schema_", "steps")]
+        yield from _changes(names, _value(old), _value(new))
 
 
 def _value(record: Record) -> dict[str, JsonValue]:

@@ -62,11 +62,24 @@ def revision_message(run: str, revision: Revision, usage: Usage | None) -> str:
 def outcome_message(run: str, outcome: Outcome, *, in_plan: int | None = None) -> str:
     """Return the message of the commit that holds an outcome.
 
-    `in_plan` is how many steps the last plan has; without it every step the outcome names is counted, those that left
-    the plan too.
+    `in_plan`: how many steps the last plan has. In a run that is done, those that left it on the way do not count.
     """
+    total = in_plan if outcome.status == "done" and in_plan else len(_named(outcome))
+    return _outcome_message(run, outcome, total)
+
+
+def outcome_message_of_0_1(run: str, outcome: Outcome, *, in_plan: int) -> str:
+    """Return the message as agentfs 0.1 wrote it: it counted the steps of the last plan however the run ended."""
+    return _outcome_message(run, outcome, in_plan or len(_named(outcome)))
+
+
+def _named(outcome: Outcome) -> list[str]:
     ends = outcome.steps
-    total = in_plan or sum(map(len, (ends.done, ends.failed, ends.skipped, ends.not_reached)))
+    return [*ends.done, *ends.failed, *ends.skipped, *ends.not_reached]
+
+
+def _outcome_message(run: str, outcome: Outcome, total: int) -> str:
+    ends = outcome.steps
     told = (("failed", ends.failed), ("skipped", ends.skipped), ("not reached", ends.not_reached))
     lists = "\n".join(_wrapped(f"{word}: {', '.join(ids)}") for word, ids in told if ids)
     return _message(

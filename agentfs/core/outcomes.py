@@ -1,12 +1,14 @@
 """How a run ended, told from its state: what was done, what was not, and why. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pydantic import JsonValue
 
 from agentfs.core.decide import EndRun
 from agentfs.core.records import Outcome, StepsByEnd, Usage, UsageByRole
 from agentfs.core.state import RunState
+from agentfs.core.tally import steps_by_end, tally
 
 
 def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
@@ -27,32 +29,16 @@ def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
     )
 
 
-def steps_by_end(state: RunState) -> StepsByEnd:
-    """Sort the steps by how they ended; failed ones that have left the plan are not forgotten."""
-    ends: dict[str, list[str]] = {"done": [], "failed": [], "skipped": [], "not_reached": []}
-    for view in state.steps.values():
-        match view.status:
-            case "done" | "failed" | "skipped":
-                ends[view.status].append(view.id)
-            case "blocked" | "rejected" | "interrupted" if view.result is not None and view.result.started_at:
-                ends["failed"].append(view.id)
-            case _:
-                ends["not_reached"].append(view.id)
-    for step, attempts in state.facts.attempts.items():
-        if step not in state.steps and any(a.result and a.result.status == "failed" for a in attempts):
-            ends["failed"].append(step)
-    return StepsByEnd(**{end: tuple(ids) for end, ids in ends.items()})
-
-
 def _summary(state: RunState, end: EndRun, by_end: StepsByEnd) -> str:
-    done = f"{len(by_end.done)} of {len(state.steps)} steps done"
+    counted = tally(state, end.status)
     match end.status:
         case "done":
+            done = replace(counted, failed=0).words
             return done if not by_end.failed else f"{done}; failed on the way: {', '.join(by_end.failed)}"
         case "cancelled":
-            return f"cancelled; {done}"
+            return f"cancelled; {counted.words}"
         case _:
-            return f"{end.why}; {done}"
+            return f"{end.why}; {counted.words}"
 
 
 def _answer(state: RunState) -> JsonValue:

@@ -295,7 +295,7 @@ class Failure(Record):
     """Why something did not succeed, and what to do."""
 
     kind: str = Field(description="exit, timeout, check, input, outside, sandbox, drift, model, superseded, …")
-    message: ForeignText = Field(description="What happened")
+    message: ForeignText = Field(description="What happened, in a line; below it the end of what a program printed")
     hint: ForeignText | None = Field(None, description="What to do about it")
 
 
@@ -393,7 +393,8 @@ class CheckResult(Record):
 
     kind: Literal["command", "file", "output", "http", "judge"] = Field(description="The kind of check")
     ok: bool = Field(description="true: it holds")
-    detail: ForeignText = Field(description="What was found")
+    detail: ForeignText = Field(description="What was found; below its first line the end of what a command printed")
+    run: ForeignText | None = Field(None, description="The command, as it was run")
 
 
 class Result(Record):

@@ -8,7 +8,7 @@ from agentfs.core.calls import CallsSummary, Pending
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.limits import Bounds, Reached, Spent, bounds_of, reached, spent_of, spent_on_calls, total
 from agentfs.core.modes import DO, loops
-from agentfs.core.records import Failure, Step
+from agentfs.core.records import Failure, Revision, Step
 from agentfs.core.references import room_of_step
 from agentfs.core.scheme import Scheme
 from agentfs.core.steps import Around, StepView, is_repeatable
@@ -147,11 +147,14 @@ def _strays(facts: Facts, board: Board) -> tuple[Stray, ...]:
 
 def _doomed(facts: Facts) -> bool:
     """Whether the last revision that changed steps came from an answer of `impossible`."""
-    for revision in reversed(facts.revisions):
-        if any(change.step is not None for change in revision.changes):
-            answer = facts.planner_call(revision.call).answer if revision.call else None
-            return answer is not None and answer.verdict == "impossible"
-    return False
+    last = last_change(facts)
+    answer = facts.planner_call(last.call).answer if last and last.call else None
+    return answer is not None and answer.verdict == "impossible"
+
+
+def last_change(facts: Facts) -> Revision | None:
+    """Return the last revision that changed steps, and not only what the plan says of itself."""
+    return next((one for one in reversed(facts.revisions) if any(c.step is not None for c in one.changes)), None)
 
 
 def goal_checks(state: RunState) -> PlannerCall | None:

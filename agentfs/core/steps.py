@@ -18,6 +18,7 @@ from typing import Literal
 from agentfs.core import names
 from agentfs.core.canonical import sha256_of
 from agentfs.core.facts import Attempt, Talk
+from agentfs.core.failures import reason
 from agentfs.core.records import Result, Step, Trigger, Verdict
 from agentfs.core.references import Output, Resolved, Unresolved, in_step, resolve_step
 from agentfs.core.replies import cut_word, gate_word
@@ -97,6 +98,7 @@ class StepView:
     trigger: Trigger | None = None
     evidence: tuple[str, ...] = ()
     not_before: str | None = None  # when an order may be written, if it has to wait for that
+    left: int | None = None  # the revision in which it left the plan; None: it is in it
 
     @property
     def id(self) -> str:
@@ -391,8 +393,7 @@ def _kind(result: Result) -> str | None:
 
 
 def _failure_words(result: Result | None, used: int) -> str:
-    said = result.error.message.splitlines() if result and result.error else []
-    message = said[0] if said else "no reason given"
+    message = reason(result.error.message if result and result.error else "")
     return message if used < 2 else f"failed {used} times, last: {message}"
 
 
@@ -408,7 +409,7 @@ def _move_on_failure(base: _Base) -> Move | None:
 
 def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView:
     if _kind(result) == UNREACHABLE and result.key == key and result.error:
-        return base.view("interrupted", result.error.message, key=key, resolved=resolved, move="reach")
+        return base.view("interrupted", reason(result.error.message), key=key, resolved=resolved, move="reach")
     unknown = result.key == UNKNOWN_KEY and result.started_at is not None
     if not unknown:
         if result.started_at is None or base.around.repeatable(base.step):
@@ -442,7 +443,7 @@ def _refused(base: _Base, key: str, resolved: Resolved, result: Result) -> StepV
     rejected = result.status == "rejected"
     can_answer = base.around.can_answer_no if rejected else base.around.can_answer
     answered = spent is None and can_answer(base.step.id)
-    blocked = result.error.message if result.error else "turned away"
+    blocked = reason(result.error.message) if result.error else "turned away"
     return base.view(
         "rejected" if rejected else "blocked",
         no_words(result) if rejected else blocked,
@@ -494,7 +495,7 @@ def _came_to(base: _Base) -> str:
 
 def ended_words(result: Result) -> str:
     """Return how an attempt ended, and why, in a line."""
-    said = result.error.message.splitlines() if result.error else []
+    said = reason(result.error.message) if result.error else "no reason given"
     match result.status:
         case "done":
             return "succeeded"
@@ -506,7 +507,7 @@ def ended_words(result: Result) -> str:
             how = "could not start"
         case "failed":
             how = "failed"
-    return f"{how}: {said[0] if said else 'no reason given'}"
+    return f"{how}: {said}"
 
 
 def _needs_permission(base: _Base, status: Status) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agentfs.clock import Clock, later
 from agentfs.core import names
+from agentfs.core.failures import TimeLimit, check_words, joined
 from agentfs.core.records import (
     CheckResult,
     Failure,
@@ -178,6 +179,7 @@ def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began:
         line=Line(log.write, desk.meter, stop, deadline, desk.hears(whose), whose=whose) if desk else None,
         whose=whose,
         now=shop.clock.monotonic,
+        limit=TimeLimit(order.timeout_s),
     )
 
 
@@ -259,7 +261,7 @@ def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], b
     if given.blocked is not None:
         return {"status": "blocked", "error": Failure(kind="blocked", message=given.blocked)}
     if wrong := [check for check in checks if not check.ok]:
-        message = "; ".join(f"the {check.kind} check does not hold: {check.detail}" for check in wrong)
+        message = joined(f"the {check.kind} check failed: {check_words(check)}" for check in wrong)
         return {"status": "failed", "error": Failure(kind="check", message=message)}
     unexpected = given.surprise or surprise(order.expects, given.output, deadline=bench.deadline, stop=bench.stop)
     return {"status": "done", "surprising": unexpected is not None, "surprise": unexpected}

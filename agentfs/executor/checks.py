@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from agentfs.core.cutting import as_text
+from agentfs.core.failures import TimeLimit
 from agentfs.core.records import (
     CheckResult,
     Failure,
@@ -50,7 +51,8 @@ def run_checks(
 
 
 def _timed(bench: Bench) -> Bench:
-    return replace(bench, deadline=min(bench.deadline, time.monotonic() + CHECK_S))
+    until = time.monotonic() + CHECK_S
+    return bench if bench.deadline <= until else replace(bench, deadline=until, limit=TimeLimit(CHECK_S, "check"))
 
 
 def _run_check(check: ResolvedCheck, bench: Bench, output: Any, evidence: Sequence[str]) -> CheckResult:
@@ -67,7 +69,8 @@ def _run_check(check: ResolvedCheck, bench: Bench, output: Any, evidence: Sequen
             return _judged(check, bench, output, evidence)
         case _:
             assert_never(check)
-    return CheckResult(kind=check.kind, ok=problem is None, detail=bench.mask.text(problem or fine))
+    command = bench.mask.text(check.run) if isinstance(check, ResolvedCommandCheck) else None
+    return CheckResult(kind=check.kind, ok=problem is None, detail=bench.mask.text(problem or fine), run=command)
 
 
 def _judged(check: JudgeCheck, bench: Bench, output: Any, evidence: Sequence[str]) -> CheckResult:
@@ -85,7 +88,8 @@ def _command(check: ResolvedCommandCheck, bench: Bench) -> str | None:
 
 
 def _words(failure: Failure) -> str:
-    return f"{failure.message} ({failure.hint})" if failure.hint else failure.message
+    said, line, output = failure.message.partition("\n")
+    return f"{said} ({failure.hint}){line}{output}" if failure.hint else failure.message
 
 
 def _file(check: FileCheck, bench: Bench) -> str | None:

@@ -30,5 +30,5 @@ def time_is_up(bench: Bench) -> Failure | None:
     if bench.stop.is_set():
         return Failure(kind="interrupted", message="it was stopped")
     if bench.now() >= bench.deadline:
-        return Failure(kind="timeout", message="it did not end in time", hint="raise timeout_s of the step")
+        return bench.limit.failure()
     return None

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from agentfs.core.documents import too_deep
+from agentfs.core.failures import with_output
 from agentfs.core.records import Failure
 from agentfs.models.assembly import Assembly, Malformed, Said
 from agentfs.models.base import Reply, Request, usage_of
@@ -32,7 +33,7 @@ from agentfs.models.prices import Price, unknown
 from agentfs.models.reading import message_of, reply_of
 
 LARGEST_ANSWER = 8 * 1024 * 1024
-STDERR_SHOWN = 500
+STDERR_KEPT = 8192
 MOST_USD = 1_000_000.0  # that one answer may claim to have cost
 _MESSAGE = {"role", "content", "tool_calls", "usage", "refusal", "finish_reason", "model"}
 _SAYS = {"content", "tool_calls", "refusal"}
@@ -136,9 +137,9 @@ class CommandModel:
 
     def _crashed(self, code: int, errors: str) -> Unreachable:
         how = f"exit {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
-        said = f": {errors}" if errors else ", and said nothing on stderr"
         hint = f"the program is command under [{self._table}] in agentfs.toml"
-        message = f"{self._command[0]} failed ({how}){said}"
+        what = f"{self._command[0]} failed ({how})"
+        message = with_output(what, errors) if errors else f"{what}, and said nothing on stderr"
         return Unreachable(Failure(kind="unreachable", message=message, hint=hint))
 
 
@@ -182,8 +183,8 @@ def _ended(program: "subprocess.Popen[bytes]") -> int:
 
 def _tail(errors: IO[bytes]) -> str:
     size = errors.seek(0, os.SEEK_END)
-    errors.seek(max(size - STDERR_SHOWN * 4, 0))
-    return " ".join(errors.read().decode("utf-8", "replace").split())[-STDERR_SHOWN:]
+    errors.seek(max(size - STDERR_KEPT, 0))
+    return errors.read().decode("utf-8", "replace").strip()
 
 
 def _said(printed: bytes) -> tuple[Said, float | None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from agentfs.core.catalogue import ToolSpec
+from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Failure, JsonObject, Record, Sandbox, Usage
 
 if TYPE_CHECKING:  # they know of benches
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # they know of benches
 
 
 R = TypeVar("R", bound=Record)
+USUAL = TimeLimit(600)
 
 
 class StopSign(Protocol):
@@ -64,6 +66,7 @@ class Bench:
     line: "Line | None" = None  # what is asked of it goes over this
     whose: str = ""  # what it is for: steps/total.1, steps/total.1.needs, planning/2.checks
     now: Callable[[], float] = time.monotonic  # the clock that the deadline is of
+    limit: TimeLimit = USUAL  # what made the deadline
 
 
 class Mask(Protocol):

@@ -77,13 +77,21 @@ def fetch(url: str, bench: Bench, *, follow: bool = True, net: Net = Net()) -> R
         except Stopped as error:
             raise Refused("interrupted", "it was stopped") from error
         except Late as error:
-            raise Refused("timeout", f"{url}: {error}", "raise timeout_s of the step") from error
+            raise _late(url, error, bench) from error
         except (OSError, http.client.HTTPException) as error:
             raise Refused("http", f"{url}: {_words(error)}") from error
         if not follow or location is None:
             return reply
         url = _joined(target, location)
     raise Refused("http", f"it was redirected more than {MOST_REDIRECTS} times, at last to {url}")
+
+
+def _late(url: str, error: Late, bench: Bench) -> Refused:
+    """Return that the time was up, or that a server was silent for too long."""
+    if bench.now() < bench.deadline:
+        return Refused("timeout", f"{url}: {error}")
+    late = bench.limit.failure(f"{url} did not answer")
+    return Refused(late.kind, late.message, late.hint)
 
 
 def _joined(target: Target, location: str) -> str:

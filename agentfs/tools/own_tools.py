@@ -277,7 +277,7 @@ def _result(reply: Mapping[str, Any], bench: Bench) -> ToolResult:
 def _gave_up(bench: Bench) -> ToolResult:
     if bench.stop.is_set():
         return _failed("interrupted", "it was stopped")
-    return _failed("timeout", "it did not end in time and was killed", "raise timeout_s of the step")
+    return ToolResult(failure=bench.limit.failure(then=" and was killed"))
 
 
 def _failed(kind: str, message: str, hint: str | None = None) -> ToolResult:

@@ -89,7 +89,8 @@ def look_up(bench: Bench, doing: str) -> None:
     if bench.stop.is_set():
         raise Refused("interrupted", f"{doing} was stopped")
     if time.monotonic() >= bench.deadline:
-        raise Refused("timeout", f"{doing} took longer than the step may", "raise timeout_s of the step")
+        late = bench.limit.failure(f"{doing} did not end")
+        raise Refused(late.kind, late.message, late.hint)
 
 
 def read_beneath(path: str, bench: Bench, most: int) -> tuple[int, bytes] | Failure:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from agentfs.core.catalogue import ToolSpec
+from agentfs.core.failures import with_output
 from agentfs.core.records import Failure, JsonObject
 from agentfs.tools import launch
 from agentfs.tools.base import Bench, ToolResult
@@ -27,7 +28,6 @@ from agentfs.tools.values import NotJson, json_value
 
 STRICT = {"sh": ("-e",), "bash": ("-e", "-o", "pipefail")}  # a step ends at its first error; a check is one condition
 LONGEST_TEXT = 128 * 1024 - 1  # what Linux takes as one argument
-STDERR_SHOWN = 2000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -173,8 +173,8 @@ def failure_of(finished: Finished, bench: Bench) -> Failure | None:
         case "stop":
             return Failure(kind="interrupted", message="it was stopped")
         case "timeout":
-            message = f"it did not end in time and was killed{_last_words(finished)}"
-            return Failure(kind="timeout", message=message, hint="raise timeout_s of the step")
+            late = bench.limit.failure(then=" and was killed")
+            return late.model_copy(update={"message": with_output(late.message, _last_words(finished))})
         case "output":
             message = f"it printed more than {launch.OUTPUT_CAP // 2**20} MiB and was killed"
             return Failure(kind="output", message=message, hint="send long output to a file")
@@ -197,7 +197,7 @@ def _exit_failure(finished: Finished, bench: Bench) -> Failure | None:
     if confined and finished.exit_code == 1 and finished.stderr.startswith("bwrap: "):
         return Failure(kind="sandbox", message=f"the sandbox could not be set up: {finished.stderr.strip()}")
     hint = hint_for(finished.exit_code, finished.stderr, bench.confinement)
-    return Failure(kind="exit", message=f"{_end(finished)}{_last_words(finished)}", hint=hint)
+    return Failure(kind="exit", message=with_output(_end(finished), _last_words(finished)), hint=hint)
 
 
 def _end(finished: Finished) -> str:
@@ -217,8 +217,7 @@ def _signal_name(number: int) -> str:
 
 def _last_words(finished: Finished) -> str:
     """Return the end of stderr, or of stdout when there is none: where programs say what went wrong."""
-    words = finished.stderr.strip() or finished.stdout.tail().strip()
-    return f": {'…' if len(words) > STDERR_SHOWN else ''}{words[-STDERR_SHOWN:]}" if words else ""
+    return finished.stderr if finished.stderr.strip() else finished.stdout.tail()
 
 
 def _output(stdout: Capture, bench: Bench) -> ToolResult:

@@ -5,7 +5,7 @@ Walks the chronicle once. Of each run it remembers how far it has come and what 
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from agentfs.core.messages import (
     author_of,
     forgotten_message,
     outcome_message,
+    outcome_message_of_0_1,
     revision_message,
 )
 from agentfs.core.records import Answer, Outcome, Revision
@@ -127,7 +128,8 @@ class Story:
         elif shown != copied:
             yield _wrong(told, f"has another plan.json than {run}/revisions/{plan}", REWRITTEN)
         else:
-            yield from self._says(told, self._of_revision(told, run, number, added[f"{names.REVISIONS}/{record}"]))
+            made = self._of_revision(told, run, number, added[f"{names.REVISIONS}/{record}"])
+            yield from self._says(told, [made] if made else [])
 
     def _outcome(self, told: Told, run: str, changes: list[Changed]) -> Iterator[Disagreement]:
         added = {one.path: one.new for one in changes}
@@ -136,11 +138,11 @@ class Story:
         else:
             yield from self._says(told, self._of_outcome(told, run, added[names.OUTCOME]))
 
-    def _says(self, told: Told, made: NewObject | None) -> Iterator[Disagreement]:
-        """A commit is, byte for byte, what is made of its record; None: the record is another by now, or gone."""
-        if made is None or made.content == told.content:
+    def _says(self, told: Told, made: Sequence[NewObject]) -> Iterator[Disagreement]:
+        """A commit is, byte for byte, what one of our releases makes of its record; none: that is another by now."""
+        if not made or told.content in [one.content for one in made]:
             return
-        expected = Told(told.sha, made.content, ())
+        expected = Told(told.sha, made[0].content, ())
         for role in ("author", "committer"):
             if told.who(role) != expected.who(role):
                 was, is_ = " ".join(expected.who(role)), " ".join(told.who(role))
@@ -169,7 +171,7 @@ class Story:
         path = self.runs / run / names.PLANNING / names.call_file(record.call, "answer")
         return Answer.model_validate_json(path.read_bytes())
 
-    def _of_outcome(self, told: Told, run: str, blob: str) -> NewObject | None:
+    def _of_outcome(self, told: Told, run: str, blob: str) -> list[NewObject]:
         source = self._committed(run, names.OUTCOME, blob)
         last = self.lives[run].revisions  # none: the run ended before it had a plan
         plan = self.runs / run / names.REVISIONS / names.revision_plan_file(last)
@@ -177,8 +179,9 @@ class Story:
             record = Outcome.model_validate_json(source or b"")
             steps = len(json.loads(plan.read_bytes())["steps"]) if last else 0
         except (ValueError, KeyError, TypeError, OSError):
-            return None
-        return _made(told, AGENTFS, record.ended_at, outcome_message(run, record, in_plan=steps))
+            return []
+        messages = (form(run, record, in_plan=steps) for form in (outcome_message, outcome_message_of_0_1))
+        return [_made(told, AGENTFS, record.ended_at, message) for message in messages]
 
     def _committed(self, run: str, path: str, blob: str) -> bytes | None:
         """Return a file of a run if it is still what was committed; if not, that is told elsewhere."""

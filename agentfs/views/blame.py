@@ -9,7 +9,7 @@ BOLD, FAINT = 1, 2
 WIDEST = 22
 
 
-def blame_lines(page: dict[str, Any], width: int, *, colours: bool, edited: bool) -> list[str]:
+def blame_lines(page: dict[str, Any], width: int | None, *, colours: bool, edited: bool) -> list[str]:
     """Return a table that fits a width; a step is named once."""
     head: list[Cell] = [(name, FAINT) for name in ("step", "field", "by", "rev", "why")]
     rows, before = [head], object()
@@ -25,7 +25,7 @@ def blame_lines(page: dict[str, Any], width: int, *, colours: bool, edited: bool
                 (first_line(entry["why"]), None),
             ]
         )
-    lines = table(rows, width, colours=colours, widest=WIDEST)
+    lines = table(rows, width, colours=colours, widest=WIDEST, wrap=True)
     note = f"plan.json has been edited since: agentfs diff {page['run']} {page['revision']}"
     return [*lines, *(["", note] if edited else [])]
 

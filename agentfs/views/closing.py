@@ -9,9 +9,8 @@ from agentfs.core.records import Failure
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.engine import Driver
-from agentfs.views.words import cut, first_line, inert
+from agentfs.views.words import first_line, inert
 
-WIDTH = 300  # of one message: more is in the result
 _YES_OR_NO = ": approve or reject, on its first line"
 _WORDS = {
     "gate": _YES_OR_NO,
@@ -29,7 +28,7 @@ def closing_words(driver: Driver, rest: Wait | None) -> list[str]:
         if rest is None:
             return []
         return [f"{run} waits: {inert(rest.why)}", *what_to_do(driver.folder, driver.state), _resume(run)]
-    lines = [cut(f"{run}: {outcome.status}, {inert(outcome.summary)}", WIDTH)]
+    lines = [f"{run}: {outcome.status}, {inert(outcome.summary)}"]
     if outcome.status == "failed":
         lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]
     return lines
@@ -43,9 +42,9 @@ def failures(state: RunState) -> Iterator[str]:
     """Yield the error of each failed step with its hint."""
     failed = [(step, error) for step, error in _errors(state) if error is not None]
     for step, error in failed[:SHOWN]:
-        yield cut(f"  {step}: {first_line(error.message)}", WIDTH)
+        yield f"  {step}: {first_line(error.message)}"
         if error.hint:
-            yield cut(f"    hint: {first_line(error.hint)}", WIDTH)
+            yield f"    hint: {first_line(error.hint)}"
     if len(failed) > SHOWN:
         yield f"  and {len(failed) - SHOWN} more"
 

@@ -7,20 +7,20 @@ from agentfs.core.names import is_fork_source
 from agentfs.views.cost import UNKNOWN, money, short
 from agentfs.views.diff import changed_lines
 from agentfs.views.marks import RUN_COLOURS, painted
-from agentfs.views.words import columns, cut, cut_middle, duration, first_line, padded
+from agentfs.views.words import columns, counts_words, cut, cut_middle, duration, first_line, padded
 
 Side = dict[str, Any]
 Row = tuple[str, str, str]
 GAP = 2
 
 
-def compare_lines(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
+def compare_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
     """Return the table, then how the plans differ."""
     first, second = page["runs"]
     rows = [*_about(first, second), *_took(first, second), *_asked(first, second)]
     lines = _table([("", first["run"], second["run"]), *rows], width)
     lines[1] = _coloured(lines[1], first["state"], second["state"], colours=colours)
-    return [*lines, *_notes(page, width), "", *_plans(page, width, colours=colours)]
+    return [*lines, *_notes(page), "", *_plans(page, colours=colours)]
 
 
 def _about(first: Side, second: Side) -> Iterator[Row]:
@@ -30,9 +30,9 @@ def _about(first: Side, second: Side) -> Iterator[Row]:
     yield row("state", lambda side: side["state"])
     yield row("", lambda side: first_line(side["why"]))
     yield row("mode", lambda side: side["mode"])
-    yield row("planner", lambda side: first_line(side["planner"] or "none"))
-    yield row("executor", lambda side: first_line(side["executor"] or "none"))
-    yield row("steps done", lambda side: f"{side['steps']['done']} of {side['steps']['total']}")
+    yield row("planner", lambda side: first_line(side["planner"] or "no model asked"))
+    yield row("executor", lambda side: first_line(side["executor"] or "no model asked"))
+    yield row("steps done", lambda side: counts_words(side["steps"]).replace(" steps done", ""))
     yield row("attempts", lambda side: str(side["attempts"]))
     yield row("revisions", lambda side: str(side["revisions"]))
     yield row("calls (replans)", lambda side: f"{side['calls']} ({side['replans']})")
@@ -71,11 +71,13 @@ def _cost(spend: Side | None) -> str:
     return money(spend["cost_usd"]) if spend else "-"
 
 
-def _table(rows: list[Row], width: int) -> list[str]:
+def _table(rows: list[Row], width: int | None) -> list[str]:
     label = max(columns(name) for name, _, _ in rows)
-    room = max(8, (width - label - 2 * GAP) // 2)
-    left = min(room, max(columns(one) for _, one, _ in rows))
-    room = max(room, width - label - left - 2 * GAP)
+    left, room = max(columns(one) for _, one, _ in rows), None
+    if width is not None:
+        room = max(8, (width - label - 2 * GAP) // 2)
+        left = min(room, left)
+        room = max(room, width - label - left - 2 * GAP)
     lines = []
     for number, (name, one, other) in enumerate(rows):
         shorten = cut if number else cut_middle
@@ -91,20 +93,20 @@ def _coloured(line: str, *states: str, colours: bool) -> str:
     return line
 
 
-def _notes(page: dict[str, Any], width: int) -> Iterator[str]:
+def _notes(page: dict[str, Any]) -> Iterator[str]:
     """Yield what has to be known to read the figures."""
     if not page["same_goal"]:
         yield from ("", "they have different goals")
     for side in page["runs"]:
         if is_fork_source(side["source"]):
-            yield from ("", cut(f"{side['run']} is a {side['source']}:", width))
+            yield from ("", f"{side['run']} is a {side['source']}:")
             yield "what the results it kept took is counted in both"
     if any(side["total"]["cost_usd"] is None for side in page["runs"]):
         yield from ("", f"{UNKNOWN}: a price can be set (agentfs cost RUN says how)")
 
 
-def _plans(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
+def _plans(page: dict[str, Any], *, colours: bool) -> list[str]:
     if page["steps"] is None:
         return ["plans: there are not two to compare yet"]
     first, second = page["runs"]
-    return [f"plans: {first['run']} -> {second['run']}", *changed_lines(page, width, colours=colours)]
+    return [f"plans: {first['run']} -> {second['run']}", *changed_lines(page, colours=colours)]

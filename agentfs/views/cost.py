@@ -10,7 +10,7 @@ LEAST_NAME = 10
 UNKNOWN = "unknown"
 
 
-def cost_lines(page: Mapping[str, Any], width: int) -> list[str]:
+def cost_lines(page: Mapping[str, Any], width: int | None) -> list[str]:
     """Return the lines of `agentfs cost`."""
     total = page["total"]
     if not total["requests"]:
@@ -33,12 +33,13 @@ def _step(one: Mapping[str, Any]) -> str:
     return f"{one['step']}{tries}"
 
 
-def _table(rows: Sequence[tuple[str, Mapping[str, Any] | None]], width: int) -> list[str]:
+def _table(rows: Sequence[tuple[str, Mapping[str, Any] | None]], width: int | None) -> list[str]:
     """Return a table in which a row without figures heads those that follow; one with none below it is left out."""
     cells = [(inert(name), _cells(spend) if spend else HEAD) for name, spend in _needed(rows)]
     sizes = [max(columns(row[n]) for _, row in cells) for n in range(len(HEAD))]
     widest = max(columns(name) for name, _ in cells)
-    room = max(LEAST_NAME, min(widest, width - sum(sizes) - 2 * len(sizes)))
+    left = widest if width is None else width - sum(sizes) - 2 * len(sizes)
+    room = max(LEAST_NAME, min(widest, left))
     lines: list[str] = []
     for name, row in cells:
         if row is HEAD or name == "total":

@@ -1,15 +1,23 @@
-"""What `diff` prints: how two revisions differ, by meaning, and what that does to work already done."""
+"""What `diff` prints: how two revisions differ, by meaning, and what that does to work already done.
+
+Nothing that differs is left out or cut, whatever the width: a terminal wraps what is long.
+"""
 
 import difflib
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from agentfs.views.exact import exact, in_ascii, is_json, look, look_alikes, quoted
 from agentfs.views.marks import painted
-from agentfs.views.words import block, counted, cut, first_line, inert, json_text
+from agentfs.views.words import counted, first_line, inert, json_line, json_text
 
 GREEN, RED, YELLOW = 32, 31, 33
 SHORT = 60  # a value of one line up to this long is told on the line of its field
-LINES = 40  # of one text
+AROUND = 2  # lines around a change
+GAP = "…"  # lines that are the same in both
+ARROW = " -> "
+NOTHING = "nothing"
 SIGNS: dict[str, tuple[str, int]] = {"added": ("+", GREEN), "removed": ("-", RED), "changed": ("~", YELLOW)}
 FATES = {
     "again": "runs again",
@@ -23,23 +31,23 @@ FATES = {
 WITH_REASONS = ("again", "stopped", "failed")
 
 
-def diff_lines(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
+def diff_lines(page: dict[str, Any], *, colours: bool) -> list[str]:
     """Return the whole difference."""
-    lines = [f"{page['run']}: {heading(page)}", *changed_lines(page, width, colours=colours)]
-    return [*lines, "", *fate_lines(page["effects"], width)]
+    lines = [f"{page['run']}: {heading(page)}", *changed_lines(page, colours=colours)]
+    return [*lines, "", *fate_lines(page["effects"])]
 
 
-def changed_lines(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
+def changed_lines(page: dict[str, Any], *, colours: bool) -> list[str]:
     """Return what differs: the plan's own fields, then step by step."""
-    lines = [f"  {line}" for change in page["plan"] for line in _field(change, width, colours=colours)]
+    lines = [f"  {line}" for change in page["plan"] for line in _field(change, colours=colours)]
     for step in page["steps"]:
-        lines += ["", *_step(step, width, colours=colours)]
+        lines += ["", *_step(step, colours=colours)]
     return lines or ["  nothing differs by meaning"]
 
 
-def effect_lines(effects: list[dict[str, Any]], width: int) -> list[str]:
+def effect_lines(effects: list[dict[str, Any]]) -> list[str]:
     """Return what a plan means for work already done: in a line, and step by step."""
-    return ["", f"{effect_words(effects)}:", *(f"  {line}" for line in fate_lines(effects, width - 2))]
+    return ["", f"{effect_words(effects)}:", *(f"  {line}" for line in fate_lines(effects))]
 
 
 def effect_words(effects: list[dict[str, Any]]) -> str:
@@ -74,14 +82,14 @@ def stat_line(page: dict[str, Any]) -> str:
     return f"{heading(page).partition(',')[0]}: {differs}; {counted(again, 'step')} again, {kept} kept"
 
 
-def _step(step: dict[str, Any], width: int, *, colours: bool) -> Iterator[str]:
+def _step(step: dict[str, Any], *, colours: bool) -> Iterator[str]:
     sign, colour = SIGNS[step["kind"]]
     yield painted(f"{sign} {inert(step['step'])}", colour, colours=colours) + f"  {step['kind']}"
     if after := step["after"]:
         was = "" if step["kind"] == "added" else f" (it came after {_listed(after['old'])})"
-        yield cut(f"    after {_listed(after['new'])}{was}", width)
+        yield f"    after {_listed(after['new'])}{was}"
     for change in step["fields"]:
-        for line in _field(change, width, colours=colours, new=step["kind"] == "added"):
+        for line in _field(change, colours=colours, new=step["kind"] == "added"):
             yield f"    {line}"
 
 
@@ -89,18 +97,20 @@ def _listed(steps: list[str]) -> str:
     return ", ".join(map(inert, steps)) or "nothing"
 
 
-def _field(change: dict[str, Any], width: int, *, colours: bool, new: bool = False) -> list[str]:
+def _field(change: dict[str, Any], *, colours: bool, new: bool = False) -> list[str]:
     """Return a field with its old and new value: on one line if both are short, else line by line."""
-    name, old, now = inert(change["field"]), change["old"], change["new"]
+    name, old, now = exact(change["field"]), change["old"], change["new"]
     if is_short(old) and is_short(now):
-        words = said(now) if new else f"{said(old)} -> {said(now)}"
-        return [f"{name}: {words}"]
-    return [f"{name}:", *(f"  {line}" for line in _compared(old, now, width, colours=colours))]
+        return [f"{name}: {ARROW.join(said(*((now,) if new else (old, now))))}"]
+    return [f"{name}:", *(f"  {line}" for line in _compared(old, now, colours=colours))]
+
+
+# ── values ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def is_short(value: Any) -> bool:
     """Whether a value fits on the line of its field."""
-    text = text_of(value)
+    text = value if isinstance(value, str) else json_line(value)
     return "\n" not in text and len(text) <= SHORT
 
 
@@ -111,27 +121,84 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def said(value: Any) -> str:
-    """Return a short value in words."""
+def said(*values: Any) -> list[str]:
+    """Return short values in words, such that those that differ look different."""
+    shown = [_said(value) for value in values]
+    if len({look(text) for text in shown}) < len({json.dumps(value) for value in values}):
+        return [NOTHING if value is None else json.dumps(value) for value in values]
+    return shown
+
+
+def _said(value: Any) -> str:
     if value is None:
-        return "nothing"
-    return inert(value) if isinstance(value, str) else json_text(value)
+        return NOTHING
+    if not isinstance(value, str):
+        return json_line(value)
+    doubtful = value in ("", NOTHING) or value.startswith(" ") or ARROW in value or is_json(value)
+    return quoted(value) if doubtful else exact(value)
 
 
-def _compared(old: Any, new: Any, width: int, *, colours: bool) -> list[str]:
-    """Return two long values as a small difference of lines, as far as it is worth reading."""
-    before, after = (block(text_of(value)) if value is not None else [] for value in (old, new))
-    lines = [line for line in difflib.unified_diff(before, after, n=2, lineterm="") if line[:3] not in ("---", "+++")]
-    lines = [line for line in lines if not line.startswith("@@")]
-    shown = [painted(cut(line, max(20, width - 8)), _colour(line), colours=colours) for line in lines[:LINES]]
-    return shown if len(lines) <= LINES else [*shown, f"… {len(lines) - LINES} more lines"]
+def lines_of(values: list[Any]) -> list[list[str]]:
+    """Return each value as lines, such that values that differ have lines that do. None has none."""
+    texts = [text_of(value) for value in values]
+    if len(set(texts)) < len({json.dumps(value) for value in values if value is not None}):
+        texts = [in_ascii(value) if isinstance(value, str) else text_of(value) for value in values]
+    found = [[] if value is None else text.split("\n") for value, text in zip(values, texts, strict=True)]
+    if all(not lines or lines[-1] == "" for lines in found):
+        return [lines[:-1] for lines in found]  # all end with a line break: that need not be said
+    return found
 
 
-def _colour(line: str) -> int | None:
-    return {"+": GREEN, "-": RED}.get(line[:1])
+def shown_lines(values: list[Any]) -> list[list[str]]:
+    """Return each value as lines to be looked at side by side."""
+    sides = lines_of(values)
+    shown = _shown(sides)
+    return [[shown(line) for line in lines] for lines in sides]
 
 
-def fate_lines(effects: list[dict[str, Any]], width: int) -> Iterator[str]:
+def _shown(sides: list[list[str]]) -> Callable[[str], str]:
+    """Return how a line is shown beside all others: exactly, and in ASCII if one that differs looks like it."""
+    doubles = look_alikes(line for lines in sides for line in lines)
+    return lambda line: in_ascii(line) if look(line) in doubles else exact(line)
+
+
+def _compared(old: Any, new: Any, *, colours: bool) -> Iterator[str]:
+    """Yield two long values as a difference of lines: all that differs, and a little around it."""
+    before, after = lines_of([old, new])
+    shown = _shown([before, after])
+    hunks = difflib.SequenceMatcher(None, before, after).get_grouped_opcodes(AROUND)
+    for number, hunk in enumerate(hunks):
+        if number:
+            yield GAP
+        for kind, *(i, j, k, m) in hunk:
+            mine, theirs = [*map(shown, before[i:j])], [*map(shown, after[k:m])]
+            if kind == "equal":
+                yield from (f" {line}" for line in mine)
+                continue
+            if colours and len(mine) == len(theirs):
+                pairs = [_marked(*pair) for pair in zip(mine, theirs, strict=True)]
+                mine, theirs = [one for one, _ in pairs], [other for _, other in pairs]
+            yield from (painted(f"-{line}", RED, colours=colours) for line in mine)
+            yield from (painted(f"+{line}", GREEN, colours=colours) for line in theirs)
+
+
+def _marked(old: str, new: str) -> tuple[str, str]:
+    """Return two lines in which the part that differs stands out."""
+    start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    most = min(len(old), len(new)) - start
+    ends = zip(reversed(old), reversed(new), strict=False)
+    end = next((n for n, (a, b) in enumerate(ends) if n == most or a != b), most)
+    return _reversed(old, start, len(old) - end), _reversed(new, start, len(new) - end)
+
+
+def _reversed(line: str, start: int, end: int) -> str:
+    return f"{line[:start]}\x1b[7m{line[start:end]}\x1b[27m{line[end:]}" if start < end else line
+
+
+# ── what it means ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fate_lines(effects: list[dict[str, Any]]) -> Iterator[str]:
     """Yield what becomes of the steps, those to which something happens first."""
     for fate, words in FATES.items():
         found = [effect for effect in effects if effect["fate"] == fate]
@@ -139,6 +206,6 @@ def fate_lines(effects: list[dict[str, Any]], width: int) -> Iterator[str]:
             continue
         if fate in WITH_REASONS:
             yield f"{words}:"
-            yield from (cut(f"  {inert(one['step'])}: {first_line(one['why'])}", width) for one in found)
+            yield from (f"  {inert(one['step'])}: {first_line(one['why'])}" for one in found)
         else:
             yield f"{words}: {', '.join(inert(one['step']) for one in found)}"

@@ -13,7 +13,7 @@ MOST = 20
 
 
 def forget_table(
-    runs: Sequence[dict[str, Any]], now: datetime, width: int, *, colours: bool, most: int = MOST
+    runs: Sequence[dict[str, Any]], now: datetime, width: int | None, *, colours: bool, most: int = MOST
 ) -> list[str]:
     """Return a line per run, as far as they are worth reading."""
     heading: list[Cell] = [(word, None) for word in ("RUN", "STATE", "ENDED", "SIZE")]

@@ -10,9 +10,8 @@ from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.engine import Driver
 from agentfs.views.closing import closing_words
-from agentfs.views.words import cut, duration, first_line, inert
+from agentfs.views.words import duration, first_line, inert
 
-WIDTH = 240  # a message is told, not quoted in full: the result has all of it
 ENDS = {"done": "done", "failed": "FAILED", "blocked": "BLOCKED", "rejected": "rejected", "interrupted": "cut off"}
 
 
@@ -44,7 +43,7 @@ class Lines:
     def _say(self, *lines: str) -> None:
         """Write lines in one go: a stream may be slow, and a turn is short."""
         if lines:
-            self._stream.write("".join(f"{cut(inert(line), WIDTH)}\n" for line in lines))
+            self._stream.write("".join(f"{inert(line)}\n" for line in lines))
             self._stream.flush()
 
 
@@ -63,7 +62,7 @@ def settled_line(view: StepView) -> str:
     words = f"{view.id}: {ENDS[result.status]} in {duration(result.duration_s)}{which}"
     again = _again_words(view, result) if result.status == "failed" else ""
     if result.error:
-        return f"{cut(f'{words}: {first_line(result.error.message)}', WIDTH - len(again))}{again}"
+        return f"{words}: {first_line(result.error.message)}{again}"
     return f"{words}, but surprising: {first_line(result.surprise or '')}" if result.surprising else words
 
 
@@ -85,7 +84,7 @@ def action_line(action: Action) -> str | None:
         case acts.RecordRevision() | acts.AskAnswer() | acts.WriteNote() | acts.RemoveNote():
             return f"plan: {action.why}"
         case acts.CallPlanner():
-            return f"planner: {action.why}"
+            return f"planner: {first_line(action.why)}"
         case acts.AskPerson(view=view) | acts.SettleReply(view=view):
             return f"{view.id}: {action.why}"
         case acts.StopAttempt(step=step):

@@ -11,16 +11,17 @@ from agentfs.core.decide import Action, Wait
 from agentfs.core.phase import reason
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
+from agentfs.core.tally import left_steps, tally
 from agentfs.engine import Driver
 from agentfs.views.closing import closing_words
-from agentfs.views.marks import BOLD, DIM, GOOD, mark_of
+from agentfs.views.marks import BAD, BOLD, DIM, GOOD, WRONG, mark_of, wrong_first
 from agentfs.views.screen import Screen, knows_signs, wants_colours
 from agentfs.views.table import Cell, line_of
-from agentfs.views.words import counted, cut, duration, first_line, inert, padded
+from agentfs.views.words import counted, cut, duration, first_line, inert, left_words, padded
 
 AROUND = 7  # lines that are no step: two of heading, the rest of the steps, bar, what it waits for, blanks
 OVER = frozenset(("done", "skipped"))
-WRONG = frozenset(("failed", "blocked", "interrupted", "rejected", "gated"))
+PRESSING = WRONG | {"interrupted", "gated"}
 STATE_WIDTH, TRY_WIDTH, TIME_WIDTH = 12, 5, 8
 
 
@@ -64,9 +65,10 @@ class Live:
     def _draw(self, width: int, height: int) -> list[str]:
         state, run = self._state, self._driver.facts.run
         where = inert(str((self._driver.folder / run.workdir).resolve()))
-        chosen = choose(list(state.steps.values()), max(1, height - AROUND))
+        everything = all_steps(state)
+        chosen = choose(everything, max(1, height - AROUND))
         shown = {view.id for view in chosen}
-        left_out = [view for view in state.steps.values() if view.id not in shown]
+        left_out = [view for view in everything if view.id not in shown]
         now = "" if state.facts.outcome else first_line(self._waits or reason(state)) + self._coming(state)
         now += f" (in {duration(due)})" if now and (due := self._driver.due_in()) is not None else ""
         more: list[list[Cell]] = [[(f"  and {rest_words(left_out)}", DIM)]] if left_out else []
@@ -94,13 +96,23 @@ class Live:
         return f"  ({counted(characters, 'character')} so far)" if characters and view.status == "running" else ""
 
     def _bar(self, state: RunState, width: int) -> list[Cell]:
-        done, total = sum(view.status in OVER for view in state.steps.values()), len(state.steps)
+        counts = tally(state)
         elapsed = duration(self._driver.world.clock.monotonic() - self._began)
         long = min(40, max(8, width - 40))
-        full = long * done // max(1, total)
+        wrong = -(-long * counts.failed // max(1, counts.total))  # rounded up: one of a hundred is seen too
+        full = min(long - wrong, long * counts.done // max(1, counts.total))
+        outcome = state.facts.outcome
+        colour = GOOD if outcome is None or outcome.status == "done" else BAD
         bar, rest = ("#", "-") if self._plain else ("━", "─")
-        words = f"  {done} of {total} steps" if total else "  no plan yet"
-        return [(bar * full, GOOD), (rest * (long - full), DIM), (words, None), (f"  {elapsed}", DIM)]
+        failed = bar if self._colours and not self._plain else "x"
+        words = f"  {counts.done} of {counts.total} steps{counts.more}" if counts.total else "  no plan yet"
+        return [
+            (failed * wrong, BAD),
+            (bar * full, colour),
+            (rest * (long - wrong - full), DIM),
+            (words, None),
+            (f"  {elapsed}", DIM),
+        ]
 
     def _rows(self, state: RunState, chosen: list[StepView], width: int) -> list[list[Cell]]:
         id_width = min(max((len(view.id) for view in chosen), default=0), max(8, width // 3))
@@ -115,7 +127,7 @@ class Live:
             (padded("running" if view.status == "ordered" else view.status, STATE_WIDTH), colour),
             (padded(tries(state, view), TRY_WIDTH), DIM),
             (padded(self._time(state, view), TIME_WIDTH), DIM),
-            (about(view) + self._writing(view), colour if view.status in WRONG else DIM),
+            (about(view) + self._writing(view), colour if view.status in PRESSING else DIM),
         ]
 
     def _time(self, state: RunState, view: StepView) -> str:
@@ -129,6 +141,11 @@ class Live:
         return duration(max(0.0, passed.total_seconds()))
 
 
+def all_steps(state: RunState) -> list[StepView]:
+    """Return the steps of a run as people are shown them, those that have left the plan included."""
+    return wrong_first([*state.steps.values(), *left_steps(state)], lambda view: view.status)
+
+
 def tries(state: RunState, view: StepView) -> str:
     """Return which attempt of how many; nothing for a step that has not begun."""
     allowed = state.around.allowed(view.step) if state.around else 1
@@ -138,6 +155,10 @@ def tries(state: RunState, view: StepView) -> str:
 
 def about(view: StepView) -> str:
     """Return the most telling line about a step: why it failed or waits, else what it does."""
+    return f"{_about(view)}{left_words(view.left)}"
+
+
+def _about(view: StepView) -> str:
     result = view.result
     if view.status in ("done", "ordered", "running"):
         surprising = result is not None and result.surprising and view.status == "done"
@@ -152,11 +173,11 @@ def choose(views: list[StepView], room: int) -> list[StepView]:
     """Return the steps to show, in plan order: what runs, what went wrong, then those around the front line."""
     if len(views) <= room:
         return views
-    front = next((n for n, view in enumerate(views) if view.status not in OVER | WRONG), len(views) - 1)
+    front = next((n for n, view in enumerate(views) if view.status not in OVER | PRESSING), len(views) - 1)
 
     def rank(place: int) -> tuple[int, int]:
         status = views[place].status
-        pressing = 0 if status in ("ordered", "running") else 1 if status in WRONG else 2
+        pressing = 0 if status in ("ordered", "running") else 1 if status in PRESSING else 2
         return pressing, abs(place - front)
 
     return [views[place] for place in sorted(sorted(range(len(views)), key=rank)[:room])]

@@ -1,6 +1,10 @@
-"""How a state looks: its mark and its colour. Pure, and quick to import."""
+"""How a state looks: its mark, its colour, its place in a list. Pure, and quick to import."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +16,8 @@ class Mark:
     colour: int | None = None
 
 
-GOOD, _BAD, _PERSON, _BUSY, _QUIET = 32, 31, 33, 36, None
+GOOD, BAD, _PERSON, _BUSY, _QUIET = 32, 31, 33, 36, None
+WRONG = frozenset(("failed", "blocked", "rejected"))
 
 MARKS: dict[str, Mark] = {
     "waiting": Mark("·", ".", _QUIET),
@@ -21,10 +26,10 @@ MARKS: dict[str, Mark] = {
     "ordered": Mark("▸", ">", _BUSY),
     "running": Mark("▸", ">", _BUSY),
     "done": Mark("✓", "+", GOOD),
-    "failed": Mark("✗", "x", _BAD),
-    "blocked": Mark("✗", "x", _BAD),
+    "failed": Mark("✗", "x", BAD),
+    "blocked": Mark("✗", "x", BAD),
     "interrupted": Mark("!", "!", _PERSON),
-    "rejected": Mark("✗", "x", _BAD),
+    "rejected": Mark("✗", "x", BAD),
     "skipped": Mark("-", "-", _QUIET),
     "stale": Mark("○", "o", _QUIET),
 }
@@ -45,8 +50,8 @@ RUN_COLOURS: dict[str, int | None] = {
     "waiting": _PERSON,
     "paused": _PERSON,
     "done": GOOD,
-    "failed": _BAD,
-    "cancelled": _BAD,
+    "failed": BAD,
+    "cancelled": BAD,
 }
 BOLD, DIM = 1, 2  # in the place of a colour
 UNKNOWN = Mark("?", "?")
@@ -58,6 +63,11 @@ def mark_of(state: str) -> Mark:
 
 def mark_of_run(state: str) -> Mark:
     return Mark(*RUN_SIGNS[state], RUN_COLOURS[state]) if state in RUN_SIGNS else UNKNOWN
+
+
+def wrong_first(steps: Iterable[T], state: Callable[[T], str]) -> list[T]:
+    """Return steps as people are shown them: what went wrong first, the rest in its order."""
+    return sorted(steps, key=lambda step: state(step) not in WRONG)
 
 
 def painted(text: str, colour: int | None, *, colours: bool) -> str:

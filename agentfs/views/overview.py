@@ -9,13 +9,13 @@ from agentfs.core.phase import Phase, phase, reason
 from agentfs.core.records import Outcome
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
+from agentfs.core.tally import tally
 from agentfs.views.answer import answer_text
 from agentfs.views.marks import BOLD, DIM, RUN_COLOURS, mark_of_run, painted
 from agentfs.views.table import GAP, Cell, line_of
 from agentfs.views.words import age, columns, counted, cut, cut_front, cut_middle, first_line, inert, padded
 
 FOR_A_PERSON: frozenset[Phase] = frozenset(("waiting", "draft", "paused"))
-OVER = frozenset(("done", "skipped"))
 STATE_WIDTH, STEPS_WIDTH, AGE_WIDTH = 8, 5, 6  # fixed: a table that shifts by itself is not calm
 NAME_STEP = 8  # for the same reason names get more room by so many columns at once
 LEAST_NAME = 16
@@ -70,14 +70,15 @@ class Look:
 def row_of(state: RunState, today: str) -> Row:
     """Return the line of a run that has not ended. `today`: the local day, on which a run's short name is enough."""
     facts, now, name = state.facts, phase(state), short_name(state.facts.run.run, today)
+    counts = tally(state)
     asks = now in FOR_A_PERSON or bool(openings(state)) or bool(facts.plan_file.problems)
     ready = state.moving("order", "start", most=1)
     idle = now == "running" and not state.running and ready
     return Row(
         name=name,
         state=now,
-        done=sum(view.status in OVER for view in state.steps.values()),
-        total=len(state.steps),
+        done=counts.done,
+        total=counts.total,
         words=_what_runs(state.running) if state.running else _what_is_asked(state) or first_line(reason(state)),
         at=datetime.fromisoformat(facts.run.started_at),
         ways=ways_on(state, name) if asks else (),
@@ -89,13 +90,13 @@ def row_of(state: RunState, today: str) -> Row:
 
 def ended_row(state: RunState, outcome: Outcome, today: str) -> Row:
     """Return the line of a run that has ended: its answer, or why it has none."""
-    done = outcome.status == "done" and outcome.answer is not None
+    done, counts = outcome.status == "done" and outcome.answer is not None, tally(state, outcome.status)
     answer = first_line(answer_text(outcome.answer, terminal=True)) if done else ""
     return Row(
         name=short_name(outcome.run, today),
         state=outcome.status,
-        done=sum(view.status in OVER for view in state.steps.values()),
-        total=len(state.steps),
+        done=counts.done,
+        total=counts.total,
         words=answer or first_line(outcome.summary),
         at=datetime.fromisoformat(outcome.ended_at),
     )

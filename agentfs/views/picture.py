@@ -5,8 +5,9 @@ Nothing that a model or a tool wrote is in it: ids of steps have no signs that c
 
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
+from agentfs.core.tally import left_steps
 from agentfs.views.live import choose
-from agentfs.views.marks import mark_of
+from agentfs.views.marks import WRONG, mark_of
 
 ASKS = "asks"
 MOST_STEPS = 60  # more cannot be looked at, and Mermaid draws no more than 500 arrows
@@ -32,14 +33,15 @@ _STYLE_OF = {
 
 def picture(state: RunState) -> list[str]:
     """Return the lines of a flowchart; none where there is no plan, or nothing to see in it."""
-    if state.scheme is None or len(state.steps) < 2:
+    views = [*state.steps.values(), *(view for view in left_steps(state) if view.status in WRONG)]
+    if state.scheme is None or len(views) < 2:
         return []
-    shown = choose(list(state.steps.values()), MOST_STEPS)
+    shown = choose(views, MOST_STEPS)
     nodes = {view.id: f"s{number}" for number, view in enumerate(shown)}  # an id such as `end` would mean something
     asking = {view.id for view in state.moving("person")}
     lines = ["flowchart TD", *(f'    {nodes[view.id]}["{_label(view, asking)}"]' for view in shown)]
     for view in shown:
-        before = [nodes[name] for name in state.scheme.needs[view.id] if name in nodes]
+        before = [nodes[name] for name in state.scheme.needs.get(view.id, ()) if name in nodes]
         if before:
             lines.append(f"    {' & '.join(before)} --> {nodes[view.id]}")
     return [*lines, *_styles(shown, asking, nodes)]

@@ -1,12 +1,14 @@
 """A plan as lines of text in which every difference is one of meaning: what git compares. Quick to import.
 
-The order of keys, the layout, a `depends_on` that only spells out the step before: none of these shows.
+The order of keys, the layout, a `depends_on` that only spells out the step before: none of these shows. All else
+does, a blank at the end of a line and a sign that nobody sees included.
 """
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
+from agentfs.views.exact import exact, is_json, quoted
 from agentfs.views.words import inert, json_text
 
 FIRST = ("description", "why", "tool", "input")  # of a step, as plan.json has them; the rest by name
@@ -41,12 +43,19 @@ def _field(name: str, value: Any) -> Iterator[str]:
         for key in sorted(value):
             yield from _field(f"{name}.{key}", value[key])
         return
-    text = value if isinstance(value, str) else json_text(_ordered(value))
-    lines = [inert(line.replace("\t", "\\t")) for line in text.split("\n")]
+    lines = _shown(value)
     if len(lines) == 1:
-        yield f"{inert(name)}: {lines[0]}"
+        yield f"{exact(name)}: {lines[0]}"
     else:
-        yield from (f"{inert(name)}:", *(f"  {line}" for line in lines))
+        yield from (f"{exact(name)}:", *(f"  {line}" for line in lines))
+
+
+def _shown(value: Any) -> list[str]:
+    """Return a value as lines; a text that could be taken for another value is quoted."""
+    if isinstance(value, str) and (is_json(value) or value.startswith(" ")):
+        return [quoted(value)]
+    text = value if isinstance(value, str) else json_text(_ordered(value))
+    return [exact(line) for line in text.split("\n")]
 
 
 def _ordered(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """An answer that waits for a yes: why, where it goes against a person's edits, and what it would change."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -11,10 +10,9 @@ from agentfs.core.differences import difference, effects
 from agentfs.core.proposals import Proposal
 from agentfs.core.reopening import with_plan
 from agentfs.core.state import RunState
-from agentfs.views.diff import diff_lines, is_short, said, text_of
-from agentfs.views.words import block, cut, inert
+from agentfs.views.diff import diff_lines, is_short, said, shown_lines
+from agentfs.views.words import inert
 
-LINES = 40  # of one value
 NOT_YET = "0" * 64  # the hash of a plan that is nowhere yet
 SIDES = {"base": "it was", "mine": "yours", "theirs": "the answer"}
 
@@ -48,42 +46,38 @@ def proposal_page(run: str, state: RunState, proposal: Proposal) -> dict[str, An
     return page | asdict(difference(facts.plan, plan)) | {"effects": fates}
 
 
-def proposal_lines(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
+def proposal_lines(page: dict[str, Any], *, colours: bool) -> list[str]:
     """Return an answer that waits, for a terminal."""
-    head, *rest = diff_lines(page, width, colours=colours)
-    return [head, *reason_lines(page, width), *conflict_lines(page, width), *rest]
+    head, *rest = diff_lines(page, colours=colours)
+    return [head, *reason_lines(page), *conflict_lines(page), *rest]
 
 
-def reason_lines(page: dict[str, Any], width: int | None = None) -> Iterator[str]:
+def reason_lines(page: dict[str, Any]) -> Iterator[str]:
     """Yield why a person is asked."""
-    for reason in page["question"]["reasons"]:
-        words = f"- {inert(reason)}"
-        yield cut(words, width) if width else words
+    yield from (f"- {inert(reason)}" for reason in page["question"]["reasons"])
 
 
-def conflict_lines(page: dict[str, Any], width: int) -> Iterator[str]:
-    """Yield where an answer goes against a person's edits, with both values."""
+def conflict_lines(page: dict[str, Any]) -> Iterator[str]:
+    """Yield where an answer goes against a person's edits, with all its values."""
     for conflict in page["question"]["conflicts"]:
         yield ""
         if conflict["field"] is None:
-            yield cut(f"! {conflict['step']}  you {conflict['mine']} it; {_whole(conflict['theirs'])}", width)
+            yield f"! {conflict['step']}  you {conflict['mine']} it; {_whole(conflict['theirs'])}"
             continue
-        yield cut(f"! {conflict['step']}  {conflict['field']}", width)
-        for side, label in SIDES.items():
-            yield from _value(label, conflict[side], width)
+        yield f"! {conflict['step']}  {conflict['field']}"
+        yield from _values([(label, conflict[side]) for side, label in SIDES.items()])
 
 
 def _whole(theirs: str) -> str:
     return f"the answer {theirs} it" if theirs in ("removed", "changed") else f"it is {theirs}"
 
 
-def _value(label: str, value: Any, width: int) -> Iterator[str]:
-    flat = value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if is_short(flat):
-        yield cut(f"    {label}: {said(flat)}", width)
+def _values(sides: list[tuple[str, Any]]) -> Iterator[str]:
+    """Yield the values of the sides: each on a line where all are short, else line by line."""
+    values = [value for _, value in sides]
+    if all(map(is_short, values)):
+        yield from (f"    {label}: {words}" for (label, _), words in zip(sides, said(*values), strict=True))
         return
-    yield f"    {label}:"
-    lines = block(text_of(value))
-    yield from (cut(f"      {line}", width) for line in lines[:LINES])
-    if len(lines) > LINES:
-        yield f"      … {len(lines) - LINES} more lines"
+    for (label, value), lines in zip(sides, shown_lines(values), strict=True):
+        yield f"    {label}: nothing" if value is None else f"    {label}:"
+        yield from (f"      {line}" for line in lines)

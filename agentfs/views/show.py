@@ -5,17 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentfs.views.marks import RUN_COLOURS, mark_of, painted
+from agentfs.views.marks import RUN_COLOURS, mark_of, painted, wrong_first
 from agentfs.views.table import columned
-from agentfs.views.words import block, cut, duration, first_line, inert, json_text
+from agentfs.views.words import block, cut, duration, first_line, inert, json_text, left_words
 
 OUTPUT_LINES, INPUT_LINES, LOG_LINES = 3, 4, 12
+ROWS = 4  # of a terminal that one line may take
 TAIL_BYTES = 65_536
 _KERNEL = ("driver", "pgid", "start_time", "boot_id")  # of a claim: for finding survivors, not for people
 
 
-def run_lines(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
-    """Return a run's plan, each step with its state and the beginning of its output."""
+def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
+    """Return a run's steps, what went wrong first, each with its state and the beginning of its output."""
     state = painted(page["state"], RUN_COLOURS.get(page["state"]), colours=colours)
     lines = [f"{page['run']}: {state}, {first_line(page['why'])}"]
     if page.get("goal"):
@@ -24,25 +25,32 @@ def run_lines(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
         lines.append(f"  plan      revision {page['revision']}, {first_line(str(page.get('status')))}")
     if page["workdir"]:
         lines.append(f"  works in  {inert(page['workdir'])}")
-    for step in page["steps"]:
-        lines += ["", *(cut(line, width) if not colours else line for line in _step(step, width, colours=colours))]
+    for step in wrong_first([*page["steps"], *page["left"]], lambda step: str(step["state"])):
+        head, *more = _step(step, colours=colours)
+        lines += ["", head, *(cut(line, most_of(width)) for line in more)]
     return lines
 
 
-def _step(step: dict[str, Any], width: int, *, colours: bool) -> Iterator[str]:
+def most_of(width: int | None) -> int | None:
+    """Return how much of one line is shown: on a terminal a few of its rows, elsewhere all of it."""
+    return None if width is None else width * ROWS
+
+
+def _step(step: dict[str, Any], *, colours: bool) -> Iterator[str]:
     """Yield a step as a paragraph of a few lines."""
     mark, result = mark_of(step["state"]), step["result"] or {}
     time = f" in {duration(result['duration_s'])}" if _is_number(result.get("duration_s")) else ""
     yield painted(f"{mark.sign} {first_line(str(step.get('id')))}", mark.colour, colours=colours) + (
-        f"  {step['state']}{time if step['state'] in ('done', 'failed') else ''}"
+        f"  {step['state']}{time if step['state'] in ('done', 'failed') else ''}{left_words(step.get('left_in'))}"
     )
     if step.get("description"):
-        yield cut(f"    {first_line(str(step['description']))}", width)
-    yield from (cut(line, width) for line in _does(step))
+        yield f"    {first_line(str(step['description']))}"
+    if step.get("input") is not None or step.get("left_in") is None:
+        yield from _does(step)
     if step["state"] != "done":
-        yield cut(f"    {first_line(step['because'])}", width)
+        yield f"    {first_line(step['because'])}"
     if step["output"] is not None and step["state"] == "done":
-        yield from (cut(line, width) for line in _short("output", _text(step["output"]), OUTPUT_LINES))
+        yield from _short("output", _text(step["output"]), OUTPUT_LINES)
 
 
 def _is_number(value: object) -> bool:
@@ -73,17 +81,18 @@ def _text(value: Any) -> str:
 # ── one step ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def step_lines(page: dict[str, Any], *, colours: bool) -> list[str]:
+def step_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
     """Return everything about one step: what it is, and each attempt with order, result, log and files."""
     mark = mark_of(page["state"])
     name = painted(f"{mark.sign} {inert(str(page['id']))}", mark.colour, colours=colours)
-    lines = [f"{name}: {page['state']}, {first_line(page['because'])}  ({page['run']})"]
+    left = left_words(page.get("left_in"))
+    lines = [f"{name}: {page['state']}, {first_line(page['because'])}{left}  ({page['run']})"]
     lines += columned([(name, first_line(str(page[key]))) for key, name in _FIELDS.items() if page.get(key)])
     if page.get("depends_on") is not None:
         listed = page["depends_on"] if isinstance(page["depends_on"], list) else []
         lines.append(f"  after: {', '.join(map(inert, map(str, listed))) or 'nothing'}")
     for attempt in page["attempts"]:
-        lines += ["", f"attempt {attempt['attempt']}", *_attempt(attempt)]
+        lines += ["", f"attempt {attempt['attempt']}", *_attempt(attempt, most_of(width))]
     if not page["attempts"]:
         lines += ["", "no attempt yet", *_section("input", page.get("input") or {})]
     return lines
@@ -92,7 +101,7 @@ def step_lines(page: dict[str, Any], *, colours: bool) -> list[str]:
 _FIELDS = {"description": "does", "why": "why", "tool": "tool", "success_condition": "success", "skip": "left out"}
 
 
-def _attempt(attempt: dict[str, Any]) -> Iterator[str]:
+def _attempt(attempt: dict[str, Any], most: int | None) -> Iterator[str]:
     order, result, files = attempt["order"], attempt["result"], attempt["files"]
     if isinstance(order, dict):
         yield from _section("order", order.get("input") or {})
@@ -105,7 +114,7 @@ def _attempt(attempt: dict[str, Any]) -> Iterator[str]:
     else:
         yield "  result: none yet"
     if "log" in files:
-        yield from _section("log", "\n".join(log_tail(Path(files["log"]))))
+        yield from _section("log", "\n".join(log_tail(Path(files["log"]), most)))
     yield "  files:"
     yield from (f"    {inert(path)}" for path in files.values())
 
@@ -121,10 +130,17 @@ def _result(result: dict[str, Any]) -> Iterator[str]:
         yield f"  surprising: {first_line(str(result.get('surprise')))}"
     for check in result.get("checks") or ():
         if isinstance(check, dict):
-            held = "holds" if check.get("ok") else "FAILS"
-            yield f"  check ({inert(str(check.get('kind')))}) {held}: {first_line(str(check.get('detail')))}"
+            yield from _check(check)
     if result.get("output") is not None:
         yield from _section("output, its head and tail" if result.get("cut") else "output", result["output"])
+
+
+def _check(check: dict[str, Any]) -> list[str]:
+    name = f"check ({inert(str(check.get('kind')))}) {'holds' if check.get('ok') else 'FAILS'}"
+    return [
+        *(_section(name, str(check["run"])) if check.get("run") else [f"  {name}"]),
+        *(f"    {line}" for line in block(str(check.get("detail")))),
+    ]
 
 
 def _section(name: str, value: Any) -> list[str]:
@@ -142,7 +158,7 @@ def _field(name: str, value: Any) -> list[str]:
     return [f"    {name}: {lines[0]}"] if len(lines) == 1 else [f"    {name}:", *(f"      {ln}" for ln in lines)]
 
 
-def log_tail(path: Path) -> list[str]:
+def log_tail(path: Path, most: int | None) -> list[str]:
     """Return the last lines of an attempt's log in words; torn ones are passed over."""
     try:
         with path.open("rb") as file:
@@ -150,12 +166,12 @@ def log_tail(path: Path) -> list[str]:
             source = file.read()
     except OSError as error:
         return [f"cannot be read: {error.strerror}"]
-    lines = [words for line in source.splitlines() if (words := log_line(line))]
+    lines = [words for line in source.splitlines() if (words := log_line(line, most))]
     return lines[-LOG_LINES:] if len(lines) <= LOG_LINES else ["…", *lines[-LOG_LINES:]]
 
 
-def log_line(line: bytes) -> str | None:
-    """Return one line of a log in words; None if it is torn."""
+def log_line(line: bytes, most: int | None) -> str | None:
+    """Return one line of a log in words, so much of it; None if it is torn."""
     try:
         entry = json.loads(line)
         event, at = str(entry.pop("event")), str(entry.pop("at"))
@@ -166,4 +182,4 @@ def log_line(line: bytes) -> str | None:
     else:
         shown = {key: value for key, value in entry.items() if value is not None and key not in _KERNEL}
         words = " ".join(f"{key}={value}" for key, value in shown.items())
-    return cut(inert(f"{at[11:19]} {event} {words}"), 200)
+    return cut(inert(f"{at[11:19]} {event} {words}"), most)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agentfs.views.marks import RUN_COLOURS, mark_of
+from agentfs.views.marks import RUN_COLOURS, mark_of, wrong_first
 from agentfs.views.table import Cell, table
-from agentfs.views.words import ago, first_line
+from agentfs.views.words import ago, counts_words, first_line, left_words
 
 
-def runs_table(runs: Sequence[dict[str, Any]], now: datetime, width: int, *, colours: bool) -> list[str]:
+def runs_table(runs: Sequence[dict[str, Any]], now: datetime, width: int | None, *, colours: bool) -> list[str]:
     """Return a line per run, under a heading."""
     heading: list[Cell] = [(word, None) for word in ("RUN", "STATE", "STEPS", "WHEN", "WHY")]
     rows = [heading, *(_run_row(run, now) for run in runs)]
@@ -41,20 +41,20 @@ def moment(timestamp: str, now: datetime) -> str:
         return ""
 
 
-def run_lines(page: dict[str, Any], width: int, *, colours: bool) -> list[str]:
+def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
     """Return one run step by step: what state each is in, and why."""
     rows: list[list[Cell]] = []
-    for step in page["by_step"]:
+    for step in wrong_first(page["by_step"], lambda step: str(step["state"])):
         mark = mark_of(step["state"])
         rows.append(
             [
                 (mark.sign, mark.colour),
                 (first_line(step["id"]), None),
                 (step["state"], mark.colour),
-                (first_line(step["why"]), None),
+                (f"{first_line(step['why'])}{left_words(step['left_in'])}", None),
             ]
         )
-    steps = page["steps"]
-    heading = f"{page['run']}: {page['state']}, {steps['done']} of {steps['total']} steps done"
-    lines = [heading, *(f"  {line}" for line in table(rows, width - 2, colours=colours))]
+    heading = f"{page['run']}: {page['state']}, {counts_words(page['steps'])}"
+    room = None if width is None else width - 2
+    lines = [heading, *(f"  {line}" for line in table(rows, room, colours=colours, wrap=True))]
     return lines if page["outcome"] is None and page["state"] != "running" else [*lines, first_line(page["why"])]

@@ -12,16 +12,18 @@ from agentfs.core.phase import phase, reason
 from agentfs.core.replies import gate_word
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
+from agentfs.core.tally import tally
 from agentfs.disk import replace
 from agentfs.views.closing import what_to_do
+from agentfs.views.live import all_steps
 from agentfs.views.picture import picture, shown_state, sign_of
 from agentfs.views.show import log_tail
-from agentfs.views.words import cut, duration, first_line, in_markdown, inert
+from agentfs.views.words import duration, first_line, in_markdown, inert, left_words
 
 EVERY_SECONDS = 1.0
 MOST_ROWS = 200  # a table of a thousand rows is no help
 MOST_LOGS, LOG_LINES = 8, 6
-WIDTH = 120
+LOG_WIDTH = 200  # of a line of a log that grows: all of it is in the log
 FENCE = "~~~"
 
 
@@ -70,15 +72,15 @@ def _section(title: str, lines: list[str]) -> Iterator[str]:
 
 
 def _plan(state: RunState) -> Iterator[str]:
-    done = sum(view.status in ("done", "skipped") for view in state.steps.values())
-    yield from ("", f"## Steps ({done} of {len(state.steps)})")
+    counts, views = tally(state), all_steps(state)
+    yield from ("", f"## Steps ({counts.done} of {counts.total} done{counts.more})")
     if drawn := picture(state):
         yield from ("", "```mermaid", *drawn, "```")
     yield from ("", "| | step | state | attempt | time | |", "|---|---|---|---|---|---|")
     asking = {view.id for view in state.moving("person")}
-    yield from (_row(view, asks=view.id in asking) for view in list(state.steps.values())[:MOST_ROWS])
-    if len(state.steps) > MOST_ROWS:
-        yield from ("", f"and {len(state.steps) - MOST_ROWS} more: `agentfs show {state.facts.run.run}`")
+    yield from (_row(view, asks=view.id in asking) for view in views[:MOST_ROWS])
+    if len(views) > MOST_ROWS:
+        yield from ("", f"and {len(views) - MOST_ROWS} more: `agentfs show {state.facts.run.run}`")
 
 
 def _logs(folder: Path, state: RunState) -> Iterator[tuple[str, list[str]]]:
@@ -92,7 +94,7 @@ def _logs(folder: Path, state: RunState) -> Iterator[tuple[str, list[str]]]:
 
 
 def _tail(path: Path) -> list[str]:
-    return [cut(line, WIDTH) for line in log_tail(path)[-LOG_LINES:]] if path.exists() else []
+    return log_tail(path, LOG_WIDTH)[-LOG_LINES:] if path.exists() else []
 
 
 def _unanswered(state: RunState) -> Iterator[str]:
@@ -125,9 +127,9 @@ def _reply(state: RunState, view: StepView) -> str | None:
 def _row(view: StepView, *, asks: bool) -> str:
     taken = duration(view.result.duration_s) if view.result and view.result.started_at else ""
     attempt, word = str(view.attempt) if view.attempt else "", shown_state(view, asks=asks)
-    about = view.step.description or "" if word == "running" else view.why
+    about = f"{view.step.description or '' if word == 'running' else first_line(view.why)}{left_words(view.left)}"
     return f"| {sign_of(word)} | {view.id} | {word} | {attempt} | {taken} | {_cell(about)} |"
 
 
 def _cell(text: str) -> str:
-    return in_markdown(cut(first_line(text), WIDTH))
+    return in_markdown(first_line(text))

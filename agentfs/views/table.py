@@ -3,23 +3,37 @@
 from collections.abc import Sequence
 
 from agentfs.views.marks import painted
-from agentfs.views.words import columns, cut, padded
+from agentfs.views.words import columns, cut, padded, wrapped
 
 GAP = 2
 LEAST = 8  # columns that the last one is worth having with
 Cell = tuple[str, int | None]  # text, colour
 
 
-def table(rows: Sequence[Sequence[Cell]], width: int, *, colours: bool, widest: int = 40) -> list[str]:
+def table(
+    rows: Sequence[Sequence[Cell]], width: int | None, *, colours: bool, widest: int = 40, wrap: bool = False
+) -> list[str]:
     """Return lines that fit a width: the last column takes what is left, and a long cell is cut.
 
-    Where there is not enough room, columns are left out from the right; two stay, and the wider one is cut.
+    Where there is not enough room, columns are left out from the right; two stay, and the wider one is cut. `wrap`:
+    the last column goes on below instead. With no width every cell is whole.
     """
     if not rows:
         return []
-    sizes = [min(widest, max(columns(row[n][0]) for row in rows)) for n in range(len(rows[0]) - 1)]
-    sizes = _fitted(sizes, width)
-    return [_line(row[: len(sizes)], sizes, colours=colours).rstrip() for row in rows]
+    sizes = [max(columns(row[n][0]) for row in rows) for n in range(len(rows[0]))]
+    if width is not None:
+        sizes = _fitted([min(widest, size) for size in sizes[:-1]], width)
+    wraps = wrap and width is not None and len(sizes) == len(rows[0])
+    lines = [part for row in rows for part in (_wrapped(row, sizes[-1]) if wraps else [row])]
+    return [_line(row[: len(sizes)], sizes, colours=colours).rstrip() for row in lines]
+
+
+def _wrapped(row: Sequence[Cell], size: int) -> list[Sequence[Cell]]:
+    """Return a row as several: what the last cell has no room for goes on below."""
+    text, colour = row[-1]
+    first, *more = wrapped(text, size)
+    blank: list[Cell] = [("", None)] * (len(row) - 1)
+    return [[*row[:-1], (first, colour)], *([*blank, (line, colour)] for line in more)]
 
 
 def _fitted(sizes: list[int], width: int) -> list[int]:

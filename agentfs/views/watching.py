@@ -8,8 +8,8 @@ from typing import Any, TextIO
 from agentfs.core.decide import Action, IssueOrder, StartAttempt, StopAttempt, Wait
 from agentfs.engine import Driver
 from agentfs.views.closing import failures, what_to_do
-from agentfs.views.lines import WIDTH, action_line, settled_line
-from agentfs.views.words import cut, inert
+from agentfs.views.lines import action_line, settled_line
+from agentfs.views.words import inert
 
 
 class Teller:
@@ -22,7 +22,7 @@ class Teller:
     def tell(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
         """Write one line."""
         if self._stamp is None:
-            line = cut(inert(f"{run}: {words}" if run else words), WIDTH)
+            line = inert(f"{run}: {words}" if run else words)
         else:
             line = json.dumps({"at": self._stamp(), "event": event, "run": run, **more, "words": words})
         with contextlib.suppress(OSError, ValueError):

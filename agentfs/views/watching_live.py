@@ -18,11 +18,11 @@ from agentfs.core.decide import Action, WriteNote
 from agentfs.core.state import RunState
 from agentfs.engine import Driver
 from agentfs.views.closing import failures
-from agentfs.views.lines import WIDTH, action_line
+from agentfs.views.lines import action_line
 from agentfs.views.overview import Look, Overview, Row, ended_row, overview_lines, row_of
 from agentfs.views.screen import Screen, knows_signs, wants_colours
 from agentfs.views.watching import Teller
-from agentfs.views.words import counted, cut, inert
+from agentfs.views.words import counted, inert
 
 STAYS = frozenset(("rejected", "left", "polling", "trouble", "note", "stopping"))  # whose words scroll away above
 ENDED_SHOWN = 3
@@ -112,7 +112,7 @@ class LiveTeller(Teller):
                 self._screen.say(*self._ended.popleft()[1])
 
     def _line(self, words: str, run: str | None) -> str:
-        return f"{self._now():%H:%M} {cut(inert(f'{run}: {words}' if run else words), WIDTH)}"
+        return f"{self._now():%H:%M} {inert(f'{run}: {words}' if run else words)}"
 
     # ── what is shown ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 ELLIPSIS = "…"
@@ -61,9 +61,9 @@ def _columns(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def cut(text: str, width: int) -> str:
-    """Return a line that takes at most that many columns; what is missing is marked."""
-    if columns(text) <= width:
+def cut(text: str, width: int | None) -> str:
+    """Return a line that takes at most that many columns; what is missing is marked. None: as many as it takes."""
+    if width is None or columns(text) <= width:
         return text
     kept, room = [], max(0, width - 1)
     for character in text:
@@ -79,12 +79,25 @@ def cut_front(text: str, width: int) -> str:
     return text if columns(text) <= width else cut(text[::-1], width)[::-1]
 
 
-def cut_middle(text: str, width: int) -> str:
+def cut_middle(text: str, width: int | None) -> str:
     """Return a line that takes at most that many columns and keeps both ends, as is best for a name."""
-    if columns(text) <= width:
+    if width is None or columns(text) <= width:
         return text
     end = text[-(width // 3) :] if width >= 6 else ""
     return cut(text, max(0, width - columns(end))) + end
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a line as several of at most that many columns, broken between words where that is possible."""
+    lines, rest = [], text
+    while columns(rest) > width > 0:
+        head = cut(rest, width + 1).removesuffix(ELLIPSIS)
+        space = head.rfind(" ", 1)
+        head = head[:space] if space > 0 and rest[len(head) : len(head) + 1] != " " else head
+        head = head or rest[0]
+        lines.append(head)
+        rest = rest[len(head) :].lstrip(" ")
+    return [*lines, rest] if rest or not lines else lines
 
 
 def padded(text: str, width: int) -> str:
@@ -118,6 +131,17 @@ def ago(seconds: float) -> str:
 def counted(number: int, word: str) -> str:
     """Return `1 step`, `2 steps`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def counts_words(counts: Mapping[str, int]) -> str:
+    """Return `2 of 5 steps done, 2 failed, 1 skipped`."""
+    more = "".join(f", {counts[end]} {end}" for end in ("failed", "skipped") if counts[end])
+    return f"{counts['done']} of {counts['total']} steps done{more}"
+
+
+def left_words(revision: int | None) -> str:
+    """Return that a step has left the plan, and in which revision."""
+    return "" if revision is None else f" (left the plan in revision {revision})"
 
 
 def size(count: int) -> str:

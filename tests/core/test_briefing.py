@@ -146,13 +146,14 @@ def test_after_a_failure() -> None:
     )
 
 
-def test_checks_that_do_not_hold_are_told() -> None:
+def test_checks_that_failed_are_told() -> None:
     checks = (
-        CheckResult(kind="command", ok=False, detail="exit 1"),
+        CheckResult(kind="command", ok=False, detail="exit 1: two\none\ntwo", run="./test"),
         CheckResult(kind="file", ok=True, detail="there"),
     )
     given = with_results(a_plan(a_step("a")), ("a", "failed", {"checks": checks}))
-    assert "checks that do not hold:\n```\ncommand: exit 1\n```" in section(text_for(given), "Results so far")
+    told = "checks that failed:\n```\ncommand: `./test`: exit 1: two\none\ntwo\n```"
+    assert told in section(text_for(given), "Results so far")
 
 
 def test_pins_of_finished_steps_matter_no_more() -> None:
@@ -190,14 +191,14 @@ def test_steps_that_left_the_plan_are_remembered() -> None:
 
 def test_what_the_goals_checks_found_is_told() -> None:
     checks = (
-        CheckResult(kind="command", ok=False, detail="exit 1"),
+        CheckResult(kind="command", ok=False, detail="exit 1: two\none\ntwo", run="./test"),
         CheckResult(kind="file", ok=True, detail="there"),
     )
     given = with_results(a_plan(a_step("a")), ("a", "done", {}))
     given = given.with_call(PlannerCall(2, checks=GoalChecks(revision=1, after={"a": 1}, checks=checks)))
     call = a_call(2, trigger="goal_checks_failed", evidence=("planning/2.checks.json",))
     assert (
-        "The goal's checks (planning/2.checks.json):\n```\nFAILS: command: exit 1\nholds: file: there\n```"
+        "The goal's checks (planning/2.checks.json):\n```\nFAILS: command: `./test`: exit 1: two\none\ntwo\nholds: file: there\n```"
         in text_for(given, call)
     )
     assert "FAILS" not in text_for(given, a_call(2, trigger="asked"))

@@ -77,6 +77,7 @@ def test_sums_by_everything_that_can_be_blamed() -> None:
         by_call={1: ONE},
         triggers={1: "first"},
         attempts={"a": 2},
+        models={"planner": ["big"], "executor": ["tiny"], "judge": ["tiny"]},
     )
     page = as_page("2026-11-16/job", costs)
     assert page["by_step"] == [

@@ -382,7 +382,7 @@ def test_the_outcome_of_a_run_that_stops_early_tells_what_was_not_done() -> None
     assert end.outcome.steps.model_dump() == {
         "done": ("a",), "failed": ("b",), "skipped": (), "not_reached": ("c",),
     }  # fmt: skip
-    assert end.outcome.summary == "b failed: it was failed; 1 of 3 steps done"
+    assert end.outcome.summary == "b failed: it was failed; 1 of 3 steps done, 1 failed"
 
 
 @pytest.mark.parametrize(("role", "reason"), [("runbook", "step_failed"), ("planner", "impossible")])

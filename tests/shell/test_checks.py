@@ -21,7 +21,7 @@ def run(work: Workbench, *checks: dict[str, Any], output: Any = None) -> tuple[C
 
 def one(work: Workbench, check: dict[str, Any], output: Any = None) -> tuple[bool, str]:
     (result,) = run(work, check, output=output)
-    assert result.kind == check["kind"]
+    assert (result.kind, result.run) == (check["kind"], check.get("run"))
     return result.ok, result.detail
 
 
@@ -46,8 +46,18 @@ def test_a_command_that_prints_a_lot_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks_module, "CHECK_S", 0.3)
-    ok, detail = one(a_workbench(tmp_path), {"kind": "command", "run": "sleep 61400"})
-    assert (ok, detail.startswith("it did not end in time and was killed")) == (False, True)
+    command = {"kind": "command", "run": "echo begun; sleep 61400"}
+    more = "no check is given more: let a step do what takes so long, and check what it made"
+    assert one(a_workbench(tmp_path), command) == (
+        False,
+        f"it did not end within 0.3 s and was killed: begun ({more})",
+    )
+    ok, detail = one(a_workbench(tmp_path, deadline_s=0.2), command)
+    assert (ok, detail.split("(")[0], "timeout_s" in detail) == (
+        False,
+        "it did not end within 0.2 s and was killed: begun ",
+        True,
+    )
 
 
 @confined

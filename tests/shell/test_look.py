@@ -99,9 +99,13 @@ def test_an_empty_workspace_says_how_to_begin(workspace: Path, capsys: pytest.Ca
     assert told_json(capsys, "status") == []
 
 
-def test_status_lists_runs_in_eighty_columns(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_lists_runs_in_eighty_columns_of_a_terminal_and_whole_elsewhere(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run("count", GOAL)
     failed = run("two-ways", FAILING)
+    assert told(capsys, "status").splitlines()[1].endswith("[bold]here[/bold]; 0 of 2 steps done, 1 failed")
+    monkeypatch.setattr("agentfs.cli.status.width", lambda: 80)
     lines = told(capsys, "status").splitlines()
     assert lines[0].split() == ["RUN", "STATE", "STEPS", "WHEN", "WHY"]
     assert [line.split()[1:3] for line in lines[1:]] == [["failed", "0/2"], ["done", "2/2"]]
@@ -110,7 +114,7 @@ def test_status_lists_runs_in_eighty_columns(workspace: Path, capsys: pytest.Cap
     found = told_json(capsys, "status")
     assert [set(one) for one in found] == [{"run", "state", "steps", "why", "outcome", "at", "driven"}] * 2
     assert found[1]["run"] == f"{day}/count"
-    assert found[1]["steps"] == {"done": 2, "total": 2}
+    assert found[1]["steps"] == {"done": 2, "failed": 0, "skipped": 0, "total": 2}
     assert found[0]["outcome"] == json.loads((failed / "outcome.json").read_bytes())
 
 
@@ -142,11 +146,13 @@ def test_a_waiting_run_says_what_to_do(workspace: Path, capsys: pytest.CaptureFi
     one = told_json(capsys, "status", "ask")
     assert {key: one[key] for key in ("state", "steps", "outcome", "driven")} == {
         "state": "waiting",
-        "steps": {"done": 0, "total": 1},
+        "steps": {"done": 0, "failed": 0, "skipped": 0, "total": 1},
         "outcome": None,
         "driven": False,
     }
-    assert one["by_step"] == [{"id": "send", "state": "gated", "why": "waits for a person's approval", "attempt": 0}]
+    assert one["by_step"] == [
+        {"id": "send", "state": "gated", "why": "waits for a person's approval", "attempt": 0, "left_in": None}
+    ]
     assert told(capsys, "status", "ask").splitlines()[2:] == [
         f"  read {folder}/steps/send.1.question.md",
         f"  answer in {folder}/steps/send.1.reply.md: approve or reject, on its first line",

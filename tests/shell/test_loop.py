@@ -156,7 +156,7 @@ def test_a_condition_without_checks_is_judged(tmp_path: Path) -> None:
     room = a_room(tmp_path, [finish("12 rows", evidence=["count: 12"]), verdict(True, "count: 12", "it was counted")])
     result = done(room, success_condition="There are 12 rows")
     assert [check.model_dump() for check in result.checks] == [
-        {"kind": "judge", "ok": True, "detail": "it was counted (it quotes: 'count: 12')"}
+        {"kind": "judge", "ok": True, "detail": "it was counted (it quotes: 'count: 12')", "run": None}
     ]
     assert [request.role for request in room.model.asked] == ["executor", "judge"]
     assert result.usage is not None
@@ -164,7 +164,7 @@ def test_a_condition_without_checks_is_judged(tmp_path: Path) -> None:
     refused = done(
         a_room(tmp_path / "2", [finish("12 rows"), verdict(False, "", "nobody counted")]), success_condition="12 rows"
     )
-    assert ended(refused) == ("failed", "check", "the judge check does not hold: nobody counted")
+    assert ended(refused) == ("failed", "check", "the judge check failed: nobody counted")
 
 
 @pytest.mark.parametrize(

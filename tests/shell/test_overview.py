@@ -83,7 +83,7 @@ def test_the_picture_in_the_documentation_is_what_it_shows() -> None:
         replace(RUNS[2], words="send: Send the totals to the book-keeper"),
         RUNS[3],
     ]
-    ended = [ENDED[0], replace(ENDED[1], words="copy failed: exit code 3; 1 of 3 steps done")]
+    ended = [ENDED[0], replace(ENDED[1], words="copy failed: exit code 3; 1 of 3 steps done, 1 failed")]
     shown = lines(view_of(rows, ended, used=4, workspace="/home/you/demo"), width=99)
     assert picture[2:] == shown
 

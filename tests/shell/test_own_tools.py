@@ -18,6 +18,7 @@ import pytest
 from agentfs import tool
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.config import DEFAULT_TOOLS
+from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Failure, Sandbox
 from agentfs.tools import own_tools
 from agentfs.tools.base import ToolResult
@@ -402,7 +403,7 @@ def test_timeout_and_stop_end_the_worker_with_its_children(tmp_path: Path, sandb
         assert call(made, "divide", work, n=2) == ToolResult(0.5)
         late = with_deadline(work, 0.5)
         assert call(made, "sleep", late, seconds=1000, child=True).failure == Failure(
-            kind="timeout", message="it did not end in time and was killed", hint="raise timeout_s of the step"
+            kind="timeout", message="it did not end within 0.5 s and was killed", hint=TimeLimit(0.5).failure().hint
         )
         assert work.logged("stdout").startswith("began\nstarted\n")
         timer = threading.Timer(0.3, work.stop.set)

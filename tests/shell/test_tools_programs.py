@@ -89,9 +89,9 @@ def test_a_failing_program_tells_its_exit_code_and_stderr(tmp_path: Path, sandbo
     assert failure(shell(tmp_path, "exit 3", sandbox)).message == "exit code 3"
 
 
-def test_only_the_tail_of_stderr_is_told(tmp_path: Path) -> None:
+def test_the_reason_comes_first_and_the_tail_of_stderr_below_it(tmp_path: Path) -> None:
     message = failure(shell(tmp_path, "seq 1 5000 >&2; exit 1")).message
-    assert message.startswith("exit code 1: …")
+    assert message.startswith("exit code 1: 5000\n…")
     assert message.endswith("4999\n5000")
     assert len(message) < 2100
 
@@ -99,7 +99,8 @@ def test_only_the_tail_of_stderr_is_told(tmp_path: Path) -> None:
 def test_python_tells_its_traceback(tmp_path: Path) -> None:
     found = failure(Python().call({"code": "raise ValueError('no good')"}, a_workbench(tmp_path).bench))
     assert found.kind == "exit"
-    assert found.message.endswith("ValueError: no good")
+    assert found.message.startswith("exit code 1: ValueError: no good\nTraceback (most recent call last):\n")
+    assert found.message.endswith("\nValueError: no good")
 
 
 @each_sandbox
@@ -115,8 +116,8 @@ def test_one_that_hangs(tmp_path: Path, sandbox: Sandbox) -> None:
     found = failure(shell(tmp_path, "echo last words >&2; sleep 61300", sandbox, deadline_s=0.5))
     assert found == Failure(
         kind="timeout",
-        message="it did not end in time and was killed: last words",
-        hint="raise timeout_s of the step",
+        message="it did not end within 0.5 s and was killed: last words",
+        hint='give it more time: the line `timeout: 1s` in the runbook, or "timeout_s": 1 in plan.json',
     )
 
 

@@ -309,7 +309,7 @@ def test_a_run_that_only_cleaned_up_needs_another_plan_first(place: Place) -> No
     place.agentfs("run", place.runbook(book), code=1)
     before = place.tree()
     refused = place.agentfs("resume", "job", code=2).stderr
-    assert "would end the same way at once: the clean-up is done" in refused
+    assert "would end the same way at once: fill failed: exit code 1; the clean-up is done" in refused
     assert place.tree() == before
 
 

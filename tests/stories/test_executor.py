@@ -80,7 +80,7 @@ def test_a_planned_step_is_done_by_the_other_model_and_judged(place: Place, serv
     assert json.loads(done.stdout) == {"colour": "blue"}
     result = place.read("steps/colour.1.result.json")
     assert result["checks"] == [
-        {"kind": "judge", "ok": True, "detail": 'look at it (it quotes: \'"colour": "blue"\')'}
+        {"kind": "judge", "ok": True, "detail": 'look at it (it quotes: \'"colour": "blue"\')', "run": None}
     ]
     server.done()
 
@@ -95,7 +95,7 @@ def test_a_claim_without_proof_is_tried_again_with_the_reason(place: Place, serv
     assert done.stdout == "now it is there\n"
     assert place.read("steps/report.1.result.json")["error"]["kind"] == "check"
     first, second, _ = sent(server, EXECUTOR)
-    assert ("report.md is not there" in first, "the file check does not hold" in second) == (False, True)
+    assert ("report.md is not there" in first, "the file check failed" in second) == (False, True)
     server.done()
 
 

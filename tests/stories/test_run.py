@@ -199,7 +199,7 @@ rm table; echo dropped
     place.agentfs("run", place.runbook(book), code=1)
     outcome = place.read("outcome.json")
     assert (outcome["status"], outcome["reason"]) == ("failed", "step_failed")
-    assert outcome["steps"] == {"done": ["drop"], "failed": ["fill"], "skipped": [], "not_reached": []}
+    assert outcome["steps"] == {"done": ["drop"], "failed": ["fill"], "skipped": [], "not_reached": ["use"]}
     assert not (place.run_folder() / "files" / "table").exists()
     assert place.read("planning/2.result.json")["verdict"] == "impossible"
 

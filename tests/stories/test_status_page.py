@@ -83,7 +83,7 @@ def test_the_page_tells_all_that_can_be_told(place: Place) -> None:
   or type: agentfs approve {run} send
 ~~~
 
-## Steps (1 of 4)
+## Steps (1 of 4 done)
 
 ```mermaid
 flowchart TD
