@@ -199,7 +199,10 @@ def _step_lines() -> str:
     """Return the lines that a step of a runbook may hold, as help."""
     from agentfs.core.step_lines import LINES
 
-    rows = [f"  {form.shown:25}{textwrap.fill(form.plain, 80, subsequent_indent=' ' * 27)}" for form in LINES]
+    indent = " " * 27
+    rows = [
+        f"  {form.shown:25}{textwrap.fill(indent + form.plain, 100, subsequent_indent=indent)[27:]}" for form in LINES
+    ]
     return "\n".join(["lines that a step of a runbook (`## Steps`, `### id`) may hold:", *rows])
 
 

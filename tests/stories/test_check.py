@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.config import Settings
+from agentfs.core.step_lines import LINES
 from agentfs.errors import BadFile, NoModel
 from agentfs.inbox import Inbox
 from agentfs.means import catalogue_of
@@ -201,3 +202,13 @@ def test_a_terminal_shows_the_line_that_is_wrong(place: Place) -> None:
         "    10 |  check: `\u65e5\u672c \u241b[31m`",
         "       |  ^",
     ]
+
+
+def test_the_help_lists_every_line_a_step_may_hold(place: Place) -> None:
+    code, said, _ = place.looks("check", "--help")
+    _, _, lines = said.partition("may hold:\n")
+    assert (code, [line[2:27].rstrip() for line in lines.splitlines() if line[2] != " "]) == (
+        0,
+        [form.shown for form in LINES],
+    )
+    assert max(map(len, lines.splitlines())) <= 100
