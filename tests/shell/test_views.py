@@ -187,7 +187,7 @@ def test_the_live_table_stays_with_the_last_words_below(tmp_path: Path) -> None:
         f"{run}  works in {tmp_path}/runs/{run}/files",
         "",
         f"✗ bad   failed      2/2  T   {WHY}",
-        "✓ good  done        1/2  T",
+        "✓ good  done        1/1  T",
         "",
         f"{'━' * 40}  1 of 2 steps, 1 failed  T",
         f"{run}: failed, bad failed 2 times, last: {WHY}; 1 of 2 steps done, 1 failed",
