@@ -16,7 +16,7 @@ VALUE_MODULES = {
     "bisect", "collections", "dataclasses", "datetime", "difflib", "functools", "hashlib", "heapq", "itertools",
     "json", "keyword", "math", "re", "textwrap", "token", "tokenize", "tomllib", "typing", "unicodedata", "urllib.parse", "warnings",
 }  # fmt: skip
-PACKAGES = {"anyascii", "pydantic", "pydantic_core", "jsonschema", "agentfs"}
+PACKAGES = {"anyascii", "pydantic", "pydantic_core", "jsonschema", "referencing", "agentfs"}
 BANNED = ("manager", "handler", "helper", "utils", "service", "process", "data", "info")
 
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from agentfs.core.canonical import canonical
 from agentfs.core.catalogue import Catalogue
+from agentfs.core.check_patterns import Schemas
 from agentfs.core.check_schema import MOST, Finding, structural
 from agentfs.core.check_steps import Numbered, check_problems, cycles, step_problems
 from agentfs.core.config import Settings
@@ -51,8 +52,8 @@ def check_goal(document: Document) -> Goal:
     """Return the fields of a goal; or raise `Rejected`. Steps it holds are checked as a plan, by `check_plan`."""
     goal, findings = _read(document, Goal, "goal")
     if goal:
-        checks = enumerate(goal.checks or ())
-        findings += [Finding(one) for n, check in checks for one in check_problems(check, f"/checks/{n}")]
+        checks, schemas = enumerate(goal.checks or ()), Schemas()
+        findings += [Finding(one) for n, check in checks for one in check_problems(check, f"/checks/{n}", schemas)]
         if goal.status is not None and goal.steps is None:
             problem = Problem("'status' means nothing without 'steps'", "remove it, or write the steps", "/status")
             findings.append(Finding(problem, in_name=True))

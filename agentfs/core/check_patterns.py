@@ -1,10 +1,12 @@
-"""What a plan brings of other languages: regular expressions and JSON Schemas. Pure: compiles, never matches."""
+"""What a plan brings of other languages: regular expressions and JSON Schemas. Pure: reads them, never runs them."""
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 from agentfs.core.canonical import canonical
 from agentfs.core.check_schema import told, validator_for
@@ -13,7 +15,10 @@ from agentfs.core.problems import Problem
 
 MAX_PATTERN = 1000
 MAX_SCHEMA_BYTES = 65536
+MAX_PARTS = 2000  # objects and lists of one schema; each takes a tenth of a millisecond or two
+MAX_PARTS_OF_ALL = 5000  # of all different schemas of one document
 _FLATTER = "make it smaller and flatter"
+_ENDLESS = Problem("the schema is nested too deep, or refers to itself without end", _FLATTER)
 
 
 def regex_problem(pattern: str, pointer: str) -> Problem | None:
@@ -33,14 +38,32 @@ def regex_problem(pattern: str, pointer: str) -> Problem | None:
     return None
 
 
-def schema_problems(schema: Mapping[str, Any] | bool, pointer: str) -> list[Problem]:
-    """Return why a JSON Schema cannot be used, with pointers into the document it stands in."""
-    if isinstance(schema, bool):
-        return []
-    text = canonical(schema)
-    if len(text) > MAX_SCHEMA_BYTES:
-        return [Problem(f"the schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB", _FLATTER, pointer)]
-    return [_below(pointer, problem) for problem in _schema_problems(text)]
+@dataclass(slots=True)
+class Schemas:
+    """Judges the schemas of one document, which together may be so large and no larger; each is looked at once."""
+
+    left: int = MAX_PARTS_OF_ALL
+    _known: dict[bytes, tuple[Problem, ...]] = field(default_factory=dict)
+
+    def problems(self, schema: Mapping[str, Any] | bool, pointer: str) -> list[Problem]:
+        """Return why a JSON Schema cannot be used, with pointers into the document it stands in."""
+        if isinstance(schema, bool):
+            return []
+        text = canonical(schema)
+        if text not in self._known:
+            self._known[text] = self._looked_at(text)
+        return [_below(pointer, problem) for problem in self._known[text]]
+
+    def _looked_at(self, text: bytes) -> tuple[Problem, ...]:
+        parts = text.count(b"{") + text.count(b"[")
+        self.left -= parts
+        if len(text) > MAX_SCHEMA_BYTES:
+            return (Problem(f"the schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB", _FLATTER),)
+        if parts > MAX_PARTS:
+            return (Problem(f"the schema has more than {MAX_PARTS} parts", _FLATTER),)
+        if self.left < 0:
+            return (Problem("the schemas before this one are too large already", _FLATTER),)
+        return _schema_problems(text)
 
 
 def _below(pointer: str, problem: Problem) -> Problem:
@@ -49,7 +72,7 @@ def _below(pointer: str, problem: Problem) -> Problem:
 
 @lru_cache(maxsize=1024)
 def _schema_problems(text: bytes) -> tuple[Problem, ...]:
-    """Look at one schema once: the same few stand in many steps."""
+    """Look at one schema once: the same few stand in many steps. It is never run: that may take for ever."""
     import json
 
     from jsonschema import Draft202012Validator
@@ -58,15 +81,30 @@ def _schema_problems(text: bytes) -> tuple[Problem, ...]:
     try:
         wrong = told(validator_for(Draft202012Validator.META_SCHEMA).iter_errors(schema))
         found = [Problem(f"not a JSON Schema: {one.message}", one.mend, one.pointer) for one, _ in wrong]
-        found = found or [*_inner_problems(schema, schema, "")]
-        if not found:
-            validator_for(schema).is_valid(None)  # a schema that is only a reference to itself never ends
+        found = found or [*_inner_problems(schema, _Root(schema, frozenset(_anchors(schema))), "")]
     except RecursionError:
-        return (Problem("the schema is nested too deep, or refers to itself without end", _FLATTER),)
-    return tuple(found)
+        return (_ENDLESS,)
+    return tuple(found) if found or not _is_endless(schema) else (_ENDLESS,)
 
 
-def _inner_problems(value: Any, root: Any, pointer: str) -> Iterator[Problem]:
+@dataclass(frozen=True, slots=True)
+class _Root:
+    schema: Any
+    anchors: frozenset[str]
+
+
+def _anchors(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (name for name in (value.get("$anchor"), value.get("$dynamicAnchor")) if isinstance(name, str))
+    for inner in _children(value):
+        yield from _anchors(inner)
+
+
+def _children(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _inner_problems(value: Any, root: _Root, pointer: str) -> Iterator[Problem]:
     """Yield what the schema of schemas does not say: patterns that do not compile, references that lead nowhere."""
     if isinstance(value, list):
         for place, inner in enumerate(value):
@@ -79,7 +117,7 @@ def _inner_problems(value: Any, root: Any, pointer: str) -> Iterator[Problem]:
         yield from _inner_problems(inner, root, here)
 
 
-def _keyword_problems(name: str, value: Any, root: Any, pointer: str) -> Iterator[Problem]:
+def _keyword_problems(name: str, value: Any, root: _Root, pointer: str) -> Iterator[Problem]:
     patterns: list[str] = []
     match name, value:
         case "pattern", str():
@@ -97,28 +135,73 @@ def _keyword_problems(name: str, value: Any, root: Any, pointer: str) -> Iterato
     yield from (problem for one in patterns if (problem := regex_problem(one, pointer)))
 
 
-def _leads_somewhere(reference: str, root: Any) -> bool:
-    from urllib.parse import unquote
+def _leads_somewhere(reference: str, root: _Root) -> bool:
+    if name := _anchor_of(reference):
+        return name in root.anchors
+    return isinstance(_target(reference, root.schema), dict | bool)
 
+
+def _anchor_of(reference: str) -> str | None:
     fragment = unquote(reference[1:])
-    if fragment and not fragment.startswith("/"):
-        return _has_anchor(root, fragment)
+    return fragment if fragment and not fragment.startswith("/") else None
+
+
+def _target(reference: str, root: Any) -> Any:
+    """Return what a reference by pointer leads to; None if that is nothing."""
     value = root
-    for token in pointer_tokens(fragment):
+    for token in pointer_tokens(unquote(reference[1:])):
         if isinstance(value, list) and token.isdigit() and int(token) < len(value):
             value = value[int(token)]
         elif isinstance(value, dict) and token in value:
             value = value[token]
         else:
-            return False
-    return isinstance(value, dict | bool)
+            return None
+    return value
 
 
-def _has_anchor(value: Any, name: str) -> bool:
-    if isinstance(value, list):
-        return any(_has_anchor(inner, name) for inner in value)
-    if not isinstance(value, dict):
-        return False
-    if name in (value.get("$anchor"), value.get("$dynamicAnchor")):
-        return True
-    return any(_has_anchor(inner, name) for inner in value.values())
+# ── schemas that never end ────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_endless(root: Any) -> bool:
+    """Whether a schema comes back to itself without having gone into the value: it can judge nothing.
+
+    Of all its parts at once: those are taken away that lead only to parts which end. What is left goes in circles.
+    """
+    named: dict[str, Any] = {}
+    parts: dict[int, Any] = {}
+    ahead = [root]
+    while ahead:
+        one = ahead.pop()
+        ahead += _children(one)
+        if isinstance(one, dict):
+            parts[id(one)] = one
+            named |= {name: one for name in (one.get("$anchor"), one.get("$dynamicAnchor")) if isinstance(name, str)}
+    leads = {key: [id(to) for to in _applied(one, root, named)] for key, one in parts.items()}
+    return _has_circle(leads)
+
+
+def _applied(schema: Mapping[str, Any], root: Any, named: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the parts of a schema that look at the same value as it does."""
+    for name in ("$ref", "$dynamicRef"):
+        if isinstance(reference := schema.get(name), str):
+            anchor = _anchor_of(reference)
+            yield named.get(anchor) if anchor else _target(reference, root)
+    yield from (schema[name] for name in ("not", "if", "then", "else") if name in schema)
+    for name in ("allOf", "anyOf", "oneOf"):
+        choices = schema.get(name)
+        yield from choices if isinstance(choices, list) else ()
+
+
+def _has_circle(leads: Mapping[int, list[int]]) -> bool:
+    open_ends = {key: sum(to in leads for to in ahead) for key, ahead in leads.items()}
+    back: dict[int, list[int]] = {}
+    for key, ahead in leads.items():
+        for to in ahead:
+            back.setdefault(to, []).append(key)
+    ended = [key for key, count in open_ends.items() if count == 0]
+    for key in ended:
+        for before in back.get(key, ()):
+            open_ends[before] -= 1
+            if open_ends[before] == 0:
+                ended.append(before)
+    return len(ended) < len(leads)

@@ -10,6 +10,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
+from agentfs.core.conformance import unique_items
 from agentfs.core.json_text import pointer_to
 from agentfs.core.names import plain_name
 from agentfs.core.problems import Problem, did_you_mean
@@ -55,7 +56,7 @@ def _validator_class() -> Any:
 
     checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", is_integer)
     extend: Callable[..., Any] = validators.extend  # it has no types of its own
-    return extend(Draft202012Validator, type_checker=checker)
+    return extend(Draft202012Validator, {"uniqueItems": unique_items}, type_checker=checker)
 
 
 def validator_for(schema: Mapping[str, Any]) -> _Validator:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentfs.core import references
 from agentfs.core.catalogue import Catalogue
-from agentfs.core.check_patterns import regex_problem, schema_problems
+from agentfs.core.check_patterns import Schemas, regex_problem
 from agentfs.core.check_schema import Finding, told, validator_for
 from agentfs.core.json_text import pointer_to
 from agentfs.core.problems import Problem, did_you_mean
@@ -26,12 +26,12 @@ _BOTH_WAYS = "name a tool, or set OPENAI_API_KEY (or base_url under [executor] i
 
 def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue) -> list[Finding]:
     """Return all that is wrong with steps, given the ids of the plan and the tools of the run."""
-    inputs = _Inputs(catalogue)
+    inputs, schemas = _Inputs(catalogue), Schemas()
     found = [Finding(problem) for problem in (*duplicate_ids(steps), *unknown_dependencies(steps, known))]
     for place, step in steps:
-        own = [*_null_characters(step), *references.problems_in_step(step, known), *_checks(step, catalogue)]
+        own = [*_null_characters(step), *references.problems_in_step(step, known), *_checks(step, catalogue, schemas)]
         if step.expects is not None:
-            own += schema_problems(step.expects, "/expects")
+            own += schemas.problems(step.expects, "/expects")
         findings = [Finding(problem) for problem in own]
         if step.skip is None:  # what a person left out needs no tool, and no model
             findings += [*map(Finding, _tools(step, catalogue)), *inputs.findings(step)]
@@ -175,11 +175,11 @@ def _is_open(error: Any) -> bool:
 # ── checks ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _checks(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
+def _checks(step: Step, catalogue: Catalogue, schemas: Schemas) -> Iterator[Problem]:
     for field in ("needs", "checks"):
         checks: tuple[Check, ...] = getattr(step, field) or ()
         for n, check in enumerate(checks):
-            yield from check_problems(check, f"/{field}/{n}")
+            yield from check_problems(check, f"/{field}/{n}", schemas)
             if field == "needs" and isinstance(check, OutputCheck | JudgeCheck):
                 mend = "use a command, file or http check, or let a step before it look"
                 yield Problem("there is nothing to look at before the step has run", mend, f"/{field}/{n}")
@@ -187,14 +187,14 @@ def _checks(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
                 yield from _refused_check(check, f"/{field}/{n}", catalogue)
 
 
-def check_problems(check: Check, pointer: str) -> Iterable[Problem]:
+def check_problems(check: Check, pointer: str, schemas: Schemas) -> Iterable[Problem]:
     """Return what is wrong with a check whatever the run may do."""
     match check:
         case FileCheck(matches=str() as pattern):
             problem = regex_problem(pattern, pointer + "/matches")
             return [problem] if problem else []
         case OutputCheck():
-            return schema_problems(check.schema_, pointer + "/schema")
+            return schemas.problems(check.schema_, pointer + "/schema")
         case _:
             return []
 

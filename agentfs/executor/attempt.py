@@ -253,18 +253,24 @@ def _wanted(order: Order) -> tuple[ResolvedCheck, ...]:
 def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], bench: Bench) -> dict[str, Any]:
     """Return status, error and surprise: the checks decide, not the tool's word."""
     if given.failure is not None and given.failure.kind == "interrupted":
-        said = bench.stop.because if isinstance(bench.stop, Halt) else None
-        return {"status": "interrupted", "error": said or given.failure}
+        return _interrupted(given.failure, bench)
     if given.failure is not None:
         nobody_failed = given.failure.kind in (LIMIT, UNREACHABLE)  # there was no room to go on, or nobody to ask
         return {"status": "interrupted" if nobody_failed else "failed", "error": given.failure}
     if given.blocked is not None:
         return {"status": "blocked", "error": Failure(kind="blocked", message=given.blocked)}
     if wrong := [check for check in checks if not check.ok]:
+        if bench.stop.is_set():  # it may have been ended, and not have failed
+            return _interrupted(Failure(kind="interrupted", message="it was stopped while its checks ran"), bench)
         message = joined(f"the {check.kind} check failed: {check_words(check)}" for check in wrong)
         return {"status": "failed", "error": Failure(kind="check", message=message)}
     unexpected = given.surprise or surprise(order.expects, given.output, deadline=bench.deadline, stop=bench.stop)
     return {"status": "done", "surprising": unexpected is not None, "surprise": unexpected}
+
+
+def _interrupted(failure: Failure, bench: Bench) -> dict[str, Any]:
+    said = bench.stop.because if isinstance(bench.stop, Halt) else None
+    return {"status": "interrupted", "error": said or failure}
 
 
 def publish_result(result: Result, shelf: Shelf, mask: Mask) -> Result:

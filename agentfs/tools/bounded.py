@@ -5,6 +5,7 @@ The scripts are agentfs's, never a person's or a model's; they get JSON and give
 
 import contextlib
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -17,10 +18,12 @@ from agentfs.tools.base import StopSign
 SEARCH = Path(__file__).with_name("search_worker.py")
 LONGEST_PATTERN = 1000
 TICK_S = 0.1
+MOST_MEMORY = 2 * 1024**3  # bytes
+MOST_SECONDS = 300  # of the processor
 
 
 class TookTooLong(Exception):
-    """The script was ended before it had an answer."""
+    """The script was ended before it had an answer, or had no room left for one."""
 
 
 def ask(
@@ -39,6 +42,7 @@ def ask(
     ) as child:
         given: bytes | None = json.dumps(question).encode()
         try:
+            _bound(child.pid)
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     out, err = child.communicate(given, timeout=TICK_S)
@@ -48,9 +52,20 @@ def ask(
                     raise TookTooLong
         finally:
             child.kill()
+    if child.returncode < 0 or b"MemoryError" in err:
+        raise TookTooLong
     if child.returncode != 0:
         raise RuntimeError(f"{script.name} ended with {child.returncode}: {err.decode('utf-8', 'replace')[-2000:]}")
     return json.loads(out)
+
+
+def _bound(pid: int) -> None:
+    """Let a script have so much memory and no more; and let it end by itself if nobody is left to end it."""
+    if not hasattr(resource, "prlimit"):  # other systems than Linux
+        return
+    for what, most in ((resource.RLIMIT_AS, MOST_MEMORY), (resource.RLIMIT_CPU, MOST_SECONDS)):
+        with contextlib.suppress(ProcessLookupError, ValueError, PermissionError):
+            resource.prlimit(pid, what, (most, most))
 
 
 def pattern_problem(pattern: str) -> str | None:

@@ -1,15 +1,19 @@
 """What others write is judged within bounds: of memory, of time, and until somebody says stop.
 
-Broken on purpose, each of these failed: references without `room` (1.6 GB), …
+Broken on purpose, each of these failed: references without `room` took 1.6 GB; a schema judged where it stands was ended
+by nothing, not even SIGTERM.
 """
 
+import contextlib
+import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.workspaces import DEADLINE, Place
+from tests.workspaces import DEADLINE, Place, end, wait_for
 
 MEGABYTE = 1024 * 1024
 
@@ -53,3 +57,33 @@ def test_references_come_to_no_more_than_the_limit(place: Place) -> None:
     why = "all that 's0' refers to comes to more than 134217 bytes; read goal.md instead"
     assert f"s0 cannot start: the goal cannot be referred to: {why}" in said
     assert memory < 300 * MEGABYTE
+
+
+DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)} | {"a40": {"type": "null"}}
+UNIQUE = {"uniqueItems": True, "items": {"anyOf": [{"$ref": "#/$defs/a0"}]}, "$defs": DOUBLED}
+
+
+@pytest.mark.parametrize("where", ["checks", "expects"])
+def test_a_schema_that_never_ends_stops_when_told(place: Place, where: str) -> None:
+    judged = {"expects": UNIQUE} if where == "expects" else {"checks": [{"kind": "output", "schema": UNIQUE}]}
+    step = {"id": "a", "tool": "shell", "input": {"command": "echo '[null]'"}, "repeatable": True, **judged}
+    process = place.begin("run", place.goal(json.dumps({"goal": "Judge", "steps": [step]}), "job.json"))
+    wait_for(lambda: any(b"schema_worker" in words for words in children(process.pid)), "the schema to be judged")
+    process.send_signal(signal.SIGTERM)
+    code, _, said = end(process, signal.SIGTERM)
+    assert (code, "Traceback" in said) == (130, False)
+    result = place.read("steps/a.1.result.json")
+    if where == "checks":
+        assert (result["status"], result["error"]["kind"]) == ("interrupted", "interrupted")
+    else:
+        assert (result["status"], result["surprise"]) == ("done", "it was stopped before the schema was judged")
+
+
+def children(pid: int) -> list[bytes]:
+    """Return the command lines of what a process has started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int((path / "stat").read_text().rsplit(")", 1)[1].split()[1]) == pid:
+                found.append((path / "cmdline").read_bytes())
+    return found

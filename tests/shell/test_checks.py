@@ -1,5 +1,6 @@
 """Checks: each kind, holding and not holding."""
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from agentfs.core.conformance import mismatch
 from agentfs.core.records import CheckResult, ResolvedCheck, Sandbox
 from agentfs.executor import checks as checks_module
 from agentfs.executor.checks import run_checks, surprise
@@ -127,15 +129,62 @@ def test_a_schema_fetches_nothing(tmp_path: Path) -> None:
     assert (ok, detail.startswith("the schema refers to something that is not in it")) == (False, True)
 
 
-def test_a_schema_that_explodes(tmp_path: Path) -> None:
+DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)} | {"a40": {"type": "null"}}
+EXPLOSIVE: dict[str, tuple[Any, Any]] = {
+    "a pattern": ({"pattern": "(a+)+$"}, "a" * 60 + "!"),
+    "a pattern for names": ({"patternProperties": {"(a+)+$": {}}}, {"a" * 60 + "!": 1}),
+    "a pattern beside names": (
+        {"patternProperties": {"(a+)+$": {}}, "additionalProperties": False},
+        {"a" * 60 + "!": 1},
+    ),
+    "references that double": ({"$ref": "#/$defs/a0", "$defs": DOUBLED}, None),
+    "references of another draft": (
+        {"$ref": "#/$defs/a0", "$defs": DOUBLED, "$schema": "http://json-schema.org/draft-07/schema#"},
+        None,
+    ),
+    "messages that take all memory": (
+        {"anyOf": [{"items": {"anyOf": [{"maxItems": 0}] * 60}}] * 30},
+        [["x" * 60_000]] * 100,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPLOSIVE)
+def test_a_schema_that_explodes(tmp_path: Path, name: str) -> None:
+    schema, output = EXPLOSIVE[name]
     work = a_workbench(tmp_path, deadline_s=1.5)
     started = time.monotonic()
-    check = {"kind": "output", "schema": {"pattern": "(a+)+$"}}
-    assert one(work, check, "a" * 60 + "!") == (
+    assert one(work, {"kind": "output", "schema": schema}, output) == (
         False,
-        "the schema took too long to judge; simplify its patterns and references",
+        "the schema took too long to judge; simplify its patterns, references and choices",
     )
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 10
+
+
+def test_a_schema_that_explodes_stops_when_told(tmp_path: Path) -> None:
+    schema, output = EXPLOSIVE["references that double"]
+    work = a_workbench(tmp_path, deadline_s=600)
+    threading.Timer(0.5, work.stop.set).start()
+    started = time.monotonic()
+    stopped = (False, "it was stopped before the schema was judged")
+    assert one(work, {"kind": "output", "schema": schema}, output) == stopped
+    assert time.monotonic() - started < 8
+
+
+@pytest.mark.parametrize(
+    ("items", "unique"),
+    [
+        ([{"a": n} for n in range(20_000)], True),
+        ([*({"a": [n]} for n in range(20_000)), {"a": [7]}], False),
+        ([1, True, "1", [1], [True], {"1": 1}, None], True),
+        ([1, 1.0], False),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], False),
+    ],
+)
+def test_unique_items_are_told_in_linear_time(items: list[Any], unique: bool) -> None:
+    began = time.process_time()
+    assert (mismatch({"uniqueItems": True}, items) is None) is unique
+    assert time.process_time() - began < 5
 
 
 def test_nothing_expected_is_never_surprising() -> None:

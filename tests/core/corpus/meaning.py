@@ -160,6 +160,23 @@ MEANING = [
     _schema("an anchor that is not there", {"anyOf": [{"$ref": "#here"}]}, "the schema has nothing at '#here'"),
     _schema("an address inside", {"items": {"$id": "urn:x"}}, "an $id inside a schema"),
     _schema("a schema that never ends", {"$ref": "#"}, "refers to itself without end"),
+    _schema("one that never ends in a choice", {"anyOf": [{"type": "null"}, {"$ref": "#"}]}, "itself without end"),
+    _schema(
+        "one that never ends by name",
+        {"not": {"$ref": "#a"}, "$defs": {"x": {"$anchor": "a", "if": {"$ref": "#/$defs/y"}}, "y": {"$ref": "#a"}}},
+        "itself without end",
+    ),
+    _schema("one that ends though it is deep in itself", {"properties": {"a": {"allOf": [{"$ref": "#"}]}}}),
+    _schema(
+        "references that double, which are never followed here",
+        {"$defs": {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)} | {"a60": True}},
+    ),
+    _schema("a schema of many parts", {"anyOf": [{}] * 2000}, "the schema has more than 2000 parts"),
+    case(
+        "many large schemas",
+        a_plan(*(a_step(f"s{n}", expects={"anyOf": [{"const": n}, *[{"enum": []}] * 900]}) for n in range(4))),
+        "the schemas before this one are too large already",
+    ),
     _schema("a schema too large", {"enum": ["x" * 70_000]}, "the schema is larger than 64 KiB"),
     of_step("expects that is no schema", {"expects": {"type": 5}}, "not a JSON Schema: 'type'"),
     of_step("expects that points elsewhere", {"expects": {"$ref": "http://x"}}, "refers to another document"),
