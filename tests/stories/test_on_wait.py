@@ -132,7 +132,7 @@ def test_nobody_elses_command_is_run(place: Place, tmp_path: Path) -> None:
     shutil.copytree(place.root, theirs)
     (theirs / "sprung").unlink()
     next(theirs.glob("runs/*/job/on_wait.log.jsonl")).unlink()
-    for words in (["run", "--resume", "job"], ["run", "x.md"], ["watch"]):
+    for words in (["run", "--resume", "job"], ["run", "job.md"], ["watch"]):
         assert "was not made by you" in place.agentfs(*words, code=2, cwd=theirs).stderr
     for words in (["status"], ["show", "job"], ["approve", "job"], ["replay", "job"], ["fork", "job"]):
         place.agentfs(*words, code=None, cwd=theirs)
