@@ -11,7 +11,7 @@ from agentfs.executor.desk import Desk
 
 def desk_for(order: Order | None, driver: Driver) -> Desk:
     """Return where a model sits down to do an order; with none, to judge what belongs to no attempt."""
-    run, world = driver.facts.run, driver.world
+    run, world = driver.facts.settings, driver.world
     own = order is not None and order.step == DO and loops(driver.facts)
     return Desk(
         choose=lambda name: world.executor(run, name),

@@ -35,7 +35,7 @@ from agentfs.core.decide import (
     next_retry,
 )
 from agentfs.core.facts import Facts
-from agentfs.core.records import Run, Sandbox
+from agentfs.core.records import Run, Sandbox, Tools
 from agentfs.core.state import Means, derive, used_by
 from agentfs.core.steps import StepView
 from agentfs.disk import Leftover
@@ -128,7 +128,7 @@ class Driver:
         self.placed = False  # a plan is in its place and has no number yet: nobody looks at plan.json before it has
         self.alone = False  # the action being performed has nothing beside it that it could hold up
         self.bell = world.bell(folder)
-        self.room: Confinement | None = None  # what the tools of this run may touch; fixed when the first one starts
+        self.rooms: dict[Tools | None, Confinement] = {}  # what the tools may touch, by what the plan says of them
         self._look = threading.Event()
 
     def look_again(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.catalogue import Catalogue
-from agentfs.core.config import Settings
+from agentfs.core.config import Settings, allowed_tools
 from agentfs.core.goals import ParsedGoal, examine_goal
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Limits, Mode, Models, Run
@@ -235,7 +235,7 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
         split_over=settings.split_over,
         workdir=goal.workdir,
         limits=_limits(fields.limits, settings),
-        tools=tuple(tool for tool in settings.tools.allow if fields.tools is None or tool in fields.tools),
+        tools=allowed_tools(settings.tools, fields.tools),
         network=settings.tools.network,
         sandbox=settings.tools.sandbox,
         read=settings.tools.read,

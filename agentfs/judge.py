@@ -8,7 +8,7 @@ from agentfs.core.check import check_plan, surely_fits
 from agentfs.core.documents import read_json
 from agentfs.core.facts import Facts, GoalFile
 from agentfs.core.goals import ParsedGoal, parse_goal
-from agentfs.core.records import Plan
+from agentfs.core.records import Plan, Tools
 from agentfs.planner.runbook import answers, cleanups
 
 
@@ -28,9 +28,11 @@ class FileJudge:
     def still_fits(self, plan: Plan) -> bool:
         return surely_fits(plan, self.catalogue)
 
-    def goal(self, source: bytes, filename: str, *, planned: bool = False) -> GoalFile:
-        digest = sha256_bytes(source)
-        parsed = self.goals[digest] = parse_goal(source, filename, self.catalogue, planned=planned)
+    def goal(
+        self, source: bytes, filename: str, *, planned: bool = False, own_tools: Tools | None = None
+    ) -> GoalFile:
+        digest, catalogue = sha256_bytes(source), self.catalogue.under(own_tools)
+        parsed = self.goals[digest] = parse_goal(source, filename, catalogue, planned=planned)
         return GoalFile(
             digest, parsed.text, parsed.title, checks=parsed.fields.checks or (), has_steps=parsed.kind != "words"
         )

@@ -3,13 +3,15 @@
 Commands that only look need no more than this, and it is quick to import: no engine, no model, no ledger.
 """
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from agentfs.core import names
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.config import ModelSettings, Settings
-from agentfs.core.records import Run
+from agentfs.core.records import Run, Tools
 from agentfs.disk import read_whole
 from agentfs.judge import FileJudge
 from agentfs.reader import RunReader
@@ -59,9 +61,19 @@ def reader_for(
     `known`: None to read a person's own tools by their source, without running anything of theirs.
     """
     run = run_record(folder)
-    known = known or known_tools(folder.parents[2], run.tools)
-    judge = FileJudge(catalogue_of_run(run, settings, environment, known))
+    known = known or known_tools(folder.parents[2], {*run.tools, *(tools_in_plan(folder).allow or ())})
+    catalogue = catalogue_of_run(run, settings, environment, known)
+    judge = FileJudge(replace(catalogue, run=f"{folder.parent.name}/{folder.name}"))
     return RunReader(folder, judge, patient=patient)
+
+
+def tools_in_plan(folder: Path) -> Tools:
+    """Return what plan.json itself says of the run's tools, as far as it reads."""
+    try:
+        own = json.loads(read_whole(folder / names.PLAN)).get("tools")
+        return Tools.model_validate_json(json.dumps(own or {}))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return Tools()
 
 
 def run_record(folder: Path) -> Run:

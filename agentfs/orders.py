@@ -36,6 +36,7 @@ from agentfs.models.line import Line
 from agentfs.questions import gate
 from agentfs.tools.base import Bench, Confinement, Preparable, ToolResult
 from agentfs.tools.note import Note
+from agentfs.tools.secrets import given_secrets
 
 DEFAULT_TIMEOUT = 600.0
 CHECK_SECONDS = 120.0
@@ -322,9 +323,11 @@ def _output_path(view: StepView, driver: Driver) -> Path:
 def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
     """Return what the tools of this run may touch, and which outputs of other steps."""
     facts = driver.facts
-    room = driver.room = driver.room or room_of(
-        driver.folder, facts.run, driver.world, own_steps=facts.goal.has_steps
-    )
+    room = driver.rooms.get(facts.own_tools)
+    if room is None:
+        room = room_of(driver.folder, facts.settings, driver.world, own_steps=facts.goal.has_steps)
+        driver.world = replace(driver.world, mask=driver.world.mask.also(given_secrets(facts.settings.env)))
+        driver.rooms[facts.own_tools] = room
     if not files:
         return room
     outputs = tuple(_whole_output(driver.state.steps[name], driver) for name in files)
@@ -351,6 +354,7 @@ def room_of(folder: Path, run: Run, world: World, *, own_steps: bool) -> Confine
         programs=world.sandbox != "none" or run.sandbox == "off" or own_steps,
         env={name: world.environment[name] for name in run.env if name in world.environment},
         hosts=run.hosts,
+        run=f"{folder.parent.name}/{folder.name}",
     )
 
 

@@ -15,7 +15,7 @@ from agentfs.core.calls import rejected_steps, waiting_answer
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Claim, Facts, GoalFile, PlanFile, PlannerCall, Talk
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run
+from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run, Tools
 from agentfs.disk import listing, read_whole
 from agentfs.errors import NotARun
 from agentfs.executor.log import claim_in
@@ -42,7 +42,9 @@ class Judge(Protocol):
 
     def still_fits(self, plan: Plan) -> bool: ...  # True only if judging it again is a waste
 
-    def goal(self, source: bytes, filename: str, *, planned: bool = False) -> GoalFile: ...  # raises Rejected
+    def goal(
+        self, source: bytes, filename: str, *, planned: bool = False, own_tools: Tools | None = None
+    ) -> GoalFile: ...  # raises Rejected
 
     def with_answers(self, facts: Facts) -> Facts: ...  # what the goal itself answers to
 
@@ -86,7 +88,7 @@ class RunReader:
         ours = {revision.plan_sha256 for revision in revisions}.union(*(one.tries for one in calls))
         facts = Facts(
             run=run,
-            goal=self.goal({one.call.goal_sha256 for one in calls if one.call}),
+            goal=self.goal({one.call.goal_sha256 for one in calls if one.call}, plan.tools if plan else None),
             plan_file=self.plan_file(ours, planned=bool(revisions)),
             plan=plan,
             revisions=revisions,
@@ -147,10 +149,11 @@ class RunReader:
 
     # ── what people write ───────────────────────────────────────────────────────────────────────────────
 
-    def goal(self, planned: Collection[str] = ()) -> GoalFile:
+    def goal(self, planned: Collection[str] = (), own_tools: Tools | None = None) -> GoalFile:
         """Return the goal; the last good one, with its problems, if it no longer parses.
 
         `planned`: hashes of the goals that a planner has been given. Their steps have been checked before.
+        `own_tools`: what the plan in force says of the run's tools.
         """
         path = goal_path(self.folder)
         source = read_whole(path)
@@ -159,7 +162,9 @@ class RunReader:
         if self._goal and not self._complete(path):
             return self._goal
         try:
-            self._goal = self.judge.goal(source, path.name, planned=sha256_bytes(source) in planned)
+            self._goal = self.judge.goal(
+                source, path.name, planned=sha256_bytes(source) in planned, own_tools=own_tools
+            )
             self.goals[self._goal.sha256] = source
         except Rejected as rejected:
             if self._goal is None:

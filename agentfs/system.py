@@ -53,12 +53,17 @@ def _has_flock() -> bool:
     return hasattr(fcntl, "flock")
 
 
+def name() -> str:
+    """Return what people call this system."""
+    import platform
+
+    return {"Darwin": "macOS"}.get(platform.system(), platform.system()) or "this system"
+
+
 def require_linux(command: str) -> None:
     """Raise, in one line, where a command that drives runs or writes the ledger cannot work."""
     if lacks := missing():
-        import platform
-
         raise UserError(
-            f"`{command}` needs Linux; {platform.system()} lacks {', '.join(lacks)}. Use {CONTAINER}. "
+            f"`{command}` needs Linux; {name()} lacks {', '.join(lacks)}. Use {CONTAINER}. "
             "Commands that only read, such as status, show, log and diff, work here"
         )

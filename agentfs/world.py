@@ -17,7 +17,7 @@ from agentfs.forgetting import Forgetting
 from agentfs.judge import FileJudge
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
-from agentfs.means import has_model, reader_for, run_record
+from agentfs.means import has_model, reader_for, run_record, tools_in_plan
 from agentfs.models.base import Model
 from agentfs.models.opening import model_for
 from agentfs.planner import Planner
@@ -155,7 +155,8 @@ def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
 
 def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     """Return a driver that has taken over a run. The caller holds its lock."""
-    world = replace(world, mask=world.mask.also(given_secrets(run_record(folder).env)))
+    given = (*run_record(folder).env, *(tools_in_plan(folder).env or ()))
+    world = replace(world, mask=world.mask.also(given_secrets(given)))
     reader = reader_for(folder, settings, world.environment, patient=True, known=known_to(world))
     planner = planner_for(folder, reader, world)
     driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)

@@ -34,6 +34,8 @@ def run(arguments: Namespace) -> int:
     """`agentfs run GOAL` and `agentfs run --resume RUN`"""
     if (arguments.goal is None) == (arguments.resume is None):
         raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
+    if arguments.refresh_settings and arguments.resume is None:
+        raise UserError("--refresh-settings goes with --resume: a new run begins with today's settings")
     source = _source(arguments) if arguments.resume is None else None
     workspace = _workspace_for(source, arguments) if source else here(arguments)
     must_be_trusted(workspace)
@@ -46,7 +48,7 @@ def run(arguments: Namespace) -> int:
         else:
             folder = workspace.find_run(arguments.resume)
             _lock(folder, stack)
-            take_up_if_held(workspace, folder)
+            take_up_if_held(workspace, folder, refresh=arguments.refresh_settings)
         code = _drive(folder, settings, world, stop)
     if code != 130:
         maintain_after_run(workspace, say)
@@ -55,7 +57,7 @@ def run(arguments: Namespace) -> int:
 
 def plan(arguments: Namespace) -> int:
     """`agentfs plan GOAL`"""
-    arguments.approve, arguments.resume = arguments.approve or "plan", None
+    arguments.approve, arguments.resume, arguments.refresh_settings = arguments.approve or "plan", None, False
     code = run(arguments)
     return 0 if code == 3 else code
 

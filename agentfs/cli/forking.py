@@ -7,9 +7,10 @@ from typing import Any
 from agentfs.cli.common import print_json, say
 from agentfs.cli.editing import Opened, named_run, opened, tell_driver
 from agentfs.cli.reading import run_id
+from agentfs.cli.refreshing import changed_tools, tools_of_today
 from agentfs.cli.revising import judged, revision_bytes, revisions_of
 from agentfs.core import names
-from agentfs.core.edits import set_value
+from agentfs.core.edits import remove_value, set_value
 from agentfs.core.forking import Carried, Choices, carried, takes_plan_along
 from agentfs.core.records import Plan
 from agentfs.errors import UserError
@@ -29,6 +30,8 @@ def fork(arguments: Namespace) -> int:
     else:
         page["run"] = run_id(make(wanted, workspace))
     _tell(page, run)
+    for words in changed_tools(run.state.facts.settings, wanted.run):
+        say(f"as agentfs.toml has it today: {words}")
     if arguments.json:
         print_json(page)
     elif page["run"]:
@@ -49,14 +52,14 @@ def _fork(run: Opened, arguments: Namespace) -> Fork:
     if not recorded:
         raise UserError(f"{run.run} has no plan yet: there is nothing to fork")
     revision = run.revision or recorded[-1]
-    source = _begun(revision_bytes(run.folder, run.run, revision))
-    plan = judged(run.folder, run.workspace, source, f"revision {revision}")
+    source, begins = _begun(revision_bytes(run.folder, run.run, revision)), facts.run.with_tools(tools_of_today(run))
+    plan = judged(run.folder, run.workspace, source, f"revision {revision}", begins)
     choices = Choices(arguments.planner, arguments.executor, arguments.mode)
     along = takes_plan_along(facts, plan, choices.mode)
     everything = tuple(step.id for step in plan.steps)
     return Fork(
         origin=run.folder,
-        run=facts.run,
+        run=begins,
         source=names.fork_source(run.run, revision),
         choices=choices,
         name=names.run_name(arguments.name or run.folder.name),
@@ -66,10 +69,14 @@ def _fork(run: Opened, arguments: Namespace) -> Fork:
 
 
 def _begun(source: bytes) -> bytes:
-    """Return a plan as a new run begins with it: a draft still wants approval, any other has had it."""
-    if Plan.model_validate_json(source).status in ("draft", "approved"):
-        return source
-    return set_value(source, "/status", "approved")
+    """Return a plan as a new run begins with it: a draft still wants approval, any other has had it.
+
+    What it says of the other run's tools is left out: the new one begins with today's.
+    """
+    plan = Plan.model_validate_json(source)
+    if plan.tools is not None:
+        source = remove_value(source, "/tools")
+    return source if plan.status in ("draft", "approved") else set_value(source, "/status", "approved")
 
 
 def _page(fork: Fork, run: Opened) -> dict[str, Any]:

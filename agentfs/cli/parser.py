@@ -133,6 +133,7 @@ def _state(parser: argparse.ArgumentParser, known: tuple[str, ...]) -> None:
     vars(action)["known"] = known
 
 
+REFRESH = "use [tools] of agentfs.toml as it is now, not as it was when the run began"
 MODES = ("auto", "split", "stepwise", "single", "scratchpad")
 
 
@@ -156,6 +157,7 @@ def _making(commands: Any) -> None:
     )  # fmt: skip
     run.add_argument("goal", metavar="GOAL", nargs="?", help="a file, -, or the goal in words")
     run.add_argument("--resume", metavar="RUN", help="go on with a run instead of beginning one")
+    run.add_argument("--refresh-settings", action="store_true", help=f"with --resume: {REFRESH}")
     _flags(run)
     watch = _add(
         commands, "watch", command("watch", "watch", drives=True),
@@ -439,7 +441,8 @@ def _resuming(commands: Any) -> None:
     resume = _change(
         commands, "resume", command("resuming", "resume"), "take up a run that is paused, or has ended",
         "A paused run is approved again. In one that has failed, what failed is set aside and tried anew.\n"
-        "Limits are raised by what is added: an edit of `limits` in its plan.json.",
+        "Limits are raised by what is added: an edit of `limits` in its plan.json. A run keeps the settings it\n"
+        "began with; --refresh-settings gives it [tools] as agentfs.toml has it now: an edit of `tools` there.",
     )  # fmt: skip
     resume.add_argument("run", metavar="RUN", help=RUN)
     resume.add_argument("--add-minutes", dest="minutes", metavar="N", type=_amount, help="more time to work")
@@ -447,6 +450,7 @@ def _resuming(commands: Any) -> None:
     resume.add_argument("--add-cost", dest="cost", metavar="USD", type=_amount, help="more money for models")
     resume.add_argument("--add-requests", dest="requests", metavar="N", type=_count, help="more requests to models")
     resume.add_argument("--add-tokens", dest="tokens", metavar="N", type=_count, help="more tokens")
+    resume.add_argument("--refresh-settings", action="store_true", help=REFRESH)
 
 
 def _amount(text: str) -> float:

@@ -22,7 +22,7 @@ Numbers = Mapping[str, float]  # limit -> a number
 
 @changes_a_run
 def resume(run: Opened, arguments: Namespace) -> None:
-    """`agentfs resume RUN [--add-minutes N] [--add-replans N] [--add-cost N] [--add-requests N] [--add-tokens N]`"""
+    """`agentfs resume RUN [--add-minutes N] … [--refresh-settings]`"""
     asked = {
         "minutes": arguments.minutes,
         "replans": arguments.replans,
@@ -30,10 +30,11 @@ def resume(run: Opened, arguments: Namespace) -> None:
         "requests": arguments.requests,
         "tokens": arguments.tokens,
     }
-    take_up(run, {name: number for name, number in asked.items() if number is not None})
+    more = {name: number for name, number in asked.items() if number is not None}
+    take_up(run, more, refresh=arguments.refresh_settings)
 
 
-def take_up_if_held(workspace: Workspace, folder: Path) -> None:
+def take_up_if_held(workspace: Workspace, folder: Path, *, refresh: bool = False) -> None:
     """Take up a run that is paused, has failed, was cancelled, or edited after its end, or reached no model."""
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
@@ -41,21 +42,25 @@ def take_up_if_held(workspace: Workspace, folder: Path) -> None:
     run = opened(workspace, folder)
     ended = run.outcome is not None and (run.outcome.status != "done" or _goes_on(run))
     paused = run.outcome is None and run.state.facts.plan is not None and run.plan.status == "paused"
-    if ended or paused or (run.outcome is None and _aside(run) != Aside()):
-        take_up(run, {})
+    if refresh or ended or paused or (run.outcome is None and _aside(run) != Aside()):
+        take_up(run, {}, refresh=refresh)
 
 
-def take_up(run: Opened, more: Numbers) -> None:
-    """Change what holds a run up: its status, its limits, what failed; then remove its outcome."""
+def take_up(run: Opened, more: Numbers, *, refresh: bool = False) -> None:
+    """Change what holds a run up: its tools, its status, its limits, what failed; then remove its outcome."""
     done = run.outcome is not None and run.outcome.status == "done"
     if done and not _goes_on(run):
         raise UserError(f"{run.run} is done: there is nothing to resume (agentfs retry {run.run} STEP does one anew)")
+    if refresh:
+        from agentfs.cli.refreshing import refresh_tools
+
+        run = refresh_tools(run)
     aside, limits = Aside() if done else _aside(run), _raised(run, more)
     plan = run.state.facts.plan
-    if plan is not None and plan.status == "draft" and aside == Aside():
+    if plan is not None and plan.status == "draft" and aside == Aside() and not refresh:
         raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
     switched = plan is not None and plan.status in ("paused", "cancelled")
-    if not (run.outcome or switched or limits or aside != Aside()):
+    if not (run.outcome or switched or limits or refresh or aside != Aside()):
         raise UserError(f"{run.run} is neither paused nor ended: {first_line(reason(run.state))}")
     if run.outcome is not None:
         _must_go_on(run, aside, limits)

@@ -6,9 +6,12 @@ from agentfs.cli.common import environment, short_path
 from agentfs.cli.reading import settings_of
 from agentfs.core import names
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Plan
+from agentfs.core.records import Plan, Run
 from agentfs.errors import BadFile, UserError
-from agentfs.means import reader_for
+from agentfs.judge import FileJudge
+from agentfs.means import catalogue_of_run, reader_for
+from agentfs.reader import Judge
+from agentfs.tools.registry import known_tools
 from agentfs.workspace import Workspace
 
 
@@ -31,16 +34,24 @@ def revisions_of(folder: Path) -> list[int]:
     return sorted(found[0] for found in parsed if found and found[1] == "record")
 
 
-def judged(folder: Path, workspace: Workspace, source: bytes, shown: str) -> Plan:
-    """Return the plan that bytes are to a run; raise BadFile with all that is wrong for it."""
-    if problems := problems_of(folder, workspace, source):
+def judged(folder: Path, workspace: Workspace, source: bytes, shown: str, begins: Run | None = None) -> Plan:
+    """Return the plan that bytes are to a run; raise BadFile with all that is wrong for it.
+
+    `begins`: how a new run of these files begins; None: they are judged for the run itself.
+    """
+    if problems := problems_of(folder, workspace, source, begins):
         raise BadFile(shown, problems, source)
     return Plan.model_validate_json(source)
 
 
-def problems_of(folder: Path, workspace: Workspace, source: bytes) -> tuple[Problem, ...]:
-    """Return what is wrong with a plan, given the tools that a run began with."""
-    judge = reader_for(folder, settings_of(workspace)[0], environment(), patient=False).judge
+def problems_of(folder: Path, workspace: Workspace, source: bytes, begins: Run | None = None) -> tuple[Problem, ...]:
+    """Return what is wrong with a plan, given the tools that a run began with, or begins with."""
+    settings = settings_of(workspace)[0]
+    if begins is None:
+        judge: Judge = reader_for(folder, settings, environment(), patient=False).judge
+    else:
+        known = known_tools(workspace.root, begins.tools)
+        judge = FileJudge(catalogue_of_run(begins, settings, environment(), known))
     try:
         judge.plan(source)
     except Rejected as rejected:

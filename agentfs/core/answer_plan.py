@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfs.core.canonical import PLAN_SCHEMA
+from agentfs.core.canonical import PLAN_SCHEMA, overrides_of
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.lenient import in_order, lenient_steps, spelled_out
 from agentfs.core.records import Call, JsonObject, Mode, PlanStatus, Trigger
@@ -83,12 +83,10 @@ def kept_plan(standing: Standing) -> JsonObject | None:
 
 
 def plan_of(steps: Sequence[Any], standing: Standing) -> JsonObject:
-    """Return a plan of these steps under the present status and limits."""
+    """Return a plan of these steps under the present status and overrides."""
     ids, kept = {_id(step) for step in steps}, standing.kept
-    limits: Any = (standing.plan or {}).get("limits")
     plan: dict[str, Any] = {"$schema": PLAN_SCHEMA, "goal": standing.title, "status": standing.status}
-    if limits is not None:
-        plan["limits"] = limits
+    plan |= overrides_of(standing.plan or {})
     plan["steps"] = [_rid_of_the_gone(step, ids) if _id(step) in kept else step for step in steps]
     return plan
 

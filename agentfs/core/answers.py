@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from agentfs.core.answer_form import json_value, tool_input
+from agentfs.core.canonical import OVERRIDES
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.documents import read_json
 from agentfs.core.problems import Problem, Rejected
@@ -38,7 +39,7 @@ class Said:
     steps: list[Any] = field(default_factory=list)  # with `plan`: in plan form, as loose as goals may be
     answer: JsonValue = None  # with `finished`
     why: str = ""  # with `impossible`
-    beside: tuple[str, ...] = ()  # fields of a plan that were answered beside the steps: status, limits
+    beside: tuple[str, ...] = ()  # fields of a plan that were answered beside the steps, and are a person's
 
 
 def read_answer(text: str, catalogue: Catalogue) -> Said:
@@ -80,7 +81,7 @@ def _nothing(given: dict[str, Any]) -> Problem:
 
 
 def _said(verdict: str, given: dict[str, Any], catalogue: Catalogue) -> Said:
-    beside = tuple(name for name in ("status", "limits") if name in given)
+    beside = tuple(name for name in ("status", *OVERRIDES) if name in given)
     match verdict:
         case "keep":
             return Said("keep", beside=beside)

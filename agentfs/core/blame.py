@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from agentfs.core.canonical import OVERRIDES, overrides_of
 from agentfs.core.differences import FieldChange, difference
 from agentfs.core.records import Plan, Revision, Step
 
-_RANK = {name: place for place, name in enumerate(("goal", "status", "limits", *Step.model_fields))}
+_RANK = {name: place for place, name in enumerate(("goal", "status", *OVERRIDES, *Step.model_fields))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ def _follow(owners: Owners, before: Plan | None, plan: Plan, revision: Revision)
 def _set_at_first(plan: Plan) -> Iterator[FieldChange]:
     """Yield what a first plan says of itself: with no plan before it, that is no difference."""
     yield from (FieldChange(name, None, value) for name in ("goal", "status") if (value := getattr(plan, name)))
-    limits = plan.limits.model_dump(exclude_none=True) if plan.limits else {}
-    yield from (FieldChange(f"limits.{name}", None, value) for name, value in limits.items())
+    for table, own in overrides_of(plan.model_dump(mode="json", exclude_none=True)).items():
+        yield from (FieldChange(f"{table}.{name}", None, value) for name, value in own.items())
 
 
 def _take(owned: dict[str, Revision], changes: Iterable[FieldChange], revision: Revision) -> None:

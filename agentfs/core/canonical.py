@@ -15,9 +15,12 @@ from agentfs.core.records import (
     Plan,
     Record,
     Step,
+    Tools,
 )
 
 PLAN_SCHEMA = "../../../schemas/plan.schema.json"  # from runs/DAY/NAME/plan.json
+
+OVERRIDES: dict[str, type[Record]] = {"limits": Limits, "tools": Tools}  # fields of a plan that only a person sets
 
 _CHECKS: dict[str, type[Record]] = {
     "command": CommandCheck,
@@ -48,11 +51,17 @@ def sha256_of(value: Any) -> str:
 def render_plan(plan_value: Mapping[str, Any]) -> bytes:
     """Return a plan as it is written to plan.json: fields in the order of the records, absent ones left out."""
     plan = _in_order(plan_value, Plan)
-    if isinstance(plan.get("limits"), Mapping):
-        plan["limits"] = _in_order(plan["limits"], Limits)
+    for name, record in OVERRIDES.items():
+        if isinstance(plan.get(name), Mapping):
+            plan[name] = _in_order(plan[name], record)
     plan["steps"] = [_step(step) for step in plan.get("steps", ())]
     text = json.dumps(plan, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return text.encode("utf-8")
+
+
+def overrides_of(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a plan says that only a person may say, beside its status."""
+    return {name: plan[name] for name in OVERRIDES if plan.get(name) is not None}
 
 
 def _step(given: Mapping[str, Any]) -> dict[str, Any]:

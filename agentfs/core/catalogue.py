@@ -1,9 +1,11 @@
 """What the core knows of tools: their names, inputs and effects, never their code. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
+
+from agentfs.core.records import Tools
 
 Effects = Literal["read", "write", "execute", "network", "none"]
 
@@ -59,6 +61,18 @@ class Catalogue:
     broken: tuple[str, ...] = ()  # a person's own tools that cannot be used, each with its reason
     unset: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # tools that lack a setting: why, and which
     models: tuple[str, ...] = ()  # that a planner may name in a step
+    run: str | None = None  # the run that has begun with these; None: it is still to begin
+
+    def under(self, own: Tools | None) -> "Catalogue":
+        """Return the tools that a run may use while its plan says this of them."""
+        if own is None:
+            return self
+        allowed = self.allowed if own.allow is None else frozenset(own.allow)
+        return replace(self, allowed=allowed, network=self.network if own.network is None else own.network)
+
+    def change(self, words: str) -> str:
+        """Return how to change a setting of [tools] so that it counts: a run keeps those it began with."""
+        return tool_setting(words, self.run)
 
     def usable(self) -> frozenset[str]:
         return frozenset(name for name in self.allowed if name in self.tools and self.refusal(name) is None)
@@ -67,9 +81,15 @@ class Catalogue:
         """Return why this run may not use a tool that exists, and how to change that; None if it may."""
         spec = self.tools[name]
         if name not in self.allowed:
-            return f"the tool {name!r} is not allowed in this run", f"add it to [tools] allow: {name}"
+            return f"the tool {name!r} is not allowed in this run", self.change(f"add {name} to allow")
         if spec.effects == "network" and not self.network:
-            return f"the tool {name!r} needs the network", "set network = true under [tools] in agentfs.toml"
+            return f"the tool {name!r} needs the network", self.change("set network = true")
         if spec.needs_model and not self.model:
             return f"the tool {name!r} needs a model", "set OPENAI_API_KEY, or base_url under [executor]"
         return self.unset.get(name)
+
+
+def tool_setting(words: str, run: str | None) -> str:
+    """Return how to change a setting of [tools], and what makes it count in a run that has begun."""
+    then = f", then: agentfs resume {run} --refresh-settings" if run else ""
+    return f"{words} under [tools] in agentfs.toml{then}"

@@ -1,6 +1,6 @@
 """What differs between two plans, by meaning. Pure."""
 
-from agentfs.core.records import Change, Plan, Step
+from agentfs.core.records import Change, Plan, Step, Tools
 from agentfs.core.scheme import dependencies
 
 REMOVED = "removed"
@@ -39,4 +39,18 @@ def _plan_changes(old: Plan | None, new: Plan) -> list[str]:
         return []
     found = [f"status {old.status} -> {new.status}"] if old.status != new.status else []
     found += ["limits changed"] if old.limits != new.limits else []
+    found += _tool_changes(old.tools or Tools(), new.tools or Tools())
     return [*found, *(["goal changed"] if old.goal != new.goal else [])]
+
+
+def _tool_changes(old: Tools, new: Tools) -> list[str]:
+    """Return in so many words what the run's tools may do from now on: whoever reads the ledger has to see it."""
+    return [f"tools.{name}: {_said(value)}" for name, value in new if value != getattr(old, name)]
+
+
+def _said(value: object) -> str:
+    if value is None:
+        return "as the run began"
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -20,7 +20,7 @@ from agentfs.core.config import Settings
 from agentfs.core.documents import Document
 from agentfs.core.json_text import pointer_to
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Goal, HttpCheck, JudgeCheck, Plan, Record, Step
+from agentfs.core.records import Goal, HttpCheck, JudgeCheck, Plan, Record, Step, Tools
 
 R = TypeVar("R", bound=Record)
 
@@ -28,6 +28,7 @@ R = TypeVar("R", bound=Record)
 def check_plan(document: Document, catalogue: Catalogue) -> Plan:
     """Return the plan, fit to run with these tools; or raise `Rejected` with all that is wrong."""
     plan, findings = _read(document, Plan, "plan")
+    catalogue = catalogue.under(plan.tools if plan else _own_tools(document.value))
     steps = list(enumerate(plan.steps)) if plan else _good_steps(document.value)
     findings += step_problems(steps, _ids(document.value), catalogue)
     if plan:
@@ -38,6 +39,7 @@ def check_plan(document: Document, catalogue: Catalogue) -> Plan:
 
 def surely_fits(plan: Plan, catalogue: Catalogue) -> bool:
     """Whether a plan that was accepted before still is, beyond doubt: the tools it names are there as they were."""
+    catalogue = catalogue.under(plan.tools)
     usable = catalogue.usable()
     return all(step.skip is not None or _surely_runs(step, usable, catalogue) for step in plan.steps)
 
@@ -107,6 +109,12 @@ def _good_steps(value: Any) -> Numbered:
         return []
     read = ((place, strict(step, Step)[0]) for place, step in enumerate(steps))
     return [(place, step) for place, step in read if step]
+
+
+def _own_tools(value: Any) -> Tools | None:
+    """Return what a plan that is not well formed says of the run's tools, if that much is."""
+    own = value.get("tools") if isinstance(value, dict) else None
+    return strict(own, Tools)[0] if isinstance(own, dict) else None
 
 
 def _ids(value: Any) -> frozenset[str]:

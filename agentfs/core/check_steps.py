@@ -201,7 +201,7 @@ def check_problems(check: Check, pointer: str, schemas: Schemas) -> Iterable[Pro
 
 def _refused_check(check: Check, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
     if isinstance(check, HttpCheck) and not catalogue.network:
-        mend = "set network = true under [tools] in agentfs.toml, or use another check"
+        mend = f"use another check, or {catalogue.change('set network = true')}"
         yield Problem("an http check needs the network", mend, pointer)
     if isinstance(check, JudgeCheck) and not catalogue.model:
         mend = "use a check that a program can run, or set OPENAI_API_KEY (or base_url under [executor])"

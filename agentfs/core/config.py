@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentfs.core.records import Amount, Approve, Counter, JsonObject, Mode, Record, Seconds
+from agentfs.core.records import Amount, Approve, Counter, JsonObject, Mode, Record, SandboxWish, Seconds
 
 DEFAULT_TOOLS = (
     "shell",
@@ -99,7 +99,7 @@ class ToolSettings(Record):
 
     allow: tuple[str, ...] = Field(DEFAULT_TOOLS, description="The tools runs may use")
     network: bool = Field(default=False, description="true: tools may use the network")
-    sandbox: Literal["auto", "require", "off"] = Field(
+    sandbox: SandboxWish = Field(
         "auto", description="auto: bubblewrap where there is one; require: nothing runs without it; off"
     )
     read: tuple[str, ...] = Field((), description="More folders the tools may read")
@@ -108,6 +108,11 @@ class ToolSettings(Record):
         (), description="Private or local hosts (host or host:port) that http_get may reach"
     )
     web_search: WebSearchSettings = Field(WebSearchSettings(), description="Where web_search asks")
+
+
+def allowed_tools(settings: ToolSettings, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the tools that a run may use: those allowed, tightened to those its goal asks for."""
+    return tuple(tool for tool in settings.allow if wanted is None or tool in wanted)
 
 
 class LedgerSettings(Record):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import canonical
+from agentfs.core.canonical import OVERRIDES, canonical
 from agentfs.core.facts import Facts
 from agentfs.core.records import Plan, Record, Step
 from agentfs.core.scheme import dependencies
@@ -15,7 +15,7 @@ from agentfs.core.steps import StepView
 
 Kind = Literal["added", "removed", "changed"]
 Fate = Literal["again", "first", "on", "stopped", "kept", "skipped", "failed"]
-NESTED = ("input", "limits")  # told name by name: what a person edits is one of their values
+NESTED = ("input", *OVERRIDES)  # told name by name: what a person edits is one of their values
 
 
 @dataclass(frozen=True, slots=True)

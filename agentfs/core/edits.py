@@ -12,10 +12,10 @@ from typing import NamedTuple, NoReturn
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import canonical, field_names
+from agentfs.core.canonical import OVERRIDES, canonical, field_names
 from agentfs.core.documents import read_json
 from agentfs.core.json_text import Lines, pointer_tokens, refuse
-from agentfs.core.records import Limits, Plan, Step
+from agentfs.core.records import Plan, Step
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _INDENT = re.compile(r"\n([ \t]+)")
@@ -194,8 +194,8 @@ def _order_at(pointer: str) -> Sequence[str]:
     match pointer_tokens(pointer)[:-1]:
         case []:
             return tuple(field_names(Plan))
-        case ["limits"]:
-            return tuple(field_names(Limits))
+        case [("limits" | "tools") as table]:
+            return tuple(field_names(OVERRIDES[table]))
         case ["steps", _]:
             return tuple(field_names(Step))
         case _:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agentfs.core.problems import Problem
-from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run
+from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run, Tools
 
 if TYPE_CHECKING:
     from agentfs.core.proposals import Proposal
@@ -120,6 +120,16 @@ class Facts:
     # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.
     origin: object = field(default_factory=object, compare=False, repr=False)
     trail: Trail = field(default=(), compare=False, repr=False)
+
+    @property
+    def settings(self) -> Run:
+        """The settings in force: those the run began with, and what a person has changed of them in the plan."""
+        return self.run if self.own_tools is None else self.run.with_tools(self.own_tools)
+
+    @property
+    def own_tools(self) -> Tools | None:
+        """What the plan in force says of the run's tools, in the place of what it began with."""
+        return self.plan.tools if self.plan else None
 
     def touched_since(self, then: "Facts") -> frozenset[str] | None:
         """Return the steps whose attempts are not what they were; None if more than attempts has changed."""

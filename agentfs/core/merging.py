@@ -5,8 +5,8 @@
 
 A field that one side changed is taken from that side. One that both changed, each its own way, is a conflict; so is a
 step that one side changed and the other removed, and one that both added under one id. There the merged plan has the
-answer's side: it is what a person's yes puts into effect, and without a conflict it needs none. `status` and `limits`
-are the person's, always; the order of steps means nothing once each says what it waits for.
+answer's side: it is what a person's yes puts into effect, and without a conflict it needs none. `status`,
+`limits` and `tools` are the person's, always; the order of steps means nothing once each says what it waits for.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import PLAN_SCHEMA, canonical
+from agentfs.core.canonical import OVERRIDES, PLAN_SCHEMA, canonical
 from agentfs.core.lenient import in_order, spelled_out
 from agentfs.core.records import JsonObject, Plan, Record, Step
 from agentfs.core.scheme import referred
@@ -64,13 +64,14 @@ def merge(base: Plan, mine: Plan, theirs: Plan, *, whole_steps: bool = False) ->
 
 
 def plan_value(head: Plan, title: str | None, steps: Iterable[StepValue]) -> JsonObject:
-    """Return a plan of these steps under the status and limits of another, in plan form."""
+    """Return a plan of these steps under the status and overrides of another, in plan form."""
     value: dict[str, Any] = {"$schema": head.schema_ or PLAN_SCHEMA}
     if title is not None:
         value["goal"] = title
     value["status"] = head.status
-    if head.limits is not None:
-        value["limits"] = _dumped(head.limits)
+    for name in OVERRIDES:
+        if (own := getattr(head, name)) is not None:
+            value[name] = _dumped(own)
     return value | {"steps": [in_order(step) for step in steps]}
 
 

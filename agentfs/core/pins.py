@@ -1,7 +1,7 @@
 """Which fields of a plan a person set by hand. Pure.
 
 A field is a person's from the edit that changed it until somebody else's revision changes it again, which happens
-only with a person's yes. `status` and `limits` are no fields of a step: they are always a person's.
+only with a person's yes. What a plan says beside its steps (`status`, `limits`, `tools`) is always a person's.
 """
 
 from collections.abc import Iterable, Mapping

@@ -158,6 +158,20 @@ class Limits(Record):
     )
 
 
+SandboxWish = Literal["auto", "require", "off"]
+
+
+class Tools(Record):
+    """What the tools of one run may do, in the place of what it began with: as [tools] in the settings."""
+
+    allow: tuple[str, ...] | None = Field(None, description="The tools this run may use")
+    network: bool | None = Field(None, description="true: tools may use the network")
+    sandbox: SandboxWish | None = Field(None, description="auto: bubblewrap where there is one; require; off")
+    read: tuple[str, ...] | None = Field(None, description="Folders the tools may also read")
+    env: tuple[str, ...] | None = Field(None, description="Variables the tools may see, by name")
+    hosts: tuple[str, ...] | None = Field(None, description="Private or local hosts that http_get may reach")
+
+
 class Step(Record):
     """One unit of a plan."""
 
@@ -209,6 +223,9 @@ class Plan(Record):
         description="The person's switch: draft, paused (nothing new starts), approved (it runs), cancelled (it ends)"
     )
     limits: Limits | None = Field(None, description="Overrides for this run; a top-up is an edit here")
+    tools: Tools | None = Field(
+        None, description="Overrides of what this run's tools may do; `agentfs resume --refresh-settings` writes it"
+    )
     steps: tuple[Step, ...] = Field(
         min_length=1, description="What is to be done; the order matters only where depends_on is absent"
     )
@@ -268,15 +285,18 @@ class Run(Record):
     limits: Limits = Field(description="Bounds on this run")
     tools: tuple[str, ...] = Field(description="The tools this run may use")
     network: bool = Field(description="true: tools may use the network")
-    sandbox: Literal["auto", "require", "off"] = Field(
-        description="auto: bubblewrap where there is one; require; off"
-    )
+    sandbox: SandboxWish = Field(description="auto: bubblewrap where there is one; require; off")
     read: tuple[str, ...] = Field(description="Folders the tools may also read")
     env: tuple[str, ...] = Field(description="Variables the tools may see, by name")
     hosts: tuple[str, ...] = Field((), description="Private or local hosts that http_get may reach")
     models: Models = Field(description="The models the run began with")
     source: str = Field(description="Where the goal came from: a path, text or stdin")
     started_at: Timestamp
+
+    def with_tools(self, own: Tools) -> "Run":
+        """Return these settings with what is said there of tools in the place of what is said here."""
+        given = {name: value for name, value in own if value is not None and name != "allow"}
+        return self.model_copy(update=given if own.allow is None else {**given, "tools": own.allow})
 
 
 class Usage(Record):

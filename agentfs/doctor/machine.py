@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import agentfs
+from agentfs import system
 from agentfs.core.config import Settings
 from agentfs.core.findings import Finding, fine, remark, wrong
-from agentfs.system import CONTAINER, missing
 from agentfs.tools import sandbox
 from agentfs.watching import MOST_FOLDERS
 
@@ -26,9 +26,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """Yield what is found on this machine."""
     yield fine("agentfs", f"{agentfs.__version__}, Python {platform.python_version()} ({sys.executable})")
     yield git()
-    if lacks := missing():
-        words = f"{platform.system()} lacks {', '.join(lacks)}: runs cannot be driven here, only read and edited"
-        yield wrong("system", words, f"drive them on Linux, or in {CONTAINER}")
+    if lacks := system.missing():
+        words = f"{system.name()} lacks {', '.join(lacks)}: runs cannot be driven here, only read and edited"
+        yield wrong("system", words, f"drive them on Linux, or in {system.CONTAINER}")
         return
     yield bubblewrap(settings.tools.sandbox)
     yield watches()

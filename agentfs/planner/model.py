@@ -83,6 +83,10 @@ class _Conversation:
     line: Line
     messages: list[JsonObject] = field(default_factory=list)
 
+    @property
+    def _catalogue(self) -> Catalogue:
+        return self.planner.catalogue.under(self.state.facts.own_tools)
+
     def settle(self) -> Settled:
         """Ask, weigh, ask again; return the verdict and what belongs to it."""
         standing = standing_of(self.call, self.state, present_plan(self.folder, self.state.facts))
@@ -95,7 +99,7 @@ class _Conversation:
                 return "interrupted", {"error": stopped.failure}
             except ModelError as error:
                 return self._used(good_enough) if good_enough else _failed(error)
-            weighed = weigh(reply_text(reply), standing, self.planner.catalogue, around)
+            weighed = weigh(reply_text(reply), standing, self._catalogue, around)
             if weighed.usable and (not weighed.soft or turn > 0):
                 return self._used(weighed)
             good_enough = weighed if weighed.usable else good_enough
@@ -105,10 +109,10 @@ class _Conversation:
     def _open(self, standing: Standing) -> Surroundings:
         """Begin: the standing instructions, and everything about this call."""
         goal = self.planner.parsed(self.call.goal_sha256)
-        run = self.state.facts.run
+        run = self.state.facts.settings
         material, around = self.planner.look(self.folder, run, self.planner.workspace, goal.fields.context)
         pins = PastPlans(self.folder).pins(self.state.facts.revisions)
-        told = briefing(self.call, self.state, standing, material, self.planner.catalogue, pins)
+        told = briefing(self.call, self.state, standing, material, self._catalogue, pins)
         self.messages = [
             {"role": "system", "content": self.planner.prompt.text},
             {"role": "user", "content": told},
@@ -116,7 +120,7 @@ class _Conversation:
         return around
 
     def _ask(self, standing: Standing) -> Reply:
-        schema = answer_form(self.planner.catalogue, keep=standing.may_keep, finished=standing.may_finish)
+        schema = answer_form(self._catalogue, keep=standing.may_keep, finished=standing.may_finish)
         request = Request("planner", tuple(self.messages), form=Form(NAME, schema))
         return self.planner.model.complete(request, self.line)
 

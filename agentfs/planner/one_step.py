@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.clock import Clock
+from agentfs.core.canonical import overrides_of
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.facts import Facts
 from agentfs.core.goals import ParsedGoal
@@ -33,7 +34,8 @@ class OneStep:
 
     def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:  # noqa: ARG002
         began = self.clock.monotonic()
-        plan = loop_plan(self.parsed(call.goal_sha256), state.facts, self.catalogue)
+        catalogue = self.catalogue.under(state.facts.own_tools)
+        plan = loop_plan(self.parsed(call.goal_sha256), state.facts, catalogue)
         took = round(self.clock.monotonic() - began, 6)
         return Answer(
             call=call.call, verdict="plan", plan=plan, answer="one model does it in one go", duration_s=took
@@ -42,20 +44,21 @@ class OneStep:
 
 def loop_plan(goal: ParsedGoal, facts: Facts, catalogue: Catalogue) -> JsonObject:
     """Return a plan of the one step `do`."""
-    present = facts.plan.status if facts.plan else None
+    present = facts.plan.model_dump(mode="json", exclude_none=True) if facts.plan else {}
     step = {
         "id": DO,
         "description": goal.title,
         "input": {"goal": "{{goal}}"},
         "depends_on": [],
         "max_attempts": 1,
-        "tools": [name for name in facts.run.tools if name in catalogue.usable()],
+        "tools": [name for name in facts.settings.tools if name in catalogue.usable()],
     }
     if checks := goal.fields.checks:
         step["checks"] = [check.model_dump(mode="json", by_alias=True, exclude_none=True) for check in checks]
     return {
         "$schema": SCHEMA,
         "goal": goal.title,
-        "status": present or ("approved" if facts.run.approve == "never" else "draft"),
+        "status": present.get("status") or ("approved" if facts.run.approve == "never" else "draft"),
+        **overrides_of(present),
         "steps": [in_order(step)],
     }

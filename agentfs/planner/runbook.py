@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from agentfs.core.canonical import overrides_of
 from agentfs.core.fallbacks import Fallback, chain, originals, referred
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.lenient import in_order, spelled_out
 from agentfs.core.records import JsonObject, PlanStatus, Trigger
 from agentfs.core.references import rename
 
-_WITH_LIMITS = ("$schema", "goal", "status", "limits", "steps")
 _SHOWN = 4000  # characters of a schema in a question
 
 StepValue = dict[str, Any]
@@ -240,11 +240,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _changed(goal: ParsedGoal, situation: Situation) -> JsonObject:
-    """Return the edited goal's plan under the present status and limits."""
+    """Return the edited goal's plan under the present status and overrides."""
     present: Any = situation.plan
-    plan = first_plan(goal, present["status"])
-    if present.get("limits") is not None:
-        plan = {key: present[key] if key == "limits" else plan[key] for key in _WITH_LIMITS}
+    fresh = first_plan(goal, present["status"])
+    head = {name: fresh[name] for name in fresh if name != "steps"}
+    plan = {**head, **overrides_of(present), "steps": fresh["steps"]}
     before = {step["id"]: step for step in spelled_out(present["steps"])}
     instead = originals(goal.fallbacks)
     for one in goal.fallbacks:

@@ -124,10 +124,10 @@ def recorded_world(playback: Playback, settings: Settings, hints: Hints, workspa
 
 def _known(recording: Recording, workspace: Path | None) -> Known:
     """Return the tools of a run; of a person's own that are not here, what their orders tell."""
-    run = recording.run
-    known = known_tools(workspace, run.tools)
-    lost = [name for name in run.tools if name not in known.specs]
     orders = [one.order for one in recording.attempts.values() if one.order]
+    used = dict.fromkeys([*recording.run.tools, *(order.tool for order in orders if order.tool)])
+    known = known_tools(workspace, used)
+    lost = [name for name in used if name not in known.specs]
     more = {
         name: ToolSpec(
             name,

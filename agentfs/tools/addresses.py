@@ -15,7 +15,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 PORTS = {"http": 80, "https": 443}
 LONGEST_URL = 8192
-ALLOW = "add it to hosts under [tools] in agentfs.toml if http_get may reach it"
+ALLOW = "if http_get may reach it, add it to hosts"
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\Z")
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
@@ -42,11 +42,11 @@ _NEVER = tuple(
 
 
 class Forbidden(Exception):
-    """An address that may not be reached, in words, and what to do about it."""
+    """An address that may not be reached, in words, and what to do about it. `private`: a setting would allow it."""
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | None = None, *, private: bool = False) -> None:
         super().__init__(message)
-        self.message, self.hint = message, hint
+        self.message, self.hint, self.private = message, hint, private
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def reachable(target: Target, resolve: Resolve, hosts: Iterable[str]) -> list[st
     for address in found:
         if why := why_forbidden(address):
             shown = target.host if target.host == address else f"{target.host} is {address}, which"
-            raise Forbidden(f"{shown} {why}: http_get reaches public addresses only", ALLOW)
+            raise Forbidden(f"{shown} {why}: http_get reaches public addresses only", private=True)
     return found
 
 

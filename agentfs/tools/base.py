@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from agentfs.core.catalogue import ToolSpec
+from agentfs.core.catalogue import ToolSpec, tool_setting
 from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Failure, JsonObject, Record, Sandbox, Usage
 
@@ -48,6 +48,11 @@ class Confinement:
     programs: bool = True  # False: none is run, for a model wrote them and nothing would confine them
     env: Mapping[str, str] = field(default_factory=dict)  # the variables named in [tools] env
     hosts: tuple[str, ...] = ()  # [tools] hosts: private or local hosts that http_get may reach
+    run: str | None = None  # whose tools they are: what a hint names
+
+    def change(self, words: str) -> str:
+        """Return how to change a setting of [tools] so that it counts: a run keeps those it began with."""
+        return tool_setting(words, self.run)
 
 
 @dataclass(frozen=True, slots=True)

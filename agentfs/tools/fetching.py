@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 
 from agentfs import __version__
 from agentfs.core.records import Failure
-from agentfs.tools.addresses import Forbidden, Resolve, Target, parse_target, reachable
+from agentfs.tools.addresses import ALLOW, Forbidden, Resolve, Target, parse_target, reachable
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import Capture
 from agentfs.tools.values import NotJson, json_value
@@ -64,7 +64,7 @@ class Net:
 def fetch(url: str, bench: Bench, *, follow: bool = True, net: Net = Net()) -> Reply:
     """Return what a server answers, redirects followed; Refused in words if there is no answer."""
     if not bench.confinement.network:
-        raise Refused("http", "tools have no network", "set network = true under [tools] in agentfs.toml")
+        raise Refused("http", "tools have no network", bench.confinement.change("set network = true"))
     watch = Watchful(bench.deadline, bench.stop)
     for _ in range(MOST_REDIRECTS + 1):
         try:
@@ -73,7 +73,8 @@ def fetch(url: str, bench: Bench, *, follow: bool = True, net: Net = Net()) -> R
             addresses = patiently(look_up, watch)
             reply, location = _ask(target, net.connect(addresses, target.port, watch))
         except Forbidden as error:
-            raise Refused("http", error.message, error.hint) from error
+            hint = bench.confinement.change(ALLOW) if error.private else error.hint
+            raise Refused("http", error.message, hint) from error
         except Stopped as error:
             raise Refused("interrupted", "it was stopped") from error
         except Late as error:

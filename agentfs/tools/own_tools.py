@@ -20,6 +20,7 @@ from agentfs.tools.own import Described, Found, without_clashes
 from agentfs.tools.own_crew import Crew, GaveUp, NoWorker, Worker
 from agentfs.tools.own_rooms import PACKAGE, NoFolder, NoSandbox, folders_of, program, readable_for
 from agentfs.tools.own_source import FOLDER, Source
+from agentfs.tools.programs import OPEN_AIR
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.repositories import undo_harm
 from agentfs.tools.sandbox import environment, wrap
@@ -122,8 +123,7 @@ class OwnTool:
         except NoFolder as error:
             return _failed("input", str(error), "make it, or choose another workdir")
         except NoSandbox as error:
-            hint = 'install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml'
-            return _failed("sandbox", str(error), hint)
+            return _failed("sandbox", str(error), bench.confinement.change(OPEN_AIR))
         except Unfenceable as error:
             return _failed("sandbox", str(error), "choose another workdir")
         except NoWorker as error:

@@ -56,7 +56,7 @@ def reading(path: str, bench: Bench) -> Iterator[tuple[Folder, str]]:
             with opened(above, "the readable folder") as folder:
                 yield folder, rest or "."
                 return
-    raise _outside(path, "add its folder to read under [tools] in agentfs.toml")
+    raise _outside(path, confinement.change("add its folder to read"))
 
 
 def _outside(path: str, way_out: str) -> Refused:

@@ -31,6 +31,7 @@ LONGEST_TEXT = 128 * 1024 - 1  # what Linux takes as one argument
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
+OPEN_AIR = 'install bubblewrap, or set sandbox = "off"'
 UNCONFINED = "a model's programs are run only in a sandbox, and there is none here (bubblewrap)"
 
 
@@ -108,13 +109,11 @@ def run_shell(
 def _run(argv: Sequence[str], env: Mapping[str, Any], bench: Bench, *, spill: bool = True) -> Finished | ToolResult:
     confinement = bench.confinement
     if not confinement.programs:
-        return _refused(
-            "sandbox", UNCONFINED, 'install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml'
-        )
+        return _refused("sandbox", UNCONFINED, confinement.change(OPEN_AIR))
     if problem := _text_problem(argv[-1], env) or _folder_problem(confinement.workdir):
         return problem
     if confinement.sandbox == "bubblewrap" and (why := unavailable_because()):
-        return _refused("sandbox", why, 'install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml')
+        return _refused("sandbox", why, confinement.change(OPEN_AIR))
     variables = environment(confinement) | {str(name): str(value) for name, value in env.items()}
     try:
         layout = lay_out(argv, confinement)

@@ -29,9 +29,13 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ISOLATION = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 
 _READ_ONLY = re.compile(r"Read-only file system", re.IGNORECASE)
+_ABSENT = re.compile(r"no such file|not found|does not exist|cannot access|unable to open", re.IGNORECASE)
+_QUOTED = re.compile(r"['\"\u2018]((?:~?/|\.\./)[^'\"\u2019]+)['\"\u2019]")  # with blanks in it, perhaps
+_BARE = re.compile(r"(?<![\w.~/:-])((?:~?/|\.\./)[^\s'\"\u2018\u2019:;,()<>|]+)")
 _DENIED = re.compile(r"Permission denied", re.IGNORECASE)
 _UNREACHED = re.compile(
-    r"Could not resolve|name resolution|Name or service not known|Network (?:is )?unreachable", re.IGNORECASE
+    r"Could not resolve|name resolution|Name or service not known|Network (?:is )?unreachable|Connection refused",
+    re.IGNORECASE,
 )
 
 
@@ -220,14 +224,34 @@ def hint_for(exit_code: int | None, stderr: str, confinement: Confinement) -> st
     if confinement.sandbox == "none" or exit_code == 0:
         return None
     if _UNREACHED.search(stderr) and not confinement.network:
-        return "tools have no network; set network = true under [tools] in agentfs.toml to allow it"
+        return f"tools have no network: {confinement.change('set network = true')}"
     if _READ_ONLY.search(stderr):
         return f"tools write only in the working folder (workdir in the goal) and, for scratch, in $TMPDIR, {SCRATCH}"
-    home = re.escape(_home_path().rstrip("/") or "/home")
-    if re.search(rf"(?:{home}|~)/.*(?:No such file|not found)|No such file.*{home}/", stderr):
-        return "tools do not see the home folder; add the folder to read under [tools] in agentfs.toml"
+    if path := _unseen(stderr, confinement):
+        return f"tools do not see {path[:200]}: if it is there, {confinement.change('add its folder to read')}"
     if _DENIED.search(stderr):
-        return "tools write only in the working folder (workdir in the goal) and read only what [tools] read adds"
+        write = "tools write only in the working folder (workdir in the goal)"
+        return f"{write}; to let them read more, {confinement.change('add the folder to read')}"
     if exit_code == 127:
-        return f"programs are looked for in {PATH}; others need their folder in read under [tools] in agentfs.toml"
+        return f"programs are looked for in {PATH}; for others, {confinement.change('add their folder to read')}"
     return None
+
+
+def _unseen(stderr: str, confinement: Confinement) -> str | None:
+    """Return the first path that a program did not find and that lies outside what it is shown.
+
+    Whether it is there is not looked up, or a program could ask that of any file of this machine; only that it could
+    be, for not everything that begins with / is a path.
+    """
+    shown = (confinement.workdir, *confinement.readable, sys.prefix, sys.base_prefix, *SYSTEM, "/dev", "/proc")
+    roots = [root for one in map(str, shown) for root in (one, os.path.realpath(one))]
+    for line in filter(_ABSENT.search, stderr.splitlines()):
+        for path in (*_QUOTED.findall(line), *_BARE.findall(_QUOTED.sub("", line))):
+            whole = os.path.normpath(os.path.join(confinement.workdir, _from_home(path)))
+            if os.path.isdir(f"/{whole.split('/')[1]}") and not any(inside(whole, root) for root in roots):
+                return str(path)
+    return None
+
+
+def _from_home(path: str) -> str:
+    return f"{_home_path()}{path[1:]}" if path.startswith("~/") else path

@@ -12,7 +12,7 @@ from agentfs.views.exact import exact, is_json, quoted
 from agentfs.views.words import inert, json_text
 
 FIRST = ("description", "why", "tool", "input")  # of a step, as plan.json has them; the rest by name
-NESTED = ("input", "limits")
+NESTED = ("input", "limits", "tools")
 
 
 def plan_text(source: bytes) -> str:
@@ -22,7 +22,7 @@ def plan_text(source: bytes) -> str:
 
 
 def _lines(plan: dict[str, Any]) -> Iterator[str]:
-    for name in ("goal", "status", "limits"):
+    for name in ("goal", "status", "limits", "tools"):
         yield from _field(name, plan.get(name))
     before: list[str] = []
     for step in plan["steps"]:

@@ -102,13 +102,14 @@ def test_the_first_listed_step_follows_what_was_finished_last() -> None:
     assert plan_from(step("b"), step("d"), on=on)["steps"][2]["depends_on"] == ["b"]
 
 
-def test_status_limits_and_title_stay() -> None:
-    on = standing(A, B, done=("a",), status="paused", plan={"limits": {"replans": 9}})
+def test_status_overrides_and_title_stay() -> None:
+    on = standing(A, B, done=("a",), status="paused", plan={"limits": {"replans": 9}, "tools": {"network": True}})
     assert plan_from(step("c"), on=on) == {
         "$schema": "../../../schemas/plan.schema.json",
         "goal": "Title",
         "status": "paused",
         "limits": {"replans": 9},
+        "tools": {"network": True},
         "steps": [A, step("c", depends_on=["a"])],
     }
 

@@ -35,7 +35,10 @@ FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answe
         (json.dumps({"steps": STEPS, "keep": None, "finished": False, "answer": None, "impossible": None}), PLAN),
         (json.dumps({"steps": STEPS, "keep": False, "impossible": ""}), PLAN),
         (json.dumps({"steps": STEPS, "goal": "g", "thoughts": "t"}), PLAN),
-        (json.dumps({"steps": STEPS, "status": "approved", "limits": {}}), Said("plan", STEPS, beside=("status", "limits"))),
+        (
+            json.dumps({"steps": STEPS, "status": "approved", "limits": {}, "tools": {"network": True}}),
+            Said("plan", STEPS, beside=("status", "limits", "tools")),
+        ),
         (json.dumps({"verdict": "plan", "steps": STEPS, "keep": True, "impossible": "no plan yet"}), PLAN),
         (json.dumps({"verdict": "impossible", "steps": STEPS, "impossible": "no road"}), Said("impossible", why="no road")),
         (json.dumps({"verdict": "keep", "steps": STEPS}), PLAN),

@@ -16,12 +16,13 @@ def told(*plans: Plan) -> dict[str, int]:
 
 
 def test_a_first_plan_is_all_of_one_hand_and_in_order() -> None:
-    first = a_plan(A, B, goal="Title", limits={"minutes": 5.0, "replans": 1})
+    first = a_plan(A, B, goal="Title", limits={"minutes": 5.0, "replans": 1}, tools={"network": True})
     assert list(told(first).items()) == [
         ("None.goal", 1),
         ("None.status", 1),
         ("None.limits.replans", 1),
         ("None.limits.minutes", 1),
+        ("None.tools.network", 1),
         ("a.tool", 1),
         ("a.input.text", 1),
         ("a.depends_on", 1),

@@ -98,11 +98,12 @@ def test_a_reference_is_a_dependency_too() -> None:
 
 
 def test_the_plans_own_fields() -> None:
-    new = a_plan(*OLD.steps, status="paused", goal="other", limits={"minutes": 5})
+    new = a_plan(*OLD.steps, status="paused", goal="other", limits={"minutes": 5}, tools={"read": ["/srv"]})
     assert difference(OLD, new).plan == (
         FieldChange("goal", None, "other"),
         FieldChange("status", "approved", "paused"),
         FieldChange("limits.minutes", None, 5.0),
+        FieldChange("tools.read", None, ["/srv"]),
     )
 
 

@@ -23,7 +23,7 @@ def changed(step: Any, **fields: Any) -> Any:
 
 
 def steps(merged: Merged) -> dict[str, Any]:
-    return steps_of(read(merged.plan))
+    return steps_of(read(merged.plan)) if merged.plan["steps"] else {}  # each side may remove what the other leaves
 
 
 def read(value: JsonObject) -> Plan:
@@ -35,7 +35,13 @@ def read(value: JsonObject) -> Plan:
 
 def test_each_side_keeps_the_fields_it_changed() -> None:
     mine = a_plan(
-        A, changed(B, why="mine"), C, status="paused", limits={"minutes": 5.0, "cost_usd": 1.5}, goal="Mine"
+        A,
+        changed(B, why="mine"),
+        C,
+        status="paused",
+        limits={"minutes": 5.0, "cost_usd": 1.5},
+        tools={"read": ["/srv"]},
+        goal="Mine",
     )
     theirs = a_plan(A, changed(B, input={"text": "theirs"}, timeout_s=5), C, goal="Theirs")
     merged = merge(BASE, mine, theirs)
@@ -45,6 +51,7 @@ def test_each_side_keeps_the_fields_it_changed() -> None:
             "goal": "Mine",
             "status": "paused",
             "limits": {"cost_usd": 1.5, "minutes": 5},
+            "tools": {"read": ["/srv"]},
             "steps": [
                 {"id": "a", "tool": "note", "input": {"text": "a"}, "depends_on": []},
                 {

@@ -302,8 +302,8 @@ def test_a_schema_of_many_pages_is_cut_in_the_question() -> None:
 EDITED = runbook(sh("look", "ls -l"), sh("copy", "cp"), sh("copy-slowly", "dd", "instead of: copy"), sh("new", "1"))
 
 
-def test_an_edited_goal_is_the_plan_under_the_present_status_and_limits() -> None:
-    now = plan(LOOK, COPY, status="paused", limits={"replans": 5})
+def test_an_edited_goal_is_the_plan_under_the_present_status_and_overrides() -> None:
+    now = plan(LOOK, COPY, status="paused", limits={"replans": 5}, tools={"network": True})
     answered = said(parsed(EDITED), now, "goal_changed", done=frozenset({"look"}))
     assert answered == RunbookAnswer(
         "plan",
@@ -314,10 +314,11 @@ def test_an_edited_goal_is_the_plan_under_the_present_status_and_limits() -> Non
             step("new", "1", "copy"),
             status="paused",
             limits={"replans": 5},
+            tools={"network": True},
         ),
     )
     assert answered.plan is not None
-    assert list(answered.plan) == ["$schema", "goal", "status", "limits", "steps"]
+    assert list(answered.plan) == ["$schema", "goal", "status", "limits", "tools", "steps"]
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,10 @@ def test_tools_say_what_they_take_and_whether_they_may(workspace: Path, capsys: 
     assert "command*" in text
     found = {tool["name"]: tool for tool in told_json(capsys, "tools")}
     assert (found["note"]["allowed"], found["note"]["why"]) == (True, None)
-    assert found["shell"]["why"] == "the tool 'shell' is not allowed in this run (add it to [tools] allow: shell)"
+    assert (
+        found["shell"]["why"]
+        == "the tool 'shell' is not allowed in this run (add shell to allow under [tools] in agentfs.toml)"
+    )
     assert found["note"]["input_schema"]["required"] == ["text"]
 
 

@@ -534,7 +534,9 @@ def test_own_tools_are_allowed_unless_the_settings_name_the_tools(place: Place) 
     assert place.agentfs("run", book).stdout == "cup\n"
     (place.root / "agentfs.toml").write_text('[tools]\nallow = ["shell"]\n')
     refused = place.agentfs("run", book, code=2)
-    assert "the tool 'hi' is not allowed in this run (add it to [tools] allow: hi)" in refused.stderr
+    assert (
+        "the tool 'hi' is not allowed in this run (add hi to allow under [tools] in agentfs.toml)" in refused.stderr
+    )
     (place.root / "agentfs.toml").write_text('[tools]\nallow = ["hi"]\n')
     assert place.agentfs("run", book).stdout == "cup\n"
     listed = {one["name"]: one for one in json.loads(place.agentfs("tools", "--json").stdout)}

@@ -1,6 +1,7 @@
 """shell and python: what their output and their failures become."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -257,8 +258,10 @@ def test_a_protected_part_that_is_a_link_is_refused(tmp_path: Path) -> None:
     [
         ("touch /etc/x", "workdir"),
         ("touch /tmp/x", "$TMPDIR"),
-        ("cat ~/.bashrc", "[tools]"),
-        ("cat /etc/shadow", "[tools] read"),
+        ("cat ~/.bashrc", "add its folder to read under [tools]"),
+        ("cat /var/log/dpkg.log", "tools do not see /var/log/dpkg.log: if it is there, add its folder to read"),
+        ("python3 -c \"open('/srv/x')\"", "tools do not see /srv/x: "),
+        ("cat /etc/shadow", "add the folder to read under [tools]"),
         ("echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6", "network = true under [tools]"),
         ("echo 'ping: Temporary failure in name resolution' >&2; exit 2", "network = true under [tools]"),
         ("python3 -c \"import socket; socket.create_connection(('192.0.2.1', 80))\"", "network = true under [tools]"),
@@ -267,6 +270,37 @@ def test_a_protected_part_that_is_a_link_is_refused(tmp_path: Path) -> None:
 )
 def test_a_failure_that_the_sandbox_may_explain_names_the_setting(tmp_path: Path, command: str, setting: str) -> None:
     assert setting in (failure(shell(tmp_path, command, "bubblewrap")).hint or "")
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("cat: /srv/data/x.csv: No such file or directory", "/srv/data/x.csv"),
+        ("ls: cannot access '/srv/my data/x': No such file or directory", "/srv/my data/x"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/home/u/key.txt'", "/home/u/key.txt"),
+        ("sh: 1: /home/u/bin/tool: not found", "/home/u/bin/tool"),
+        ("sh: 1: cannot open ~/notes: No such file", "~/notes"),
+        ("cat: ../../secret: No such file or directory", "../../secret"),
+        ("Error: ENOENT: no such file or directory, open '/srv/x.json'", "/srv/x.json"),
+        ("fatal: repository '/srv/repo' does not exist", "/srv/repo"),
+        ("cat: {workdir}/x: No such file or directory", None),
+        ("cat: data/x: No such file or directory", None),
+        ("/usr/bin/env: 'node': No such file or directory", None),
+        ("cat: /usr/share/nothing: No such file or directory", None),
+        ("https://example.org/srv/x: not found", None),
+        ("cannot GET /api/users: not found", None),
+        ("wrote /srv/data/x.csv", None),
+    ],
+)
+def test_a_path_that_is_not_shown_is_named_whether_it_is_there_or_not(
+    tmp_path: Path, line: str, path: str | None
+) -> None:
+    confinement = replace(a_workbench(tmp_path, "bubblewrap").bench.confinement, run="2026-11-16/job")
+    found = sandbox.hint_for(1, f"first\n{line.format(workdir=confinement.workdir)}\n", confinement)
+    words = (
+        "if it is there, add its folder to read under [tools] in agentfs.toml, then: agentfs resume 2026-11-16/job"
+    )
+    assert found == (path and f"tools do not see {path}: {words} --refresh-settings")
 
 
 def test_no_hint_without_a_sandbox_and_none_for_other_failures(tmp_path: Path) -> None:
