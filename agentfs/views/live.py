@@ -63,7 +63,7 @@ class Live:
 
     def _draw(self, width: int, height: int) -> list[str]:
         state, run = self._state, self._driver.facts.run
-        where = inert(str((self._driver.folder / run.workdir).resolve()))
+        where = inert(str(self._driver.folder.resolve() / run.workdir))
         chosen = choose(list(state.steps.values()), max(1, height - AROUND))
         shown = {view.id for view in chosen}
         left_out = [view for view in state.steps.values() if view.id not in shown]
