@@ -1,7 +1,17 @@
-"""`python -m agentfs`."""
+"""How agentfs starts, as a command and as `python -m agentfs`: it imports from its own installation, nowhere else."""
 
 import sys
 
-from agentfs.cli import main
+from agentfs.installation import import_from_installation
 
-sys.exit(main())
+
+def start() -> int:
+    """Run the command that was typed; return its exit code."""
+    import_from_installation()
+    from agentfs.cli import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(start())

@@ -100,6 +100,7 @@ class World:
     bell: Callable[[Path], RunBell] = no_bell  # who is told that a run waits for a person
     max_turns: int = MAX_TURNS  # of one step's loop
     call_s: float = CALL_SECONDS  # that one call of the planner may take
+    protected: tuple[Path, ...] = ()  # what agentfs runs or trusts by the settings' word
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from agentfs.disk import locked, publish, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
 from agentfs.moving import move_in
+from agentfs.tools.safe_open import resolve_links_of_others
 from agentfs.workspace import Workspace
 
 _APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")
@@ -156,9 +157,7 @@ def _called(source: GoalSource, parsed: ParsedGoal) -> str:
 def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, problems: list[Problem]) -> str:
     """Return the folder to work in, as run.json has it; add what is wrong with the one that the goal names."""
     if flags.workdir is not None:
-        if not flags.workdir.is_dir():
-            raise UserError(f"--workdir {flags.workdir}: there is no such folder (make it first)")
-        return str(flags.workdir.resolve())
+        return _typed_workdir(flags.workdir, root)
     if (asked := parsed.fields.workdir) is None:
         return names.FILES
     try:
@@ -167,15 +166,37 @@ def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, p
     except (ValueError, OSError, RuntimeError) as error:
         problems.append(Problem(f"workdir: {asked!r} is no folder: {error}", "name one", "/workdir"))
         return names.FILES
-    allowed = [(root / folder).resolve() for folder in settings.goals.workdirs]
-    if not any(wanted.is_relative_to(folder) for folder in allowed):
-        shown = ", ".join(settings.goals.workdirs) or "none"
-        message = f"workdir: {asked!r} lies outside the folders a goal may work in ({shown})"
-        mend = "add its folder to workdirs under [goals] in agentfs.toml, or use --workdir"
-        problems.append(Problem(message, mend, "/workdir"))
+    allowed = {name: _spelt(root, name) for name in settings.goals.workdirs}
+    if not any(wanted.is_relative_to(folder) for folder in allowed.values() if folder == folder.resolve()):
+        problems.append(_not_allowed(asked, allowed))
     elif not is_there:
         problems.append(Problem(f"workdir: there is no folder {asked!r} in {root}", "make it first", "/workdir"))
     return str(wanted)
+
+
+def _typed_workdir(folder: Path, root: Path) -> str:
+    """Return the folder that a person typed; one of the workspace's must not be a link out of it that a step made."""
+    if not folder.is_dir():
+        raise UserError(f"--workdir {folder}: there is no such folder (make it first)")
+    real, spelt = folder.resolve(), Path(os.path.normpath(folder))
+    if spelt.is_relative_to(root) and not real.is_relative_to(root):
+        raise UserError(
+            f"--workdir {folder}: a link leads out of the workspace, to {real} (name that, if it is meant)"
+        )
+    return str(real)
+
+
+def _spelt(root: Path, name: str) -> Path:
+    """Return a folder of [goals] workdirs; a link in it that a step may have made is not resolved."""
+    return Path(resolve_links_of_others(os.path.join(root.resolve(), name)))
+
+
+def _not_allowed(wanted: str, allowed: Mapping[str, Path]) -> Problem:
+    if links := [name for name, folder in allowed.items() if folder != folder.resolve()]:
+        message = f"workdir: {links[0]!r} of [goals] workdirs is a link, to {allowed[links[0]].resolve()}"
+        return Problem(message, "put the folder back, or name the other in agentfs.toml if it is meant", "/workdir")
+    message = f"workdir: {wanted!r} lies outside the folders a goal may work in ({', '.join(allowed) or 'none'})"
+    return Problem(message, "add its folder to workdirs under [goals] in agentfs.toml, or use --workdir", "/workdir")
 
 
 @contextmanager

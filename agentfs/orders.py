@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from agentfs.models.line import Line
 from agentfs.questions import gate
 from agentfs.tools.base import Bench, Confinement, Preparable, ToolResult
 from agentfs.tools.note import Note
+from agentfs.tools.sandbox import readable_path
 from agentfs.tools.secrets import given_secrets
 
 DEFAULT_TIMEOUT = 600.0
@@ -344,15 +346,17 @@ def get_ready(tools: Collection[str], world: World, room: Confinement) -> None:
 
 def room_of(folder: Path, run: Run, world: World, *, own_steps: bool) -> Confinement:
     """Return what the tools of a run may touch. `own_steps`: they are a person's, not a model's."""
+    workspace, own = Path(os.path.realpath(world.workspace)), Path(os.path.realpath(folder))
     return Confinement(
-        workdir=(folder / run.workdir).resolve(),
-        workspace=world.workspace,
-        run_files=folder / names.FILES,
-        readable=tuple((world.workspace / folder).resolve() for folder in run.read),
+        workdir=own / run.workdir,  # run.json has its real path: it is held as that whenever something starts
+        workspace=workspace,
+        run_files=own / names.FILES,
+        readable=tuple(Path(readable_path(os.path.join(workspace, one))) for one in run.read),
         network=run.network,
         sandbox=world.sandbox,
         programs=world.sandbox != "none" or run.sandbox == "off" or own_steps,
         env={name: world.environment[name] for name in run.env if name in world.environment},
+        protected=world.protected,
         hosts=run.hosts,
         run=f"{folder.parent.name}/{folder.name}",
     )

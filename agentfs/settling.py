@@ -17,7 +17,11 @@ from agentfs.owed import entries_owed
 from agentfs.views.words import first_line
 
 APART_SECONDS = 60.0
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from agentfs.settling import main; main()"
+_PROGRAM = """
+import sys; sys.path.insert(0, sys.argv[1])
+from agentfs.installation import import_from_installation; import_from_installation()
+from agentfs.settling import main; main()
+"""
 _PACKAGES = str(Path(__file__).resolve().parents[1])
 Owing = dict[Path, list[tuple[Entry, Still]]]
 

@@ -158,6 +158,15 @@ def is_trusted(root: Path, environment: Mapping[str, str]) -> bool:
         return False
 
 
+def trusted_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where this user's trusted workspaces are; some may have gone."""
+    try:
+        lines = trust_file(environment).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return tuple(dict.fromkeys(line.partition(" ")[2] for line in lines))
+
+
 def trust(root: Path, environment: Mapping[str, str]) -> None:
     """Remember that this user trusts a workspace."""
     if is_trusted(root, environment):

@@ -1,5 +1,6 @@
 """Put the world of one process together: tools, sandbox, ledger, pool. Nothing here is global."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from agentfs.core.state import Means, derive
 from agentfs.engine import Driver, Models, World, no_model
 from agentfs.errors import UserError
 from agentfs.forgetting import Forgetting
+from agentfs.installation import named_files, searched_path
 from agentfs.judge import FileJudge
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
@@ -31,7 +33,7 @@ from agentfs.recovery import asked_of_models, take_over
 from agentfs.tools import sandbox
 from agentfs.tools.registry import Known, opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
-from agentfs.workspace import Workspace
+from agentfs.workspace import Workspace, trust_file
 
 FLUSH_SECONDS = 5.0
 CALLS_AT_ONCE = 16
@@ -75,13 +77,14 @@ def open_world(
     pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
     desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
     bell: Bell | None = None
+    starting = {**environment, "PATH": searched_path(environment)}  # for what the settings have us run
     stack = ExitStack()
     try:
         confined = sandbox_for(settings, say)
         box = stack.enter_context(opened_tools(workspace.root, confined, settings.tools.web_search.url))
         mask = mask_for(settings, environment, box.tools)
         if settings.on_wait:
-            bell = Bell(settings.on_wait, workspace.root, environment, say, mask, clock)
+            bell = Bell(settings.on_wait, workspace.root, starting, say, mask, clock)
         yield World(
             workspace=workspace.root,
             clock=clock,
@@ -101,11 +104,12 @@ def open_world(
             wake=wake,
             own=box.own,
             broken=box.broken,
-            executor=_executors(settings, environment),
-            planner=_planners(settings, environment),
+            executor=_executors(settings, starting),
+            planner=_planners(settings, starting),
             max_turns=settings.executor.max_turns,
             call_s=settings.planner.timeout_s,
             bell=bell.of_run if bell else no_bell,
+            protected=(trust_file(environment).parent, *_files_run(settings, workspace.root)),
         )
     finally:
         pool.shutdown(wait=True)
@@ -116,6 +120,16 @@ def open_world(
         keeper.close()
         if bell:
             bell.close()
+
+
+def _files_run(settings: Settings, root: Path) -> tuple[Path, ...]:
+    """Return the files that the settings have agentfs run, unconfined: no step may change them."""
+    models = (one.command or () for one in (settings.planner, settings.executor) if one.kind == "command")
+    found = [
+        *named_files(settings.on_wait or (), str(root)),
+        *(path for one in models for path in named_files(one, os.getcwd())),
+    ]
+    return tuple(map(Path, dict.fromkeys(found)))
 
 
 def _executors(settings: Settings, environment: Mapping[str, str]) -> Models:

@@ -210,7 +210,7 @@ def plan_page(reading: Reading) -> dict[str, Any]:
         "why": seen.why,
         "driven": seen.driven,
         "revision": len(state.facts.revisions) if state else None,
-        "workdir": str((reading.folder / state.facts.run.workdir).resolve()) if state else None,
+        "workdir": str(reading.folder.resolve() / state.facts.run.workdir) if state else None,
         "broken": [*reading.broken, *_plan_problems(reading)],
         "outcome": seen.outcome,
         **plan,

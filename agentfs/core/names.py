@@ -223,3 +223,8 @@ def plain_name(text: str, length: int) -> str:
 
         text = anyascii(text)
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:length].strip("-")
+
+
+def inside(path: str, folder: str) -> bool:
+    """Return whether a real path is a folder, or lies in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

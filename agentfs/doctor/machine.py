@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import agentfs
 from agentfs import system
 from agentfs.core.config import Settings
 from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.installation import find_program, why_missing
 from agentfs.tools import sandbox
 from agentfs.watching import MOST_FOLDERS
 
@@ -36,11 +36,12 @@ def examine(settings: Settings) -> Iterator[Finding]:
 
 
 def git() -> Finding:
-    program = shutil.which("git")
+    program = find_program("git")
     if program is None:
         return remark(
             "git",
-            "is not installed: commits are made all the same, but the index does not follow and nothing is packed",
+            f"{why_missing('git').removeprefix('git ')}: "
+            "commits are made all the same, but the index does not follow and nothing is packed",
             _INSTALL.format("git"),
         )
     try:
@@ -66,8 +67,8 @@ def bubblewrap(wanted: str) -> Finding:
         )
     because = sandbox.unavailable_because()
     if because is None:
-        return fine("sandbox", f"bubblewrap works ({shutil.which('bwrap')})")
-    if "not installed" in because:
+        return fine("sandbox", f"bubblewrap works ({find_program('bwrap')})")
+    if find_program("bwrap") is None:
         mend = _INSTALL.format("bubblewrap")
     else:
         mend = (

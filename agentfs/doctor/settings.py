@@ -27,6 +27,7 @@ def examine(
 ) -> Iterator[Finding]:
     """Yield what is found in a workspace."""
     yield from _settings(workspace, environment)
+    yield from _links(workspace, settings)
     yield _trust(workspace, trusted=trusted)
     yield _schemas(workspace.root / "schemas")
     yield from _tools(workspace.root, settings)
@@ -42,6 +43,21 @@ def _settings(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[
             yield wrong("settings", inert(line), "mend it; what follows here goes by the defaults")
         return
     yield fine("settings", f"{workspace.settings} reads")
+
+
+def _links(workspace: Workspace, settings: Settings) -> Iterator[Finding]:
+    """Yield the folders of the settings that are links which a step may have made, and are not followed."""
+    from agentfs.tools.sandbox import readable_path
+
+    named = [
+        *(("[goals] workdirs", name) for name in settings.goals.workdirs),
+        *(("[tools] read", name) for name in settings.tools.read),
+    ]
+    for key, name in named:
+        path = os.path.join(workspace.root, name)
+        if (real := os.path.realpath(path)) != readable_path(path):
+            words = f"{inert(name)} of {key} is a link, to {inert(real)}, and is not followed"
+            yield wrong("settings", words, "put the folder back, or name the other in agentfs.toml if it is meant")
 
 
 def _trust(workspace: Workspace, *, trusted: bool) -> Finding:

@@ -20,7 +20,7 @@ from agentfs.core.records import (
     ResolvedCommandCheck,
 )
 from agentfs.executor.conform import mismatch
-from agentfs.tools.base import Bench, StopSign, ToolResult
+from agentfs.tools.base import Bench, Never, StopSign, ToolResult
 from agentfs.tools.bounded import SEARCH, TookTooLong, ask, pattern_problem
 from agentfs.tools.places import read_beneath
 from agentfs.tools.programs import failure_of, run_shell
@@ -31,13 +31,6 @@ SURPRISE_S = 10.0
 
 
 Checker = Callable[[Sequence[ResolvedCheck], Bench, Any, Sequence[str]], tuple[CheckResult, ...]]
-
-
-class _Never:
-    """A stop sign that is never set."""
-
-    def is_set(self) -> bool:
-        return False
 
 
 def run_checks(
@@ -149,4 +142,4 @@ def surprise(
     if expects is None:
         return None
     until = min(deadline, time.monotonic() + SURPRISE_S)
-    return mismatch(expects, output, deadline=until, stop=stop or _Never())
+    return mismatch(expects, output, deadline=until, stop=stop or Never())

@@ -9,7 +9,6 @@ person's lock, rebase or `git gc` is waited for. Nothing is remembered: whether 
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentfs.installation import find_program
 from agentfs.ledger.claims import start_time
 from agentfs.ledger.identity import settings
 from agentfs.ledger.index import UNDERWAY
@@ -68,7 +68,7 @@ class Maintenance:
 
     def do(self, stop: threading.Event) -> Done | None:
         """Do it; None if there is no git, or if asked to stop before the end."""
-        program = shutil.which("git")
+        program = find_program("git")
         if program is None:
             return None
         began, before = time.monotonic(), self.loose()

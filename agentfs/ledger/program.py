@@ -4,9 +4,10 @@ The folders are named, so that nothing is searched for; of a person's settings o
 """
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
+
+from agentfs.installation import find_program, searched_path
 
 TIMEOUT_SECONDS = 60
 QUIET = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.splitIndex=false", "protocol.allow=never")
@@ -20,7 +21,7 @@ def command(program: str, *words: str, settings: tuple[str, ...] = ()) -> list[s
 def environment(root: Path, **more: str) -> dict[str, str]:
     """Return the environment for git in the repository of a folder."""
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": searched_path(os.environ),
         "GIT_DIR": str((root / ".git").absolute()),
         "GIT_WORK_TREE": str(root.absolute()),
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -36,7 +37,7 @@ def environment(root: Path, **more: str) -> dict[str, str]:
 
 def output(root: Path, *words: str, given: bytes = b"", **variables: str) -> bytes | None:
     """Return what git prints about the repository of a folder; None if it fails, or there is no git."""
-    program = shutil.which("git")
+    program = find_program("git")
     if program is None:
         return None
     try:

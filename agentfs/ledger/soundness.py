@@ -1,11 +1,11 @@
 """Whether git finds the repository whole: `git fsck`, and what makes git show another history than there is."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from agentfs.installation import find_program, why_missing
 from agentfs.ledger.program import command, environment
 
 FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
@@ -20,9 +20,9 @@ class NoGit(Exception):
 
 def unsound(root: Path, seconds: float | None = None) -> list[str]:
     """Return what `git fsck` finds, a line each; raises NoGit. A person's own list of exceptions is not asked."""
-    program = shutil.which("git")
+    program = find_program("git")
     if program is None:
-        raise NoGit("git is not installed")
+        raise NoGit(why_missing("git"))
     line = command(program, *FSCK, settings=("fsck.skipList=/dev/null", "core.commitGraph=false"))
     try:
         done = subprocess.run(

@@ -12,7 +12,8 @@ from pathlib import Path
 from agentfs.core.briefing import Material
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Run
-from agentfs.tools.beneath import Refused, opened
+from agentfs.tools.protected import ENV_FILES, WORKSPACE_PARTS
+from agentfs.tools.safe_open import Refused, hold_folder
 
 INSTRUCTIONS = "AGENTS.md"
 MOST_ENTRIES = 200
@@ -20,9 +21,6 @@ DEEPEST = 3  # levels below the working folder
 MOST_BYTES = 64 * 1024  # of one file
 
 _LEFT_OUT = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".tox"))
-_OURS = frozenset(
-    ("agentfs.toml", "goals", "runs", "schemas", "tools", "prompts")
-)  # where the workspace is the folder
 _PATH = re.compile(r"[^\s<>|*?\"']{1,300}\Z")
 
 
@@ -49,8 +47,8 @@ def look_around(
     folder: Path, run: Run, workspace: Path, context: str | tuple[str, ...] | None
 ) -> tuple[Material, Surroundings]:
     """Return what a planner is shown, and what lint knows of the same folder. `folder`: the run's."""
-    workdir = (folder / run.workdir).resolve()
-    listing = list_folder(workdir, _OURS if workdir == workspace.resolve() else frozenset())
+    workdir = folder.resolve() / run.workdir
+    listing = list_folder(workdir, own=workdir == workspace.resolve())
     items = (context,) if isinstance(context, str) else context or ()
     material = Material(
         context=tuple(_context(item, (workdir, workspace)) for item in items),
@@ -65,16 +63,16 @@ def look_around(
     return material, around
 
 
-def list_folder(folder: Path, left_out: frozenset[str] = frozenset()) -> Listing:
-    """Return what is in a folder, nearest first; links are listed and not followed."""
+def list_folder(folder: Path, *, own: bool = False) -> Listing:
+    """Return what is in a folder, nearest first; links are listed and not followed. `own`: it is a workspace."""
     files: dict[str, int] = {}
     folders: list[str] = []
     level, complete = [""], True
     for depth in range(DEEPEST + 1):
         below: list[str] = []
         for parent in level:
-            for entry in _entries(folder / parent):
-                if entry.name in _LEFT_OUT or (not parent and entry.name in left_out):
+            for entry in _entries(str(folder / parent)):
+                if entry.name in _LEFT_OUT or (own and not parent and _is_ours(entry.name)):
                     complete = False
                     continue
                 if len(files) + len(folders) >= MOST_ENTRIES:
@@ -90,12 +88,16 @@ def list_folder(folder: Path, left_out: frozenset[str] = frozenset()) -> Listing
     return Listing(files, tuple(folders), complete)
 
 
-def _entries(folder: Path) -> Iterator["os.DirEntry[str]"]:
+def _is_ours(name: str) -> bool:
+    return name in WORKSPACE_PARTS or name.startswith(ENV_FILES)
+
+
+def _entries(folder: str) -> Iterator["os.DirEntry[str]"]:
     try:
-        with os.scandir(folder) as found:
+        with hold_folder(folder) as held, os.scandir(held.fd) as found:
             yield from sorted(found, key=lambda entry: entry.name)
-    except OSError:
-        return  # gone meanwhile, or not ours to read
+    except (OSError, Refused):
+        return  # gone meanwhile, not ours to read, or behind a link
 
 
 def _printable(path: str) -> str:
@@ -117,7 +119,7 @@ def _context(item: str, roots: tuple[Path, ...]) -> tuple[str, str]:
 def read_text(folder: Path, name: str) -> str | None:
     """Return the text of a file that lies in a folder, as far as it goes; None if there is none to read."""
     try:
-        with opened(str(folder)) as inside, os.fdopen(inside.open_file(name), "rb") as file:
+        with hold_folder(str(folder)) as inside, os.fdopen(inside.open_file(name), "rb") as file:
             source = file.read(MOST_BYTES + 1)
     except (Refused, OSError):
         return None

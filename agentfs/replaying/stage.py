@@ -188,7 +188,7 @@ def _looked(
     sized = {match[1]: match for line in lines if (match := _ENTRY.match(line))}
     folders = frozenset(line.removesuffix("/") for line in lines if line.endswith("/"))
     complete = bool(found) and not (found and found[4])
-    around = Surroundings(str((folder / run.workdir).resolve()), (), frozenset(sized), folders, complete)
+    around = Surroundings(str(folder.resolve() / run.workdir), (), frozenset(sized), folders, complete)
     return Material(listing=lines, complete=complete), around
 
 

@@ -25,6 +25,13 @@ class StopSign(Protocol):
     def is_set(self) -> bool: ...
 
 
+class Never:
+    """A stop sign that is never set."""
+
+    def is_set(self) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessMark:
     """Enough to find a process group again, and to know that it is the same one."""
@@ -37,16 +44,18 @@ class ProcessMark:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What programs and file tools may touch."""
+    """What programs and file tools may touch. The first three are real paths: a link on one was put there since."""
 
-    workdir: Path  # writable
-    workspace: Path  # its agentfs.toml goals/ runs/ schemas/ tools/ prompts/ stay read-only
+    workdir: Path
+    workspace: Path  # its own parts stay read-only (`protected` has their names), and so do those of any other there
     run_files: Path  # the run's own files/, writable although it lies under runs/
     readable: tuple[Path, ...] = ()  # [tools] read, and outputs that a step refers to by .file
+    writable: bool = True  # False: the working folder is only shown, and nothing can be written
     network: bool = False
     sandbox: Sandbox = "bubblewrap"  # "none": programs run unconfined
     programs: bool = True  # False: none is run, for a model wrote them and nothing would confine them
     env: Mapping[str, str] = field(default_factory=dict)  # the variables named in [tools] env
+    protected: tuple[Path, ...] = ()  # what agentfs runs unconfined, or trusts: read-only wherever it lies
     hosts: tuple[str, ...] = ()  # [tools] hosts: private or local hosts that http_get may reach
     run: str | None = None  # whose tools they are: what a hint names
 

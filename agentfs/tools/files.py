@@ -8,10 +8,10 @@ from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.beneath import Folder, Refused, real_path
 from agentfs.tools.capture import Capture
 from agentfs.tools.finding import list_files, search_files
 from agentfs.tools.places import PATH_SCHEMA, FileTool, closed, look_up, reading, writing
+from agentfs.tools.safe_open import Folder, Refused, real_path
 
 LARGEST_READ = 256 * 1024 * 1024
 LARGEST_EDIT = 16 * 1024 * 1024
@@ -106,7 +106,7 @@ def _replace(parent: int, name: str, content: bytes) -> None:
 
 
 def _shown(parent: int, name: str, bench: Bench) -> str:
-    return os.path.relpath(os.path.join(real_path(parent), name), os.path.realpath(bench.confinement.workdir))
+    return os.path.relpath(os.path.join(real_path(parent), name), bench.confinement.workdir)
 
 
 read_file = FileTool(

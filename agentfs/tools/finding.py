@@ -8,10 +8,10 @@ from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.beneath import DEEPEST, Folder, Refused
 from agentfs.tools.bounded import SEARCH, TookTooLong, ask, pattern_problem
 from agentfs.tools.capture import value_result
 from agentfs.tools.places import PATH_SCHEMA, FileTool, closed, look_up, reading
+from agentfs.tools.safe_open import DEEPEST, Folder, Refused
 
 MOST_FILES = 100_000
 MOST_HITS = 1000
@@ -59,7 +59,7 @@ def _files(folder: Folder, start: str, bench: Bench) -> Iterator[str]:
                     path = os.path.join(below, entry.name)
                     if entry.is_dir(follow_symlinks=False):
                         waiting += [] if entry.name == ".git" else [path]
-                    elif _is_file(folder, os.path.join(start, path), entry):
+                    elif _is_file(folder, os.path.join(start, path), entry) and folder.shows(fd, entry.name):
                         count += 1
                         yield path
         finally:

@@ -1,27 +1,35 @@
 """Starts a program, watches it, and ends it with all it started. Decides nothing about what may run.
 
-The order of events: a launcher is started that waits at a gate; it is named in the claim; then the gate opens.
-If we die before that, the gate's pipe closes and the launcher ends by itself: nothing ran.
+The order of events: the sandbox is set up, with a shell in it that waits at a gate; the folders in it are compared
+with those that were meant; the launcher is named in the claim; the gate opens, and the shell becomes the program.
+If we die before that, the gate closes and the launcher ends by itself: nothing ran.
 The leader's number is kept from reuse (it is not reaped) until its whole group has been ended.
-Where no sandbox holds a program, the launcher stays and minds it: what it leaves behind is found and ended.
+Where no sandbox holds a program, a minder stays with it: what it leaves behind is found and ended.
 """
 
 import codecs
 import contextlib
+import itertools
 import os
 import selectors
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import Literal
 
-from agentfs.tools.base import Bench, ProcessMark
+from agentfs.tools.base import Bench, ProcessMark, StopSign
 from agentfs.tools.capture import Capture
 from agentfs.tools.proc import Life, boot_id, descendants, everyone, life, mark_of
+from agentfs.tools.safe_open import LOOK, Folder, hold_folder, open_without_links
+from agentfs.tools.sandbox import SHOW, WRITE, Layout, takes_descriptors
+from agentfs.tools.syscalls import no_keys
 
 OUTPUT_CAP = 256 * 1024 * 1024  # bytes of stdout and stderr together, before the program is killed
 STDERR_KEPT = 8192
@@ -31,8 +39,13 @@ TICK_S = 0.05  # how often the stop sign is looked at
 READ_SIZE = 65536
 MOST_TASKS = 4096  # processes and threads of one program, before it is killed
 MINDER = Path(__file__).with_name("minder.py")
-# What agentfs starts goes before agentfs itself when memory runs out: the kernel lets anybody ask for that.
-_GATE = 'echo 500 2>/dev/null >/proc/self/oom_score_adj; read -r go && exec "$@" </dev/null'
+START_S = 30.0  # for a sandbox to be set up
+TRIES = 3  # to set one up while the folders change
+# Its first word tells us its number: the kernel says who spoke. What is not opened ends.
+_GATE = ("/bin/sh", "-c", 'echo >&0 && read -r go && exec "$@" </dev/null', "sh")
+_CREDENTIALS = struct.Struct("3i")
+_DESCRIPTORS = {SHOW: "--ro-bind-fd", WRITE: "--bind-fd"}
+MOST_HELD = 64  # of one sandbox: a process may have a thousand files open
 
 EndedBy = Literal["timeout", "stop", "output", "disk", "tasks"]
 
@@ -57,56 +70,194 @@ class Finished:
         return self.ended_by == "stop"
 
 
+class NotStarted(Exception):
+    """A program could not be started, and nothing of it ran: why."""
+
+
+class Changed(NotStarted):
+    """What a sandbox was made from was not the same when it had been made."""
+
+
+class GaveUp(NotStarted):
+    """The deadline or the stop sign came before the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A launcher that waits at its gate, in the sandbox that was asked for."""
+
+    child: "subprocess.Popen[bytes]"
+    gate: socket.socket
+
+    def release(self) -> None:
+        """Open the gate: the program runs."""
+        with contextlib.suppress(BrokenPipeError), self.gate:
+            self.gate.sendall(b"go\n")
+
+    def end(self) -> str:
+        """End a launcher that did not get to its gate; return what was said on stderr."""
+        self.gate.close()
+        _kill_family(self.child.pid)
+        self.child.wait()
+        words = self.child.stderr.read(STDERR_KEPT) if self.child.stderr else b""
+        for pipe in (self.child.stdout, self.child.stderr):
+            if pipe is not None:
+                pipe.close()
+        return words.decode("utf-8", "replace").strip()
+
+
+def start(
+    layout: Layout,
+    env: Mapping[str, str],
+    stop: StopSign,
+    deadline: float,
+    *,
+    fds: tuple[int, ...] = (),
+    out: int = PIPE,
+) -> Started:
+    """Start a launcher and see it to its gate. Raises OSError, Refused, or NotStarted: then nothing ran.
+
+    It ends with the thread that started it. `fds`: what else the program inherits; `out`: its stdout.
+    """
+    with hold_folder(layout.workdir) as workdir, contextlib.ExitStack() as stack:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        stack.enter_context(theirs)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        try:
+            argv, cwd, own = _launcher(layout, workdir, stack)
+            child = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=dict(env),
+                stdin=theirs.fileno(),
+                stdout=out,
+                stderr=PIPE,
+                bufsize=0,
+                pass_fds=(*own, *fds),
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        theirs.close()
+        started = Started(child, ours)
+        try:
+            pid = _first_word(ours, stop, min(deadline, time.monotonic() + START_S))
+            wrong = layout.why_unlike(pid, workdir.fd) if pid and layout.outer else None
+        except OSError as error:
+            started.end()
+            raise NotStarted(f"it cannot be looked into: {error}") from error
+        except BaseException:
+            started.end()
+            raise
+    if pid is None or wrong:
+        words = started.end()
+        raise Changed(f"{wrong} was replaced while it was set up") if wrong else NotStarted(words or "it ended")
+    _go_first_when_memory_runs_out(pid)
+    return started
+
+
+def _launcher(layout: Layout, workdir: Folder, stack: contextlib.ExitStack) -> tuple[list[str], str, tuple[int, ...]]:
+    """Return what waits at the gate and then becomes the program, or its minder; where; and what it inherits."""
+    if not layout.outer:
+        return (
+            [*_GATE, sys.executable, "-I", "-S", "-B", str(MINDER), *layout.argv],
+            f"/proc/self/fd/{workdir.fd}",
+            (),
+        )
+    calls = os.memfd_create("calls")
+    stack.callback(os.close, calls)
+    os.write(calls, no_keys())
+    os.lseek(calls, 0, os.SEEK_SET)
+    bwrap, *words = layout.outer
+    held: list[int] = []
+    if takes_descriptors(bwrap):
+        words = list(_held(words, held))
+        for fd in held:
+            stack.callback(os.close, fd)
+    return [bwrap, "--seccomp", str(calls), *words, *_GATE, *layout.argv], "/", (calls, *held)
+
+
+def _held(words: Sequence[str], fds: list[int]) -> Iterator[str]:
+    """Yield words for bubblewrap in which folders are not named but open: outermost first, as many as may be."""
+    rest = iter(words)
+    for word in rest:
+        if word not in _DESCRIPTORS or len(fds) >= MOST_HELD:
+            yield word
+            continue
+        path, place = next(rest), next(rest)
+        try:
+            fds.append(open_without_links(path, LOOK))
+        except OSError:
+            continue  # gone, or a link by now: that is seen when the sandbox is looked at
+        yield from (_DESCRIPTORS[word], str(fds[-1]), place)
+
+
+def _first_word(gate: socket.socket, stop: StopSign, deadline: float) -> int | None:
+    """Wait for the gate's first word; return the number of the process that said it, None if it ended without one."""
+    gate.settimeout(TICK_S)
+    while True:
+        with contextlib.suppress(TimeoutError):
+            word, extra, _, _ = gate.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+            break
+        if stop.is_set() or time.monotonic() >= deadline:
+            raise GaveUp
+    gate.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+    gate.settimeout(None)
+    pids: list[int] = [_CREDENTIALS.unpack(value)[0] for _, kind, value in extra if kind == socket.SCM_CREDENTIALS]
+    return pids[0] if word and pids else None
+
+
+def _go_first_when_memory_runs_out(pid: int) -> None:
+    """Let the kernel end what agentfs starts before agentfs itself: it lets anybody ask for that."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
+        file.write(b"500")
+
+
 def run_program(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], bench: Bench, spill: bool = True
-) -> Finished:
+    make: Callable[[], Layout], *, env: Mapping[str, str], bench: Bench, spill: bool = True
+) -> tuple[Layout, Finished]:
     """Run a program to its end, or to the deadline, the stop sign or the cap; what is left of it is killed.
 
-    `spill`: a long stdout also goes to the bench's output file. Raises OSError if it cannot be started,
-    and whatever `bench.claim` raises; in both cases nothing ran.
+    `make`: says how; asked again while folders change. `spill`: a long stdout also goes to the bench's output file.
+    Raises what `start` and `make` raise, and whatever `bench.claim` raises; in all these cases nothing ran.
     """
+    layout, started = _started(make, env, bench)
+    child = started.child
     out = Capture(bench.output_bytes, bench.mask, bench.output_file if spill else None)
     err = Capture(STDERR_KEPT, bench.mask, None)
-    child = subprocess.Popen(
-        [*_launcher(bench), *argv],
-        cwd=cwd,
-        env=dict(env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-    )
     try:
-        _release(child, bench)
+        bench.claim(mark_of(child.pid))
+        started.release()
         watch = _Watch(child, bench, out, err)
         watch.to_the_end()
     finally:
         _kill_group(child.pid) if _has_exited(child.pid) else _kill_family(child.pid)
         code = child.wait()
+        started.gate.close()
         _close(child, out)
     exit_code, number = (code, None) if code >= 0 else (None, -code)
-    return Finished(exit_code, number, watch.ended_by, watch.problem, out, err.tail())
+    return layout, Finished(exit_code, number, watch.ended_by, watch.problem, out, err.tail())
 
 
-def _launcher(bench: Bench) -> list[str]:
-    """Return what waits at the gate, then becomes the program; or, where nothing confines that, its minder."""
-    gate = ["/bin/sh", "-c", _GATE, "sh"]
-    confined = bench.confinement.sandbox == "bubblewrap"
-    return gate if confined else [*gate, sys.executable, "-I", "-S", "-B", str(MINDER)]
-
-
-def _release(child: subprocess.Popen[bytes], bench: Bench) -> None:
-    """Name the launcher in the claim, then open the gate."""
-    bench.claim(mark_of(child.pid))
-    if child.stdin is not None:
-        with contextlib.suppress(BrokenPipeError), child.stdin as gate:
-            gate.write(b"go\n")
+def _started(make: Callable[[], Layout], env: Mapping[str, str], bench: Bench) -> tuple[Layout, Started]:
+    for tries in itertools.count(1):
+        if bench.stop.is_set():
+            raise GaveUp
+        layout = make()
+        try:
+            return layout, start(layout, env, bench.stop, bench.deadline)
+        except GaveUp:
+            raise
+        except NotStarted:
+            if tries == TRIES:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _close(child: subprocess.Popen[bytes], out: Capture) -> None:
     out.close()
-    for pipe in (child.stdin, child.stdout, child.stderr):
+    for pipe in (child.stdout, child.stderr):
         if pipe is not None:
             pipe.close()
 

@@ -24,13 +24,13 @@ PATIENCE_S = 5.0
 def main(argv: list[str]) -> None:
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
-    for number in ASKED:
-        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)  # until there is a program that they can be meant for
     signal.signal(ORPHANED, _orphaned)
     libc.prctl(PR_SET_PDEATHSIG, ORPHANED)
     program = os.fork()
     if program == 0:
         _become(argv)
+    _hand_on(program)
     status = _end_of(program)
     _end_the_rest()
     _leave_as(status)
@@ -40,11 +40,22 @@ def _become(argv: list[str]) -> None:
     try:
         for number in OURS:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
         os.execvp(argv[0], argv)  # noqa: S606 - the program we are here for
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
     finally:
         os._exit(127)
+
+
+def _hand_on(program: int) -> None:
+    """From now on leave what is asked to the program, which is in the same group; what came too early it gets now."""
+    early = signal.sigpending().intersection(ASKED)
+    for number in ASKED:
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
+    for number in early:
+        os.kill(program, number)
 
 
 def _end_of(program: int) -> int:

@@ -15,13 +15,14 @@ import subprocess
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from agentfs.tools.base import Bench, Confinement, ProcessMark
-from agentfs.tools.launch import end_survivors
+from agentfs.tools.base import Bench, Confinement, Never, ProcessMark
+from agentfs.tools.launch import GaveUp, NotStarted, end_survivors, start
 from agentfs.tools.own_rooms import Room, Rooms
 from agentfs.tools.own_source import Source
 from agentfs.tools.proc import mark_of
+from agentfs.tools.safe_open import Refused
 
 START_S = 30.0
 TICK_S = 0.05
@@ -31,10 +32,6 @@ _CREDENTIALS = struct.Struct("3i")
 
 class NoWorker(Exception):
     """There is no worker to be had: why."""
-
-
-class GaveUp(Exception):
-    """The deadline or the stop sign came before the worker."""
 
 
 @dataclass(slots=True)
@@ -160,7 +157,7 @@ class Crew:
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own-tools")
 
     def room(self, confinement: Confinement, source: Source) -> Room:
-        """Return the sandbox that a tool of this source needs. Raises Unfenceable, NoFolder or NoSandbox."""
+        """Return the sandbox that a tool of this source needs. Raises Unfenceable, Refused or NoSandbox."""
         return self._rooms.room(confinement, source)
 
     def prepare(self, room: Room) -> None:
@@ -264,19 +261,14 @@ def _start(room: Room) -> Server:
     """Start a server; its last argument is the number of its socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        child = subprocess.Popen(
-            [*room.argv, str(theirs.fileno())],
-            cwd=room.cwd,
-            env=dict(room.env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-        )
-    except OSError as error:
+        fd = theirs.fileno()
+        layout = replace(room.layout, argv=(*room.layout.argv, str(fd)))
+        deadline = time.monotonic() + START_S
+        started = start(layout, room.env, Never(), deadline, fds=(fd,), out=subprocess.DEVNULL)
+    except (OSError, NotStarted, Refused) as error:
         ours.close()
         raise NoWorker(f"the worker did not start: {error}") from None
     finally:
         theirs.close()
-    return Server(child, ours)
+    started.release()
+    return Server(started.child, ours)

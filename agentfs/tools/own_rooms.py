@@ -5,7 +5,6 @@ changed that it was made from: the folders, the repositories that must be fenced
 """
 
 import os
-import stat
 import sys
 import threading
 import time
@@ -14,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from agentfs.installation import SETTINGS
 from agentfs.tools.base import Confinement
 from agentfs.tools.listings import SETTLED_NS, Listed, Listings
 from agentfs.tools.own_source import FOLDER, Source
-from agentfs.tools.protected import Fences, workspace_fences
-from agentfs.tools.repositories import git_fences, survey
-from agentfs.tools.sandbox import environment, lay_out, unavailable_because
+from agentfs.tools.safe_open import hold_folder
+from agentfs.tools.sandbox import Layout, environment, lay_out, unavailable_because, view_for
 
 PROGRAM = Path(__file__).with_name("own_worker.py")
 PACKAGE = Path(__file__).parent.parent
@@ -31,10 +30,8 @@ MOST_MARKS = 16
 class Room:
     """One sandbox, laid out: it is the same only as itself."""
 
-    argv: tuple[str, ...]
+    layout: Layout
     env: Mapping[str, str]
-    cwd: Path
-    repositories: tuple[str, ...] = ()  # that a tool could write to
 
 
 Mark = tuple[int, ...]  # which file or folder a path leads to, and perhaps when that last changed
@@ -45,7 +42,7 @@ class _Seen:
     """What a look at everything has gone through."""
 
     paths: list[str] = field(default_factory=list)
-    git: bool = False  # there is something to be fenced, or a folder that could become a repository
+    fenced: bool = False  # there is something to be fenced, or a folder that could become a repository or a workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +61,6 @@ class NoSandbox(Exception):
     """Programs cannot be confined here: why."""
 
 
-class NoFolder(Exception):
-    """There is nothing to work in: where."""
-
-
 class Rooms:
     """Keeps layouts for as long as they hold. Any thread may ask; the same sandbox is laid out once."""
 
@@ -75,15 +68,16 @@ class Rooms:
         self._lock = threading.Lock()
         self._listings = Listings()
         self._kept: dict[object, _Kept] = {}
-        self._real: dict[str, tuple[object, str]] = {}  # path -> which folder it led to, and that folder's real path
 
     def room(self, confinement: Confinement, source: Source) -> Room:
-        """Return the sandbox for these tools in this confinement. Raises Unfenceable, NoFolder or NoSandbox."""
+        """Return the sandbox for these tools in this confinement. Raises Unfenceable, Refused or NoSandbox."""
         place = (
             confinement.workdir,
             confinement.workspace,
             confinement.run_files,
             confinement.readable,
+            confinement.protected,
+            confinement.writable,
             confinement.network,
             confinement.sandbox,
             tuple(sorted(confinement.env.items())),
@@ -98,15 +92,14 @@ class Rooms:
             room = kept.room if kept is not None and kept.state == state else _laid_out(confinement, source)
             if kept is None and len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
-                self._real.clear()
             self._kept[place] = _Kept(state, room, self._marks(confinement, source, state, seen))
             return room
 
     def _marks(
         self, confinement: Confinement, source: Source, state: object, seen: _Seen
     ) -> tuple[tuple[str, bool, Mark | None], ...]:
-        """Return what tells that this is still the state; none where git is in it, or something is just changing."""
-        if seen.git or len(seen.paths) > MOST_MARKS:
+        """Return what tells that this is still the state; none where something is fenced, or is just changing."""
+        if seen.fenced or len(seen.paths) > MOST_MARKS:
             return ()
         folders = (confinement.workdir, confinement.workspace, confinement.run_files, *confinement.readable)
         others = {str(path) for path in folders}.difference(seen.paths)
@@ -123,29 +116,23 @@ class Rooms:
         def entries(folder: str) -> tuple[Listed, ...]:
             seen.paths.append(folder)
             found = self._listings.of(folder)
-            seen.git = seen.git or any(one.name == ".git" for one in found)
+            seen.fenced = seen.fenced or any(one.name in (".git", SETTINGS) for one in found)
             return found
 
-        folders = (confinement.workdir, confinement.workspace, confinement.run_files)
-        places = {path: _identity(path) for path in {*map(str, folders), *map(str, confinement.readable)}}
-        workdir_now = places[str(confinement.workdir)]
-        if workdir_now is None or not stat.S_ISDIR(workdir_now[2]):
-            raise NoFolder(f"the working folder {confinement.workdir} is not there")
-        fences: tuple[Fences, ...] = ()
-        if confinement.sandbox != "none":
-            workdir, workspace, run_files = (self._real_path(str(path), places[str(path)]) for path in folders)
-            own = workspace_fences(workdir, workspace, run_files)
-            fences = (own, git_fences(survey(workdir, own.locks, entries)))
-            seen.git = seen.git or own != Fences()
-        locks = [path for fence in fences for path in fence.locks]
-        return fences, places, tuple(_identity(path, made=True) for path in locks), self._stamp(source, seen)
-
-    def _real_path(self, path: str, identity: object) -> str:
-        """Return where a path leads; kept while it leads to the same, since every folder on the way is looked at."""
-        known = self._real.get(path)
-        if known is None or known[0] != identity:
-            known = self._real[path] = identity, os.path.realpath(path)
-        return known[1]
+        folders = (confinement.workdir, confinement.workspace, confinement.run_files, *confinement.readable)
+        places = {path: _identity(path) for path in map(str, folders)}
+        with hold_folder(str(confinement.workdir)):
+            pass
+        view = view_for(confinement, entries) if confinement.sandbox != "none" else None
+        mounts = view.mounts if view else ()
+        plain = {
+            str(confinement.workdir),
+            *map(str, confinement.readable),
+            *map(os.path.realpath, (sys.prefix, sys.base_prefix)),
+        }
+        seen.fenced = seen.fenced or any(path not in plain for path, _, _ in mounts)
+        locks = tuple(_identity(path, made=True) for path, kind, _ in mounts if kind == "shown" and path not in plain)
+        return view, places, locks, self._stamp(source, seen)
 
     def _stamp(self, source: Source, seen: _Seen) -> object:
         """Return what changes when a person edits their tools: names, sizes and times of the files in that folder."""
@@ -165,8 +152,7 @@ def _laid_out(confinement: Confinement, source: Source) -> Room:
         raise NoSandbox(why)
     readable = (*confinement.readable, *readable_for([source], confinement.workspace))
     inner = replace(confinement, readable=readable)
-    layout = lay_out(program("serve"), inner)
-    return Room(layout.argv, environment(inner), Path(confinement.workdir), layout.repositories)
+    return Room(lay_out(program("serve"), inner), environment(inner))
 
 
 def _identity(path: str, *, made: bool = False) -> Mark | None:

@@ -13,17 +13,17 @@ from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject, Sandbox
-from agentfs.tools.base import Bench, Confinement, ToolResult
+from agentfs.tools.base import Bench, Confinement, Never, ToolResult
 from agentfs.tools.capture import Capture, text_result, value_result
-from agentfs.tools.launch import OUTPUT_CAP, OutputLog, run_program
+from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, OutputLog, run_program
 from agentfs.tools.own import Described, Found, without_clashes
-from agentfs.tools.own_crew import Crew, GaveUp, NoWorker, Worker
-from agentfs.tools.own_rooms import PACKAGE, NoFolder, NoSandbox, folders_of, program, readable_for
+from agentfs.tools.own_crew import Crew, NoWorker, Worker
+from agentfs.tools.own_rooms import PACKAGE, NoSandbox, folders_of, program, readable_for
 from agentfs.tools.own_source import FOLDER, Source
 from agentfs.tools.programs import OPEN_AIR
 from agentfs.tools.protected import Unfenceable
-from agentfs.tools.repositories import undo_harm
-from agentfs.tools.sandbox import environment, wrap
+from agentfs.tools.safe_open import Refused
+from agentfs.tools.sandbox import environment, lay_out
 from agentfs.tools.secrets import SecretMask
 from agentfs.tools.values import NotJson, json_value
 
@@ -37,13 +37,6 @@ _CHUNK = 65536
 # ── load ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Never:
-    """A stop sign that is never set."""
-
-    def is_set(self) -> bool:
-        return False
-
-
 def load(found: Sequence[Source], root: Path, sandbox: Sandbox, taken: Sequence[str]) -> Found:
     """Return the tools of these sources, loaded in a sandbox that can write nothing; bounded in time."""
     if not found:
@@ -51,8 +44,9 @@ def load(found: Sequence[Source], root: Path, sandbox: Sandbox, taken: Sequence[
     inner = Confinement(
         workdir=root / FOLDER if (root / FOLDER).is_dir() else PACKAGE,
         workspace=root,
-        run_files=root / "runs" / "none",
+        run_files=root / "runs" / "none" / "none" / "files",
         readable=readable_for(found, root),
+        writable=False,
         sandbox=sandbox,
     )
     asked = {
@@ -74,7 +68,7 @@ def _asked(argv: Sequence[str], confinement: Confinement) -> list[dict[str, Any]
     bench = Bench(
         confinement=confinement,
         deadline=time.monotonic() + LOAD_S + 5,
-        stop=_Never(),
+        stop=Never(),
         output_bytes=4 * 1024 * 1024,
         output_file=nowhere,
         claim=lambda _mark: None,
@@ -82,10 +76,11 @@ def _asked(argv: Sequence[str], confinement: Confinement) -> list[dict[str, Any]
         mask=SecretMask({}),
     )
     try:
-        command = wrap(argv, confinement)
-        done = run_program(command, cwd=confinement.workdir, env=environment(confinement), bench=bench, spill=False)
+        _, done = run_program(
+            lambda: lay_out(argv, confinement), env=environment(confinement), bench=bench, spill=False
+        )
         answer: list[dict[str, Any]] = json.loads(done.stdout.text(""))
-    except (OSError, Unfenceable) as error:
+    except (OSError, Unfenceable, Refused, NotStarted) as error:
         return str(error)
     except ValueError:
         return f"the worker ended without an answer: {done.stderr.strip()[-500:]}"
@@ -113,15 +108,15 @@ class OwnTool:
 
     def prepare(self, confinement: Confinement) -> None:
         """Begin to start its workers. What goes wrong is told by the call."""
-        with suppress(Unfenceable, NoFolder, NoSandbox):
+        with suppress(Unfenceable, Refused, NoSandbox):
             self.crew.prepare(self.crew.room(confinement, self.source))
 
     def call(self, given: JsonObject, bench: Bench) -> ToolResult:
         try:
             room = self.crew.room(bench.confinement, self.source)
             worker = self.crew.borrow(room, bench)
-        except NoFolder as error:
-            return _failed("input", str(error), "make it, or choose another workdir")
+        except Refused as refused:
+            return ToolResult(failure=refused.failure)
         except NoSandbox as error:
             return _failed("sandbox", str(error), bench.confinement.change(OPEN_AIR))
         except Unfenceable as error:
@@ -131,8 +126,8 @@ class OwnTool:
         except GaveUp:
             return _gave_up(bench)
         result = self._with(worker, given, bench)
-        harm = undo_harm(room.repositories)
-        return _failed("outside", harm, "a tool may not change what git runs") if harm else result
+        harm = room.layout.view.undo_harm()
+        return _failed("outside", harm, "a tool may not change what git or agentfs runs") if harm else result
 
     def _with(self, worker: Worker, given: JsonObject, bench: Bench) -> ToolResult:
         talk = Talk(worker, bench)

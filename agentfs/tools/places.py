@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
+from agentfs.core.names import inside
 from agentfs.core.records import Failure, JsonObject
-from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.beneath import Folder, Refused, opened
-from agentfs.tools.protected import inside, why_read_only
+from agentfs.tools.base import Bench, Confinement, ToolResult
+from agentfs.tools.protected import Sight, Unfenceable, why_read_only
+from agentfs.tools.safe_open import READABLE, Folder, Refused, hold_folder
 
 PATH_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Relative to the working folder"}
 
@@ -42,21 +43,31 @@ def closed(fields: Mapping[str, Any], *required: str) -> dict[str, Any]:
 
 @contextmanager
 def reading(path: str, bench: Bench) -> Iterator[tuple[Folder, str]]:
-    """Yield the folder that a path to read lies in, and the rest of the path."""
+    """Yield the folder that a path to read lies in, held, and the rest of the path."""
     confinement = bench.confinement
-    for root in (os.fspath(confinement.workdir), os.path.realpath(confinement.workdir)):
-        if not os.path.isabs(path) or inside(path, root):
-            with opened(root) as folder:
-                yield folder, os.path.relpath(path, root) if path == root else path.removeprefix(root + "/")
-                return
+    may_read, workdir = _may_read(confinement), os.fspath(confinement.workdir)
+    if not os.path.isabs(path) or inside(path, workdir):
+        with hold_folder(workdir, may_read=may_read) as folder:
+            yield folder, "." if path == workdir else path.removeprefix(workdir + "/")
+            return
     for readable in confinement.readable:
         root = os.fspath(readable)
         if path == root or (inside(path, root) and os.path.isdir(root)):
             above, rest = (root, path[len(root) + 1 :]) if os.path.isdir(root) else os.path.split(root)
-            with opened(above, "the readable folder") as folder:
+            with hold_folder(above, READABLE, may_read) as folder:
                 yield folder, rest or "."
                 return
     raise _outside(path, confinement.change("add its folder to read"))
+
+
+def _may_read(confinement: Confinement) -> Callable[[str], None]:
+    sight = Sight(confinement)
+
+    def may_read(real: str) -> None:
+        if why := sight.why_hidden(real):
+            raise Refused("outside", why)
+
+    return may_read
 
 
 def _outside(path: str, way_out: str) -> Refused:
@@ -67,17 +78,22 @@ def _outside(path: str, way_out: str) -> Refused:
 def writing(path: str, bench: Bench) -> Iterator[tuple[int, str]]:
     """Yield the open folder that a file is to be written in, and the file's name."""
     confinement = bench.confinement
-    workdir = os.path.realpath(confinement.workdir)
-    for root in (os.fspath(confinement.workdir), workdir):
-        path = path.removeprefix(root.rstrip("/") + "/")
+    workdir = os.fspath(confinement.workdir)
+    path = path.removeprefix(workdir.rstrip("/") + "/")
     if os.path.isabs(path):
         raise _outside(path, "choose another folder with workdir in the goal")
+    if not confinement.writable:
+        raise Refused("outside", f"{path} may not be written: the working folder is only shown here")
 
     def may_write(real: str) -> None:
-        if why := why_read_only(real, confinement):
+        try:
+            why = why_read_only(real, confinement)
+        except Unfenceable as error:
+            raise Refused("sandbox", str(error), "choose another workdir") from error
+        if why:
             raise Refused("outside", f"{os.path.relpath(real, workdir)} may not be written: {why}")
 
-    with opened(workdir) as folder:
+    with hold_folder(workdir) as folder:
         parent, name = folder.open_parent(path, may_write)
         try:
             yield parent, name

@@ -5,13 +5,11 @@ modules in the working folder can be imported.
 """
 
 import errno
-import os
 import re
 import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, assert_never
 
 from agentfs.core.catalogue import ToolSpec
@@ -20,9 +18,9 @@ from agentfs.core.records import Failure, JsonObject
 from agentfs.tools import launch
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import Capture
-from agentfs.tools.launch import Finished, run_program
+from agentfs.tools.launch import Finished, GaveUp, NotStarted, run_program
 from agentfs.tools.protected import Unfenceable
-from agentfs.tools.repositories import undo_harm
+from agentfs.tools.safe_open import Refused
 from agentfs.tools.sandbox import environment, hint_for, lay_out, unavailable_because
 from agentfs.tools.values import NotJson, json_value
 
@@ -110,22 +108,33 @@ def _run(argv: Sequence[str], env: Mapping[str, Any], bench: Bench, *, spill: bo
     confinement = bench.confinement
     if not confinement.programs:
         return _refused("sandbox", UNCONFINED, confinement.change(OPEN_AIR))
-    if problem := _text_problem(argv[-1], env) or _folder_problem(confinement.workdir):
+    if problem := _text_problem(argv[-1], env):
         return problem
     if confinement.sandbox == "bubblewrap" and (why := unavailable_because()):
         return _refused("sandbox", why, confinement.change(OPEN_AIR))
     variables = environment(confinement) | {str(name): str(value) for name, value in env.items()}
     try:
-        layout = lay_out(argv, confinement)
-        finished = run_program(layout.argv, cwd=Path(confinement.workdir), env=variables, bench=bench, spill=spill)
+        layout, finished = run_program(lambda: lay_out(argv, confinement), env=variables, bench=bench, spill=spill)
     except Unfenceable as error:
         return _refused("sandbox", str(error), "choose another workdir")
+    except Refused as refused:
+        return ToolResult(failure=refused.failure)
+    except GaveUp:
+        return _gave_up(bench)
+    except NotStarted as error:
+        return _refused("sandbox", f"the sandbox could not be set up: {error}")
     except OSError as error:
         if error.errno == errno.E2BIG:
             return _too_long("the command with its variables")
         raise
-    harm = undo_harm(layout.repositories)
-    return _refused("outside", harm, "a tool may not change what git runs") if harm else finished
+    harm = layout.view.undo_harm()
+    return _refused("outside", harm, "a tool may not change what git or agentfs runs") if harm else finished
+
+
+def _gave_up(bench: Bench) -> ToolResult:
+    if bench.stop.is_set():
+        return _refused("interrupted", "it was stopped")
+    return _refused("timeout", "it did not end in time and was killed", "raise timeout_s of the step")
 
 
 def _text_problem(text: str, env: Mapping[str, Any]) -> ToolResult | None:
@@ -142,12 +151,6 @@ def _text_problem(text: str, env: Mapping[str, Any]) -> ToolResult | None:
         if size > LONGEST_TEXT:
             return _too_long(what)
     return None
-
-
-def _folder_problem(workdir: Path) -> ToolResult | None:
-    if os.path.isdir(workdir):
-        return None
-    return _refused("input", f"the working folder {workdir} is not there", "make it, or choose another workdir")
 
 
 def _too_long(what: str) -> ToolResult:
@@ -192,9 +195,6 @@ def failure_of(finished: Finished, bench: Bench) -> Failure | None:
 def _exit_failure(finished: Finished, bench: Bench) -> Failure | None:
     if finished.exit_code == 0:
         return None
-    confined = bench.confinement.sandbox == "bubblewrap"
-    if confined and finished.exit_code == 1 and finished.stderr.startswith("bwrap: "):
-        return Failure(kind="sandbox", message=f"the sandbox could not be set up: {finished.stderr.strip()}")
     hint = hint_for(finished.exit_code, finished.stderr, bench.confinement)
     return Failure(kind="exit", message=with_output(_end(finished), _last_words(finished)), hint=hint)
 

@@ -1,4 +1,4 @@
-"""The git repositories in a working folder: what of them git would execute, or read to learn what to execute.
+"""What lies in a working folder: workspaces, and git repositories with what git would execute of them.
 
 `git_fences` says what the mounts must keep. What no mount can keep, since the file is not there and git would stumble
 over an empty one, `undo_harm` looks at when a program has ended. Git is asked only where settings name other places.
@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from agentfs.core.names import inside
+from agentfs.installation import SETTINGS, find_program, searched_path
 from agentfs.tools.listings import Listed, read
-from agentfs.tools.protected import Fences, Unfenceable, chain, inside
+from agentfs.tools.protected import FOLDERS, Fences, Unfenceable, chain
 
 Entries = Callable[[str], Sequence[Listed]]  # what a folder holds
 
@@ -35,11 +37,12 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Every repository under a folder, those of submodules and linked worktrees too."""
+    """Every repository under a folder, those of submodules and linked worktrees too; and every workspace."""
 
     root: str
     files: tuple[str, ...]  # `.git` where it is a file that says where the repository is
     repositories: tuple[Repository, ...]
+    workspaces: tuple[str, ...] = ()
 
     @property
     def watched(self) -> tuple[str, ...]:
@@ -48,11 +51,15 @@ class Survey:
 
 
 def survey(root: str, skip: tuple[str, ...], entries: Entries = read) -> Survey:
-    """Look for repositories under a folder, once."""
+    """Look for repositories and workspaces under a folder, once."""
     files: list[str] = []
+    workspaces: list[str] = []
     found: dict[str, Repository] = {}
-    for git in _git_entries(root, skip, entries):
+    for git in _found_entries(root, skip, entries):
         top = os.path.dirname(git)
+        if os.path.basename(git) == SETTINGS:
+            workspaces.append(top)
+            continue
         if os.path.islink(git):
             raise Unfenceable(f"{git} is a symbolic link: a program could replace it")
         if os.path.isdir(git):
@@ -63,7 +70,7 @@ def survey(root: str, skip: tuple[str, ...], entries: Entries = read) -> Survey:
         files.append(git)
         if (named := _named_in(git)) and inside(named, root) and os.path.isdir(named):
             found[named] = Repository(named, top, _is_linked(named))
-    return Survey(root, tuple(files), tuple(found.values()))
+    return Survey(root, tuple(files), tuple(found.values()), tuple(workspaces))
 
 
 def git_fences(seen: Survey) -> Fences:
@@ -164,10 +171,11 @@ def _of_the_person() -> tuple[str, ...]:
 
 def _settings(git: str) -> tuple[tuple[str, str, str], ...]:
     """Return each setting of a repository with the file it stands in, includes followed, as git has them."""
-    program = shutil.which("git")
+    program = find_program("git")
     if program is None:
         return ()
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "XDG_CONFIG_HOME") if name in os.environ}
+    env = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}
+    env["PATH"] = searched_path(os.environ)
     argv = [program, f"--git-dir={git}", "config", "--null", "--show-origin", "--includes", "--list"]
     try:
         listed = subprocess.run(argv, capture_output=True, env=env, cwd=git, timeout=GIT_S, check=True).stdout
@@ -196,16 +204,22 @@ def _joined(value: str, folder: str) -> str:
 # ── where they are ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _git_entries(root: str, skip: tuple[str, ...], entries: Entries) -> Iterator[str]:
-    """Yield every `.git` under a folder, nearest first, up to a bound."""
+def _found_entries(root: str, skip: tuple[str, ...], entries: Entries) -> Iterator[str]:
+    """Yield every `.git` and every `agentfs.toml` under a folder, nearest first, up to a bound."""
     folders, walked = deque([root]), 0
     while folders and walked < FOLDERS_WALKED:
         walked += 1
-        for entry in entries(folders.popleft()):
+        found = entries(folders.popleft())
+        own: tuple[str, ...] = ()
+        for entry in found:
+            if entry.name == SETTINGS and not entry.is_folder:
+                own = FOLDERS  # a workspace: they are read-only or hidden, with all that is in them
+                yield entry.path
+        for entry in found:
             if entry.name == ".git":
                 if entry.is_file or os.path.exists(os.path.join(entry.path, "HEAD")):
                     yield entry.path
-            elif entry.is_folder and entry.path not in skip:
+            elif entry.is_folder and entry.path not in skip and entry.name not in own:
                 folders.append(entry.path)
 
 

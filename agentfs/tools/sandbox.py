@@ -1,32 +1,53 @@
-"""What programs may touch: the arguments of bubblewrap, the environment, and words for what they refuse.
+"""What programs may touch: the mounts of a sandbox, the environment, and words for what they refuse.
 
 A write outside the working folder fails; it never vanishes. The exceptions say so in their names: SCRATCH
 (which TMPDIR names) and /dev/shm are empty at the start of every program and gone at its end.
-Starts nothing but the probe.
+
+bubblewrap mounts by name, and a name may lead elsewhere by then. So a layout says which file or folder must be found
+at each place; what starts it looks into the sandbox (`why_unlike`) before anything runs there. Starts nothing itself,
+but the probe.
 """
 
+import contextlib
 import functools
-import glob
 import os
 import re
-import shutil
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, assert_never
 
+from agentfs.core.names import inside
 from agentfs.core.records import Sandbox
+from agentfs.installation import find_program, why_missing, workspaces_above
 from agentfs.tools.base import Confinement
-from agentfs.tools.protected import Fences, inside, workspace_fences
-from agentfs.tools.repositories import git_fences, survey
+from agentfs.tools.listings import read
+from agentfs.tools.protected import (
+    Fences,
+    Unfenceable,
+    hidden_parts,
+    own_run,
+    set_aside,
+    what_agentfs_runs,
+    workspace_fences,
+)
+from agentfs.tools.repositories import Entries, git_fences, survey, undo_harm
+from agentfs.tools.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
+from agentfs.workspace import trusted_roots
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
 MEMORY = "/dev/shm"  # noqa: S108
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
-SECRET_FILES = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh/ssh_host_*_key")
+KEYS = "/proc/keys"  # what keys there are, by name
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+MOST_MOUNTS = 2900  # bubblewrap takes 9,000 arguments
+PRIVATE_S = 60.0  # for how long what is private in /etc counts as known
 _ISOLATION = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_EMPTIED = ("/tmp", "/run")  # noqa: S108 - they are there, and read-only
 
 _READ_ONLY = re.compile(r"Read-only file system", re.IGNORECASE)
 _ABSENT = re.compile(r"no such file|not found|does not exist|cannot access|unable to open", re.IGNORECASE)
@@ -46,25 +67,15 @@ def available() -> Sandbox:
 
 def unavailable_because() -> str | None:
     """Return why programs cannot be confined here; None if they can."""
-    bwrap = shutil.which("bwrap")
-    return _probe(bwrap) if bwrap else "bubblewrap (bwrap) is not installed"
+    bwrap = find_program("bwrap")
+    return _probe(bwrap) if bwrap else why_missing("bwrap", "bubblewrap")
 
 
 @functools.cache
 def _probe(bwrap: str) -> str | None:
-    argv = [
-        bwrap,
-        *_ISOLATION,
-        *_system(),
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "--remount-ro",
-        "/",
-        "--",
-        "/bin/true",
-    ]
+    system = (word for path, words in _system(frozenset()) for word in (*words, path))
+    shown = ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/")
+    argv = [bwrap, *_ISOLATION, *system, *shown, "--", "/bin/true"]
     try:
         tried = subprocess.run(argv, capture_output=True, timeout=20, check=False, env={"PATH": PATH})
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -72,6 +83,16 @@ def _probe(bwrap: str) -> str | None:
     if tried.returncode == 0:
         return None
     return f"bubblewrap does not work here: {tried.stderr.decode('utf-8', 'replace').strip() or tried.returncode}"
+
+
+@functools.cache
+def takes_descriptors(bwrap: str) -> bool:
+    """Whether it binds open folders too, and compares before it goes on; what an older one did is seen afterwards."""
+    try:
+        told = subprocess.run([bwrap, "--help"], capture_output=True, timeout=20, check=False, env={"PATH": PATH})
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"--ro-bind-fd" in told.stdout + told.stderr
 
 
 def environment(confinement: Confinement) -> dict[str, str]:
@@ -89,67 +110,166 @@ def environment(confinement: Confinement) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A confined command, and the repositories it could write to: they are looked at when it has ended."""
+# ── what is seen where ────────────────────────────────────────────────────────────────────────────────────
 
-    argv: tuple[str, ...]
+Kind = Literal["shown", "writable", "empty", "nothing"]  # read-only; the same; an empty folder; an empty file
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a program sees of a person's files, and what must not be different when it has ended."""
+
+    mounts: tuple[tuple[str, Kind, tuple[int, int] | None], ...]  # outermost first; each with what is there now
+    repositories: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
+
+    def undo_harm(self) -> str | None:
+        """Return what a program did that must not stay, after undoing it."""
+        return undo_harm(self.repositories) or set_aside(self.unwanted)
+
+
+def view_for(confinement: Confinement, entries: Entries = read) -> View:
+    """Return what is mounted for a program. Raises Unfenceable, and Refused for a folder that is no longer there.
+
+    A later bind of a folder covers what lies in it, so that outer ones come first.
+    """
+    workdir, readable = str(confinement.workdir), _readable(confinement)
+    known = _known_workspaces(confinement, readable)
+    kept = _kept(known, confinement, entries) if confinement.writable else _Kept()
+    roots = dict.fromkeys((*known, *kept.workspaces))
+    covered = _covered(roots, confinement)
+    shown = (path for path in readable if not _is_shown(path, workdir, covered))
+    mounts: dict[str, Kind] = dict.fromkeys(shown, "shown")
+    mounts |= covered
+    mounts[workdir] = "writable" if confinement.writable else "shown"
+    mounts |= _fenced(kept.fences)
+    mounts |= _hidden(roots, mounts, readable, confinement)
+    inner = _inner(confinement, mounts, entries)
+    mounts |= inner.mounts
+    if len(mounts) > MOST_MOUNTS:
+        raise Unfenceable(f"there is more in {workdir} than can be kept from changing")
+    order = tuple((path, mounts[path], identity(path)) for path in sorted(mounts, key=_depth))
+    return View(order, (*kept.repositories, *inner.repositories), kept.fences.unwanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What lies in the working folder and must be kept as it is."""
+
+    fences: Fences = Fences()  # noqa: RUF009 - frozen
+    workspaces: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()
 
 
-def wrap(argv: Sequence[str], confinement: Confinement) -> list[str]:
-    """Return the command that runs `argv` confined; as it is when the confinement is "none"."""
-    return list(lay_out(argv, confinement).argv)
+def _kept(known: Sequence[str], confinement: Confinement, entries: Entries) -> _Kept:
+    workdir, run_files = str(confinement.workdir), str(confinement.run_files)
+    own = Fences.joined(workspace_fences(workdir, root, run_files) for root in known)
+    own = Fences.joined((own, what_agentfs_runs(workdir, confinement)))
+    seen = survey(workdir, own.locks, entries)
+    others = (workspace_fences(workdir, root, run_files) for root in seen.workspaces if root not in known)
+    return _Kept(Fences.joined((own, *others, git_fences(seen))), seen.workspaces, seen.watched)
 
 
-def lay_out(argv: Sequence[str], confinement: Confinement) -> Layout:
-    """Return the command that runs `argv` confined; as it is when the confinement is "none"."""
-    if confinement.sandbox == "none":
-        return Layout(tuple(argv))
-    workdir = os.path.realpath(confinement.workdir)
-    fenced = _fenced(confinement, workdir)
-    command = (
-        shutil.which("bwrap") or "bwrap",
-        *_ISOLATION,
-        *(["--share-net"] if confinement.network else []),
-        *_system(),
-        *_home(),
-        *(word for path in _readable(confinement, workdir) for word in ("--ro-bind", path, path)),
-        *_secret_files(),
-        *("--proc", "/proc", "--remount-ro", "/proc"),  # else root could set the kernel's /proc/sys from inside
-        *("--dev", "/dev", "--tmpfs", MEMORY, "--tmpfs", SCRATCH, "--remount-ro", "/dev"),
-        *(word for path in _readable(confinement, workdir, in_memory=True) for word in ("--ro-bind", path, path)),
-        *("--dir", "/tmp", "--dir", "/run"),  # noqa: S108 - they are there, and read-only
-        *("--bind", workdir, workdir),
-        *fenced.argv,
-        *("--remount-ro", "/", "--chdir", workdir, "--", *argv),
-    )
-    return Layout(command, fenced.repositories)
+@dataclass(frozen=True, slots=True)
+class _Inner:
+    """The run's own files, where they lie in the working folder behind something that keeps them read-only."""
+
+    mounts: Mapping[str, Kind] = field(default_factory=dict)
+    repositories: tuple[str, ...] = ()
 
 
-def _system() -> Iterator[str]:
-    for folder in SYSTEM:
+def _inner(confinement: Confinement, mounts: Mapping[str, Kind], entries: Entries) -> _Inner:
+    workdir, run_files = str(confinement.workdir), str(confinement.run_files)
+    around = max((one for one in mounts if inside(run_files, one)), key=_depth, default=workdir)
+    is_behind = inside(run_files, workdir) and run_files != workdir and mounts.get(around) != "writable"
+    if not is_behind or not confinement.writable or not os.path.isdir(run_files):
+        return _Inner()
+    seen = survey(run_files, (), entries)
+    return _Inner({run_files: "writable", **_fenced(git_fences(seen))}, seen.watched)
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return path.rstrip("/").count("/"), path
+
+
+def _readable(confinement: Confinement) -> list[str]:
+    """Return what is shown read-only, as far as it is there: the Python that runs agentfs, and [tools] read."""
+    own = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)}
+    named = [str(path) for path in confinement.readable]
+    for path in named:
+        if not _is_system(path) and os.path.lexists(path) and identity(path) is None:
+            with hold_folder(path, READABLE):  # a link: it says so in words
+                pass
+    return [path for path in sorted({*own, *named}) if os.path.exists(path)]
+
+
+def readable_path(path: str) -> str:
+    """Return a path of [tools] read with its links resolved, as far as no step can have made them."""
+    return os.path.realpath(path) if _is_system(path) else resolve_links_of_others(path)
+
+
+def _known_workspaces(confinement: Confinement, readable: Sequence[str]) -> list[str]:
+    """Return the workspaces that may be seen, without looking for any: this one, those above, and this user's."""
+    seen = (str(confinement.workdir), *readable, *SYSTEM)
+    trusted = (root for root in trusted_roots(os.environ) if any(inside(root, one) for one in seen))
+    above = workspaces_above(str(confinement.workdir))
+    return list(dict.fromkeys((str(confinement.workspace), *above, *trusted)))
+
+
+def _covered(roots: Iterable[str], confinement: Confinement) -> dict[str, Kind]:
+    """Return workspaces, and a home, that lie in system folders, which all see: an empty folder covers each."""
+    named = [str(path) for path in (confinement.workdir, *confinement.readable)]
+    places = [path for path in (*roots, *_home_in_system()) if _is_system(path) and os.path.isdir(path)]
+    return dict.fromkeys((path for path in places if not any(inside(path, one) for one in named)), "empty")
+
+
+def _is_shown(path: str, workdir: str, covered: Iterable[str]) -> bool:
+    """Whether a readable path is seen anyway."""
+    return inside(path, workdir) or (_is_system(path) and not any(inside(path, one) for one in covered))
+
+
+def _hidden(
+    roots: Iterable[str], mounts: dict[str, Kind], readable: Sequence[str], confinement: Confinement
+) -> dict[str, Kind]:
+    """Return what of workspaces must not be seen where these mounts show it; over it, what [tools] read names."""
+    covers: dict[str, Kind] = {}
+    for part in (part for root in roots if _is_seen(root, mounts) for part in hidden_parts(root)):
+        if _is_seen(part, mounts):
+            covers[part] = "empty" if os.path.isdir(part) else "nothing"
+    named = (path for path in (own_run(confinement), *readable) if any(inside(path, part) for part in covers))
+    return covers | dict.fromkeys((path for path in named if os.path.exists(path)), "shown")
+
+
+def _is_seen(path: str, mounts: dict[str, Kind]) -> bool:
+    """Whether these mounts show a path: the innermost one that it lies in decides."""
+    around = max((one for one in mounts if inside(path, one)), key=_depth, default=None)
+    return _is_system(path) if around is None else mounts[around] in ("shown", "writable")
+
+
+def _fenced(fences: Fences) -> dict[str, Kind]:
+    made: dict[str, Kind] = dict.fromkeys(fences.pins, "writable")
+    made |= dict.fromkeys(fences.locks, "shown")
+    made |= dict.fromkeys(fences.absent, "empty")
+    return made | dict.fromkeys(fences.blank, "nothing")
+
+
+# ── system folders ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_system(path: str) -> bool:
+    return any(inside(path, folder) for folder in SYSTEM)
+
+
+def _system(covered: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the folders that everybody sees, each with the words that show it."""
+    for folder in () if "/" in covered else SYSTEM:
         if os.path.islink(folder):
-            yield from ("--symlink", os.readlink(folder), folder)
+            yield folder, ("--symlink", os.readlink(folder))
         elif os.path.isdir(folder):
-            yield from ("--ro-bind", folder, folder)
+            yield folder, ("--ro-bind", folder)
     names = os.path.realpath("/etc/resolv.conf")
     if not inside(names, "/etc") and os.path.exists(names):
-        yield from ("--ro-bind", names, names)
-
-
-def _secret_files() -> Iterator[str]:
-    """Hide what only root may read: a device on a bind mount cannot be opened."""
-    for pattern in SECRET_FILES:
-        for path in sorted(glob.glob(pattern)):
-            yield from ("--ro-bind", "/dev/null", path)
-
-
-def _home() -> Iterator[str]:
-    """Make an empty, read-only home, so that a write there is refused in these words."""
-    home = os.path.realpath(_home_path())
-    if not any(inside(home, os.path.realpath(folder)) for folder in SYSTEM):
-        yield from ("--dir", home)
+        yield names, ("--ro-bind", names)
 
 
 def _home_path() -> str:
@@ -157,66 +277,123 @@ def _home_path() -> str:
     return home if os.path.isabs(home) else "/"  # a user without an entry and without HOME has none
 
 
-def _readable(confinement: Confinement, workdir: str, *, in_memory: bool = False) -> Iterator[str]:
-    """Yield what is shown read-only. `in_memory`: what lies in /dev/shm, where a new one is laid over it first."""
-    wanted = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, *map(str, confinement.readable))}
-    for path in sorted(wanted, key=_depth):
-        there = os.path.exists(path) and not inside(path, workdir) and not _shown(path)
-        if there and inside(path, MEMORY) == in_memory:
-            yield path
+def _home_in_system() -> Iterator[str]:
+    """Yield a home that lies in a system folder; that of a user of the system's own may be one of programs."""
+    home = os.path.realpath(_home_path())
+    if _is_system(home) and not any(inside(folder, home) for folder in (*SYSTEM, *PATH.split(":"))):
+        with contextlib.suppress(OSError):
+            if os.stat(home).st_uid == os.geteuid():
+                yield home
 
 
-def _shown(path: str) -> bool:
-    return any(inside(path, folder) for folder in SYSTEM)
+class _Private:
+    """What of /etc not every user may read, looked at now and then: it is a thousand files."""
+
+    def __init__(self) -> None:
+        self._until, self._found = 0.0, dict[str, Kind]()
+
+    def __call__(self) -> dict[str, Kind]:
+        if (now := time.monotonic()) >= self._until:
+            self._found, self._until = dict(self._look("/etc")), now + PRIVATE_S
+        return self._found
+
+    def _look(self, folder: str) -> Iterator[tuple[str, Kind]]:
+        try:
+            with os.scandir(folder) as entries:
+                found = [(entry.path, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
+        except OSError:
+            return  # not ours to read either
+        for path, mode in found:
+            if stat.S_ISDIR(mode) and mode & 0o005 == 0o005:
+                yield from self._look(path)
+            elif stat.S_ISDIR(mode) and os.access(path, os.X_OK):
+                yield path, "empty"
+            elif stat.S_ISREG(mode) and not mode & 0o004 and os.access(path, os.R_OK):
+                yield path, "nothing"
 
 
-def _fenced(confinement: Confinement, workdir: str) -> Layout:
-    """Lay the fences over the working folder; then the run's own files, and the repositories in them."""
-    workspace, run_files = os.path.realpath(confinement.workspace), os.path.realpath(confinement.run_files)
-    own = workspace_fences(workdir, workspace, run_files)
-    seen = survey(workdir, own.locks)
-    mounts, repositories = [*_mounts(_both(own, git_fences(seen)))], seen.watched
-    if _are_fenced(run_files, own, workdir):
-        inner = survey(run_files, ())
-        mounts += ["--bind", run_files, run_files, *_mounts(git_fences(inner))]
-        repositories += inner.watched
-    return Layout(tuple(mounts), repositories)
+_private = _Private()
 
 
-def _both(one: Fences, other: Fences) -> Fences:
-    return Fences(
-        (*one.pins, *other.pins),
-        (*one.locks, *other.locks),
-        (*one.absent, *other.absent),
-        (*one.blank, *other.blank),
+# ── the command ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A command, what holds it, and where."""
+
+    argv: tuple[str, ...]
+    workdir: str
+    outer: tuple[str, ...] = ()  # bubblewrap, up to the command; none: nothing confines it
+    view: View = field(default_factory=lambda: View(()))
+
+    def why_unlike(self, pid: int, held: int) -> str | None:
+        """Return where a process in the sandbox finds something else than it should; `held`: the working folder."""
+        root, status = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_CLOEXEC), os.fstat(held)
+        try:
+            if identity(self.workdir, root) != (status.st_dev, status.st_ino):
+                return self.workdir
+            known = ((path, kind, one) for path, kind, one in self.view.mounts if one is not None)
+            return next(
+                (path for path, kind, one in known if (identity(path, root) == one) != (kind in _THEMSELVES)), None
+            )
+        finally:
+            os.close(root)
+
+
+_THEMSELVES = ("shown", "writable")
+SHOW, WRITE = "--ro-bind-try", "--bind-try"  # of folders that a step may have replaced, and of no others
+
+
+def lay_out(argv: Sequence[str], confinement: Confinement) -> Layout:
+    """Return the command that runs `argv` confined; as it is when the confinement is "none".
+
+    Raises Unfenceable, and Refused for a folder that is no longer there.
+    """
+    workdir = str(confinement.workdir)
+    if confinement.sandbox == "none":
+        return Layout(tuple(argv), workdir)
+    if (bwrap := find_program("bwrap")) is None:
+        raise Unfenceable(why_missing("bwrap", "bubblewrap"))
+    view = view_for(confinement)
+    mounts: dict[str, Kind] = dict.fromkeys(filter(os.path.exists, (KEYS,)), "nothing")
+    mounts |= _private()
+    mounts |= {path: kind for path, kind, known in view.mounts if known is not None or kind not in _THEMSELVES}
+    words = {**dict(_system(frozenset(mounts))), **_fixed()}
+    words |= {path: _mount(path, kind) for path, kind in mounts.items()}
+    words |= {"/proc": ("--proc",), "/dev": ("--dev",)}
+    read_only = ("/proc", *(path for path, kind in mounts.items() if kind == "empty"), "/dev", "/")
+    outer = (
+        bwrap,
+        *_ISOLATION,
+        *(["--share-net"] if confinement.network else []),
+        *(word for path in sorted(words, key=_depth) for word in (*words[path], path)),
+        *(word for path in read_only for word in ("--remount-ro", path)),  # /proc: else root could set /proc/sys
+        *("--chdir", workdir, "--"),
     )
+    return Layout(tuple(argv), workdir, outer, view)
 
 
-def _are_fenced(run_files: str, own: Fences, workdir: str) -> bool:
-    """Whether the run's own files lie behind a fence, and must be laid over it to be writable."""
-    return (
-        any(inside(run_files, lock) for lock in own.locks) and inside(run_files, workdir) and os.path.isdir(run_files)
-    )
+def _fixed() -> dict[str, tuple[str, ...]]:
+    """Return the folders that are there and empty, for every program."""
+    home = os.path.realpath(_home_path())
+    words: dict[str, tuple[str, ...]] = dict.fromkeys(_EMPTIED, ("--dir",))
+    words |= dict.fromkeys((MEMORY, SCRATCH), ("--tmpfs",))
+    return words if _is_system(home) or home == "/" else {home: ("--dir",), **words}
 
 
-def _mounts(fences: Fences) -> Iterator[str]:
-    """Yield pins before locks, outermost first: a later bind of a folder would cover what lies in it."""
-    for path in _outermost_first(fences.pins):
-        yield from ("--bind-try", path, path)
-    for path in _outermost_first(fences.locks):
-        yield from ("--ro-bind-try", path, path)
-    for path in _outermost_first(fences.absent):
-        yield from ("--tmpfs", path, "--remount-ro", path)
-    for path in _outermost_first(fences.blank):
-        yield from ("--ro-bind", "/dev/null", path)
-
-
-def _outermost_first(paths: Iterable[str]) -> list[str]:
-    return sorted(dict.fromkeys(paths), key=_depth)
-
-
-def _depth(path: str) -> tuple[int, str]:
-    return path.count("/"), path
+def _mount(path: str, kind: Kind) -> tuple[str, ...]:
+    match kind:
+        case "shown":
+            return SHOW, path
+        case "writable":
+            return WRITE, path
+        case "empty":
+            return ("--tmpfs",)
+        case "nothing":
+            return "--ro-bind", "/dev/null"  # a device on a bind mount cannot be opened
+        case _:
+            assert_never(kind)
 
 
 def hint_for(exit_code: int | None, stderr: str, confinement: Confinement) -> str | None:

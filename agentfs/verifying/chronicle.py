@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from agentfs.core.messages import trailers
+from agentfs.installation import find_program, why_missing
 from agentfs.ledger.program import command, environment
 from agentfs.ledger.refs import BRANCH
 from agentfs.ledger.soundness import AS_IT_IS, NoGit
@@ -73,9 +74,9 @@ class Told:
 
 def chronicle(runs: Path, run: str | None = None) -> Iterator[Told]:
     """Yield the commits of `main`, of one run those that touch it; raises NoGit."""
-    program = shutil.which("git")
+    program = find_program("git")
     if program is None:
-        raise NoGit("git is not installed")
+        raise NoGit(why_missing("git"))
     places = () if run is None else ("--", f":(literal){run}/")
     graph = "core.commitGraph=true" if run else "core.commitGraph=false"  # of all, what the objects say
     with ExitStack() as stack:

@@ -50,7 +50,7 @@ class Lines:
 def opening_line(driver: Driver) -> str:
     """Return which run this is, where it works, and how to choose another folder."""
     run = driver.facts.run
-    return f"{run.run}: working in {(driver.folder / run.workdir).resolve()} (choose another with --workdir)"
+    return f"{run.run}: working in {driver.folder.resolve() / run.workdir} (choose another with --workdir)"
 
 
 def settled_line(view: StepView) -> str:

@@ -64,7 +64,7 @@ class Live:
 
     def _draw(self, width: int, height: int) -> list[str]:
         state, run = self._state, self._driver.facts.run
-        where = inert(str((self._driver.folder / run.workdir).resolve()))
+        where = inert(str(self._driver.folder.resolve() / run.workdir))
         everything = all_steps(state)
         chosen = choose(everything, max(1, height - AROUND))
         shown = {view.id for view in chosen}

@@ -40,7 +40,7 @@ class Teller:
 
     def opened(self, driver: Driver) -> None:
         run = driver.facts.run
-        self.tell("driving", f"working in {(driver.folder / run.workdir).resolve()}", run.run)
+        self.tell("driving", f"working in {driver.folder.resolve() / run.workdir}", run.run)
 
     def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
         """Tell what a turn found settled and what it decided. `settled`: the attempts told before."""

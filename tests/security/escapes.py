@@ -88,7 +88,10 @@ READS = {
         "found([p for n in range(3, 256) for p in [os.path.realpath(f'/proc/self/fd/{n}')] if p.startswith(W)])"
     ),
     "see the daemon": "found([p for p in glob.glob('/proc/*/cmdline') if 'agentfs\\0watch' in open(p).read()])",
-    "read another run": "found([] if SHOWN else [open(p).read() for p in glob.glob(f'{W}/runs/*/other/goal.md')])",
+    "read another run": "found([open(p).read() for p in glob.glob(f'{W}/runs/*/other/goal.md')])",
+    "read the ledger": "found(os.listdir(f'{W}/runs/.git'))",
+    "read keys beside the settings": "open(f'{W}/.env').read()",
+    "use the kernel's keys": "syscall(250, 0, -3, 0)",
     "read a block device": "found([open(p, 'rb').read(1) for p in glob.glob('/dev/[svn][dv]*')])",
     "read kernel memory": "open('/dev/mem', 'rb').read(1)",
     "read the kernel's log": "open('/dev/kmsg', 'rb').read(1)",

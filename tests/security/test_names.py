@@ -19,13 +19,13 @@ from agentfs.core import names
 from agentfs.core.check import check_plan
 from agentfs.core.documents import Document, read_json
 from agentfs.core.problems import Rejected
-from agentfs.tools import beneath
+from agentfs.tools import safe_open
 from agentfs.tools.base import ToolResult
 from agentfs.tools.files import edit_file, read_file, write_file
 from agentfs.tools.finding import list_files, search_files
 from tests.benches import Workbench, a_workbench, in_workspace
 from tests.builders import CATALOGUE
-from tests.security.test_beneath import exchange_for_ever
+from tests.security.test_safe_open import exchange_for_ever
 
 COUNT = 5_000
 SWEEP = bool(os.environ.get("AGENTFS_SWEEP"))
@@ -80,8 +80,8 @@ def test_a_run_is_called_something_safe() -> None:
 @pytest.fixture(params=["openat2", "step by step"])
 def opener(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "step by step":
-        monkeypatch.setattr(beneath, "_opener", lambda: beneath._step_by_step)
-    elif beneath._opener() is not beneath._openat2:
+        monkeypatch.setattr(safe_open, "_opener", lambda: safe_open._step_by_step)
+    elif safe_open._opener() is not safe_open._openat2:
         pytest.skip("this kernel has no openat2")
     return str(request.param)
 

@@ -18,9 +18,9 @@ import pytest
 from agentfs.core.records import Sandbox
 from agentfs.tools import launch
 from agentfs.tools.base import ProcessMark
-from agentfs.tools.launch import Finished, end_survivors, find_survivors, run_program
+from agentfs.tools.launch import Finished, GaveUp, end_survivors, find_survivors, run_program
 from agentfs.tools.proc import life, mark_of
-from agentfs.tools.sandbox import environment, wrap
+from agentfs.tools.sandbox import environment, lay_out
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
 COUNT = itertools.count()
@@ -34,8 +34,8 @@ def word() -> str:
 
 def run(work: Workbench, command: str) -> Finished:
     confinement = work.bench.confinement
-    argv = wrap(["sh", "-c", command], confinement)
-    return run_program(argv, cwd=confinement.workdir, env=environment(confinement), bench=work.bench)
+    argv = ["sh", "-c", command]
+    return run_program(lambda: lay_out(argv, confinement), env=environment(confinement), bench=work.bench)[1]
 
 
 def eventually(true: Callable[[], bool], within_s: float = 5) -> bool:
@@ -112,13 +112,14 @@ def test_nothing_runs_when_we_die_before_the_gate_opens(tmp_path: Path) -> None:
         from dataclasses import replace
         from pathlib import Path
         from agentfs.tools.launch import run_program
+        from agentfs.tools.sandbox import Layout
         from tests.benches import a_workbench
         work = a_workbench(Path(sys.argv[1]))
         def die(mark):
             print(mark.pid, flush=True)
             os._exit(9)
         bench = replace(work.bench, claim=die)
-        run_program(["/usr/bin/touch", "effect"], cwd=work.workdir, env={}, bench=bench)
+        run_program(lambda: Layout(("/usr/bin/touch", "effect"), str(work.workdir)), env={}, bench=bench)
     """)
     died = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
@@ -178,12 +179,22 @@ def test_the_stop_sign_ends_it(tmp_path: Path, sandbox: Sandbox, word: str) -> N
 
 
 @each_sandbox
-def test_a_stop_sign_that_is_set_from_the_beginning(
+def test_a_stop_sign_that_is_set_from_the_beginning(tmp_path: Path, sandbox: Sandbox) -> None:
+    work = a_workbench(tmp_path, sandbox)
+    work.stop.set()
+    with pytest.raises(GaveUp):
+        run(work, "touch effect")
+    assert not (work.workdir / "effect").exists()
+    assert work.claims == []
+
+
+@each_sandbox
+def test_a_stop_sign_that_is_set_as_the_gate_opens(
     tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     monkeypatch.setattr(launch, "GRACE_S", 60)  # it ends because it was asked to, not because it was killed
     work = a_workbench(tmp_path, sandbox)
-    work.stop.set()
+    work = replace(work, bench=replace(work.bench, claim=lambda _mark: work.stop.set()))
     started = time.monotonic()
     assert run(work, f"sleep {word}").stopped
     assert time.monotonic() - started < 20

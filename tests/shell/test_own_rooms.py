@@ -87,7 +87,7 @@ def test_half_a_repository_that_becomes_one_is_fenced(workspace: Path) -> None:
     _repository(workspace / "work" / "half" / ".git")
     second = rooms.room(confinement, source)
     assert second is not first
-    assert second.repositories == (str(workspace / "work" / "half" / ".git"),)
+    assert second.layout.view.repositories == (str(workspace / "work" / "half" / ".git"),)
 
 
 def test_a_glance_is_a_few_calls(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Opens files that cannot leave a folder, whatever links, `..` or races stand in the way.
+"""Opens files that cannot leave a folder, whatever links, `..` or races are in the way; and folders behind no link.
 
 The kernel's openat2 decides where there is one; elsewhere every component is opened in turn and no link is
 followed. Names and words for what went wrong; it reads and writes no content.
@@ -11,16 +11,20 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Protocol
 
 from agentfs.core.records import Failure
 from agentfs.system import flags, libc_call
 
 _OPENAT2 = 437  # the same number on every architecture that has the call, but alpha
-_RESOLVE_NO_MAGICLINKS, _RESOLVE_BENEATH = 0x02, 0x08
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _FOLDER = flags("O_RDONLY", "O_DIRECTORY", "O_CLOEXEC")
 _FILE = flags("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")  # a FIFO must not make us wait
+LOOK = flags("O_PATH", "O_NOFOLLOW", "O_CLOEXEC")
 _TRIES = 16  # openat2 says EAGAIN when something was renamed meanwhile
 _LINKS = 8
+_MOST_LINKS = 40  # on one path, as for the kernel
+READABLE = "the readable folder"  # one of [tools] read
 DEEPEST = 200  # folders in one path
 
 
@@ -36,8 +40,9 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-def _openat2(folder: int, path: str, wanted: int) -> int:
-    how = _How(wanted, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+def _openat2(folder: int, path: str, wanted: int, *, links: bool = True) -> int:
+    """Open a path that stays in a folder. `links`: those that stay in it are followed."""
+    how = _How(wanted, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS | (0 if links else _RESOLVE_NO_SYMLINKS))
     syscall = libc_call("syscall")
     if syscall is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), path)
@@ -56,7 +61,7 @@ def _openat2(folder: int, path: str, wanted: int) -> int:
     raise OSError(errno.EXDEV, "it keeps changing", path)
 
 
-def _step_by_step(folder: int, path: str, wanted: int) -> int:
+def _step_by_step(folder: int, path: str, wanted: int, *, links: bool = True) -> int:  # noqa: ARG001 - as the other
     """Open without openat2: every component by itself, following no link at all."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -74,8 +79,12 @@ def _step_by_step(folder: int, path: str, wanted: int) -> int:
     return current
 
 
+class _Opener(Protocol):
+    def __call__(self, folder: int, path: str, wanted: int, *, links: bool = True) -> int: ...
+
+
 @functools.cache
-def _opener() -> Callable[[int, str, int], int]:
+def _opener() -> _Opener:
     """Return the strongest way to open that this kernel offers."""
     root = os.open("/", _FOLDER)
     try:
@@ -88,21 +97,42 @@ def _opener() -> Callable[[int, str, int], int]:
 
 
 class Folder:
-    """A folder that paths cannot leave."""
+    """A folder that paths cannot leave. `may_read` is given the real path of what is opened, and raises to refuse."""
 
-    def __init__(self, fd: int, name: str = "the working folder") -> None:
-        self._fd, self._name = fd, name
+    def __init__(
+        self, fd: int, name: str = "the working folder", may_read: Callable[[str], None] | None = None
+    ) -> None:
+        self.fd, self._name, self._may_read = fd, name, may_read
 
     def open_file(self, path: str) -> int:
         """Open a regular file for reading; Refused if it is anything else."""
-        fd = self._open(path, _FILE)
+        fd = self._open_allowed(path, _FILE)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise Refused("input", f"{path} is not a file with content", "name a regular file")
         return fd
 
     def open_folder(self, path: str) -> int:
-        return self._open(path, _FOLDER)
+        return self._open_allowed(path, _FOLDER)
+
+    def shows(self, fd: int, name: str) -> bool:
+        """Whether what an open folder in it holds under a name may be read."""
+        try:
+            if self._may_read:
+                self._may_read(os.path.join(real_path(fd), name))
+        except Refused:
+            return False
+        return True
+
+    def _open_allowed(self, path: str, flags: int) -> int:
+        fd = self._open(path, flags)
+        try:
+            if self._may_read:
+                self._may_read(real_path(fd))
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
     def open_parent(self, path: str, may_write: Callable[[str], None]) -> tuple[int, str]:
         """Open the folder a file is to be written in, made if need be; return it with the file's name.
@@ -155,7 +185,7 @@ class Folder:
         with self._words(path):
             if "\0" in path:
                 raise ValueError("a NUL character")
-            return _opener()(self._fd, path or ".", flags)
+            return _opener()(self.fd, path or ".", flags)
 
     @contextmanager
     def _words(self, path: str) -> Iterator[None]:
@@ -212,13 +242,65 @@ def _target(parent: int, name: str) -> str | None:
 
 
 @contextmanager
-def opened(path: str, name: str = "the working folder") -> Iterator[Folder]:
-    """Open a folder by its real path, for as long as the block lasts."""
+def hold_folder(
+    path: str, name: str = "the working folder", may_read: Callable[[str], None] | None = None
+) -> Iterator[Folder]:
+    """Open a folder for as long as the block lasts. Its path is a real one: a link on it was put there since."""
     try:
-        fd = os.open(os.path.realpath(path), _FOLDER)
+        fd = open_without_links(path)
     except OSError as error:
-        raise Refused("input", f"{name} {path} cannot be opened: {os.strerror(error.errno or 0)}") from error
+        raise _not_held(path, name, error) from error
     try:
-        yield Folder(fd, name)
+        yield Folder(fd, name, may_read)
     finally:
         os.close(fd)
+
+
+def _not_held(path: str, name: str, error: OSError) -> Refused:
+    if error.errno in (errno.ELOOP, errno.EXDEV):
+        words = f"{name} {path} cannot be opened: a symbolic link has taken its place"
+        return Refused("outside", words, "a step may have put it there: look at it, and put the folder back")
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return Refused("input", f"{name} {path} is not there", "make it, or choose another")
+    return Refused("input", f"{name} {path} cannot be opened: {os.strerror(error.errno or 0)}")
+
+
+@functools.cache
+def _root() -> int:
+    return os.open("/", _FOLDER)
+
+
+def open_without_links(path: str, wanted: int = _FOLDER, root: int | None = None) -> int:
+    """Open an absolute path on which no link lies, seen from a root. Raises OSError, for a link with ELOOP."""
+    return _opener()(_root() if root is None else root, path.strip("/") or ".", wanted, links=False)
+
+
+def identity(path: str, root: int | None = None) -> tuple[int, int] | None:
+    """Return which file or folder is at a path, seen from a root; None if there is none, or a link is on the way."""
+    try:
+        fd = open_without_links(path, LOOK, root)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(fd)
+    finally:
+        os.close(fd)
+    return None if stat.S_ISLNK(found.st_mode) else (found.st_dev, found.st_ino)
+
+
+def resolve_links_of_others(path: str) -> str:
+    """Return a path with its links resolved; from one on that this user, so a step, may have made, as it is spelt."""
+    todo, done = _parts(path), "/"
+    for _ in range(_MOST_LINKS):
+        while todo and not os.path.islink(at := os.path.join(done, todo[-1])):
+            part = todo.pop()
+            done = os.path.dirname(done) if part == ".." else at
+        if not todo or os.access(done, os.W_OK, effective_ids=True):
+            break
+        target = os.readlink(os.path.join(done, todo.pop()))
+        done, todo = ("/" if target.startswith("/") else done), [*todo, *_parts(target)]
+    return os.path.normpath(os.path.join(done, *reversed(todo)))
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")][::-1]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agentfs.core.records import Failure
-from agentfs.tools import beneath
+from agentfs.tools import safe_open
 from agentfs.tools.base import ToolResult
 from agentfs.tools.files import edit_file, read_file, write_file
 from agentfs.tools.finding import list_files, search_files
@@ -26,8 +26,8 @@ SECRET = "outside!"
 def opener(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run every attack against both ways of opening."""
     if request.param == "step by step":
-        monkeypatch.setattr(beneath, "_opener", lambda: beneath._step_by_step)
-    elif beneath._opener() is not beneath._openat2:
+        monkeypatch.setattr(safe_open, "_opener", lambda: safe_open._step_by_step)
+    elif safe_open._opener() is not safe_open._openat2:
         pytest.skip("this kernel has no openat2")
     return str(request.param)
 
