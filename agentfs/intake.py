@@ -157,7 +157,7 @@ def _called(source: GoalSource, parsed: ParsedGoal) -> str:
 def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, problems: list[Problem]) -> str:
     """Return the folder to work in, as run.json has it; add what is wrong with the one that the goal names."""
     if flags.workdir is not None:
-        return _typed_workdir(flags.workdir, root)
+        return _written(_typed_workdir(flags.workdir, root), root)
     if (asked := parsed.fields.workdir) is None:
         return names.FILES
     try:
@@ -171,10 +171,18 @@ def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, p
         problems.append(_not_allowed(asked, allowed))
     elif not is_there:
         problems.append(Problem(f"workdir: there is no folder {asked!r} in {root}", "make it first", "/workdir"))
-    return str(wanted)
+    return _written(wanted, root)
 
 
-def _typed_workdir(folder: Path, root: Path) -> str:
+def _written(workdir: Path, root: Path) -> str:
+    """Return a folder as run.json can have it, which is UTF-8: else relative to the run's folder, if that will do."""
+    for path in (str(workdir), os.path.relpath(workdir, root / "runs" / "day" / "run")):
+        if path.encode("utf-8", "replace").decode() == path:
+            return path
+    raise UserError(f"{workdir}: its name is not UTF-8, so no record can hold it (rename it)")
+
+
+def _typed_workdir(folder: Path, root: Path) -> Path:
     """Return the folder that a person typed; one of the workspace's must not be a link out of it that a step made."""
     if not folder.is_dir():
         raise UserError(f"--workdir {folder}: there is no such folder (make it first)")
@@ -183,7 +191,7 @@ def _typed_workdir(folder: Path, root: Path) -> str:
         raise UserError(
             f"--workdir {folder}: a link leads out of the workspace, to {real} (name that, if it is meant)"
         )
-    return str(real)
+    return real
 
 
 def _spelt(root: Path, name: str) -> Path:
@@ -269,7 +277,7 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
             planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
             executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
         ),
-        source=source.origin,
+        source=source.origin.encode("utf-8", "replace").decode(),
         started_at=clock.stamp(),
     )
 
@@ -287,7 +295,7 @@ def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
     path = cwd / text
     looks_like_file = len(text) < 4096 and "\n" not in text and (path.exists() or _is_one_path(text))
     if not looks_like_file:
-        return GoalSource(text.encode(), "goal.md", "the goal", "text")
+        return GoalSource(os.fsencode(text), "goal.md", "the goal", "text")
     if path.is_dir():
         raise UserError(f"{text} is a folder, not a goal file")
     if path.suffix.lower() not in names.GOAL_SUFFIXES:

@@ -29,6 +29,7 @@ from agentfs.tools.capture import Capture
 from agentfs.tools.proc import Life, boot_id, descendants, everyone, life, mark_of
 from agentfs.tools.safe_open import LOOK, Folder, hold_folder, open_without_links
 from agentfs.tools.sandbox import SHOW, WRITE, Layout, takes_descriptors
+from agentfs.tools.starting import raise_shortage
 from agentfs.tools.syscalls import no_keys
 
 OUTPUT_CAP = 256 * 1024 * 1024  # bytes of stdout and stderr together, before the program is killed
@@ -152,6 +153,8 @@ def start(
             raise
     if pid is None or wrong:
         words = started.end()
+        if not wrong:
+            raise_shortage(words)
         raise Changed(f"{wrong} was replaced while it was set up") if wrong else NotStarted(words or "it ended")
     _go_first_when_memory_runs_out(pid)
     return started
@@ -222,6 +225,12 @@ def run_program(
     `make`: says how; asked again while folders change. `spill`: a long stdout also goes to the bench's output file.
     Raises what `start` and `make` raise, and whatever `bench.claim` raises; in all these cases nothing ran.
     """
+    return bench.starter.start(lambda: _run_once(make, env, bench, spill=spill), bench.may_wait)
+
+
+def _run_once(
+    make: Callable[[], Layout], env: Mapping[str, str], bench: Bench, *, spill: bool
+) -> tuple[Layout, Finished]:
     layout, started = _started(make, env, bench)
     child = started.child
     out = Capture(bench.output_bytes, bench.mask, bench.output_file if spill else None)

@@ -27,13 +27,22 @@ def main(argv: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)  # until there is a program that they can be meant for
     signal.signal(ORPHANED, _orphaned)
     libc.prctl(PR_SET_PDEATHSIG, ORPHANED)
-    program = os.fork()
+    program = _fork()
     if program == 0:
         _become(argv)
     _hand_on(program)
     status = _end_of(program)
     _end_the_rest()
     _leave_as(status)
+
+
+def _fork() -> int:
+    """Start a process; while there is no room for one, wait: whoever started us ends us in time."""
+    while True:
+        try:
+            return os.fork()
+        except BlockingIOError:
+            time.sleep(0.2)
 
 
 def _become(argv: list[str]) -> None:

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from agentfs.tools.base import Bench, Confinement, Never, ProcessMark
@@ -23,6 +23,7 @@ from agentfs.tools.own_rooms import Room, Rooms
 from agentfs.tools.own_source import Source
 from agentfs.tools.proc import mark_of
 from agentfs.tools.safe_open import Refused
+from agentfs.tools.starting import Pool, Starter
 
 START_S = 30.0
 TICK_S = 0.05
@@ -154,7 +155,7 @@ class Crew:
         self._rooms = Rooms()
         self._servers: dict[Room, Future[Server]] = {}
         # bubblewrap dies with the thread that started it: this one lives as long as the crew
-        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own-tools")
+        self._starter = Pool(1, "own-tools")
 
     def room(self, confinement: Confinement, source: Source) -> Room:
         """Return the sandbox that a tool of this source needs. Raises Unfenceable, Refused or NoSandbox."""
@@ -264,7 +265,9 @@ def _start(room: Room) -> Server:
         fd = theirs.fileno()
         layout = replace(room.layout, argv=(*room.layout.argv, str(fd)))
         deadline = time.monotonic() + START_S
-        started = start(layout, room.env, Never(), deadline, fds=(fd,), out=subprocess.DEVNULL)
+        started = Starter().start(
+            lambda: start(layout, room.env, Never(), deadline, fds=(fd,), out=subprocess.DEVNULL)
+        )
     except (OSError, NotStarted, Refused) as error:
         ours.close()
         raise NoWorker(f"the worker did not start: {error}") from None

@@ -16,6 +16,7 @@ from agentfs.core.names import inside
 from agentfs.installation import SETTINGS, find_program, searched_path
 from agentfs.tools.listings import Listed, read
 from agentfs.tools.protected import FOLDERS, Fences, Unfenceable, chain
+from agentfs.tools.starting import Starter
 
 Entries = Callable[[str], Sequence[Listed]]  # what a folder holds
 
@@ -178,7 +179,9 @@ def _settings(git: str) -> tuple[tuple[str, str, str], ...]:
     env["PATH"] = searched_path(os.environ)
     argv = [program, f"--git-dir={git}", "config", "--null", "--show-origin", "--includes", "--list"]
     try:
-        listed = subprocess.run(argv, capture_output=True, env=env, cwd=git, timeout=GIT_S, check=True).stdout
+        listed = Starter().start(
+            lambda: subprocess.run(argv, capture_output=True, env=env, cwd=git, timeout=GIT_S, check=True).stdout
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unfenceable(f"git cannot say what {git}/config names: {error}") from None
     parts = listed.decode("utf-8", "surrogateescape").split("\0")

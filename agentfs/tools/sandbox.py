@@ -37,6 +37,7 @@ from agentfs.tools.protected import (
 )
 from agentfs.tools.repositories import Entries, git_fences, survey, undo_harm
 from agentfs.tools.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
+from agentfs.tools.starting import Starter, is_shortage, raise_shortage
 from agentfs.workspace import trusted_roots
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
@@ -77,8 +78,10 @@ def _probe(bwrap: str) -> str | None:
     shown = ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/")
     argv = [bwrap, *_ISOLATION, *system, *shown, "--", "/bin/true"]
     try:
-        tried = subprocess.run(argv, capture_output=True, timeout=20, check=False, env={"PATH": PATH})
+        tried = Starter().start(lambda: _tried(argv))
     except (OSError, subprocess.TimeoutExpired) as error:
+        if is_shortage(error):
+            raise  # it says nothing of what bubblewrap could do
         return f"bubblewrap does not work here: {error}"
     if tried.returncode == 0:
         return None
@@ -93,6 +96,14 @@ def takes_descriptors(bwrap: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return b"--ro-bind-fd" in told.stdout + told.stderr
+
+
+def _tried(argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+    """Run bubblewrap; raise that there is no room for it."""
+    tried = subprocess.run(argv, capture_output=True, timeout=20, check=False, env={"PATH": PATH})
+    if tried.returncode != 0:
+        raise_shortage(tried.stderr.decode("utf-8", "replace"))
+    return tried
 
 
 def environment(confinement: Confinement) -> dict[str, str]:
