@@ -68,7 +68,7 @@ def settled_line(view: StepView) -> str:
 
 def _again_words(view: StepView, result: Result) -> str:
     """Return whether an attempt that failed is tried again, and when."""
-    if view.not_before is not None:
+    if view.move == "retry" and view.not_before is not None:
         pause = datetime.fromisoformat(view.not_before) - datetime.fromisoformat(result.ended_at)
         return f"; it is tried again in {duration(pause.total_seconds())}"
     return "; it is tried again" if view.move == "order" else ""

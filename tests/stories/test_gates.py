@@ -134,7 +134,7 @@ printf '1.4 "beta" $HOME'
 ### publish
 Put it out.
 gate
-retries: 2
+retries: 2 every 1h
 ```sh
 echo "connecting" >&2
 echo "no route to {{steps.version.output}}" >&2
@@ -152,6 +152,7 @@ def test_a_gated_step_that_failed_says_so_first_wherever_a_person_is_asked_again
     happened = "attempt 1 failed: exit code 3: "
     assert f"job waits: publish: {happened}" in asks
     assert "; waits for a person's approval\n" in asks
+    assert "tried again" not in asks, "that is for the person to say"
     question = (place.run_folder() / "steps" / "publish.2.question.md").read_text()
     assert question.startswith("# publish failed: exit code 3: ")
     assert "\nThat was attempt 1. May it run again, as attempt 2?\n" in question
