@@ -17,7 +17,7 @@ def in_words(problem: Problem, plan: JsonObject | None) -> str:
 
 def _where(tokens: list[str], plan: JsonObject | None) -> str:
     steps: Any = (plan or {}).get("steps", [])
-    if len(tokens) > 1 and tokens[0] == "steps" and int(tokens[1]) < len(steps):
+    if len(tokens) > 1 and tokens[0] == "steps" and tokens[1].isdigit() and int(tokens[1]) < len(steps):
         step = steps[int(tokens[1])]
         name = step.get("id") if isinstance(step, dict) else None
         named = f"step {name!r}" if isinstance(name, str) else f"the step {shown(step)}"

@@ -5,7 +5,6 @@ The scripts are agentfs's, never a person's or a model's; they get JSON and give
 
 import contextlib
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -65,6 +64,10 @@ def ask(
 
 def _bound(pid: int) -> None:
     """Let a script have so much memory and no more; and let it end by itself if nobody is left to end it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
     if not hasattr(resource, "prlimit"):  # other systems than Linux
         return
     for what, most in ((resource.RLIMIT_AS, MOST_MEMORY), (resource.RLIMIT_CPU, MOST_SECONDS)):

@@ -50,7 +50,9 @@ def test_a_reset_under_a_daemon_asks_too(place: Place) -> None:
     with Watching(place) as daemon:
         (place.root / "job.md").rename(place.root / "goals" / "job.md")
         wait_for(lambda: bool(list(place.runs.glob("*/job/outcome.json"))), "the end of the run")
-        wait_for(lambda: len(place.log()) == 2, "both commits")
+        wait_for(
+            lambda: "outcome.json" in place.git("ls-files"), "the commit of the end, and the index in step with it"
+        )
         place.git("reset", "-q", "--hard", "HEAD~1")
         wait_for((place.run_folder() / "steps" / "send.1.question.md").exists, "the question")
         assert daemon.popen.poll() is None

@@ -475,7 +475,9 @@ def test_workspaces_and_homes_in_system_folders_are_not_seen(
     other.agentfs("init")
     (other.root / "notes").write_text("private")
     (system_folder / "program").write_text("for everybody")
-    seen = shell(work, f"cat {system_folder}/program; cat {work.workspace}/notes {other.root}/notes ~/.ssh/id; true")
+    seen = shell(
+        work, f"cat {system_folder}/program; cat {work.workspace}/notes {other.root}/notes ~/.ssh/id || true"
+    )
     assert seen.output == "for everybody"
     assert shell(work, "touch mine && ls && echo $HOME").output == f"mine\n{home}"
 
@@ -498,7 +500,8 @@ def test_other_runs_and_env_files_are_hidden(tmp_path: Path) -> None:
     (work.workspace / ".env.link").symlink_to("linked")
     hidden = ["runs/2026-11-16/other/goal.md", "runs/.git/config", *names, ".env.link", "linked"]
     found = shell(
-        work, "; ".join(f"cat {path} 2>/dev/null" for path in hidden) + "; ls runs runs/*; cat runs/*/demo/goal.md"
+        work,
+        "; ".join(f"cat {path} 2>/dev/null || :" for path in hidden) + "; ls runs runs/*; cat runs/*/demo/goal.md",
     )
     assert found.output == "2026-11-16\n\nruns/2026-11-16:\ndemo\nmine".replace(
         "2026-11-16\n\n", "runs:\n2026-11-16\n\n", 1
@@ -542,7 +545,7 @@ def test_the_whole_workspace_named_shows_neither_other_runs_nor_env_files(tmp_pa
     (work.workspace / ".env").write_text("KEY=private")
     (work.workspace / "notes").write_text("shared")
     root = work.workspace
-    assert shell(work, f"cat {root}/notes; cat {root}/.env; ls {root}/runs/*; touch mine").output == "shareddemo"
+    assert shell(work, f"cat {root}/notes; cat {root}/.env || :; ls {root}/runs/*; touch mine").output == "shareddemo"
     assert "hidden from tools" in said(read(work, f"{root}/.env"))
 
 
@@ -561,7 +564,7 @@ def test_root_sees_of_etc_what_every_user_may_read(tmp_path: Path, monkeypatch: 
         (folder / "key").chmod(0o640)
         work = a_workbench(tmp_path, "bubblewrap")
         seen = shell(
-            work, f"cat {folder}/open {folder}/key {folder}/closed/key 2>/dev/null; ls {folder}/closed; true"
+            work, f"cat {folder}/open {folder}/key {folder}/closed/key 2>/dev/null || ls {folder}/closed || true"
         )
         assert seen.output == "for everybody"
         assert shell(work, "find /etc -type f ! -perm -004; true").output == ""

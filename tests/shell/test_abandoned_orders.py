@@ -78,5 +78,5 @@ def test_a_run_that_has_failed_ends(run: Path) -> None:
     failed = json.loads(path.read_bytes()) | {"status": "failed", "error": {"kind": "exit", "message": "exit 1"}}
     path.unlink()
     path.write_text(json.dumps(failed, indent=2) + "\n")
-    assert driven(run) == ("nothing", "the run has ended: b failed: exit 1; 0 of 2 steps done")
+    assert driven(run) == ("nothing", "the run has ended: b failed: exit 1; 0 of 2 steps done, 1 failed")
     assert result(run, "a.1")[0] == "interrupted"

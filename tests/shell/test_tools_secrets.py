@@ -323,6 +323,7 @@ OURS = {  # texts in records that are written by agentfs alone: ids, names, word
     "Usage": {"role", "model"},
     "StepsByEnd": {"done", "failed", "skipped", "not_reached"},
     "Plan": {"$schema", "status"},
+    "Tools": {"allow", "sandbox", "read", "env", "hosts"},
     "Step": {"id", "tool", "depends_on", "on_failure", "tools"},
     **{f"{kind}Check": {"kind"} for kind in ("Command", "File", "Output", "Http", "Judge")},
 }

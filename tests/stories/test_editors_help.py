@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.records import Limits, Plan, Record, Step
+from agentfs.core.records import Limits, Plan, Record, Step, Tools
 from tests.npm import node, packages
 from tests.workspaces import Place
 
@@ -44,6 +44,7 @@ PLAN: dict[str, Any] = {
     "goal": "Job",
     "status": "approved",
     "limits": {"minutes": 5},
+    "tools": {"network": True},
     "steps": [
         {
             "id": "a",
@@ -60,6 +61,7 @@ PLAN: dict[str, Any] = {
             "on_failure": "stop",
             "timeout_s": 5,
             "max_attempts": 1,
+            "retry_wait_s": 1,
             "repeatable": True,
             "skip": "no",
             "model": "m",
@@ -98,6 +100,7 @@ def test_every_field_has_a_hover_and_no_network_is_asked(plan: Path, place: Plac
     assert said["asked"] == [(place.root / "schemas" / "plan.schema.json").as_uri()]
     assert said["problems"] == []
     fields["limits"] = Limits.__doc__  # the engine prefers what is said of the kind
+    fields["tools"] = Tools.__doc__  # the first one stands above the steps
     assert {name: unescaped(words) for name, words in said["hover"].items()} == fields
     assert all(words and len(words) > 20 for words in said["hover"].values())
 

@@ -67,7 +67,7 @@ def test_a_no_is_never_replaced_and_only_its_clean_up_runs(place: Place, line: s
     assert not (place.run_folder() / "files" / "published").exists()
     assert place.log()[1:] == [
         "agentfs job: revision 2, after publish could not be reached",
-        "agentfs job: failed, 2 of 2 steps",
+        "agentfs job: failed, 2 of 4 steps",
     ]
 
 

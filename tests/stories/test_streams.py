@@ -119,10 +119,10 @@ def test_a_locale_that_is_not_utf8(place: Place, environment: dict[str, str], sh
     name = place.runbook(JOB.replace("echo", "pwd >&2; touch ü; echo"), name="täglich.md")
     code, out, _ = in_shell(place, f"$AGENTFS run {name} --workdir Büro", **environment)
     assert (code, out) == (0, f"{shown}\n")
-    assert place.read("steps/a.1.result.json", "t-glich")["output"] == ANSWER
-    assert place.read("run.json", "t-glich")["workdir"] == str(folder)
+    assert place.read("steps/a.1.result.json", "taglich")["output"] == ANSWER
+    assert place.read("run.json", "taglich")["workdir"] == str(folder)
     assert (folder / "ü").exists()
-    looks = ("status", "show t-glich --json")
+    looks = ("status", "show taglich --json")
     assert in_shell(place, " && ".join(f"$AGENTFS {words}" for words in looks), **environment)[0] == 0
 
 
@@ -135,4 +135,4 @@ def test_a_daemon_in_such_a_zone_and_locale(place: Place) -> None:
     with Watching(place, TZ="UTC+99", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0") as daemon:
         daemon.drop("grün.md", book(f"echo '{ANSWER}'"))
         wait_for(lambda: bool(outcomes(place)), "the end of the run")
-    assert place.read("outcome.json", "gr-n")["answer"] == ANSWER
+    assert place.read("outcome.json", "grun")["answer"] == ANSWER
