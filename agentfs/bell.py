@@ -26,6 +26,7 @@ from agentfs.core.state import RunState
 from agentfs.core.waiting import Waiting, waiting
 from agentfs.jsonlines import JsonLines, read_lines
 from agentfs.tools.base import Mask
+from agentfs.tools.starting import Starter
 from agentfs.views.words import cut, first_line, inert
 
 TIMEOUT_SECONDS = 60.0
@@ -77,16 +78,22 @@ class Bell:
         """Have the command run; False: it cannot be written down, so it is tried again at the next turn."""
         about = {"thing": thing.thing, "what": thing.what, "file": thing.file, "why": thing.why}
         try:
+            self._begin()
             self._log(folder, "begins", about)
-        except OSError:
+        except (OSError, RuntimeError):
             return False
         with self._one:
             self._open += 1
             self._orders.put((folder, thing))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run_all, name="on_wait", daemon=True)
-                self._thread.start()
         return True
+
+    def _begin(self) -> None:
+        """Start the thread; raises RuntimeError where there is no room for one."""
+        with self._one:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run_all, name="on_wait", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def close(self) -> None:
         """Give what has begun a moment to end."""
@@ -113,15 +120,17 @@ class Bell:
         shell = isinstance(self.command, str)
         with tempfile.TemporaryFile() as output:  # not a pipe: it may outlive us
             try:
-                process = subprocess.Popen(
-                    self.command,
-                    shell=shell,
-                    cwd=self.workspace,
-                    env=self._environment(folder, thing),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
+                process = Starter().start(
+                    lambda: subprocess.Popen(
+                        self.command,
+                        shell=shell,
+                        cwd=self.workspace,
+                        env=self._environment(folder, thing),
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                        start_new_session=True,
+                    )
                 )
             except (OSError, ValueError) as error:
                 return f"cannot be started ({error})", ""

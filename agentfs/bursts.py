@@ -6,12 +6,12 @@ it hands out places before, and looks at what has become of them when all are ba
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from agentfs.core.decide import Action, Wait
 from agentfs.seats import Seat
+from agentfs.tools.starting import Pool
 
 AT_ONCE = 4  # runs; more would only wait for the interpreter
 TURNS = 16  # of one run in a row, while it has something to do at once: it ends the sooner, and costs less
@@ -52,7 +52,7 @@ class Together:
     """Threads for what may happen at the same time."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(AT_ONCE - 1, thread_name_prefix="turn")
+        self._threads = Pool(AT_ONCE - 1, "turn")
         self.one = threading.Lock()  # for what only one of them may do at a time
 
     def each(self, work: Callable[[One], Came], things: Sequence[One]) -> list[Came]:

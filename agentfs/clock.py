@@ -21,9 +21,17 @@ class Clock:
         """Return how long it is until then."""
         return (datetime.fromisoformat(stamp) - self.wall()).total_seconds()
 
+    def local(self) -> datetime:
+        """Return now as people here read it; as UTC where TZ names no time that there can be."""
+        moment = self.wall()
+        try:
+            return moment.astimezone()
+        except (ValueError, OverflowError):  # TZ=UTC+99
+            return moment
+
     def day(self) -> str:
         """Return the local day, which names the folder of the runs that begin on it."""
-        return self.wall().astimezone().strftime("%Y-%m-%d")
+        return self.local().strftime("%Y-%m-%d")
 
 
 def stamped(moment: datetime) -> str:

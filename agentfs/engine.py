@@ -49,6 +49,7 @@ from agentfs.planner import Planner
 from agentfs.reader import RunReader
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Confinement, Mask, Tool
+from agentfs.tools.starting import Starter
 
 CALL_SECONDS = 1800.0
 
@@ -97,6 +98,7 @@ class World:
     executor: Models = no_model  # the models that do steps
     planner: Models = no_model  # and those that plan
     check: Checker = run_checks
+    starter: Starter = field(default_factory=Starter)  # of processes
     bell: Callable[[Path], RunBell] = no_bell  # who is told that a run waits for a person
     max_turns: int = MAX_TURNS  # of one step's loop
     call_s: float = CALL_SECONDS  # that one call of the planner may take

@@ -158,7 +158,7 @@ def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, p
     if flags.workdir is not None:
         if not flags.workdir.is_dir():
             raise UserError(f"--workdir {flags.workdir}: there is no such folder (make it first)")
-        return str(flags.workdir.resolve())
+        return _written(flags.workdir.resolve(), root)
     if (asked := parsed.fields.workdir) is None:
         return names.FILES
     try:
@@ -175,7 +175,15 @@ def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, p
         problems.append(Problem(message, mend, "/workdir"))
     elif not is_there:
         problems.append(Problem(f"workdir: there is no folder {asked!r} in {root}", "make it first", "/workdir"))
-    return str(wanted)
+    return _written(wanted, root)
+
+
+def _written(workdir: Path, root: Path) -> str:
+    """Return a folder as run.json can have it, which is UTF-8: else relative to the run's folder, if that will do."""
+    for path in (str(workdir), os.path.relpath(workdir, root / "runs" / "day" / "run")):
+        if path.encode("utf-8", "replace").decode() == path:
+            return path
+    raise UserError(f"{workdir}: its name is not UTF-8, so no record can hold it (rename it)")
 
 
 @contextmanager
@@ -248,7 +256,7 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
             planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
             executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
         ),
-        source=source.origin,
+        source=source.origin.encode("utf-8", "replace").decode(),
         started_at=clock.stamp(),
     )
 
@@ -266,7 +274,7 @@ def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
     path = cwd / text
     looks_like_file = len(text) < 4096 and "\n" not in text and (path.exists() or _is_one_path(text))
     if not looks_like_file:
-        return GoalSource(text.encode(), "goal.md", "the goal", "text")
+        return GoalSource(os.fsencode(text), "goal.md", "the goal", "text")
     if path.is_dir():
         raise UserError(f"{text} is a folder, not a goal file")
     if path.suffix.lower() not in names.GOAL_SUFFIXES:

@@ -13,6 +13,7 @@ from agentfs.core import names
 from agentfs.ledger import Ledger, LedgerBroken, LedgerBusy
 from agentfs.owed import blob_sha
 from agentfs.settling import Debts, run_id, settle, settled_apart
+from agentfs.tools.starting import Starter
 
 RETRY_SECONDS = 0.5
 AT_ONCE = 100  # runs
@@ -34,7 +35,8 @@ class Keeper:
         self._busy = False
         self._closing = False
         self._told: set[str] = set()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
+        Starter().start(self._thread.start)
 
     def note(self, folder: Path) -> None:
         """Say that a run may owe a commit."""
@@ -42,19 +44,13 @@ class Keeper:
             waits_already = bool(self._due)
             self._due[folder] = time.monotonic() + PAUSE_SECONDS
             if not waits_already:
-                self._go_on()
+                self._turn.notify_all()
 
     def look_through(self, ended: Iterable[Path]) -> None:
         """Find out, while nothing is due, which of these runs ended without a commit of their end."""
         with self._turn:
             self._unsure += ended
-            self._go_on()
-
-    def _go_on(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
-            self._thread.start()
-        self._turn.notify_all()
+            self._turn.notify_all()
 
     def is_idle(self) -> bool:
         """Whether nothing is known to be owed, and nothing is left to look through."""
@@ -78,8 +74,7 @@ class Keeper:
         with self._turn:
             self._closing = True
             self._turn.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
 
     def _work(self) -> None:
         while folders := self._next():

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -309,10 +310,18 @@ def _found(
 def _outputs(driver: Driver) -> dict[str, Output]:
     """Return the outputs that count now, each with the whole path of its file."""
     return {
-        view.id: Output(view.result.output, view.result.cut, str(_output_path(view, driver)))
+        view.id: Output(view.result.output, view.result.cut, _shown_to_tools(_output_path(view, driver), driver))
         for view in driver.state.steps.values()
         if view.status == "done" and view.result
     }
+
+
+def _shown_to_tools(path: Path, driver: Driver) -> str:
+    """Return a path as an order has it: whole, or as seen from the working folder where the whole is not UTF-8."""
+    whole = str(path)
+    if whole.encode("utf-8", "replace").decode() == whole:
+        return whole
+    return os.path.relpath(path, driver.folder / driver.facts.run.workdir)
 
 
 def _output_path(view: StepView, driver: Driver) -> Path:
@@ -377,6 +386,7 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
         desk=desk_for(order, driver) if order is None or asks_a_model(order, driver.world.tools) else None,
         check=driver.world.check,
         retry_wait_s=_retry_wait(order, driver) if order else 0.0,
+        starter=driver.world.starter,
     )
 
 
@@ -402,4 +412,5 @@ def _check_bench(shop: Workshop, driver: Driver, job: Job, whose: str) -> Bench:
         whose=whose,
         now=shop.clock.monotonic,
         limit=TimeLimit(CHECK_SECONDS, "check"),
+        starter=shop.starter,
     )

@@ -48,7 +48,10 @@ class Upkeep:
         if self._maintenance.due():
             self._stop = threading.Event()
             self._thread = threading.Thread(target=self._work, args=(self._stop,), name="upkeep", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:  # there is no room for one more: another time
+                self._thread = None
 
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()

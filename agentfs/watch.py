@@ -110,6 +110,8 @@ class FolderWatch:
             self._start(an_observer())
         except OSError as error:
             self.deaf = why_deaf(error)
+        except RuntimeError as error:
+            self.deaf = f"no thread is left for it ({error})"
         return self
 
     def _start(self, observer: "InotifyObserver") -> None:
@@ -118,7 +120,7 @@ class FolderWatch:
             observer.schedule(enqueue, str(folder), recursive=False, event_filter=list(kinds))
         try:
             observer.start()
-        except OSError:
+        except (OSError, RuntimeError):
             observer.unschedule_all()
             raise
         self._observer = observer

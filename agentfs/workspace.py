@@ -1,5 +1,6 @@
 """A workspace on disk: find it, make it, trust it, and find runs in it."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -147,13 +148,16 @@ def trust_file(environment: Mapping[str, str]) -> Path:
 
 
 def _mark(root: Path) -> str:
-    return f"{root.stat().st_ino} {root.resolve()}"
+    """Return the line that says that a folder is trusted; a path that is no line of UTF-8 is written as JSON."""
+    path = str(root.resolve())
+    is_line = path.splitlines() == [path] and path.encode("utf-8", "replace").decode() == path
+    return f"{root.stat().st_ino} {path if is_line else json.dumps(path)}"
 
 
 def is_trusted(root: Path, environment: Mapping[str, str]) -> bool:
     """Whether this user made, or trusts, the workspace in this folder. Another folder put there is another one."""
     try:
-        return _mark(root) in trust_file(environment).read_text(encoding="utf-8").splitlines()
+        return _mark(root) in trust_file(environment).read_text("utf-8", "replace").splitlines()
     except OSError:
         return False
 

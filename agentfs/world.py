@@ -1,7 +1,6 @@
 """Put the world of one process together: tools, sandbox, ledger, pool. Nothing here is global."""
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from agentfs.recovery import asked_of_models, take_over
 from agentfs.tools import sandbox
 from agentfs.tools.registry import Known, opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
+from agentfs.tools.starting import Pool, Starter
 from agentfs.workspace import Workspace
 
 FLUSH_SECONDS = 5.0
@@ -72,8 +72,7 @@ def open_world(
     author = person(workspace.runs)
     Forgetting(workspace.runs, ledger, author).finish()
     keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
-    pool = ThreadPoolExecutor(max_workers=settings.limits.parallel, thread_name_prefix="attempt")
-    desk = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="call")
+    pool, desk = Pool(settings.limits.parallel, "attempt"), Pool(CALLS_AT_ONCE, "call")
     bell: Bell | None = None
     stack = ExitStack()
     try:
@@ -106,6 +105,7 @@ def open_world(
             max_turns=settings.executor.max_turns,
             call_s=settings.planner.timeout_s,
             bell=bell.of_run if bell else no_bell,
+            starter=Starter(say),
         )
     finally:
         pool.shutdown(wait=True)

@@ -88,3 +88,27 @@ def test_importing_does_nothing() -> None:
     code = f"import threading, importlib\nfor m in {modules()!r}: importlib.import_module(m)\nprint(threading.active_count())"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+PRINTING = {  # what is printed elsewhere goes through one of these, which lets nothing by that a terminal obeys
+    "cli/common.py",
+    "cli/streams.py",
+    "cli/drive.py",  # the answer, byte for byte
+    "cli/completion.py",
+    "cli/parser.py",  # the version
+    "cli/forget.py",  # a question without a line break
+    "views/lines.py",
+    "views/live.py",
+    "views/watching.py",
+    "tools/own_worker.py",  # a process of its own
+}
+
+
+def test_few_modules_print() -> None:
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in ALL
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert {name for name in found if not name.startswith("testing/")} == PRINTING

@@ -1,48 +1,64 @@
 """The command line: parse, dispatch, turn errors into words and exit codes. Commands are imported when called."""
 
-import os
 import sys
 from collections.abc import Sequence
+
+from agentfs.cli import streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    from agentfs.cli.parser import parse
-
-    arguments = parse(list(sys.argv[1:] if argv is None else argv))
+    if argv is None:
+        streams.begin()
+    words = list(sys.argv[1:] if argv is None else argv)
+    streams.learn_names(words)
     try:
-        code: int = arguments.command(arguments)
-        sys.stdout.flush()
-        return code
+        return _run(words)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `agentfs log | head`: the reader has left, which is no mistake
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
+    except streams.CannotPrint as error:
+        streams.drop_rest(1)
+        if error.reader_left:  # `agentfs log | head`, which is no mistake
+            return 0
+        streams.complain(str(error))
+        return 2
     except Exception as error:  # noqa: BLE001 - the last stop: what is not ours is raised again
-        from agentfs.errors import AgentfsError
-
-        if not isinstance(error, AgentfsError):
-            return _unexpected(error)
-        print("\n".join(_lines_of(error)), file=sys.stderr)
-        return error.code
+        return _failed(error)
 
 
-def _lines_of(error: Exception) -> list[str]:
-    """Return an error of the person's as it is told; on a terminal, of a file that is wrong, with the lines meant."""
+def _run(words: list[str]) -> int:
+    from agentfs.cli.parser import parse
+
+    arguments = parse(words)
+    code: int = arguments.command(arguments)
+    sys.stdout.flush()
+    return code
+
+
+def _failed(error: Exception) -> int:
+    """A mistake, or a fault of the machine, gets a line; a fault of ours gets its traceback."""
+    from agentfs.core.problems import Rejected
+    from agentfs.errors import AgentfsError
+
+    if isinstance(error, AgentfsError | Rejected):
+        _complain(error)
+        return error.code if isinstance(error, AgentfsError) else 2
+    if isinstance(error, OSError) and error.errno is not None:
+        streams.complain(f"{error.strerror} ({error.filename})" if error.filename else str(error.strerror))
+        return 2
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        streams.complain("no thread can be started: there are too many already (TasksMax=, ulimit -u)")
+        return 2
+    raise error
+
+
+def _complain(error: Exception) -> None:
+    """Say an error of the person's; on a terminal, of a file that is wrong, with the lines meant."""
     from agentfs.errors import BadFile
 
     if isinstance(error, BadFile) and sys.stderr.isatty():
-        from agentfs.cli.common import problem_lines_for
+        from agentfs.cli.common import problem_lines_for, say
 
-        return problem_lines_for(sys.stderr, error.file, error.problems, error.source)
-    return [f"agentfs: {error}" if "\n" not in str(error) else str(error)]
-
-
-def _unexpected(error: Exception) -> int:
-    """A fault of the machine gets a line; a fault of ours gets its traceback, for whoever mends it."""
-    if isinstance(error, OSError) and error.errno is not None:
-        where = f" ({error.filename})" if error.filename else ""
-        print(f"agentfs: {error.strerror}{where}", file=sys.stderr)
-        return 2
-    raise error
+        say("\n".join(problem_lines_for(sys.stderr, error.file, error.problems, error.source)), colours=True)
+        return
+    streams.complain(str(error))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentfs.cli.common import environment, print_json, problem_lines_for, start_folder
+from agentfs.cli.common import environment, print_json, print_lines, problem_lines_for, say, start_folder
 from agentfs.core import names
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.check import check_plan, check_settings
@@ -67,10 +67,9 @@ def check(arguments: Namespace) -> int:
 
 def _tell(found: Sequence[Verdict]) -> None:
     for one in found:
-        for line in problem_lines_for(sys.stdout, one.shown, one.problems, one.source):
-            print(line)
+        print_lines(problem_lines_for(sys.stdout, one.shown, one.problems, one.source))
         if not one.problems:
-            print(f"{one.shown}: ok{one.note}", file=sys.stderr)
+            say(f"{one.shown}: ok{one.note}")
 
 
 def as_json(name: str, problem: Problem) -> dict[str, object]:

@@ -1,21 +1,28 @@
 """What several commands need: the workspace, its settings, and words on the right stream."""
 
-import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from agentfs.cli.streams import harmless
 from agentfs.core.problems import Problem
 from agentfs.errors import UserError
 from agentfs.workspace import Workspace, find_workspace, is_trusted
 
 
-def say(words: str) -> None:
-    """Tell a person something: on stderr, where progress goes."""
-    print(words, file=sys.stderr, flush=True)
+def say(words: str, *, colours: bool = False) -> None:
+    """Tell a person something: on stderr, where progress goes. `colours`: there may be some of ours in it."""
+    print(harmless(words, colours=colours), file=sys.stderr, flush=True)
+
+
+def print_lines(lines: Iterable[str]) -> int:
+    """Print what a command is asked for: on stdout, with nothing in it that a terminal obeys but our colours."""
+    for line in lines:
+        print(harmless(line, colours=True))
+    return 0
 
 
 def start_folder(arguments: Namespace) -> Path:
@@ -76,4 +83,6 @@ def environment() -> dict[str, str]:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    from agentfs.views.words import json_text
+
+    print_lines([json_text(value)])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentfs.cli.common import environment, here, must_be_trusted, say, start_folder, trusted_now
 from agentfs.cli.resuming import take_up_if_held
+from agentfs.cli.streams import CannotPrint
 from agentfs.core import names
 from agentfs.core.config import Settings
 from agentfs.core.decide import Wait, no_model_reached
@@ -156,5 +157,14 @@ def _ended(outcome: Outcome) -> int:
     if outcome.status != "done":
         return 1
     if outcome.answer is not None:
-        print(answer_text(outcome.answer))
+        _print_answer(outcome)
     return 0
+
+
+def _print_answer(outcome: Outcome) -> None:
+    try:
+        print(answer_text(outcome.answer), flush=True)
+    except CannotPrint as error:
+        if not error.reader_left:
+            say(f"the run is done, but its answer cannot be printed: `agentfs show {outcome.run}` has it")
+        raise

@@ -1,12 +1,14 @@
 """`log -f`: print what happens in a run as it happens: revisions, every line of its logs, its end. Reads only."""
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentfs.cli.common import print_lines
 from agentfs.cli.look import width
 from agentfs.cli.reading import plain_json, step_files
 from agentfs.core import names
@@ -47,7 +49,8 @@ def follow(folder: Path, page: dict[str, Any], *, json_lines: bool) -> int:
 
 
 def _print(line: Line, *, json_lines: bool) -> None:
-    print(json.dumps(line[0], ensure_ascii=True) if json_lines else line[1], flush=True)
+    print_lines([json.dumps(line[0], ensure_ascii=True) if json_lines else line[1]])
+    sys.stdout.flush()
 
 
 def _outcome(folder: Path) -> dict[str, Any] | None:

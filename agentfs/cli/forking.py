@@ -4,7 +4,7 @@ import json
 from argparse import Namespace
 from typing import Any
 
-from agentfs.cli.common import print_json, say
+from agentfs.cli.common import print_json, print_lines, say
 from agentfs.cli.editing import Opened, named_run, opened, tell_driver
 from agentfs.cli.reading import run_id
 from agentfs.cli.revising import judged, revision_bytes, revisions_of
@@ -32,7 +32,7 @@ def fork(arguments: Namespace) -> int:
     if arguments.json:
         print_json(page)
     elif page["run"]:
-        print(page["run"])
+        print_lines([page["run"]])
     if page["run"]:
         tell_driver(opened(workspace, workspace.find_run(page["run"])))
     return 0

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from agentfs.cli import reading
 from agentfs.cli.common import here, say, short_path
+from agentfs.cli.common import print_lines as print_lines  # noqa: PLC0414 - many take it from here
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import UserError
 from agentfs.views.words import inert, json_text
@@ -98,13 +99,6 @@ def complete_runs(arguments: Namespace) -> int:
 # ── words out ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def print_lines(lines: Iterable[str]) -> int:
-    encoding = sys.stdout.encoding or "utf-8"
-    for line in lines:
-        print(line.encode(encoding, "replace").decode(encoding))
-    return 0
-
-
 def tell_broken(found: reading.Reading, broken: Iterable[str] = ()) -> int:
     """Say what of a run does not read; return the exit code that says so too."""
     return _say_all(list(dict.fromkeys([*found.broken, *broken])), f"{found.folder}/")
@@ -113,7 +107,7 @@ def tell_broken(found: reading.Reading, broken: Iterable[str] = ()) -> int:
 def _say_all(trouble: list[str], where: str = "") -> int:
     """Say what does not read, and let the exit code say so too."""
     for words in trouble:
-        say("\n".join(inert(line) for line in f"{where}{words}".splitlines()))
+        say(f"{where}{words}")
     return 2 if trouble else 0
 
 

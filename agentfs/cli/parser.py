@@ -33,7 +33,9 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"agentfs: {message} (try `{self.prog} --help`)\n")
+        from agentfs.cli.streams import harmless
+
+        self.exit(2, f"{harmless(f'agentfs: {message}')} (try `{self.prog} --help`)\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Say of a misspelt command which one was meant, instead of listing all of them."""

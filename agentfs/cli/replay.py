@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfs.cli.common import environment, here, print_json, say, short_path
+from agentfs.cli.common import environment, here, print_json, print_lines, say, short_path
 from agentfs.core import names
 from agentfs.core.cutting import as_text
 from agentfs.views.words import inert
@@ -80,9 +80,9 @@ def _tell_in_words(replayed: "Replayed", lenient: bool) -> None:
         if lenient and departure.request:
             say(f"not counted: {_line(departure)}")
         else:
-            print(_line(departure))
+            print_lines([_line(departure)])
     if replayed.same(lenient=lenient):
-        print(f"replayed: the same {_counts(replayed)}, {_ending(replayed)}")
+        print_lines([f"replayed: the same {_counts(replayed)}, {_ending(replayed)}"])
 
 
 def _page(replayed: "Replayed", lenient: bool) -> dict[str, Any]:

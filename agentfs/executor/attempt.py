@@ -1,9 +1,12 @@
 """One order in, one result out: claim it, call its tool, run its checks, publish how it settled."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import PydanticSerializationError
 
 from agentfs.clock import Clock, later
 from agentfs.core import names
@@ -30,6 +33,7 @@ from agentfs.models.line import Line
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Bench, Confinement, Mask, StopSign, Tool, ToolResult
 from agentfs.tools.registry import input_problems
+from agentfs.tools.starting import Starter
 
 
 @dataclass(slots=True)
@@ -60,11 +64,16 @@ class Workshop:
     desk: Desk | None = None  # None: nothing here can ask a model
     check: Checker = run_checks
     retry_wait_s: float = 0.0  # before another try, if this one fails
+    starter: Starter = field(default_factory=Starter)
 
 
 def render(record: Record) -> bytes:
     """Return a record as it is written: JSON that people can read too."""
-    return record.model_dump_json(by_alias=True, indent=2).encode("utf-8") + b"\n"
+    try:
+        return record.model_dump_json(by_alias=True, indent=2).encode("utf-8") + b"\n"
+    except PydanticSerializationError:  # a path in it is not UTF-8, which JSON cannot hold
+        text = json.dumps(record.model_dump(by_alias=True), indent=2, ensure_ascii=False)
+        return text.encode("utf-8", "replace") + b"\n"
 
 
 def attempt(order: Order, shop: Workshop, stop: StopSign) -> Result | Asked:
@@ -180,6 +189,7 @@ def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began:
         whose=whose,
         now=shop.clock.monotonic,
         limit=TimeLimit(order.timeout_s),
+        starter=shop.starter,
     )
 
 

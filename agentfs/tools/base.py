@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Failure, JsonObject, Record, Sandbox, Usage
+from agentfs.tools.starting import Starter
 
 if TYPE_CHECKING:  # they know of benches
     from agentfs.models.base import Model
@@ -67,6 +68,11 @@ class Bench:
     whose: str = ""  # what it is for: steps/total.1, steps/total.1.needs, planning/2.checks
     now: Callable[[], float] = time.monotonic  # the clock that the deadline is of
     limit: TimeLimit = USUAL  # what made the deadline
+    starter: Starter = field(default_factory=Starter)  # of processes
+
+    def may_wait(self) -> bool:
+        """Whether there is time to wait for something."""
+        return self.now() < self.deadline and not self.stop.is_set()
 
 
 class Mask(Protocol):

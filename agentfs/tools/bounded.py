@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.tools.base import StopSign
+from agentfs.tools.starting import Starter
 
 SEARCH = Path(__file__).with_name("search_worker.py")
 LONGEST_PATTERN = 1000
@@ -30,15 +31,18 @@ def ask(
     script: Path, question: Mapping[str, Any], *, deadline: float, stop: StopSign, fds: tuple[int, ...] = ()
 ) -> Any:
     """Return the script's answer; TookTooLong at the deadline or the stop sign."""
-    with subprocess.Popen(
-        [sys.executable, "-I", str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={"LANG": "C.UTF-8"},
-        cwd="/",
-        pass_fds=fds,
-        start_new_session=True,
+    with Starter().start(
+        lambda: subprocess.Popen(
+            [sys.executable, "-I", str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"LANG": "C.UTF-8"},
+            cwd="/",
+            pass_fds=fds,
+            start_new_session=True,
+        ),
+        lambda: time.monotonic() < deadline and not stop.is_set(),
     ) as child:
         given: bytes | None = json.dumps(question).encode()
         try:

@@ -17,11 +17,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from agentfs.tools.base import Bench, ProcessMark
 from agentfs.tools.capture import Capture
 from agentfs.tools.proc import Life, boot_id, descendants, everyone, life, mark_of
+from agentfs.tools.starting import raise_shortage
 
 OUTPUT_CAP = 256 * 1024 * 1024  # bytes of stdout and stderr together, before the program is killed
 STDERR_KEPT = 8192
@@ -65,18 +66,31 @@ def run_program(
     `spill`: a long stdout also goes to the bench's output file. Raises OSError if it cannot be started,
     and whatever `bench.claim` raises; in both cases nothing ran.
     """
+    return bench.starter.start(lambda: _run_once(argv, cwd=cwd, env=env, bench=bench, spill=spill), bench.may_wait)
+
+
+def _run_once(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], bench: Bench, spill: bool) -> Finished:
     out = Capture(bench.output_bytes, bench.mask, bench.output_file if spill else None)
     err = Capture(STDERR_KEPT, bench.mask, None)
-    child = subprocess.Popen(
-        [*_launcher(bench), *argv],
-        cwd=cwd,
-        env=dict(env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-    )
+    with _Status() as status:
+        child = subprocess.Popen(
+            [*_launcher(bench), *status.asked_of(argv)],
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+            pass_fds=(status.theirs,) if status.asked else (),
+        )
+        finished = _to_its_end(child, bench, out, err)
+        if finished.exit_code == 1 and status.asked and not status.says_it_began():
+            raise_shortage(finished.stderr)
+    return finished
+
+
+def _to_its_end(child: subprocess.Popen[bytes], bench: Bench, out: Capture, err: Capture) -> Finished:
     try:
         _release(child, bench)
         watch = _Watch(child, bench, out, err)
@@ -87,6 +101,30 @@ def run_program(
         _close(child, out)
     exit_code, number = (code, None) if code >= 0 else (None, -code)
     return Finished(exit_code, number, watch.ended_by, watch.problem, out, err.tail())
+
+
+class _Status:
+    """A pipe over which bubblewrap tells how a program ended. Of one that never began it tells nothing."""
+
+    def __enter__(self) -> Self:
+        self.asked = False
+        self._ours, self.theirs = os.pipe()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._ours)
+        os.close(self.theirs)
+
+    def asked_of(self, argv: Sequence[str]) -> list[str]:
+        """Return the same command, telling where it is bubblewrap's."""
+        self.asked = os.path.basename(argv[0]) == "bwrap"
+        return [argv[0], *(["--json-status-fd", str(self.theirs)] if self.asked else []), *argv[1:]]
+
+    def says_it_began(self) -> bool:
+        os.set_blocking(self._ours, False)
+        with contextlib.suppress(BlockingIOError):
+            return b"exit-code" in os.read(self._ours, READ_SIZE)
+        return False
 
 
 def _launcher(bench: Bench) -> list[str]:

@@ -28,12 +28,21 @@ def main(argv: list[str]) -> None:
         signal.signal(number, lambda *_: None)
     signal.signal(ORPHANED, _orphaned)
     libc.prctl(PR_SET_PDEATHSIG, ORPHANED)
-    program = os.fork()
+    program = _fork()
     if program == 0:
         _become(argv)
     status = _end_of(program)
     _end_the_rest()
     _leave_as(status)
+
+
+def _fork() -> int:
+    """Start a process; while there is no room for one, wait: whoever started us ends us in time."""
+    while True:
+        try:
+            return os.fork()
+        except BlockingIOError:
+            time.sleep(0.2)
 
 
 def _become(argv: list[str]) -> None:

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from agentfs.tools.base import Bench, Confinement, ProcessMark
@@ -22,6 +22,7 @@ from agentfs.tools.launch import end_survivors
 from agentfs.tools.own_rooms import Room, Rooms
 from agentfs.tools.own_source import Source
 from agentfs.tools.proc import mark_of
+from agentfs.tools.starting import Pool, Starter
 
 START_S = 30.0
 TICK_S = 0.05
@@ -157,7 +158,7 @@ class Crew:
         self._rooms = Rooms()
         self._servers: dict[Room, Future[Server]] = {}
         # bubblewrap dies with the thread that started it: this one lives as long as the crew
-        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own-tools")
+        self._starter = Pool(1, "own-tools")
 
     def room(self, confinement: Confinement, source: Source) -> Room:
         """Return the sandbox that a tool of this source needs. Raises Unfenceable, NoFolder or NoSandbox."""
@@ -264,15 +265,17 @@ def _start(room: Room) -> Server:
     """Start a server; its last argument is the number of its socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        child = subprocess.Popen(
-            [*room.argv, str(theirs.fileno())],
-            cwd=room.cwd,
-            env=dict(room.env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
+        child = Starter().start(
+            lambda: subprocess.Popen(
+                [*room.argv, str(theirs.fileno())],
+                cwd=room.cwd,
+                env=dict(room.env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
         )
     except OSError as error:
         ours.close()

@@ -30,6 +30,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from agentfs.tools import own_schema
+from agentfs.tools.starting import Starter
 
 LARGEST_REPLY = 64 * 1024 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -56,7 +57,7 @@ def describe(asked: dict[str, Any]) -> list[dict[str, Any]]:
 def _begin(source: dict[str, Any]) -> tuple[int, int]:
     """Load a source in a child; return its number, and where it will say what it found."""
     ours, theirs = os.pipe()
-    pid = os.fork()
+    pid = Starter().start(os.fork)
     if pid:
         os.close(theirs)
         with contextlib.suppress(OSError):
@@ -119,7 +120,7 @@ def serve(control: socket.socket) -> NoReturn:
         _, fds, _, _ = socket.recv_fds(control, 16, 3)
         if len(fds) != 3:
             os._exit(0)
-        if os.fork() == 0:
+        if Starter().start(os.fork) == 0:
             control.close()
             _become_worker(*fds)
         for fd in fds:

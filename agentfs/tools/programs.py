@@ -24,6 +24,7 @@ from agentfs.tools.launch import Finished, run_program
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.repositories import undo_harm
 from agentfs.tools.sandbox import environment, hint_for, lay_out, unavailable_because
+from agentfs.tools.starting import NONE_LEFT, is_shortage
 from agentfs.tools.values import NotJson, json_value
 
 STRICT = {"sh": ("-e",), "bash": ("-e", "-o", "pipefail")}  # a step ends at its first error; a check is one condition
@@ -124,6 +125,8 @@ def _run(argv: Sequence[str], env: Mapping[str, Any], bench: Bench, *, spill: bo
     except OSError as error:
         if error.errno == errno.E2BIG:
             return _too_long("the command with its variables")
+        if is_shortage(error):
+            return _refused("interrupted", f"no process could be started: {error.strerror}", NONE_LEFT)
         raise
     harm = undo_harm(layout.repositories)
     return _refused("outside", harm, "a tool may not change what git runs") if harm else finished

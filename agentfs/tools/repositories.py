@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from agentfs.tools.listings import Listed, read
 from agentfs.tools.protected import Fences, Unfenceable, chain, inside
+from agentfs.tools.starting import Starter
 
 Entries = Callable[[str], Sequence[Listed]]  # what a folder holds
 
@@ -170,7 +171,9 @@ def _settings(git: str) -> tuple[tuple[str, str, str], ...]:
     env = {name: os.environ[name] for name in ("PATH", "HOME", "XDG_CONFIG_HOME") if name in os.environ}
     argv = [program, f"--git-dir={git}", "config", "--null", "--show-origin", "--includes", "--list"]
     try:
-        listed = subprocess.run(argv, capture_output=True, env=env, cwd=git, timeout=GIT_S, check=True).stdout
+        listed = Starter().start(
+            lambda: subprocess.run(argv, capture_output=True, env=env, cwd=git, timeout=GIT_S, check=True).stdout
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unfenceable(f"git cannot say what {git}/config names: {error}") from None
     parts = listed.decode("utf-8", "surrogateescape").split("\0")

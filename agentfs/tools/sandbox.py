@@ -20,6 +20,7 @@ from agentfs.core.records import Sandbox
 from agentfs.tools.base import Confinement
 from agentfs.tools.protected import Fences, inside, workspace_fences
 from agentfs.tools.repositories import git_fences, survey
+from agentfs.tools.starting import Starter, is_shortage, raise_shortage
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
 MEMORY = "/dev/shm"  # noqa: S108
@@ -62,12 +63,22 @@ def _probe(bwrap: str) -> str | None:
         "/bin/true",
     ]
     try:
-        tried = subprocess.run(argv, capture_output=True, timeout=20, check=False, env={"PATH": PATH})
+        tried = Starter().start(lambda: _tried(argv))
     except (OSError, subprocess.TimeoutExpired) as error:
+        if is_shortage(error):
+            raise  # it says nothing of what bubblewrap could do
         return f"bubblewrap does not work here: {error}"
     if tried.returncode == 0:
         return None
     return f"bubblewrap does not work here: {tried.stderr.decode('utf-8', 'replace').strip() or tried.returncode}"
+
+
+def _tried(argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+    """Run bubblewrap; raise that there is no room for it."""
+    tried = subprocess.run(argv, capture_output=True, timeout=20, check=False, env={"PATH": PATH})
+    if tried.returncode != 0:
+        raise_shortage(tried.stderr.decode("utf-8", "replace"))
+    return tried
 
 
 def environment(confinement: Confinement) -> dict[str, str]:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from agentfs.tools.base import StopSign
+from agentfs.tools.starting import Starter
 
 TICK_S = 0.1
 T = TypeVar("T")
@@ -35,6 +36,9 @@ class Watchful:
 
     def __init__(self, deadline: float, stop: StopSign) -> None:
         self._deadline, self._stop = deadline, stop
+
+    def may_wait(self) -> bool:
+        return not self._stop.is_set() and time.monotonic() < self._deadline
 
     def check(self) -> None:
         if self._stop.is_set():
@@ -61,7 +65,7 @@ def patiently(work: Callable[[], T], watch: Watchful) -> T:
             trouble.append(error)
 
     thread = threading.Thread(target=run, daemon=True, name="resolve")
-    thread.start()
+    Starter().start(thread.start, watch.may_wait)
     while thread.is_alive():
         watch.check()
         thread.join(TICK_S)

@@ -38,7 +38,7 @@ class Lines:
 
     def end(self, rest: Wait | None) -> None:
         for line in closing_words(self._driver, rest):
-            print(line, file=self._stream, flush=True)
+            print(inert(line), file=self._stream, flush=True)
 
     def _say(self, *lines: str) -> None:
         """Write lines in one go: a stream may be slow, and a turn is short."""

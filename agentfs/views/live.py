@@ -60,7 +60,7 @@ class Live:
         self._state, self._waits = self._driver.state, ""
         self._screen.close(keep=True)
         for line in closing_words(self._driver, rest):
-            print(line, file=self._stream, flush=True)
+            print(inert(line), file=self._stream, flush=True)
 
     def _draw(self, width: int, height: int) -> list[str]:
         state, run = self._state, self._driver.facts.run

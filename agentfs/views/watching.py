@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
@@ -25,9 +27,17 @@ class Teller:
             line = inert(f"{run}: {words}" if run else words)
         else:
             line = json.dumps({"at": self._stamp(), "event": event, "run": run, **more, "words": words})
-        with contextlib.suppress(OSError, ValueError):
+        try:
             self._stream.write(f"{line}\n")
             self._stream.flush()
+        except (OSError, ValueError) as error:
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        """Go on without the stream; whoever reads the other one is told."""
+        self._stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
+        with contextlib.suppress(OSError, ValueError):
+            print(f"agentfs: {error}; going on without it", file=sys.stderr, flush=True)
 
     def note(self, words: str) -> None:
         self.tell("note", words)

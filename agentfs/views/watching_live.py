@@ -140,7 +140,7 @@ class LiveTeller(Teller):
         return known[2]
 
     def _now(self) -> datetime:
-        return self._clock.wall().astimezone()
+        return self._clock.local()
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,10 +1,12 @@
 """What models, tools and files say is inert wherever a person looks: no terminal obeys it, no page renders it.
 
 Returning `text` from `views.words.inert` makes the first two tests fail, and from `status_page._cell` the third (both
-were tried). The one exception is the answer of `run` on a pipe: it is what was asked for, byte for byte.
+were tried); from `cli.streams.harmless` those about names. The one exception is the answer of `run` on a pipe: it is
+what was asked for, byte for byte.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from agentfs.cli import completion
 from agentfs.testing import ScriptedServer
 from tests.daemons import Watching
 from tests.terminals import OnTerminal
@@ -181,3 +184,97 @@ def test_what_a_model_says_is_as_inert(place: Place) -> None:
             assert obeyed(place.looks(*words)[1]) == []
         assert obeyed(place.git("log")) == []
         assert LIVE.findall("\n".join(outside_fences((place.run_folder() / "STATUS.md").read_text()))) == []
+
+
+# ── names of files and folders ────────────────────────────────────────────────────────────────────────────
+
+FOLDERS = (
+    "es\x1b]0;cape\x07\x1b[2J",
+    "line\nagentfs: all is well",
+    "\x9b31m\u202egnihton",
+    os.fsdecode(b"not \xe9 UTF-8 \x1b[2J"),
+)
+NAME = "\x1b[31m\nagentfs: gone.md"
+EVERY = {  # every command there is, with what goes well and what does not
+    "init": (["init"], ["init", NAME]),
+    "run": (["run", NAME], ["run", "--workdir", NAME, "job.md"], ["run", "--resume", NAME], ["run", f"{NAME}/x.md"]),
+    "plan": (["plan", f"no/{NAME}"],),
+    "watch": (["-C", f"{NAME}/no", "watch"],),
+    "check": (["check", NAME, "bad.md"], ["check", "--json", NAME]),
+    "trust": (["trust", "."], ["trust", NAME]),
+    "completion": (["completion", NAME],),
+    "status": (["status"], ["status", NAME], ["status", "--state", NAME], ["status", "--json"]),
+    "show": (["show", "job"], ["show", "job", "a"], ["show", "job", NAME], ["show", "job", "--json"]),
+    "log": (["log", "job"], ["log", "job", "--json"], ["log", NAME]),
+    "diff": (["diff", "job", NAME], ["diff", NAME]),
+    "blame": (["blame", "job"], ["blame", "job", NAME]),
+    "cost": (["cost", "job"], ["cost", NAME]),
+    "compare": (["compare", "job", "job"], ["compare", "job", NAME]),
+    "replay": (["replay", "job"], ["replay", "job", "--into", "."], ["replay", "job", "--save", "runs"]),
+    "tools": (["tools"], ["tools", "--json"]),
+    "doctor": (["doctor"], ["doctor", "--json"]),
+    "verify": (["verify"], ["verify", NAME]),
+    "approve": (["approve", "job", NAME],),
+    "reject": (["reject", NAME],),
+    "reply": (["reply", "job", "a", NAME],),
+    "replan": (["replan", "job", "--because", NAME],),
+    "pause": (["pause", "job"],),
+    "resume": (["resume", "job"], ["resume", NAME]),
+    "cancel": (["cancel", "job", "--dry-run"],),
+    "retry": (["retry", "job", "a", "--dry-run"], ["retry", "job", NAME]),
+    "skip": (["skip", "job", "a", "--because", NAME, "--dry-run"],),
+    "restore": (["restore", "job@1"], ["restore", f"job@{NAME}"]),
+    "fork": (["fork", "job", "--name", NAME], ["fork", NAME]),
+    "forget": (["forget", NAME], ["forget", "--name", NAME, "--dry-run"]),
+}
+
+
+def test_every_command_is_tried() -> None:
+    assert sorted(EVERY) == sorted(word.name for word in completion.words())
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_names_are_as_inert_as_what_they_hold(tmp_path: Path, folder: str) -> None:
+    """A workspace at such a path is trusted like any other, and nothing in a name begins a line of its own."""
+    (tmp_path / folder).mkdir()
+    place = Place(tmp_path / folder)
+    place.agentfs("init")
+    (place.root / "bad.md").write_text("---\nworkdir: nowhere\nmode: no\n---\nwords\n")
+    done = place.agentfs(
+        "run", place.runbook("### a\n```sh\necho fine\n```\n\n### b\n```sh\ncat {{steps.a.file}}\n```\n")
+    )
+    assert done.stdout == "fine\n"
+    said: dict[tuple[str, ...], tuple[int, str, str]] = {("run",): (0, done.stdout, done.stderr)}
+    for command in EVERY.values():
+        for words in command:
+            if words[0] not in ("run", "plan", "resume") or NAME in words or f"no/{NAME}" in words:
+                said[tuple(words)] = place.looks(*words)
+    wrong = {
+        words: (obeyed(out + err), [line for line in (out + err).split("\n") if line.startswith("agentfs: gone")])
+        for words, (code, out, err) in said.items()
+        if obeyed(out + err)
+        or "\nagentfs: gone" in out + err
+        or "\nagentfs: all is well" in out + err
+        or code not in range(5)
+    }
+    assert wrong == {}
+    pages_are_inert_in(place)
+
+
+def pages_are_inert_in(place: Place) -> None:
+    for page in place.run_folder().rglob("*.md"):
+        assert (page.name, obeyed(page.read_text(encoding="utf-8"))) == (page.name, [])
+
+
+def test_a_daemon_in_such_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "".join(FOLDERS)).mkdir()
+    place = Place(tmp_path / "".join(FOLDERS))
+    with Watching(place) as daemon:
+        (daemon.goals / "bad.md").write_text("---\nmode: no\n---\nwords\n")
+        (daemon.goals / NAME).write_text("---\nmode: no\n---\nwords\n")
+        daemon.drop("good.md", "# x\n\n## Steps\n\n### a\n```sh\necho fine\n```\n")
+        wait_for(lambda: bool(list(place.runs.glob("*/good/outcome.json"))), "the run")
+        wait_for((daemon.goals / "rejected" / f"{NAME}.error.md").exists, "the reason")
+    said = daemon.said()
+    assert obeyed(said) == []
+    assert [line for line in said.split("\n") if line.startswith("agentfs:")] == []

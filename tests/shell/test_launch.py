@@ -21,6 +21,7 @@ from agentfs.tools.base import ProcessMark
 from agentfs.tools.launch import Finished, end_survivors, find_survivors, run_program
 from agentfs.tools.proc import life, mark_of
 from agentfs.tools.sandbox import environment, wrap
+from agentfs.tools.starting import NONE_LEFT, ROOM_AGAIN, Starter
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
 COUNT = itertools.count()
@@ -392,3 +393,26 @@ def test_our_own_group_is_never_a_survivor() -> None:
     mark = mark_of(os.getpid())
     assert mark is not None
     assert find_survivors(replace(mark, pgid=os.getpgrp())) == ()
+
+
+@confined
+def test_a_sandbox_that_finds_no_room_is_tried_again(tmp_path: Path) -> None:
+    """Bubblewrap says that it began nothing; a program that only prints the same words is not run again."""
+    no_room = "bwrap: Creating new namespace failed: Resource temporarily unavailable"
+    (tmp_path / "bin").mkdir()
+    bwrap, tries = tmp_path / "bin" / "bwrap", tmp_path / "tries"
+    bwrap.write_text(
+        f'#!/bin/sh\necho try >> {tries}\n[ "$(wc -l < {tries})" -gt 2 ] && exec /usr/bin/env bwrap "$@"\n'
+        f'echo "{no_room}" >&2\nexit 1\n'
+    )
+    bwrap.chmod(0o755)
+    said: list[str] = []
+    work = a_workbench(tmp_path, "bubblewrap")
+    bench = replace(work.bench, starter=Starter(said.append))
+    program = f"echo once >> effect; echo '{no_room}' >&2; exit 1"
+    _, *wrapped = wrap(["/bin/sh", "-c", program], bench.confinement)
+    env = environment(bench.confinement)
+    finished = run_program([str(bwrap), *wrapped], cwd=work.workdir, env=env, bench=bench)
+    assert (finished.exit_code, finished.stderr) == (1, f"{no_room}\n")
+    assert ((work.workdir / "effect").read_text(), tries.read_text()) == ("once\n", "try\n" * 3)
+    assert said == [NONE_LEFT, ROOM_AGAIN]
