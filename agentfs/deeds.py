@@ -24,12 +24,12 @@ from agentfs.disk import install, publish, read_whole
 from agentfs.disk import replace as replace_view
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import publish_result, render, unstarted
+from agentfs.goal_checks import check_goal, look_before
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import LimitReached, ModelError, Unreachable
 from agentfs.models.line import Line
 from agentfs.orders import (
     ask_gate,
-    check_goal,
     confine,
     cut_while_waiting,
     get_ready,
@@ -201,7 +201,7 @@ def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, 
         deadline, late = _deadline(state, driver)
         line = Line(log.write, driver.meter, job.stop, deadline, driver.hears(whose), whose, late)
         started = driver.world.clock.stamp()
-        answer = driver.planner.answer(call, state, driver.folder, line)
+        answer = driver.planner.answer(call, state, driver.folder, line, look_before(call.call, driver, job))
     if line.number:
         answer = answer.model_copy(update={"started_at": started})
     answer = mask.record(answer)

@@ -1,10 +1,8 @@
 """Where a model sits down to do an order of a run: what it may know, and how far it may go. Starts nothing."""
 
-from agentfs.core.cutting import as_text
 from agentfs.core.facts import Facts
 from agentfs.core.modes import DO, loops
 from agentfs.core.records import Order
-from agentfs.core.state import RunState
 from agentfs.engine import Driver
 from agentfs.executor.desk import Desk
 
@@ -35,12 +33,4 @@ def earlier_errors(order: Order, facts: Facts) -> tuple[str, ...]:
         f"{result.error.message} ({result.error.hint})" if result.error.hint else result.error.message
         for result in results
         if result and result.error and result.status == "failed" and result.key == order.key
-    )
-
-
-def final_outputs(state: RunState) -> tuple[str, ...]:
-    """Return what the steps gave that nobody depends on: what a judge of the goal is shown."""
-    views = [state.steps[leaf] for leaf in (state.scheme.leaves if state.scheme else ())]
-    return tuple(
-        f"{view.id}: {as_text(view.result.output)}" for view in views if view.status == "done" and view.result
     )

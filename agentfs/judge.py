@@ -34,7 +34,12 @@ class FileJudge:
         digest, catalogue = sha256_bytes(source), self.catalogue.under(own_tools)
         parsed = self.goals[digest] = parse_goal(source, filename, catalogue, planned=planned)
         return GoalFile(
-            digest, parsed.text, parsed.title, checks=parsed.fields.checks or (), has_steps=parsed.kind != "words"
+            digest,
+            parsed.text,
+            parsed.title,
+            checks=parsed.fields.checks or (),
+            protect=parsed.fields.protect or (),
+            has_steps=parsed.kind != "words",
         )
 
     def parsed(self, digest: str) -> ParsedGoal:

@@ -7,18 +7,19 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from agentfs.core import decide as acts
 from agentfs.core import names
 from agentfs.core.facts import ASK, Facts, Talk
 from agentfs.core.failures import TimeLimit, check_words, joined
-from agentfs.core.records import CheckResult, Failure, GoalChecks, Order, ResolvedCheck, Result, Run, Step
+from agentfs.core.proof import check_sha256, persons_checks, planners_checks
+from agentfs.core.records import Failure, Order, Result, Run
 from agentfs.core.references import Output, Resolved, resolve_step, room_of_step
-from agentfs.core.steps import LIMIT, UNREACHABLE, StepView, retry_wait
-from agentfs.desks import desk_for, final_outputs
-from agentfs.disk import publish, temp_name
+from agentfs.core.steps import StepView, retry_wait
+from agentfs.desks import desk_for
+from agentfs.disk import temp_name
 from agentfs.engine import Driver, Job, News, World
 from agentfs.executor.asking import next_question, put_question
 from agentfs.executor.attempt import (
+    Doubts,
     Workshop,
     asks_a_model,
     attempt,
@@ -29,11 +30,9 @@ from agentfs.executor.attempt import (
     unstarted,
 )
 from agentfs.executor.desk import Asked
+from agentfs.executor.evidence import no_evidence, protected_files
 from agentfs.executor.log import AlreadyClaimed, AttemptLog
 from agentfs.executor.rebuilding import remembered
-from agentfs.jsonlines import JsonLines
-from agentfs.models.errors import ModelError
-from agentfs.models.line import Line
 from agentfs.questions import gate
 from agentfs.tools.base import Bench, Confinement, Preparable, ToolResult
 from agentfs.tools.note import Note
@@ -78,7 +77,7 @@ def _with_real_paths(view: StepView, driver: Driver) -> Resolved:
     if not view.resolved.files:
         return view.resolved
     room = room_of_step(driver.state.bounds.output_bytes, len(driver.state.steps))
-    resolved = resolve_step(view.step, _outputs(driver), driver.facts.goal.text, room)
+    resolved = resolve_step(view.step, outputs_of(driver), driver.facts.goal.text, room)
     return resolved if isinstance(resolved, Resolved) else view.resolved
 
 
@@ -251,7 +250,7 @@ def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str
     shop = workshop(driver, ())
     needs = view.resolved.needs if view.resolved else ()
     whose = f"{names.conversation(view.id, order.attempt)}{suffix}"
-    found = shop.check(needs, _check_bench(shop, driver, job, whose), None, ())
+    found = shop.check(needs, bench_for_checks(shop, driver, job, whose), None, no_evidence)
     if job.stop.is_set():  # what was found says nothing then
         return lambda facts: facts
     if all(check.ok for check in found):
@@ -263,53 +262,7 @@ def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str
     return lambda facts: facts.with_attempt(view.id, replace(facts.attempt(view.id, order.attempt), result=result))
 
 
-def check_goal(action: acts.RunGoalChecks, driver: Driver) -> None:
-    """Run the goal's own checks; only what they found missing is written down."""
-    driver.submit(("checks", "", action.call), lambda job: _goal_checked(action, driver, job))
-
-
-def _goal_checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
-    state, shop = driver.state, workshop(driver, ())
-    own, room = Step(id="goal", checks=state.facts.goal.checks), room_of_step(state.bounds.output_bytes, 1)
-    resolved = resolve_step(own, _outputs(driver), state.facts.goal.text, room)
-    log = driver.folder / names.PLANNING / names.checks_log_file(action.call)
-    whose = f"{names.call_conversation(action.call)}.checks"
-    with JsonLines(log, shop.mask, shop.clock) as said:
-        bench = _check_bench(shop, driver, job, whose)
-        line = Line(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), whose=whose)
-        bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line)
-        if isinstance(resolved, Resolved):
-            found, error = _found(resolved.checks, shop, bench, final_outputs(state))
-        else:
-            found, error = (CheckResult(kind="command", ok=False, detail=resolved.why),), None
-    found_out = GoalChecks(
-        revision=len(state.facts.revisions),
-        after={step: view.attempt for step, view in state.steps.items()},
-        checks=found,
-        error=error,
-        usage=line.usage,
-    )
-    record = driver.world.mask.record(found_out)
-    publish(driver.folder / names.PLANNING / names.call_file(action.call, "checks"), render(record), durable=True)
-    return lambda facts: facts.with_call(replace(facts.planner_call(action.call), checks=record))
-
-
-def _found(
-    checks: tuple[ResolvedCheck, ...], shop: Workshop, bench: Bench, evidence: tuple[str, ...]
-) -> tuple[tuple[CheckResult, ...], Failure | None]:
-    """Return what the goal's checks found, or why a judge could not be asked; one that gives no verdict says no."""
-    try:
-        return shop.check(checks, bench, None, evidence), None
-    except ModelError as error:
-        from agentfs.executor.ends import failure_of
-
-        failure = failure_of(error, bench)
-        if failure.kind in (LIMIT, UNREACHABLE):
-            return (), failure
-        return (CheckResult(kind="judge", ok=False, detail=f"it could not be judged: {failure.message}"),), None
-
-
-def _outputs(driver: Driver) -> dict[str, Output]:
+def outputs_of(driver: Driver) -> dict[str, Output]:
     """Return the outputs that count now, each with the whole path of its file."""
     return {
         view.id: Output(view.result.output, view.result.cut, _shown_to_tools(_output_path(view, driver), driver))
@@ -342,6 +295,12 @@ def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
         return room
     outputs = tuple(_whole_output(driver.state.steps[name], driver) for name in files)
     return replace(room, readable=(*room.readable, *outputs))
+
+
+def confine_model(room: Confinement, doubts: Doubts | None) -> Confinement:
+    """Return a room in which what checks rest on is read-only."""
+    more = doubts.protected if doubts else ()
+    return replace(room, protected=(*room.protected, *more)) if more else room
 
 
 def get_ready(tools: Collection[str], world: World, room: Confinement) -> None:
@@ -383,9 +342,10 @@ def _whole_output(view: StepView, driver: Driver) -> Path:
 
 def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None) -> Workshop:
     """Return what one attempt of this run works with."""
+    doubts = doubts_about(order, driver) if order else None
     return Workshop(
         shelf=driver.shelf,
-        confinement=confine(driver, files),
+        confinement=confine_model(confine(driver, files), doubts),
         tools=driver.world.tools,
         mask=driver.world.mask,
         clock=driver.world.clock,
@@ -394,6 +354,24 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
         check=driver.world.check,
         retry_wait_s=_retry_wait(order, driver) if order else 0.0,
         starter=driver.world.starter,
+        doubts=doubts,
+    )
+
+
+def doubts_about(order: Order, driver: Driver) -> Doubts | None:
+    """Return what is looked at where a model has a part in an attempt; None: a tool does a person's own step."""
+    facts = driver.facts
+    if order.tool is not None and facts.goal.has_steps:
+        return None
+    planned = planners_checks(facts) if order.tool is None else frozenset()
+    view = driver.state.steps.get(order.step)
+    own = zip((view.step.checks if view else None) or (), order.checks, strict=False)
+    earlier = (one.result for one in facts.attempts.get(order.step, ()) if one.result)
+    return Doubts(
+        names_in=(facts.goal.text,),
+        unproven=tuple(resolved for check, resolved in own if check_sha256(check) in planned),
+        held=frozenset(digest for result in earlier for digest in result.held_before),
+        protected=protected_files(facts.goal.protect, persons_checks(driver.state), confine(driver, ()).workdir),
     )
 
 
@@ -405,7 +383,7 @@ def _retry_wait(order: Order, driver: Driver) -> float:
     return retry_wait(view.step, order.key, driver.facts.attempts.get(order.step, ()), around)
 
 
-def _check_bench(shop: Workshop, driver: Driver, job: Job, whose: str) -> Bench:
+def bench_for_checks(shop: Workshop, driver: Driver, job: Job, whose: str) -> Bench:
     """Return a bench for checks that belong to no attempt: nothing to claim, no log of their own."""
     return Bench(
         confinement=shop.confinement,

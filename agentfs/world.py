@@ -184,7 +184,13 @@ def planner_for(folder: Path, reader: RunReader, world: World, model: Planner | 
         raise TypeError("a driver judges files")
     return Chosen(
         own=OwnSteps(reader.judge.parsed, world.clock),
-        loop=OneStep(reader.judge.parsed, reader.judge.catalogue, world.clock),
+        loop=OneStep(
+            reader.judge.parsed,
+            reader.judge.catalogue,
+            world.clock,
+            world.workspace,
+            lambda run: world.executor(run, None),
+        ),
         model=model or _model_planner(folder, reader.judge, world),
         executor=world.means.executor,
     )

@@ -22,12 +22,13 @@ _WORDS, _LINE, _TEXT = 500, 300, 20_000  # the longest of descriptions, paths an
 _DEEPEST = 4  # levels of a tool's own objects; what lies deeper is JSON as text
 _JSON_TEXT = "JSON, written as text"
 _LISTS = 100
+MOST_CHECKS = 5  # acceptance checks of one goal
 
 Schema = dict[str, Any]
 
 
-def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool) -> JsonObject:
-    """Return the form, with the verdicts that are allowed.
+def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool, checks: bool = False) -> JsonObject:
+    """Return the form, with the verdicts that are allowed. `checks`: acceptance checks of the goal are wanted.
 
     The verdict comes first: weak models fill every field there is, and then only its own counts.
     """
@@ -36,6 +37,8 @@ def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool) -> JsonObje
         "verdict": {"type": "string", "enum": verdicts, "description": "plan: the steps are the answer"},
         "steps": _nullable_list({"$ref": "#/$defs/step"}),
     }
+    if checks:
+        fields["checks"] = _nullable_list({"$ref": "#/$defs/acceptance"}, most=MOST_CHECKS)
     if keep:
         fields["keep"] = _nullable("boolean", "true: the plan stays as it is")
     if finished:
@@ -48,7 +51,19 @@ def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool) -> JsonObje
         "check": {"anyOf": [*kinds.values()]},
         "need": {"anyOf": [one for kind, one in kinds.items() if kind not in ("output", "judge")]},
     }
+    if checks:
+        defs["acceptance"] = _acceptance(catalogue)
     return _closed_object(fields) | {"$defs": defs}
+
+
+def checks_form(catalogue: Catalogue) -> JsonObject:
+    """Return the form in which a model answers with acceptance checks alone."""
+    return _closed_object({"checks": {"type": "array", "items": _acceptance(catalogue), "maxItems": MOST_CHECKS}})
+
+
+def _acceptance(catalogue: Catalogue) -> Schema:
+    """Return the checks that a model may write for a goal: those that look at what was made, not at a claim."""
+    return {"anyOf": [one for kind, one in _checks(catalogue).items() if kind in ("command", "file", "judge")]}
 
 
 def _step(catalogue: Catalogue) -> Schema:

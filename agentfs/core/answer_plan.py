@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfs.core.canonical import PLAN_SCHEMA, overrides_of
+from agentfs.core.canonical import PLAN_SCHEMA, check_value, overrides_of
 from agentfs.core.catalogue import Catalogue
+from agentfs.core.facts import Facts
 from agentfs.core.lenient import in_order, lenient_steps, spelled_out
+from agentfs.core.proof import wants_acceptance
 from agentfs.core.records import Call, JsonObject, Mode, PlanStatus, Trigger
 from agentfs.core.state import RunState
 
@@ -25,6 +27,8 @@ class Standing:
     plan: JsonObject | None = None  # as it stands, in plan form
     done: frozenset[str] = frozenset()  # steps that are done, and still count
     steps: tuple[StepValue, ...] = field(default=())  # the plan's, each with its depends_on
+    checks: tuple[JsonObject, ...] = ()  # the plan's own; no answer drops one
+    wants_checks: bool = False  # a model has to write acceptance checks with this answer
 
     @property
     def kept(self) -> dict[str, StepValue]:
@@ -52,17 +56,32 @@ def standing_of(call: Call, state: RunState, plan: JsonObject | None) -> Standin
     triggers = frozenset((call.trigger, *(pending.trigger for pending in state.pending)))
     if plan is None:
         first: PlanStatus = "approved" if facts.run.approve == "never" else "draft"
-        return Standing(facts.goal.title, first, facts.run.mode, triggers)
+        return Standing(
+            facts.goal.title,
+            first,
+            facts.run.mode,
+            triggers,
+            checks=_goals_own(facts),
+            wants_checks=wants_acceptance(facts),
+        )
     given: Any = plan
+    edited = "goal_changed" in triggers
     return Standing(
-        title=facts.goal.title if "goal_changed" in triggers else given.get("goal") or facts.goal.title,
+        title=facts.goal.title if edited else given.get("goal") or facts.goal.title,
         status=given["status"],
         mode=facts.run.mode,
         triggers=triggers,
         plan=plan,
         done=frozenset(view.id for view in state.steps.values() if view.status == "done"),
         steps=tuple(spelled_out(given["steps"])),
+        checks=_goals_own(facts) if edited else tuple(given.get("checks") or ()),
+        wants_checks=edited and wants_acceptance(facts),
     )
+
+
+def _goals_own(facts: Facts) -> tuple[JsonObject, ...]:
+    """Return the checks that a goal brings, for its plan; a run of the first release looks at the goal itself."""
+    return tuple(map(check_value, facts.goal.checks)) if facts.run.proof is not None else ()
 
 
 def loosened(listed: Sequence[Any], standing: Standing, catalogue: Catalogue) -> list[Any]:
@@ -87,6 +106,7 @@ def plan_of(steps: Sequence[Any], standing: Standing) -> JsonObject:
     ids, kept = {_id(step) for step in steps}, standing.kept
     plan: dict[str, Any] = {"$schema": PLAN_SCHEMA, "goal": standing.title, "status": standing.status}
     plan |= overrides_of(standing.plan or {})
+    plan |= {"checks": [*standing.checks]} if standing.checks else {}
     plan["steps"] = [_rid_of_the_gone(step, ids) if _id(step) in kept else step for step in steps]
     return plan
 

@@ -16,6 +16,7 @@ from agentfs.core.answer_form import json_value, tool_input
 from agentfs.core.canonical import OVERRIDES
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.documents import read_json
+from agentfs.core.lenient import lenient_checks
 from agentfs.core.problems import Problem, Rejected
 
 SaidVerdict = Literal["plan", "keep", "finished", "impossible"]
@@ -39,6 +40,7 @@ class Said:
     steps: list[Any] = field(default_factory=list)  # with `plan`: in plan form, as loose as goals may be
     answer: JsonValue = None  # with `finished`
     why: str = ""  # with `impossible`
+    checks: list[Any] = field(default_factory=list)  # with `plan`: what is true when the goal is met
     beside: tuple[str, ...] = ()  # fields of a plan that were answered beside the steps, and are a person's
 
 
@@ -90,7 +92,9 @@ def _said(verdict: str, given: dict[str, Any], catalogue: Catalogue) -> Said:
         case "impossible":
             return Said("impossible", why=_why(given["impossible"]), beside=beside)
         case _:
-            return Said("plan", steps=_steps(given["steps"], catalogue), beside=beside)
+            checks = given.get("checks")
+            accepting = [_check(check) for check in lenient_checks(checks)] if isinstance(checks, list) else []
+            return Said("plan", steps=_steps(given["steps"], catalogue), checks=accepting, beside=beside)
 
 
 def _why(given: Any) -> str:
@@ -134,6 +138,17 @@ def _check(check: Any) -> Any:
 def _schema(given: Any) -> Any:
     """Return a JSON Schema that was written as text; the bare name of a type is one too."""
     return {"type": given} if isinstance(given, str) and given in _TYPES else json_value(given)
+
+
+def read_checks(text: str) -> list[Any]:
+    """Return the checks that a reply lists, in plan form; none where it lists none."""
+    text = _ASIDE.sub("", text, count=1)
+    spans = [text.strip(), *(match[2] for match in _FENCE.finditer(text)), *_within(text)]
+    for value in _read(spans)[0]:
+        found = value.get("checks") if isinstance(value, dict) else value
+        if isinstance(found, list):
+            return [_check(check) for check in lenient_checks(found)]
+    return []
 
 
 # ── JSON in a text ────────────────────────────────────────────────────────────────────────────────────────

@@ -51,9 +51,10 @@ def _follow(owners: Owners, before: Plan | None, plan: Plan, revision: Revision)
 
 def _set_at_first(plan: Plan) -> Iterator[FieldChange]:
     """Yield what a first plan says of itself: with no plan before it, that is no difference."""
-    yield from (FieldChange(name, None, value) for name in ("goal", "status") if (value := getattr(plan, name)))
-    for table, own in overrides_of(plan.model_dump(mode="json", exclude_none=True)).items():
-        yield from (FieldChange(f"{table}.{name}", None, value) for name, value in own.items())
+    value = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+    yield from (FieldChange(name, None, value[name]) for name in ("goal", "status", "checks") if value.get(name))
+    for table, own in overrides_of(value).items():
+        yield from (FieldChange(f"{table}.{name}", None, one) for name, one in own.items())
 
 
 def _take(owned: dict[str, Revision], changes: Iterable[FieldChange], revision: Revision) -> None:

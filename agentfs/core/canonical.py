@@ -54,9 +54,15 @@ def render_plan(plan_value: Mapping[str, Any]) -> bytes:
     for name, record in OVERRIDES.items():
         if isinstance(plan.get(name), Mapping):
             plan[name] = _in_order(plan[name], record)
+    plan |= {"checks": _checks(plan["checks"])} if "checks" in plan else {}
     plan["steps"] = [_step(step) for step in plan.get("steps", ())]
     text = json.dumps(plan, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return text.encode("utf-8")
+
+
+def check_value(check: Record) -> dict[str, Any]:
+    """Return a check as plan.json writes it."""
+    return check.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def overrides_of(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,8 +74,12 @@ def _step(given: Mapping[str, Any]) -> dict[str, Any]:
     step = _in_order(given, Step)
     for field in ("needs", "checks"):
         if field in step:
-            step[field] = [_in_order(check, _CHECKS[check["kind"]]) for check in step[field]]
+            step[field] = _checks(step[field])
     return step
+
+
+def _checks(given: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [_in_order(check, _CHECKS[check["kind"]]) for check in given]
 
 
 def _in_order(given: Mapping[str, Any], record: type[Record]) -> dict[str, Any]:

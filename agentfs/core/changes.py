@@ -1,6 +1,17 @@
 """What differs between two plans, by meaning. Pure."""
 
-from agentfs.core.records import Change, Plan, Step, Tools
+from agentfs.core.records import (
+    Change,
+    Check,
+    CommandCheck,
+    FileCheck,
+    HttpCheck,
+    JudgeCheck,
+    OutputCheck,
+    Plan,
+    Step,
+    Tools,
+)
 from agentfs.core.scheme import dependencies
 
 REMOVED = "removed"
@@ -39,8 +50,24 @@ def _plan_changes(old: Plan | None, new: Plan) -> list[str]:
         return []
     found = [f"status {old.status} -> {new.status}"] if old.status != new.status else []
     found += ["limits changed"] if old.limits != new.limits else []
+    found += [f"check added: {_check(one)}" for one in new.checks or () if one not in (old.checks or ())]
+    found += [f"check removed: {_check(one)}" for one in old.checks or () if one not in (new.checks or ())]
     found += _tool_changes(old.tools or Tools(), new.tools or Tools())
     return [*found, *(["goal changed"] if old.goal != new.goal else [])]
+
+
+def _check(check: Check) -> str:
+    match check:
+        case CommandCheck():
+            return check.run
+        case FileCheck():
+            return check.path
+        case HttpCheck():
+            return check.url
+        case JudgeCheck():
+            return check.condition
+        case OutputCheck():
+            return "a schema for the output"
 
 
 def _tool_changes(old: Tools, new: Tools) -> list[str]:

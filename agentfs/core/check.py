@@ -15,7 +15,7 @@ from agentfs.core.canonical import canonical
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.check_patterns import Schemas
 from agentfs.core.check_schema import MOST, Finding, structural
-from agentfs.core.check_steps import Numbered, check_problems, cycles, step_problems
+from agentfs.core.check_steps import Numbered, acceptance_problems, check_problems, cycles, step_problems
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document
 from agentfs.core.json_text import pointer_to
@@ -32,6 +32,7 @@ def check_plan(document: Document, catalogue: Catalogue) -> Plan:
     steps = list(enumerate(plan.steps)) if plan else _good_steps(document.value)
     findings += step_problems(steps, _ids(document.value), catalogue)
     if plan:
+        findings += map(Finding, acceptance_problems(plan.checks or (), _ids(document.value), catalogue))
         findings += map(Finding, cycles(plan))
     _raise(document, findings)
     return _present(plan)
@@ -41,6 +42,8 @@ def surely_fits(plan: Plan, catalogue: Catalogue) -> bool:
     """Whether a plan that was accepted before still is, beyond doubt: the tools it names are there as they were."""
     catalogue = catalogue.under(plan.tools)
     usable = catalogue.usable()
+    if any(isinstance(one, HttpCheck | JudgeCheck) for one in plan.checks or ()):
+        return False
     return all(step.skip is not None or _surely_runs(step, usable, catalogue) for step in plan.steps)
 
 

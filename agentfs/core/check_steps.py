@@ -187,6 +187,16 @@ def _checks(step: Step, catalogue: Catalogue, schemas: Schemas) -> Iterator[Prob
                 yield from _refused_check(check, f"/{field}/{n}", catalogue)
 
 
+def acceptance_problems(checks: Sequence[Check], known: Collection[str], catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield what is wrong with a plan's own checks; they may use the output of any step."""
+    schemas, bearer = Schemas(), Step.model_construct(id="", checks=tuple(checks))
+    yield from _null_characters(bearer)
+    yield from references.problems_in_step(bearer, known)
+    for n, check in enumerate(checks):
+        yield from check_problems(check, f"/checks/{n}", schemas)
+        yield from _refused_check(check, f"/checks/{n}", catalogue)
+
+
 def check_problems(check: Check, pointer: str, schemas: Schemas) -> Iterable[Problem]:
     """Return what is wrong with a check whatever the run may do."""
     match check:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentfs.core.records import Amount, Approve, Counter, JsonObject, Mode, Record, SandboxWish, Seconds
+from agentfs.core.records import Amount, Approve, Counter, JsonObject, Mode, Proof, Record, SandboxWish, Seconds
 
 DEFAULT_TOOLS = (
     "shell",
@@ -70,6 +70,9 @@ class ExecutorSettings(ModelSettings):
         (), description="Models that a planner may name in a step; default: the configured one only"
     )
     max_turns: Counter = Field(20, description="Turns of one step's loop")
+    repair: bool = Field(
+        default=True, description="A planner's tool step that failed: this model may change its input once"
+    )
 
 
 class LimitSettings(Record):
@@ -140,3 +143,4 @@ class Settings(Record):
     limits: LimitSettings = Field(LimitSettings(), description="Bounds on every run")
     tools: ToolSettings = Field(ToolSettings(), description="What tools may do")
     ledger: LedgerSettings = Field(LedgerSettings(), description="What is committed")
+    proof: Proof = Field(Proof(), description="How much has to be shown before a run may end done")

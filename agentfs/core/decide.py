@@ -18,8 +18,9 @@ from agentfs.core.calls import (
 from agentfs.core.explanations import wanted_notes
 from agentfs.core.facts import PlannerCall
 from agentfs.core.failures import check_words, joined, reason
-from agentfs.core.modes import is_stepwise
-from agentfs.core.records import Failure, Reason
+from agentfs.core.modes import is_stepwise, loops
+from agentfs.core.proof import acceptance_checks, is_enough, proof_of, required_level, shed_in, steps_to_check
+from agentfs.core.records import Failure, GoalChecks, Reason
 from agentfs.core.state import RunState, Stray, goal_checks, last_change, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView, no_words
 from agentfs.core.triggers import next_step
@@ -463,16 +464,37 @@ def _finish(state: RunState) -> Action:
         return EndRun("failed", "step_failed", "no step that the plan ends with was done")
     if is_stepwise(state.facts) and not state.calls.finished:
         return _one_more(state)
-    if not state.facts.goal.checks:
-        return EndRun("done", "steps_done", "every step is done")
+    if not acceptance_checks(state.facts) and not steps_to_check(state):
+        return _proven(state, None, "every step is done")
     checked = goal_checks(state)
     if checked is None or checked.checks is None:
         return RunGoalChecks(next_call(state.facts), "every step is done")
-    if checked.checks.error:
-        return _unjudged(checked.checks.error)
-    if all(check.ok for check in checked.checks.checks):
-        return EndRun("done", "steps_done", "every step is done, and the goal's own checks hold")
-    return _unmet(state, checked, reason(joined(check_words(c) for c in checked.checks.checks if not c.ok)))
+    found = checked.checks
+    if found.error:
+        return _unjudged(found.error)
+    if failed := [check for check in found.checks if not check.ok]:
+        return _unmet(state, checked, reason(joined(map(check_words, failed))))
+    if (shed := [*shed_in(found)]) and (call := _ask_about_shed(state, checked, shed)):
+        return call
+    return _proven(state, found, "every step is done, and the goal's checks hold")
+
+
+def _proven(state: RunState, found: GoalChecks | None, why: str) -> EndRun:
+    """Return the end of a run whose steps are done and whose checks hold, if that is proof enough."""
+    proof = proof_of(state, found)
+    if is_enough(proof, state.facts):
+        return EndRun("done", "steps_done", why)
+    wanted = required_level(state.facts)
+    return EndRun("failed", "unproven", f"{why}, but that is only {proof.level}, and proof.require is {wanted}")
+
+
+def _ask_about_shed(state: RunState, checked: PlannerCall, shed: list[str]) -> CallPlanner | Wait | None:
+    """Return a call about checks of earlier steps that no longer hold: once, and only while replans are left."""
+    asked = any(one.call and one.call.trigger == "goal_checks_failed" for one in state.facts.calls)
+    if asked or not state.means.planner or state.calls.replans >= state.bounds.replans:
+        return None
+    why = f"every step is done, but what an earlier step was checked for no longer holds: {'; '.join(shed[:3])}"
+    return _call(state, checked.number, (Pending("goal_checks_failed", None, why, (_checks_path(checked),)),))
 
 
 def _unjudged(error: Failure) -> Wait:
@@ -490,14 +512,20 @@ def _one_more(state: RunState) -> CallPlanner | Wait:
 
 def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
     """The goal's checks do not hold: the planner may know what is missing, within its budget."""
-    why = f"every step is done, but the goal's own checks do not hold: {detail}"
-    evidence = f"{names.PLANNING}/{names.call_file(checked.number, 'checks')}"
+    why = f"every step is done, but the goal's checks do not hold: {detail}"
+    evidence = _checks_path(checked)
     spent = state.around is not None and evidence in state.around.spent
     if spent or state.facts.goal.has_steps or not state.means.planner:
         return EndRun("failed", "goal_checks_failed", why)
+    if loops(state.facts):  # one loop claimed it: from here on it is planned
+        return _call(state, checked.number, (Pending("drift", None, why, (evidence,)),))
     if state.calls.replans >= state.bounds.replans:
         return EndRun("failed", "replan_budget_exhausted", why)
     return _call(state, checked.number, (Pending("goal_checks_failed", None, why, (evidence,)),))
+
+
+def _checks_path(checked: PlannerCall) -> str:
+    return f"{names.PLANNING}/{names.call_file(checked.number, 'checks')}"
 
 
 def _cleaned_up(state: RunState) -> EndRun:

@@ -91,6 +91,7 @@ class GoalFile:
     text: str
     title: str
     checks: tuple[Check, ...] = ()  # the goal's own
+    protect: tuple[str, ...] = ()  # paths and globs that no model may change
     has_steps: bool = False  # a runbook, or a plan of the person's own: it answers for itself
     problems: tuple[Problem, ...] = ()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from agentfs.core.canonical import check_value
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.check import check_goal, check_plan
 from agentfs.core.documents import Document, Locate, read_json, read_yaml
@@ -17,7 +18,8 @@ from agentfs.core.lenient import in_order, lenient
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
 from agentfs.core.places import Place, under
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Goal
+from agentfs.core.records import Goal, Step
+from agentfs.core.references import in_step
 from agentfs.core.runbook import near_runbook, read_runbook
 
 MAX_BYTES = 1024 * 1024
@@ -56,8 +58,10 @@ class ParsedGoal:
     def _plan(self, steps: Sequence[PlacedStep]) -> Document:
         value: dict[str, Any] = {"$schema": PLAN_SCHEMA, "goal": self.title}
         value["status"] = self.fields.status or "approved"
+        if self.fields.checks:
+            value["checks"] = [check_value(check) for check in self.fields.checks]
         value["steps"] = [step.value for step in steps]
-        return Document(value, _places(steps))
+        return Document(value, _places(steps, self.places))
 
 
 def parse_goal(source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False) -> ParsedGoal:
@@ -118,15 +122,15 @@ def _joined(one: Fallback, waits: Any) -> PlacedStep:
     return PlacedStep(in_order(one.value | {"depends_on": depends_on}), one.places)
 
 
-def _places(steps: Sequence[PlacedStep]) -> Callable[[str, bool], Place]:
-    """Return a locator for `/steps/N/…` that asks step N."""
+def _places(steps: Sequence[PlacedStep], fields: Locate) -> Callable[[str, bool], Place]:
+    """Return a locator for `/steps/N/…` that asks step N; everything else is a field of the goal."""
 
     def places(pointer: str, key: bool) -> Place:
         _, _, rest = pointer.partition("/steps/")
         number, slash, inner = rest.partition("/")
         if number.isdecimal() and int(number) < len(steps):
             return steps[int(number)].places(slash + inner, key)
-        return 1, 1
+        return fields(pointer, key)
 
     return places
 
@@ -134,7 +138,7 @@ def _places(steps: Sequence[PlacedStep]) -> Callable[[str, bool], Place]:
 def _plan_problems(goal: ParsedGoal, catalogue: Catalogue, known: set[int]) -> list[Problem]:
     """Return what the plan check finds on lines that have no problem yet: one slip is told once."""
     if not (document := goal.full_document()):
-        return []
+        return _early_references(goal)
     if goal.fields.tools is not None:
         catalogue = replace(catalogue, allowed=catalogue.allowed & frozenset(goal.fields.tools))
     try:
@@ -142,6 +146,17 @@ def _plan_problems(goal: ParsedGoal, catalogue: Catalogue, known: set[int]) -> l
     except Rejected as rejected:
         return [problem for problem in rejected.problems if problem.line not in known]
     return []
+
+
+def _early_references(goal: ParsedGoal) -> list[Problem]:
+    """Return the references of a goal in words to steps: nobody knows its steps before it is planned."""
+    fix = "check a file or run a command; an `output` check looks at the run's answer"
+    bearer = Step.model_construct(id="", checks=goal.fields.checks)
+    return [
+        Problem("a goal in words has no steps to refer to", fix, pointer).at(*goal.places(pointer, False))
+        for pointer, reference in in_step(bearer)
+        if reference.step is not None
+    ]
 
 
 def _fields(document: Document, has_steps: bool, problems: list[Problem]) -> Goal:

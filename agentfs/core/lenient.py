@@ -25,7 +25,7 @@ def lenient(value: Any, catalogue: Catalogue) -> Any:
         return value
     known = _present(value)
     if "checks" in known:
-        known["checks"] = _checks(known["checks"])
+        known["checks"] = lenient_checks(known["checks"])
     if "steps" in known:
         known["steps"] = lenient_steps(known["steps"], catalogue)
     return known
@@ -60,7 +60,7 @@ def _step(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
         known.setdefault("input", known.get("description", ""))  # what is noted is what the step says
     for name in ("needs", "checks"):
         if name in known:
-            known[name] = _checks(known[name])
+            known[name] = lenient_checks(known[name])
     return _input(known, catalogue)
 
 
@@ -85,7 +85,8 @@ def _id(value: Any) -> Any:
     return str(value) if number and abs(value) < _ID_LIMIT else value
 
 
-def _checks(checks: Any) -> Any:
+def lenient_checks(checks: Any) -> Any:
+    """Return checks as plan.json would spell them: a text is a command."""
     if not isinstance(checks, list):
         return checks
     return [_check(check) for check in checks]

@@ -9,15 +9,15 @@ answer's side: it is what a person's yes puts into effect, and without a conflic
 `limits` and `tools` are the person's, always; the order of steps means nothing once each says what it waits for.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import OVERRIDES, PLAN_SCHEMA, canonical
+from agentfs.core.canonical import OVERRIDES, PLAN_SCHEMA, canonical, check_value
 from agentfs.core.lenient import in_order, spelled_out
-from agentfs.core.records import JsonObject, Plan, Record, Step
+from agentfs.core.records import Check, JsonObject, Plan, Record, Step
 from agentfs.core.scheme import referred
 
 StepValue = dict[str, Any]
@@ -60,11 +60,23 @@ def merge(base: Plan, mine: Plan, theirs: Plan, *, whole_steps: bool = False) ->
             steps[name] = step
     conflicts += _put_right(steps, was, new)
     title = theirs.goal if mine.goal == base.goal else mine.goal
-    return Merged(plan_value(mine, title, [steps[name] for name in order if name in steps]), tuple(conflicts))
+    checks = merge_checks(base.checks or (), mine.checks or (), theirs.checks or ())
+    merged = [steps[name] for name in order if name in steps]
+    return Merged(plan_value(mine, title, merged, checks), tuple(conflicts))
 
 
-def plan_value(head: Plan, title: str | None, steps: Iterable[StepValue]) -> JsonObject:
-    """Return a plan of these steps under the status and overrides of another, in plan form."""
+def merge_checks(base: Sequence[Check], mine: Sequence[Check], theirs: Sequence[Check]) -> tuple[Check, ...]:
+    """Return a plan's own checks: the answer's, without those a person took out, and with those a person put in."""
+    taken_out = [check for check in base if check not in mine]
+    put_in = [check for check in mine if check not in base]
+    kept = [check for check in theirs if check not in taken_out and check not in put_in]
+    return (*kept, *put_in)
+
+
+def plan_value(
+    head: Plan, title: str | None, steps: Iterable[StepValue], checks: Sequence[Check] | None = None
+) -> JsonObject:
+    """Return a plan of these steps and checks under the status and overrides of another, in plan form."""
     value: dict[str, Any] = {"$schema": head.schema_ or PLAN_SCHEMA}
     if title is not None:
         value["goal"] = title
@@ -72,6 +84,8 @@ def plan_value(head: Plan, title: str | None, steps: Iterable[StepValue]) -> Jso
     for name in OVERRIDES:
         if (own := getattr(head, name)) is not None:
             value[name] = _dumped(own)
+    if checks:
+        value["checks"] = [check_value(check) for check in checks]
     return value | {"steps": [in_order(step) for step in steps]}
 
 

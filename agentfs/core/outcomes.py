@@ -6,34 +6,42 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from agentfs.core.decide import EndRun
-from agentfs.core.records import Outcome, StepsByEnd, Usage, UsageByRole
-from agentfs.core.state import RunState
+from agentfs.core.proof import blame_for, proof_of, proof_words
+from agentfs.core.records import Outcome, ProofOfDone, StepsByEnd, Usage, UsageByRole
+from agentfs.core.state import RunState, goal_checks
 from agentfs.core.tally import steps_by_end, tally
 
 
 def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
     """Return the record of a run's end."""
-    by_end = steps_by_end(state)
+    by_end, proof = steps_by_end(state), _proof(state) if end.status == "done" else None
     return Outcome(
         run=state.facts.run.run,
         status=end.status,
         reason=end.reason,
-        summary=_summary(state, end, by_end),
-        answer=_answer(state) if end.status == "done" else None,
+        summary=_summary(state, end, by_end, proof),
+        answer=answer_of(state) if end.status == "done" else None,
         steps=by_end,
         revisions=len(state.facts.revisions),
         calls=sum(1 for one in state.facts.calls if one.call),
         usage=UsageByRole(planner=_total(_planner_usage(state)), executor=_total(_executor_usage(state))),
+        proof=proof,
+        blame=blame_for(state, end.reason),
         started_at=state.facts.run.started_at,
         ended_at=ended_at,
     )
 
 
-def _summary(state: RunState, end: EndRun, by_end: StepsByEnd) -> str:
+def _proof(state: RunState) -> ProofOfDone:
+    checked = goal_checks(state)
+    return proof_of(state, checked.checks if checked else None)
+
+
+def _summary(state: RunState, end: EndRun, by_end: StepsByEnd, proof: ProofOfDone | None) -> str:
     counted = tally(state, end.status)
     match end.status:
         case "done":
-            done = replace(counted, failed=0).words
+            done = replace(counted, failed=0).words + (f" ({proof_words(proof)})" if proof else "")
             return done if not by_end.failed else f"{done}; failed on the way: {', '.join(by_end.failed)}"
         case "cancelled":
             return f"cancelled; {counted.words}"
@@ -41,7 +49,7 @@ def _summary(state: RunState, end: EndRun, by_end: StepsByEnd) -> str:
             return f"{end.why}; {counted.words}"
 
 
-def _answer(state: RunState) -> JsonValue:
+def answer_of(state: RunState) -> JsonValue:
     """Return the planner's answer, else the output of the last done step nobody depends on."""
     for one in reversed(state.facts.calls):
         if one.answer and one.answer.verdict == "finished" and one.answer.answer is not None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from agentfs.core.canonical import render_plan
 from agentfs.core.differences import StepDifference, difference
-from agentfs.core.merging import FIELDS, StepValue, plan_value, same, steps_of
-from agentfs.core.records import Plan, Revision
+from agentfs.core.merging import FIELDS, StepValue, merge_checks, plan_value, same, steps_of
+from agentfs.core.records import Check, Plan, Revision
 
 Pins = Mapping[str, frozenset[str]]  # step -> the names of its fields that are a person's
 
@@ -44,14 +44,16 @@ def unedited(history: Iterable[tuple[Revision, Plan]]) -> Plan | None:
     before: dict[str, StepValue] = {}
     own: dict[str, StepValue] = {}
     last: Plan | None = None
+    checks: tuple[Check, ...] = ()
     for revision, plan in history:
         after, by_hand = steps_of(plan), revision.trigger == "edited" and last is not None
         if not by_hand:
             _take_changes(own, before, after, of_edits=not _is_fallback(revision))
+            checks = merge_checks((last.checks if last else None) or (), checks, plan.checks or ())
         before, last = after, plan
     if last is None or not own:
         return last
-    return Plan.model_validate_json(render_plan(plan_value(last, last.goal, own.values())))
+    return Plan.model_validate_json(render_plan(plan_value(last, last.goal, own.values(), checks)))
 
 
 def _is_fallback(revision: Revision) -> bool:

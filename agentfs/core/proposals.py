@@ -73,7 +73,7 @@ def _candidates(one: PlannerCall, facts: Facts, base: Plan | None) -> Iterator[C
     for whole in (False, True):
         merged = merge(base, facts.plan, theirs, whole_steps=whole)
         yield merged.plan, merged.conflicts
-    yield plan_value(facts.plan, theirs.goal, steps_of(theirs).values()), ()
+    yield plan_value(facts.plan, theirs.goal, steps_of(theirs).values(), theirs.checks), ()
 
 
 # ── why a person is asked ─────────────────────────────────────────────────────────────────────────────────

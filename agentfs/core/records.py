@@ -69,8 +69,10 @@ Reason = Literal[
     "impossible",
     "goal_checks_failed",
     "rejected",
+    "unproven",
     "cancelled",
 ]
+ProofLevel = Literal["checked", "judged", "claimed"]  # the strongest first
 
 
 class Record(BaseModel):
@@ -226,6 +228,9 @@ class Plan(Record):
     tools: Tools | None = Field(
         None, description="Overrides of what this run's tools may do; `agentfs resume --refresh-settings` writes it"
     )
+    checks: tuple[Check, ...] | None = Field(
+        None, description="What is true when the goal is met, written before the work; run before the run ends done"
+    )
     steps: tuple[Step, ...] = Field(
         min_length=1, description="What is to be done; the order matters only where depends_on is absent"
     )
@@ -250,6 +255,9 @@ class Goal(Record):
     workdir: str | None = Field(None, min_length=1, description="The folder to work in; default: the run's files/")
     context: str | tuple[str, ...] | None = Field(None, description="Text or paths for the planner")
     checks: tuple[Check, ...] | None = Field(None, description="Run before the run may end done")
+    protect: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        None, description="Paths and globs in the working folder that no model may change"
+    )
     tools: tuple[str, ...] | None = Field(None, description="The tools allowed; may only tighten")
     limits: Limits | None = Field(None, description="May only tighten")
     planner: ModelChoice | None = Field(None, description="Another model to plan with")
@@ -272,6 +280,15 @@ class Models(Record):
     executor_temperature: Amount | None = Field(None, description="Sent only if set")
 
 
+class Proof(Record):
+    """[proof]: how much has to be shown before a run may end done."""
+
+    acceptance: bool = Field(default=True, description="false: no acceptance checks for goals in words")
+    require: ProofLevel | None = Field(
+        None, description="The least proof; default: judged for goals in words, claimed for a person's own steps"
+    )
+
+
 class Run(Record):
     """The settings of one run, resolved when it began."""
 
@@ -290,6 +307,7 @@ class Run(Record):
     env: tuple[str, ...] = Field(description="Variables the tools may see, by name")
     hosts: tuple[str, ...] = Field((), description="Private or local hosts that http_get may reach")
     models: Models = Field(description="The models the run began with")
+    proof: Proof | None = Field(None, description="How much has to be shown; null: a run of the first release")
     source: str = Field(description="Where the goal came from: a path, text or stdin")
     started_at: Timestamp
 
@@ -331,6 +349,17 @@ class Call(Record):
     evidence: tuple[str, ...] = Field(description="Paths in the run's folder; a call spends what it lists")
     goal_sha256: Sha256 = Field(description="The goal it was called on")
     base_sha256: Sha256 | None = Field(description="The plan it was called on")
+    role: Literal["planner", "executor"] = Field(
+        "planner", description="Who is asked; executor: to repair the input of one step"
+    )
+
+
+class CheckBefore(Record):
+    """What an acceptance check found before the work."""
+
+    sha256: Sha256 = Field(description="The check, hashed")
+    ok: bool = Field(description="true: it held already, so that holding later proves nothing")
+    detail: ForeignText = Field(description="What was found")
 
 
 class Answer(Record):
@@ -344,6 +373,7 @@ class Answer(Record):
     plan: Annotated[JsonObject | None, Foreign(form=Plan)] = Field(None, description="The plan as it was answered")
     answer: ForeignValue = Field(None, description="The answer to the goal, when the verdict is finished")
     error: Failure | None = Field(None, description="Why there is no answer")
+    before: tuple[CheckBefore, ...] = Field((), description="What the acceptance checks found before the work")
     prompt_sha256: Sha256 | None = Field(None, description="The prompt, hashed")
     usage: Usage | None = Field(None, description="What the call cost")
     started_at: Timestamp | None = Field(None, description="When it was asked; null: no model was")
@@ -434,6 +464,9 @@ class Result(Record):
     surprise: ForeignText | None = Field(None, description="Why it is surprising")
     error: Failure | None = Field(None, description="Why it did not succeed")
     checks: tuple[CheckResult, ...] = Field((), description="What each check found")
+    held_before: tuple[Sha256, ...] = Field(
+        (), description="Checks, hashed, that held before the step was first tried: they prove nothing"
+    )
     evidence: tuple[ForeignText, ...] = Field((), description="What the result rests on")
     sandbox: Sandbox = Field(description="What confined the step")
     prompt_sha256: Sha256 | None = Field(None, description="The prompt its model was given, hashed")
@@ -460,6 +493,27 @@ class UsageByRole(Record):
     executor: Usage | None = Field(description="What doing the steps cost")
 
 
+class ProvenBy(Record):
+    """How many checks hold, by whose they are."""
+
+    person: Annotated[int, Field(ge=0)] = Field(description="Checks that a person wrote")
+    planner: Annotated[int, Field(ge=0)] = Field(description="Checks that a model wrote, and that failed before")
+    judge: Annotated[int, Field(ge=0)] = Field(description="Conditions that a judge says are met")
+
+
+class ProofOfDone(Record):
+    """What shows that a run is done."""
+
+    level: ProofLevel = Field(description="checked: by code; judged: by a model; claimed: by nothing")
+    by: ProvenBy = Field(description="How many checks hold, by whose they are")
+    held_before: Annotated[int, Field(ge=0)] = Field(
+        description="Checks that held before the work: they prove nothing"
+    )
+    touched: tuple[ForeignText, ...] = Field(description="Files that a person's checks name and a step changed")
+    shed: tuple[ForeignText, ...] = Field(description="Checks of earlier steps that no longer hold")
+    unproven: tuple[StepId, ...] = Field(description="Done steps that no check or judge looked at")
+
+
 class Outcome(Record):
     """How a run ended."""
 
@@ -473,16 +527,27 @@ class Outcome(Record):
     revisions: Annotated[int, Field(ge=0)] = Field(description="Revisions of the plan")
     calls: Annotated[int, Field(ge=0)] = Field(description="Calls of the planner")
     usage: UsageByRole = Field(description="What the models cost, by role")
+    proof: ProofOfDone | None = Field(None, description="What shows that it is done; null: it is not")
+    blame: Literal["planning", "execution"] | None = Field(None, description="What failed; null: nothing did")
     started_at: Timestamp
     ended_at: Timestamp
 
 
+class StepChecks(Record):
+    """What the checks of a step found when they were run again at the end."""
+
+    step: StepId = Field(description="The step; it may have left the plan")
+    checks: tuple[CheckResult, ...] = Field(description="What each check found")
+
+
 class GoalChecks(Record):
-    """What the goal's own checks found once every step was done."""
+    """What the goal's acceptance checks found once every step was done."""
 
     format: Literal["agentfs/checks-1"] = Field("agentfs/checks-1", description="What kind of record this is")
     revision: Counter = Field(description="The revision whose steps were all done")
     after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of every step they followed")
     checks: tuple[CheckResult, ...] = Field(description="What each check found; none if a judge could not be asked")
+    steps: tuple[StepChecks, ...] = Field((), description="Checks of steps, run again")
+    touched: tuple[ForeignText, ...] = Field((), description="Files that a person's checks name and a step changed")
     error: Failure | None = Field(None, description="Why a judge among them could not be asked")
     usage: Usage | None = Field(None, description="What the judge among them cost")

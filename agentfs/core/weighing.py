@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -33,6 +34,7 @@ class Weighed:
     answer: JsonValue = None
     hard: tuple[str, ...] = ()  # has to be put right, in words
     soft: tuple[str, ...] = ()  # may be meant
+    checks: tuple[Any, ...] = ()  # acceptance checks, as they were answered
 
     @property
     def usable(self) -> bool:
@@ -74,6 +76,7 @@ def _weighed_plan(
     weighed = Weighed(
         "plan",
         plan,
+        checks=tuple(said.checks),
         hard=(*hard, *_told((one.problem for one in found if one.hard), plan)),
         soft=_told((one.problem for one in found if not one.hard), plan),
     )

@@ -1,6 +1,7 @@
 """One order in, one result out: claim it, call its tool, run its checks, publish how it settled."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,13 +11,17 @@ from pydantic_core import PydanticSerializationError
 
 from agentfs.clock import Clock, later
 from agentfs.core import names
+from agentfs.core.canonical import check_value
+from agentfs.core.cutting import as_text
 from agentfs.core.failures import TimeLimit, check_words, joined
+from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     CheckResult,
     Failure,
     JsonObject,
     JudgeCheck,
     Order,
+    OutputCheck,
     Record,
     ResolvedCheck,
     Result,
@@ -26,14 +31,33 @@ from agentfs.core.steps import LIMIT, UNREACHABLE
 from agentfs.executor.asking import wait_with
 from agentfs.executor.checks import Checker, run_checks, surprise
 from agentfs.executor.desk import Asked, Desk
+from agentfs.executor.evidence import (
+    CHANGED,
+    Changes,
+    Gather,
+    Piece,
+    Snapshot,
+    changes_piece,
+    compare,
+    file_pieces,
+    hashes,
+    no_evidence,
+    output_piece,
+    quoted_piece,
+    snapshot,
+    tool_pieces,
+)
 from agentfs.executor.log import AttemptLog
 from agentfs.executor.rebuilding import ANSWER, Memory, remembered
+from agentfs.jsonlines import read_lines
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Bench, Confinement, Mask, StopSign, Tool, ToolResult
 from agentfs.tools.registry import input_problems
 from agentfs.tools.starting import Starter
+
+HELD_BEFORE = "held_before"  # the event in a log
 
 
 @dataclass(slots=True)
@@ -52,6 +76,18 @@ class Halt:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubts:
+    """What is looked at because a model has a part in an attempt: it is not believed on its word."""
+
+    names_in: tuple[str, ...] = ()  # texts that may name files which a judge should see
+    unproven: tuple[
+        ResolvedCheck, ...
+    ] = ()  # a planner's checks: run before the first attempt, to see if they can fail
+    held: frozenset[str] = frozenset()  # checks, hashed, that held before an earlier attempt
+    protected: tuple[Path, ...] = ()  # files that the step may not change
+
+
+@dataclass(frozen=True, slots=True)
 class Workshop:
     """What every attempt of a run works with."""
 
@@ -65,6 +101,15 @@ class Workshop:
     check: Checker = run_checks
     retry_wait_s: float = 0.0  # before another try, if this one fails
     starter: Starter = field(default_factory=Starter)
+    doubts: Doubts | None = None  # None: a person's own step, done by a tool
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """How things were before an attempt."""
+
+    folder: Snapshot | None = None
+    protected: Mapping[str, str] = field(default_factory=dict)  # path -> sha256
 
 
 def render(record: Record) -> bytes:
@@ -81,14 +126,21 @@ def attempt(order: Order, shop: Workshop, stop: StopSign) -> Result | Asked:
 
     Raises AlreadyClaimed if another executor has it.
     """
-    log = _log(order, shop)
+    before = _look_before(shop)
+    log = _log(order, shop, before)
     started, began = shop.clock.stamp(), shop.clock.monotonic()
     bench = _bench(order, shop, stop, log, began)
     try:
         given = _call(order, shop, bench, log)
-        return _ended(order, given, shop, bench, log, started)
+        return _ended(order, given, shop, bench, log, started, before)
     finally:
         log.close()
+
+
+def _look_before(shop: Workshop) -> Before:
+    if shop.doubts is None:
+        return Before()
+    return Before(snapshot(shop.confinement.workdir), hashes(shop.doubts.protected))
 
 
 def resume(order: Order, reply: str, shop: Workshop, stop: StopSign) -> Result | Asked:
@@ -100,11 +152,11 @@ def resume(order: Order, reply: str, shop: Workshop, stop: StopSign) -> Result |
         bench = _bench(order, shop, stop, log, shop.clock.monotonic() - (memory.seconds if memory else 0.0))
         if memory is None or bench.line is None or shop.desk is None:
             lost = Failure(kind="interrupted", message="its log no longer holds the conversation it waited in")
-            return _settle(order, ToolResult(failure=lost), shop, bench, log, order.issued_at)
+            return _settle(order, ToolResult(failure=lost), shop, bench, log, order.issued_at, Before())
         bench.line.number, bench.line.usage = memory.number, memory.usage
         log.write(ANSWER, {"count": memory.count, "reply": reply})
         given = _go_on(order, shop, shop.desk, bench, memory, reply)
-        return _ended(order, given, shop, bench, log, memory.started_at)
+        return _ended(order, given, shop, bench, log, memory.started_at, Before())
     finally:
         log.close()
 
@@ -116,10 +168,16 @@ def _go_on(order: Order, shop: Workshop, desk: Desk, bench: Bench, memory: Memor
 
 
 def _ended(
-    order: Order, given: ToolResult | Asked, shop: Workshop, bench: Bench, log: AttemptLog, started: str
+    order: Order,
+    given: ToolResult | Asked,
+    shop: Workshop,
+    bench: Bench,
+    log: AttemptLog,
+    started: str,
+    before: Before,
 ) -> Result | Asked:
     if isinstance(given, ToolResult):
-        return _settle(order, given, shop, bench, log, started)
+        return _settle(order, given, shop, bench, log, started, before)
     return wait_with(given, order, log, shop.shelf, shop.mask, _worked(order, shop, bench))
 
 
@@ -129,18 +187,23 @@ def settled(order: Order, given: ToolResult, shop: Workshop, stop: StopSign) -> 
     log.reopen()
     try:
         bench = _bench(order, shop, stop, log, shop.clock.monotonic())
-        return _settle(order, given, shop, bench, log, order.issued_at)
+        return _settle(order, given, shop, bench, log, order.issued_at, Before())
     finally:
         log.close()
 
 
-def _log(order: Order, shop: Workshop) -> AttemptLog:
-    return AttemptLog(shop.shelf, order, shop.mask, shop.clock)
+def _log(order: Order, shop: Workshop, before: Before | None = None) -> AttemptLog:
+    return AttemptLog(shop.shelf, order, shop.mask, shop.clock, before.protected if before else {})
 
 
-def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog, started: str) -> Result:
+def _settle(
+    order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog, started: str, before: Before
+) -> Result:
     """Run the checks, publish the result, close the story in the log."""
-    given, checks = _checked(order, given, shop, bench, log)
+    given = _untampered(given, before, log)
+    changes = _changes(before, shop, log)
+    held = _held(order, shop)
+    given, checks = _checked(order, given, shop, bench, log, held, changes)
     verdict, ended_at = _verdict(order, given, checks, bench), shop.clock.stamp()
     waits = verdict["status"] == "failed" and shop.retry_wait_s > 0
     result = Result(
@@ -153,6 +216,7 @@ def _settle(order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: 
         output=given.output,
         cut=given.cut,
         checks=checks,
+        held_before=tuple(sorted(held)),
         evidence=given.evidence,
         prompt_sha256=given.prompt_sha256,
         usage=bench.line.usage if bench.line else given.usage,
@@ -205,6 +269,7 @@ def _call(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> ToolRe
     """Call the tool, or have a model do the step. What goes wrong is a failure of the step, never of the driver."""
     if order.tool is None:
         log.claim(None)
+        _look_at_checks(order, shop, bench, log)
         return _by_model(order, shop, bench)
     tool = shop.tools.get(order.tool or "")
     if tool is None:
@@ -235,15 +300,85 @@ def _as_planned(order: Order) -> JsonObject:
     return {name: value for name, value in order.input.items() if name != "env"}
 
 
+def _look_at_checks(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> None:
+    """Run a planner's checks before the step's first attempt ever: one that holds already proves nothing."""
+    if shop.doubts is None or order.attempt > 1 or not shop.doubts.unproven:
+        return
+    found = shop.check(shop.doubts.unproven, replace(bench, whose=f"{bench.whose}{names.BEFORE}"), None, no_evidence)
+    held = [check_sha256(check) for check, one in zip(shop.doubts.unproven, found, strict=True) if one.ok]
+    log.write(HELD_BEFORE, {"checks": held})
+
+
+def _held(order: Order, shop: Workshop) -> frozenset[str]:
+    """Return the checks, hashed, that held before this step was first tried."""
+    if shop.doubts is None or not shop.doubts.unproven:
+        return frozenset()
+    entries = read_lines(Path(shop.shelf.path(order.step, order.attempt, "log")))
+    found = [entry.get("checks") for entry in entries if entry.get("event") == HELD_BEFORE]
+    return shop.doubts.held.union(*(map(str, listed) for listed in found if isinstance(listed, list)))
+
+
+def _untampered(given: ToolResult, before: Before, log: AttemptLog) -> ToolResult:
+    """Return what was given; a failure if a protected file is not what it was."""
+    touched = [path for path, known in before.protected.items() if hashes((Path(path),)).get(path) != known]
+    if not touched or (given.failure and given.failure.kind == "interrupted"):
+        return given
+    log.write("tampered", {"files": touched})
+    message = f"it changed what it may not change: {', '.join(map(os.path.basename, touched))}"
+    hint = "it is protected by the goal, or a check runs it; put it back before the step is tried again"
+    return replace(given, failure=Failure(kind="tampered", message=message, hint=hint))
+
+
+def _changes(before: Before, shop: Workshop, log: AttemptLog) -> Changes | None:
+    """Return what the attempt changed in the working folder, and write it down."""
+    if before.folder is None:
+        return None
+    changes = compare(before.folder, snapshot(shop.confinement.workdir))
+    if changes.all():
+        log.write(CHANGED, changes.as_json())
+    return changes
+
+
+def _gather(order: Order, given: ToolResult, shop: Workshop, bench: Bench, changes: Changes | None) -> Gather:
+    """Return what collects the evidence about this attempt, if a judge is asked."""
+    log = Path(shop.shelf.path(order.step, order.attempt, "log"))
+
+    def gather(condition: str) -> list[Piece]:
+        texts = [condition, order.description or "", *(shop.doubts.names_in if shop.doubts else ())]
+        texts += [as_text(check_value(check)) for check in order.checks]
+        given_input = [Piece("Its input", as_text(order.input))] if order.input else []
+        return [
+            *([] if given.output is None else [output_piece(given.output)]),
+            *given_input,
+            *tool_pieces(log),
+            *quoted_piece(given.evidence, log),
+            *file_pieces(texts, bench),
+            *changes_piece(changes),
+        ]
+
+    return gather
+
+
 def _checked(
-    order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog
+    order: Order,
+    given: ToolResult,
+    shop: Workshop,
+    bench: Bench,
+    log: AttemptLog,
+    held: frozenset[str],
+    changes: Changes | None,
 ) -> tuple[ToolResult, tuple[CheckResult, ...]]:
     """Return what the checks found; and what was given, with a failure if a judge could not be asked."""
-    wanted = _wanted(order)
-    if given.failure is not None or given.blocked is not None or not wanted:
+    wanted = _wanted(order, held, shop)
+    if given.failure is not None or given.blocked is not None:
+        return given, ()
+    if wanted is None:
+        message = "nothing shows that it is done: it has no check, and nothing to judge it by"
+        return replace(given, failure=Failure(kind="unproven", message=message, hint="give it a check")), ()
+    if not wanted:
         return given, ()
     try:
-        checks = shop.check(wanted, bench, given.output, given.evidence)
+        checks = shop.check(wanted, bench, given.output, _gather(order, given, shop, bench, changes))
     except ModelError as error:
         from agentfs.executor.ends import failure_of
 
@@ -253,11 +388,25 @@ def _checked(
     return given, checks
 
 
-def _wanted(order: Order) -> tuple[ResolvedCheck, ...]:
-    """Return the checks of an order; with none, a judge looks at what a model did."""
-    if order.tool is None and order.success_condition and not order.checks:
-        return (JudgeCheck(kind="judge", condition=order.success_condition),)
-    return order.checks
+def _wanted(order: Order, held: frozenset[str], shop: Workshop) -> tuple[ResolvedCheck, ...] | None:
+    """Return the checks of an order; where none counts, a judge too looks at what a model did. None: nothing can.
+
+    The step `do` is judged by the plan's own checks.
+    """
+    if order.tool is not None or (shop.desk is not None and shop.desk.may_hand_over):
+        return order.checks
+    planned = shop.doubts.unproven if shop.doubts else ()
+    if any(_counts(check, held, planned) for check in order.checks):
+        return order.checks
+    condition = order.success_condition or order.description
+    return (*order.checks, JudgeCheck(kind="judge", condition=condition)) if condition else None
+
+
+def _counts(check: ResolvedCheck, held: frozenset[str], planned: tuple[ResolvedCheck, ...]) -> bool:
+    """Whether a check can show what a model did; a planner's look at the output sees no more than a claim."""
+    if check in planned and isinstance(check, OutputCheck):
+        return False
+    return check_sha256(check) not in held
 
 
 def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], bench: Bench) -> dict[str, Any]:

@@ -4,9 +4,9 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, assert_never
 
-from agentfs.core.cutting import as_text
 from agentfs.core.failures import TimeLimit
 from agentfs.core.records import (
     CheckResult,
@@ -20,6 +20,7 @@ from agentfs.core.records import (
     ResolvedCommandCheck,
 )
 from agentfs.executor.conform import mismatch
+from agentfs.executor.evidence import Gather, no_evidence
 from agentfs.tools.base import Bench, Never, StopSign, ToolResult
 from agentfs.tools.bounded import SEARCH, TookTooLong, ask, pattern_problem
 from agentfs.tools.places import read_beneath
@@ -28,19 +29,22 @@ from agentfs.tools.programs import failure_of, run_shell
 CHECK_S = 120.0  # the most that one check may take
 LARGEST_FILE = 64 * 1024 * 1024
 SURPRISE_S = 10.0
+ISOLATION = str(Path(__file__).resolve().parent / "isolation")
+# Python in a check takes its own library first: a json.py that a step put beside the check is not what it imports.
+ISOLATED = {"PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1", "PYTHONPATH": ISOLATION}
 
 
-Checker = Callable[[Sequence[ResolvedCheck], Bench, Any, Sequence[str]], tuple[CheckResult, ...]]
+Checker = Callable[[Sequence[ResolvedCheck], Bench, Any, Gather], tuple[CheckResult, ...]]
 
 
 def run_checks(
-    checks: Sequence[ResolvedCheck], bench: Bench, output: Any, evidence: Sequence[str] = ()
+    checks: Sequence[ResolvedCheck], bench: Bench, output: Any, gather: Gather = no_evidence
 ) -> tuple[CheckResult, ...]:
     """Return what each check found, in their order. Raises ModelError if a judge is needed and cannot be asked.
 
-    `evidence`: what a judge is shown beside the output.
+    `gather`: collects what a judge is shown.
     """
-    return tuple(_run_check(check, _timed(bench), output, evidence) for check in checks)
+    return tuple(_run_check(check, _timed(bench), output, gather) for check in checks)
 
 
 def _timed(bench: Bench) -> Bench:
@@ -48,7 +52,7 @@ def _timed(bench: Bench) -> Bench:
     return bench if bench.deadline <= until else replace(bench, deadline=until, limit=TimeLimit(CHECK_S, "check"))
 
 
-def _run_check(check: ResolvedCheck, bench: Bench, output: Any, evidence: Sequence[str]) -> CheckResult:
+def _run_check(check: ResolvedCheck, bench: Bench, output: Any, gather: Gather) -> CheckResult:
     match check:
         case ResolvedCommandCheck():
             problem, fine = _command(check, bench), "exit code 0"
@@ -59,25 +63,30 @@ def _run_check(check: ResolvedCheck, bench: Bench, output: Any, evidence: Sequen
         case HttpCheck():
             problem, fine = _http(check, bench), f"{check.url} answered {check.status or 200}"
         case JudgeCheck():
-            return _judged(check, bench, output, evidence)
+            return _judged(check, bench, gather)
         case _:
             assert_never(check)
     command = bench.mask.text(check.run) if isinstance(check, ResolvedCommandCheck) else None
     return CheckResult(kind=check.kind, ok=problem is None, detail=bench.mask.text(problem or fine), run=command)
 
 
-def _judged(check: JudgeCheck, bench: Bench, output: Any, evidence: Sequence[str]) -> CheckResult:
+def _judged(check: JudgeCheck, bench: Bench, gather: Gather) -> CheckResult:
     from agentfs.executor.judging import judge
 
-    seen = evidence if output is None else (as_text(output), *evidence)
-    verdict = judge(check.condition, seen, bench)
+    verdict = judge(check.condition, gather(check.condition), bench)
     return CheckResult(kind="judge", ok=verdict.met, detail=bench.mask.text(verdict.detail))
 
 
 def _command(check: ResolvedCommandCheck, bench: Bench) -> str | None:
-    finished = run_shell(check.run, "sh", check.env or {}, bench, spill=False)
+    finished = run_shell(check.run, "sh", {**ISOLATED, **(check.env or {})}, _with_isolation(bench), spill=False)
     failure = finished.failure if isinstance(finished, ToolResult) else failure_of(finished, bench)
     return _words(failure) if failure else None
+
+
+def _with_isolation(bench: Bench) -> Bench:
+    """Show a check's Python the module that puts the working folder behind its own library."""
+    readable = (*bench.confinement.readable, Path(ISOLATION))
+    return replace(bench, confinement=replace(bench.confinement, readable=readable))
 
 
 def _words(failure: Failure) -> str:

@@ -1,8 +1,8 @@
 """Let a model judge a condition in words, and believe it only as far as it can quote.
 
-It sees the condition and the evidence, nothing else. That it is met counts only with a quote that really stands in
-the evidence: code looks. An answer of another form, or with a quote that does not, is told so, once; then it is not
-met.
+It sees the condition and the evidence that code gathered, nothing else. That it is met counts only with quotes that
+really stand in the evidence: code looks. An answer of another form, or with a quote that does not, is sent back once;
+then the condition is not met.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import Any
 from agentfs.core.cutting import fenced, head_and_tail, one_line
 from agentfs.core.records import JsonObject
 from agentfs.executor.conversation import Message
+from agentfs.executor.evidence import OUTPUT_WORDS, Piece
 from agentfs.models.base import Form, Request
 from agentfs.models.errors import Garbled, Refused
 from agentfs.prompts import load_prompt
@@ -20,6 +21,7 @@ from agentfs.tools.base import Bench
 from agentfs.tools.values import NotJson, json_value
 
 EVIDENCE_LENGTH = 16_000  # characters, all of it together
+SHORTEST_QUOTE = 12  # characters
 TRIES = 2
 QUOTE_SHOWN = 300
 _FIELDS: JsonObject = {
@@ -32,6 +34,7 @@ FORM = Form(
     {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "additionalProperties": False},
 )
 NO_MODEL = "there is no model to judge it: set OPENAI_API_KEY, or base_url under [executor]"
+EVIDENCE = "## The evidence\n\n"
 NO_EVIDENCE = "there is nothing to judge it by: no output, no evidence"
 
 
@@ -43,16 +46,16 @@ class Verdict:
     detail: str
 
 
-def judge(condition: str, evidence: Sequence[str], bench: Bench) -> Verdict:
+def judge(condition: str, evidence: Sequence[Piece], bench: Bench) -> Verdict:
     """Return what a model finds; raises LimitReached, Unreachable or Stopped when it cannot be asked."""
-    shown = bench.mask.text(_shown(evidence))
-    if not shown.strip():
+    pieces = [Piece(one.label, bench.mask.text(one.body)) for one in _fitted(evidence)]
+    if not pieces:
         return Verdict(met=False, detail=NO_EVIDENCE)
     if bench.model is None or bench.line is None:
         return Verdict(met=False, detail=NO_MODEL)
     messages: list[Message] = [
         {"role": "system", "content": load_prompt("judge", bench.confinement.workspace).text},
-        {"role": "user", "content": _case(bench.mask.text(condition), shown)},
+        {"role": "user", "content": _case(bench.mask.text(condition), pieces)},
     ]
     problem = ""
     for _ in range(TRIES):
@@ -60,7 +63,7 @@ def judge(condition: str, evidence: Sequence[str], bench: Bench) -> Verdict:
             reply = bench.model.complete(Request("judge", tuple(messages), form=FORM), bench.line)
         except (Refused, Garbled) as error:
             return Verdict(met=False, detail=f"it could not be judged: {error.failure.message}")
-        found = _weighed(reply.text, shown)
+        found = _weighed(reply.text, pieces)
         if isinstance(found, Verdict):
             return found
         problem = found
@@ -68,15 +71,22 @@ def judge(condition: str, evidence: Sequence[str], bench: Bench) -> Verdict:
     return Verdict(met=False, detail=f"the judge gave no answer that counts. {problem}")
 
 
-def _shown(evidence: Sequence[str]) -> str:
-    return head_and_tail("\n\n".join(piece for piece in evidence if piece.strip()), EVIDENCE_LENGTH)
+def _fitted(evidence: Sequence[Piece]) -> list[Piece]:
+    """Return the evidence within its bounds: what is short is shown whole, the rest shares what is left."""
+    pieces = [piece for piece in evidence if piece.body.strip()]
+    left, waiting = EVIDENCE_LENGTH, sorted(len(piece.body) for piece in pieces)
+    most = 0
+    while waiting and waiting[0] <= (most := left // len(waiting)):
+        left -= waiting.pop(0)
+    return [Piece(one.label, head_and_tail(one.body, max(most, 200)) if waiting else one.body) for one in pieces]
 
 
-def _case(condition: str, shown: str) -> str:
-    return f"## The condition\n\n{fenced(condition)}\n\n## The evidence\n\n{fenced(shown)}\n"
+def _case(condition: str, pieces: Sequence[Piece]) -> str:
+    shown = "\n\n".join(f"### {one.label}\n\n{fenced(one.body)}" if one.label else one.body for one in pieces)
+    return f"## The condition\n\n{fenced(condition)}\n\n{EVIDENCE}{shown}\n"
 
 
-def _weighed(text: str, evidence: str) -> Verdict | str:
+def _weighed(text: str, evidence: Sequence[Piece]) -> Verdict | str:
     """Return the verdict of an answer, or what is wrong with the answer."""
     answer = _object_in(text)
     if answer is None:
@@ -87,11 +97,25 @@ def _weighed(text: str, evidence: str) -> Verdict | str:
     because = one_line(because, 1000) if isinstance(because, str) and because.strip() else "it gave no reason"
     if not met:
         return Verdict(met=False, detail=because)
+    if problem := _quote_problem(quote, evidence):
+        return problem
+    return Verdict(met=True, detail=f"{because} (it quotes: {one_line(str(quote), QUOTE_SHOWN)!r})")
+
+
+def _quote_problem(quote: object, evidence: Sequence[Piece]) -> str | None:
+    """Return why a quote does not count: each of its lines must stand in the evidence, and say something."""
     if not isinstance(quote, str) or not any(sign.isalnum() for sign in quote):
         return "You say that it is met, and quote nothing from the evidence."
-    if _flat(quote) not in _flat(evidence):
+    bodies = [_flat(piece.body) for piece in evidence]
+    whole, lines = _flat(quote), [line for part in quote.splitlines() if (line := _flat(part))]
+    quotes = [whole] if any(whole in body for body in bodies) else lines
+    if not all(any(one in body for body in bodies) for one in quotes):
         return "Your quote does not stand in the evidence, word for word."
-    return Verdict(met=True, detail=f"{because} (it quotes: {one_line(quote, QUOTE_SHOWN)!r})")
+    if all(len(one) < SHORTEST_QUOTE or one in OUTPUT_WORDS for one in quotes):
+        return (
+            f"Your quote is too short to show anything: quote at least {SHORTEST_QUOTE} characters of the evidence."
+        )
+    return None
 
 
 def _flat(text: str) -> str:

@@ -31,10 +31,16 @@ class AlreadyClaimed(Exception):
 class AttemptLog:
     """Appends one line per event; the first is the claim."""
 
-    def __init__(self, shelf: Shelf, order: Order, mask: Mask, clock: Clock) -> None:
+    def __init__(
+        self, shelf: Shelf, order: Order, mask: Mask, clock: Clock, protected: Mapping[str, str] | None = None
+    ) -> None:
         self._shelf, self._name = shelf, names.step_file(order.step, order.attempt, "log")
         self._mask, self._clock, self._durable = mask, clock, not order.repeatable
-        self._of = {"key": order.key, "repeatable": order.repeatable}  # an order may be lost; a claim stands alone
+        self._of: dict[str, Any] = {
+            "key": order.key,
+            "repeatable": order.repeatable,
+        }  # an order may be lost; a claim stands alone
+        self._of |= {"protected": dict(protected)} if protected else {}
         self._descriptor: int | None = None
 
     @property

@@ -7,6 +7,7 @@ from agentfs.core.facts import Facts
 from agentfs.core.records import Answer, Author, Call
 from agentfs.core.state import RunState
 from agentfs.models.line import Line
+from agentfs.planner.acceptance import Look
 
 
 class Planner(Protocol):
@@ -20,6 +21,9 @@ class Planner(Protocol):
         """Whether somebody has to wait for the answer: then nobody else should."""
         ...
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:
-        """Return the answer, whatever happens: what goes wrong is an answer that failed. Writes no file."""
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+        """Return the answer, whatever happens: what goes wrong is an answer that failed. Writes no file.
+
+        `look`: runs acceptance checks before the work.
+        """
         ...

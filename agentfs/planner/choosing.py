@@ -10,6 +10,7 @@ from agentfs.core.records import Answer, Author, Call, Failure
 from agentfs.core.state import RunState
 from agentfs.models.line import Line
 from agentfs.planner import Planner
+from agentfs.planner.acceptance import Look
 
 NO_PLANNER = Failure(
     kind="unreachable",
@@ -33,8 +34,8 @@ class Chosen:
     def takes_time(self, call: Call, facts: Facts) -> bool:
         return self._who(call, facts).takes_time(call, facts)
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:
-        return self._who(call, state.facts).answer(call, state, folder, line)
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+        return self._who(call, state.facts).answer(call, state, folder, line, look)
 
     def _who(self, call: Call, facts: Facts) -> Planner:
         if facts.goal.has_steps:
@@ -54,5 +55,5 @@ class Nobody:
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002
         return False
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:  # noqa: ARG002
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:  # noqa: ARG002
         return Answer(call=call.call, verdict="failed", error=NO_PLANNER, duration_s=0.0)

@@ -28,7 +28,8 @@ from agentfs.history import PastPlans
 from agentfs.models.base import Form, Model, Reply, Request
 from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
 from agentfs.models.line import Line
-from agentfs.planner.surroundings import Look, look_around
+from agentfs.planner.acceptance import Acceptance, Look, Writer, late_checks
+from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
 
 REPAIRS = 2
@@ -47,7 +48,7 @@ class ModelPlanner:
     parsed: Callable[[str], ParsedGoal]  # the goal with this sha256, as it was read
     workspace: Path
     clock: Clock
-    look: Look = look_around
+    look: LookAround = look_around
 
     def author(self, call: Call, facts: Facts) -> Author:  # noqa: ARG002 - whatever it was called for
         return Author(role="planner", name="planner", model=self.model.name)
@@ -55,17 +56,17 @@ class ModelPlanner:
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002 - a model always does
         return True
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
         """Return what a model says to a call, checked and put into plan form."""
         began = self.clock.monotonic()
-        verdict, fields = _Conversation(self, call, state, folder, line).settle()
+        verdict, fields = _Conversation(self, call, state, folder, line, look).settle()
         return Answer(
             call=call.call,
             verdict=verdict,
             prompt_sha256=self.prompt.sha256,
             usage=line.usage,
             duration_s=round(self.clock.monotonic() - began, 6),
-            **fields,  # type: ignore[arg-type]  # plan, answer, error: each of its own type
+            **fields,  # type: ignore[arg-type]  # plan, answer, before, error: each of its own type
         )
 
 
@@ -81,7 +82,9 @@ class _Conversation:
     state: RunState
     folder: Path
     line: Line
+    look: Look
     messages: list[JsonObject] = field(default_factory=list)
+    listing: tuple[str, ...] = ()
 
     @property
     def _catalogue(self) -> Catalogue:
@@ -95,16 +98,15 @@ class _Conversation:
         for turn in range(REPAIRS + 1):
             try:
                 reply = self._ask(standing)
-            except Stopped as stopped:
-                return "interrupted", {"error": stopped.failure}
             except ModelError as error:
-                return self._used(good_enough) if good_enough else _failed(error)
+                usable = good_enough if not isinstance(error, Stopped) else None
+                return self._used(usable, standing) if usable else _failed(error)
             weighed = weigh(reply_text(reply), standing, self._catalogue, around)
             if weighed.usable and (not weighed.soft or turn > 0):
-                return self._used(weighed)
+                return self._used(weighed, standing)
             good_enough = weighed if weighed.usable else good_enough
             self.messages += [_shortened(reply), {"role": "user", "content": repair(weighed, reply)}]
-        return self._used(good_enough) if good_enough else self._given_up(weighed)
+        return self._used(good_enough, standing) if good_enough else self._given_up(weighed)
 
     def _open(self, standing: Standing) -> Surroundings:
         """Begin: the standing instructions, and everything about this call."""
@@ -112,6 +114,7 @@ class _Conversation:
         run = self.state.facts.settings
         material, around = self.planner.look(self.folder, run, self.planner.workspace, goal.fields.context)
         pins = PastPlans(self.folder).pins(self.state.facts.revisions)
+        self.listing = material.listing
         told = briefing(self.call, self.state, standing, material, self._catalogue, pins)
         self.messages = [
             {"role": "system", "content": self.planner.prompt.text},
@@ -120,14 +123,41 @@ class _Conversation:
         return around
 
     def _ask(self, standing: Standing) -> Reply:
-        schema = answer_form(self._catalogue, keep=standing.may_keep, finished=standing.may_finish)
+        schema = answer_form(
+            self._catalogue, keep=standing.may_keep, finished=standing.may_finish, checks=standing.wants_checks
+        )
         request = Request("planner", tuple(self.messages), form=Form(NAME, schema))
         return self.planner.model.complete(request, self.line)
 
-    def _used(self, weighed: Weighed) -> Settled:
+    def _used(self, weighed: Weighed, standing: Standing) -> Settled:
         if weighed.soft:
             self.line.log("accepted", {"although": list(weighed.soft)})
-        return weighed.verdict, {"plan": weighed.plan, "answer": weighed.answer}
+        try:
+            accepted = self._accepted(weighed, standing)
+        except ModelError as error:
+            return _failed(error)
+        plan = weighed.plan
+        if plan is not None and accepted.checks:
+            plan = plan | {"checks": [*standing.checks, *accepted.checks]}
+        return weighed.verdict, {"plan": plan, "answer": weighed.answer, "before": accepted.before}
+
+    def _accepted(self, weighed: Weighed, standing: Standing) -> Acceptance:
+        """Return the acceptance checks that come with a plan."""
+        if weighed.verdict != "plan":
+            return Acceptance((), ())
+        if not standing.wants_checks:
+            return late_checks(weighed.checks, standing.checks, self._catalogue)
+        writer = Writer(
+            goal=self.state.facts.goal.text,
+            listing=self.listing,
+            catalogue=self._catalogue,
+            model=self.planner.model,
+            role="planner",
+            line=self.line,
+            look=self.look,
+            workspace=self.planner.workspace,
+        )
+        return writer.settle(weighed.checks)
 
     def _given_up(self, weighed: Weighed) -> Settled:
         first, more = weighed.hard[:_IN_MESSAGE], len(weighed.hard) - _IN_MESSAGE
@@ -138,14 +168,22 @@ class _Conversation:
         return "failed", {"error": Failure(kind="model", message=message, hint=hint)}
 
 
-def _failed(error: ModelError) -> Settled:
+def failed_call(error: ModelError) -> tuple[Verdict, Failure]:
+    """Return the verdict of a call that brought no reply, and what to write down."""
     match error:
+        case Stopped():
+            return "interrupted", error.failure
         case LimitReached():
-            return "interrupted", {"error": error.failure.model_copy(update={"kind": "limit"})}
+            return "interrupted", error.failure.model_copy(update={"kind": "limit"})
         case Unreachable():
-            return "failed", {"error": error.failure.model_copy(update={"kind": "unreachable"})}
+            return "failed", error.failure.model_copy(update={"kind": "unreachable"})
         case _:
-            return "failed", {"error": error.failure}
+            return "failed", error.failure
+
+
+def _failed(error: ModelError) -> Settled:
+    verdict, failure = failed_call(error)
+    return verdict, {"error": failure}
 
 
 # ── the turns ─────────────────────────────────────────────────────────────────────────────────────────────

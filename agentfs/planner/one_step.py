@@ -1,48 +1,89 @@
-"""The plan that code writes: one step, `do`, in which one model does the whole goal. No model is asked for it."""
+"""The plan that code writes: one step, `do`, in which one model does the whole goal. It is asked for checks only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core.canonical import overrides_of
+from agentfs.core.canonical import check_value, overrides_of
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.facts import Facts
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.lenient import in_order
 from agentfs.core.modes import DO
-from agentfs.core.records import Answer, Author, Call, JsonObject
+from agentfs.core.proof import wants_acceptance
+from agentfs.core.records import Answer, Author, Call, JsonObject, Run
 from agentfs.core.state import RunState
+from agentfs.models.base import Model
+from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
+from agentfs.planner.acceptance import Acceptance, Look, Writer
+from agentfs.planner.model import failed_call
+from agentfs.planner.surroundings import LookAround, look_around
 
 SCHEMA = "../../../schemas/plan.schema.json"
 
 
 @dataclass(frozen=True, slots=True)
 class OneStep:
-    """Answers with a plan of one step that has every tool the run may use, and the goal's checks as its own."""
+    """Answers with a plan of one step that has every tool the run may use, and with the goal's checks."""
 
     parsed: Callable[[str], ParsedGoal]
     catalogue: Catalogue
     clock: Clock
+    workspace: Path
+    model: Callable[[Run], Model | None]  # the executor's: it writes the acceptance checks
+    look_around: LookAround = look_around
 
     def author(self, call: Call, facts: Facts) -> Author:  # noqa: ARG002 - nobody but the code
         return Author(role="agentfs", name="agentfs")
 
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002
-        return False
+        return wants_acceptance(facts)
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:  # noqa: ARG002
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
         began = self.clock.monotonic()
-        catalogue = self.catalogue.under(state.facts.own_tools)
-        plan = loop_plan(self.parsed(call.goal_sha256), state.facts, catalogue)
-        took = round(self.clock.monotonic() - began, 6)
+        goal, catalogue = self.parsed(call.goal_sha256), self.catalogue.under(state.facts.own_tools)
+        try:
+            accepted = self._accepted(state.facts, catalogue, folder, line, look)
+        except ModelError as error:
+            return self._failed(call, error, line, began)
+        plan = loop_plan(goal, state.facts, catalogue, accepted)
         return Answer(
-            call=call.call, verdict="plan", plan=plan, answer="one model does it in one go", duration_s=took
+            call=call.call,
+            verdict="plan",
+            plan=plan,
+            answer="one model does it in one go",
+            before=accepted.before,
+            usage=line.usage,
+            duration_s=round(self.clock.monotonic() - began, 6),
         )
 
+    def _accepted(self, facts: Facts, catalogue: Catalogue, folder: Path, line: Line, look: Look) -> Acceptance:
+        if not wants_acceptance(facts):
+            own = facts.goal.checks if facts.run.proof is not None else ()
+            return Acceptance(tuple(map(check_value, own)), ())
+        material, _ = self.look_around(folder, facts.settings, self.workspace, None)
+        writer = Writer(
+            goal=facts.goal.text,
+            listing=material.listing,
+            catalogue=catalogue,
+            model=self.model(facts.run),
+            role="executor",
+            line=line,
+            look=look,
+            workspace=self.workspace,
+        )
+        return writer.settle()
 
-def loop_plan(goal: ParsedGoal, facts: Facts, catalogue: Catalogue) -> JsonObject:
+    def _failed(self, call: Call, error: ModelError, line: Line, began: float) -> Answer:
+        """Return that there are no checks: the work does not begin without them."""
+        took = round(self.clock.monotonic() - began, 6)
+        verdict, failure = failed_call(error)
+        return Answer(call=call.call, verdict=verdict, error=failure, usage=line.usage, duration_s=took)
+
+
+def loop_plan(goal: ParsedGoal, facts: Facts, catalogue: Catalogue, accepted: Acceptance) -> JsonObject:
     """Return a plan of the one step `do`."""
     present = facts.plan.model_dump(mode="json", exclude_none=True) if facts.plan else {}
     step = {
@@ -53,12 +94,13 @@ def loop_plan(goal: ParsedGoal, facts: Facts, catalogue: Catalogue) -> JsonObjec
         "max_attempts": 1,
         "tools": [name for name in facts.settings.tools if name in catalogue.usable()],
     }
-    if checks := goal.fields.checks:
-        step["checks"] = [check.model_dump(mode="json", by_alias=True, exclude_none=True) for check in checks]
+    if facts.run.proof is None and goal.fields.checks:  # a run of the first release: the step has them
+        step["checks"] = [check_value(check) for check in goal.fields.checks]
     return {
         "$schema": SCHEMA,
         "goal": goal.title,
         "status": present.get("status") or ("approved" if facts.run.approve == "never" else "draft"),
         **overrides_of(present),
+        **({"checks": [*accepted.checks]} if accepted.checks else {}),
         "steps": [in_order(step)],
     }

@@ -143,7 +143,7 @@ def _replaced(goal: ParsedGoal, plan: JsonObject, failed: str, one: Fallback) ->
         else _rewired(step, failed, one.id)
         for step in _steps(plan)
     ]
-    return plan | {"steps": steps}
+    return _renamed(plan, failed, one.id) | {"steps": steps}
 
 
 def _rewired(step: StepValue, old: str, new: str) -> StepValue:
@@ -153,6 +153,7 @@ def _rewired(step: StepValue, old: str, new: str) -> StepValue:
 
 
 def _renamed(step: StepValue, old: str, new: str) -> StepValue:
+    """Return a step, or a plan with its own checks, that refers to another step."""
     return step | {name: rename(step[name], old, new) for name in ("input", "needs", "checks") if name in step}
 
 
@@ -181,7 +182,15 @@ def _impossible(goal: ParsedGoal, plan: JsonObject, failed: Sequence[str], situa
         words.append(f"Clean-up: {_listed([step['id'] for step in able])}.")
     words += [_left_out(step, names) for step in found if step not in able]
     steps: list[Any] = [*kept, *_in_line(able, _ends(kept))]
-    return RunbookAnswer("impossible", " ".join(words), plan | {"steps": steps} if able else None)
+    cleaning = _without_lost_checks(plan, names) | {"steps": steps}
+    return RunbookAnswer("impossible", " ".join(words), cleaning if able else None)
+
+
+def _without_lost_checks(plan: JsonObject, names: set[str]) -> JsonObject:
+    """Return a plan without the acceptance checks that use the result of a step which is not done."""
+    checks: Any = plan.get("checks")
+    left = [check for check in checks or () if referred({"checks": [check]}) <= names]
+    return {name: value for name, value in plan.items() if name != "checks"} | ({"checks": left} if left else {})
 
 
 def _given_up(failed: Sequence[str], rejected: frozenset[str]) -> str:

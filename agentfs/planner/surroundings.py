@@ -24,7 +24,7 @@ _LEFT_OUT = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".v
 _PATH = re.compile(r"[^\s<>|*?\"']{1,300}\Z")
 
 
-Look = Callable[[Path, Run, Path, str | tuple[str, ...] | None], tuple[Material, Surroundings]]
+LookAround = Callable[[Path, Run, Path, str | tuple[str, ...] | None], tuple[Material, Surroundings]]
 
 
 @dataclass(frozen=True, slots=True)

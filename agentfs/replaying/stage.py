@@ -28,6 +28,7 @@ from agentfs.means import reader_for
 from agentfs.models.base import Model
 from agentfs.models.line import Line
 from agentfs.planner import Planner
+from agentfs.planner.acceptance import Look
 from agentfs.planner.choosing import Nobody
 from agentfs.planner.model import ModelPlanner
 from agentfs.prompts import load_prompt
@@ -164,8 +165,8 @@ class RecordedPlanner:
     def takes_time(self, call: Call, facts: Facts) -> bool:
         return self._for(call).takes_time(call, facts)
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line) -> Answer:
-        return self._for(call).answer(call, state, folder, line)
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+        return self._for(call).answer(call, state, folder, line, look)
 
     def _for(self, call: Call) -> Planner:
         recorded = self.recording.calls.get(call.call)

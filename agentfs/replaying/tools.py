@@ -9,9 +9,13 @@ from typing import Any
 
 from agentfs.core import names
 from agentfs.core.catalogue import ToolSpec
+from agentfs.core.proof import check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
 from agentfs.executor.calling import OUTPUT_LENGTH
 from agentfs.executor.checks import run_checks
+from agentfs.executor.evidence import Gather, Piece
+from agentfs.executor.judging import EVIDENCE
+from agentfs.planner.acceptance import NOT_RUN
 from agentfs.replaying.playback import NOT_RECORDED, DriverDied, Playback
 from agentfs.replaying.recording import LOG
 from agentfs.tools.base import Bench, ToolResult
@@ -76,22 +80,49 @@ class RecordedChecks:
     playback: Playback
 
     def __call__(
-        self, checks: Sequence[ResolvedCheck], bench: Bench, output: Any, evidence: Sequence[str]
+        self,
+        checks: Sequence[ResolvedCheck],
+        bench: Bench,
+        output: Any,
+        gather: Gather,  # noqa: ARG002
     ) -> tuple[CheckResult, ...]:
+        if bench.whose.endswith(names.BEFORE):
+            return tuple(self._before(check, bench.whose.removesuffix(names.BEFORE)) for check in checks)
         found = self._found(bench.whose)
         return tuple(
-            run_checks((check,), bench, output, evidence)[0]
+            run_checks((check,), bench, output, self._gather(bench.whose))[0]
             if isinstance(check, JudgeCheck)
             else self._recorded(check, found, place, bench)
             for place, check in enumerate(checks)
         )
 
+    def _before(self, check: ResolvedCheck, whose: str) -> CheckResult:
+        """Return what a check found before the work."""
+        digest = check_sha256(check)
+        if whose.startswith(names.PLANNING):
+            answer = self.playback.recording.calls[int(whose.removeprefix(f"{names.PLANNING}/"))].answer
+            known = next((one for one in (answer.before if answer else ()) if one.sha256 == digest), None)
+            ok, detail = (known.ok, known.detail) if known else (False, NOT_RUN)
+        else:
+            result = self.playback.recording.result(whose)
+            ok, detail = result is not None and digest in result.held_before, ""
+        return CheckResult(kind=check.kind, ok=ok, detail=detail)
+
+    def _gather(self, whose: str) -> Gather:
+        """Return the evidence as the judge was shown it then, whatever lies in the folder now."""
+        reel = self.playback.reel(whose)
+        left = reel.tape.tries[reel.tries :]
+        told = next((str(one.messages[1].get("content")) for one in left if one.role == "judge"), "")
+        return lambda _condition: (Piece("", told.partition(EVIDENCE)[2].removesuffix("\n")),)
+
     def _found(self, whose: str) -> tuple[CheckResult, ...] | None:
         """Return what was found; None where it is not recorded because nothing came of it."""
         if whose.startswith(names.PLANNING):
-            number = whose.removeprefix(f"{names.PLANNING}/").removesuffix(".checks")
+            number, _, step = whose.removeprefix(f"{names.PLANNING}/").partition(".checks")
             record = self.playback.recording.calls[int(number)].checks if number.isdigit() else None
-            return record.checks if record else None
+            if record is None or not step:
+                return record.checks if record else None
+            return next((one.checks for one in record.steps if one.step == step[1:]), None)
         result = self.playback.recording.result(whose)
         if result is None or (whose.endswith(names.NEEDS) and _kind(result) != "needs"):
             return None

@@ -59,7 +59,9 @@ class Scene:
     def answer(self, call: Call | None = None) -> Answer:
         line = Line(lambda event, fields: self.log.append((event, fields)), Meter(BOUNDS), threading.Event(), 1e18)
         state = derive(self.given, means(planner=True))
-        return self.planner.answer(call or a_call(1), state, self.folder, line)
+        return self.planner.answer(
+            call or a_call(1), state, self.folder, line, lambda checks: tuple(None for _ in checks)
+        )
 
 
 def scene(tmp_path: Path, *replies: Any, **more: Any) -> Scene:
@@ -314,7 +316,9 @@ def test_the_prompt_of_the_workspace_is_used_instead(tmp_path: Path) -> None:
     it = scene(tmp_path, GOOD)
     planner = replace(it.planner, prompt=own)
     line = Line(lambda _event, _fields: None, Meter(BOUNDS), threading.Event(), 1e18)
-    said = planner.answer(a_call(1, goal_sha256=GOAL), derive(it.given, means(planner=True)), tmp_path, line)
+    said = planner.answer(
+        a_call(1, goal_sha256=GOAL), derive(it.given, means(planner=True)), tmp_path, line, lambda _: ()
+    )
     assert said.prompt_sha256 == own.sha256 != PROMPT.sha256
     assert it.model.requests[0].messages[0] == {"role": "system", "content": "Plan."}
 

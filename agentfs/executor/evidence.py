@@ -1,0 +1,203 @@
+"""What a judge is shown: gathered by code, so that a claim is never its own proof. Reads only, within bounds.
+
+output            what is judged
+input             what the step was given
+tools             what its tools returned, as its log has it
+files             those that the condition, the goal or the checks name, as they are now
+changes           what was added, changed or removed in the working folder
+"""
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from agentfs.core.cutting import as_text, head_and_tail, one_line
+from agentfs.core.proof import first_word
+from agentfs.core.records import Check, Failure, JsonObject
+from agentfs.jsonlines import read_lines
+from agentfs.tools.base import Bench
+from agentfs.tools.places import read_beneath
+from agentfs.tools.safe_open import Refused, hold_folder
+
+MOST_ENTRIES = 10_000  # of a folder that are compared
+MOST_NAMES = 200  # of what changed that are written down
+MOST_FILES, FILE_LENGTH, LARGEST_FILE = 8, 2_000, 256 * 1024
+TOOLS_LENGTH, CALL_LENGTH = 6_000, 1_500
+CHANGED = "changed"  # the event in a log
+OUTPUT_WORDS = "The output is:"
+_NAME = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
+_LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
+
+Snapshot = Mapping[str, tuple[int, int]]  # path -> size and time of its last change
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece of evidence: what it is, and what it says. Only what it says can be quoted."""
+
+    label: str
+    body: str
+
+
+Gather = Callable[[str], Sequence[Piece]]  # the evidence for a condition
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of a folder."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def as_json(self) -> JsonObject:
+        named = {"added": self.added, "changed": self.changed, "removed": self.removed}
+        return {what: list(names[:MOST_NAMES]) for what, names in named.items() if names}
+
+    def all(self) -> tuple[str, ...]:
+        return (*self.added, *self.changed, *self.removed)
+
+    def lines(self) -> Iterator[str]:
+        for what, names in (("added", self.added), ("changed", self.changed), ("removed", self.removed)):
+            yield from (f"{what}: {name}" for name in names[:MOST_NAMES])
+
+
+def snapshot(folder: Path) -> Snapshot:
+    """Return the files in a folder with size and time of change, as many as are compared. Links are not followed."""
+    found: dict[str, tuple[int, int]] = {}
+    waiting = [""]
+    while waiting and len(found) < MOST_ENTRIES:
+        parent = waiting.pop()
+        for entry in _entries(folder / parent):
+            path = f"{parent}/{entry.name}" if parent else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                waiting += [] if entry.name in _LEFT_OUT else [path]
+            elif len(found) < MOST_ENTRIES:
+                seen = entry.stat(follow_symlinks=False)
+                found[_printable(path)] = (seen.st_size, seen.st_mtime_ns)
+    return found
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return []  # gone meanwhile, or not ours to read
+
+
+def _printable(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def hashes(files: Iterable[Path]) -> dict[str, str]:
+    """Return the hash of each file that is there; of a folder, those of the files in it."""
+    found = {}
+    for path in files:
+        inside = (path / name for name in snapshot(path)) if path.is_dir() and not path.is_symlink() else (path,)
+        for one in inside:
+            with suppress(OSError, Refused):
+                found[str(one)] = _hash(one)
+    return found
+
+
+def _hash(path: Path) -> str:
+    digest = sha256()
+    with hold_folder(str(path.parent)) as folder, os.fdopen(folder.open_file(path.name), "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def compare(before: Snapshot, after: Snapshot) -> Changes:
+    return Changes(
+        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(path for path in after.keys() & before.keys() if after[path] != before[path])),
+        tuple(sorted(before.keys() - after.keys())),
+    )
+
+
+def changes_in(log: Path) -> Changes:
+    """Return what an attempt changed, as its log has it."""
+    entries = [entry for entry in read_lines(log) if entry.get("event") == CHANGED]
+    return Changes(*(tuple(_names(entries, what)) for what in ("added", "changed", "removed")))
+
+
+def _names(entries: Iterable[Mapping[str, Any]], what: str) -> Iterator[str]:
+    for entry in entries:
+        listed = entry.get(what)
+        yield from (name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
+
+
+# ── pieces ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def no_evidence(_condition: str) -> Sequence[Piece]:
+    """Return nothing: where no judge can be asked."""
+    return ()
+
+
+def output_piece(output: Any, label: str = "The output, which is to be judged") -> Piece:
+    return Piece(label, f"{OUTPUT_WORDS} {as_text(output)}")
+
+
+def tool_pieces(log: Path, label: str = "What the tools returned") -> Iterator[Piece]:
+    """Yield what the tools of a loop returned, the last of it in full."""
+    calls = [_call(entry) for entry in read_lines(log) if entry.get("event") == "tool" and entry.get("result")]
+    if calls:
+        yield Piece(label, head_and_tail("\n".join(calls), TOOLS_LENGTH))
+
+
+def _call(entry: Mapping[str, Any]) -> str:
+    arguments, result = one_line(str(entry.get("arguments")), 300), head_and_tail(str(entry["result"]), CALL_LENGTH)
+    failed = "" if entry.get("ok") else " (failed)"
+    return f"{entry.get('tool')} {arguments}{failed}:\n{result}"
+
+
+def file_pieces(texts: Iterable[str], bench: Bench) -> Iterator[Piece]:
+    """Yield the files that texts name, as they are."""
+    names = dict.fromkeys(name for text in texts for name in _NAME.findall(text) if "." in name or "/" in name)
+    shown = 0
+    for name in names:
+        found = read_beneath(name.rstrip("."), bench, LARGEST_FILE) if shown < MOST_FILES else None
+        if found is None or isinstance(found, Failure):
+            continue
+        size, content = found
+        text = head_and_tail(content.decode("utf-8", "replace"), FILE_LENGTH)
+        shown += 1
+        yield Piece(f"The file {name}, {size} bytes", f"{name} holds:\n{text}")
+
+
+def changes_piece(changes: Changes | None) -> Iterator[Piece]:
+    if changes is not None:
+        lines = [*changes.lines()]
+        yield Piece("What changed in the working folder", "\n".join(lines) or "nothing was added, changed or removed")
+
+
+def quoted_piece(quotes: Sequence[str], log: Path) -> Iterator[Piece]:
+    """Yield what the doer quotes, as far as it stands in the log of what the tools returned."""
+    seen = _flat("\n".join(str(entry.get("result")) for entry in read_lines(log) if entry.get("event") == "tool"))
+    true = [quote for quote in quotes if len(_flat(quote)) >= 3 and _flat(quote) in seen]
+    if true:
+        yield Piece("What the doer points at in it", "\n".join(true))
+
+
+def _flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+# ── what a person's checks rest on ────────────────────────────────────────────────────────────────────────
+
+
+def protected_files(patterns: Iterable[str], checks: Iterable[Check], workdir: Path) -> tuple[Path, ...]:
+    """Return what no model may change: what the goal protects, and the file that a person's check runs."""
+    found = [path for pattern in patterns for path in glob.glob(pattern, root_dir=workdir, recursive=True)]
+    found += [word for check in checks if (word := first_word(check))]
+    inside = (Path(os.path.normpath(workdir / path)) for path in dict.fromkeys(found))
+    return tuple(path for path in inside if path != workdir and path.is_relative_to(workdir) and path.exists())
