@@ -4,10 +4,10 @@ from agentfs.core.facts import Facts
 from agentfs.core.modes import DO, loops
 from agentfs.core.records import Order
 from agentfs.engine import Driver
-from agentfs.executor.desk import Desk
+from agentfs.executor.desk import Accept, Desk
 
 
-def desk_for(order: Order | None, driver: Driver) -> Desk:
+def desk_for(order: Order | None, driver: Driver, accept: Accept | None = None) -> Desk:
     """Return where a model sits down to do an order; with none, to judge what belongs to no attempt."""
     run, world = driver.facts.settings, driver.world
     own = order is not None and order.step == DO and loops(driver.facts)
@@ -22,6 +22,7 @@ def desk_for(order: Order | None, driver: Driver) -> Desk:
         may_hand_over=own,
         split_over=run.split_over,
         scratchpad=own and run.mode == "scratchpad",
+        accept=accept if own else None,
         unconfined=run.sandbox == "off",
     )
 

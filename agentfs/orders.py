@@ -6,12 +6,13 @@ import os
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agentfs.core import names
 from agentfs.core.facts import ASK, Facts, Talk
 from agentfs.core.failures import TimeLimit, check_words, joined
-from agentfs.core.proof import check_sha256, persons_checks, planners_checks
-from agentfs.core.records import Failure, Order, Result, Run
+from agentfs.core.proof import acceptance_checks, check_sha256, held_before, persons_checks, planners_checks
+from agentfs.core.records import Failure, JudgeCheck, Order, Result, Run, Step
 from agentfs.core.references import Output, Resolved, resolve_step, room_of_step
 from agentfs.core.steps import StepView, retry_wait
 from agentfs.desks import desk_for
@@ -29,7 +30,7 @@ from agentfs.executor.attempt import (
     settled,
     unstarted,
 )
-from agentfs.executor.desk import Asked
+from agentfs.executor.desk import Accept, Asked, Desk
 from agentfs.executor.evidence import no_evidence, protected_files
 from agentfs.executor.log import AlreadyClaimed, AttemptLog
 from agentfs.executor.rebuilding import remembered
@@ -350,7 +351,7 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
         mask=driver.world.mask,
         clock=driver.world.clock,
         output_bytes=driver.state.bounds.output_bytes,
-        desk=desk_for(order, driver) if order is None or asks_a_model(order, driver.world.tools) else None,
+        desk=_desk(order, driver),
         check=driver.world.check,
         retry_wait_s=_retry_wait(order, driver) if order else 0.0,
         starter=driver.world.starter,
@@ -358,10 +359,38 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
     )
 
 
+def _desk(order: Order | None, driver: Driver) -> Desk | None:
+    if order is not None and not asks_a_model(order, driver.world.tools):
+        return None
+    return desk_for(order, driver, _acceptance(driver))
+
+
+def _acceptance(driver: Driver) -> Accept | None:
+    """Return what runs the plan's checks when a loop claims to be done; a judge is asked only at the end."""
+    facts, written = driver.facts, held_before(driver.facts)
+    own = tuple(check for check in acceptance_checks(facts) if not isinstance(check, JudgeCheck))
+    if not own or facts.run.proof is None:
+        return None
+
+    def accept(bench: Bench, output: Any) -> list[str]:
+        room = room_of_step(driver.state.bounds.output_bytes, 1)
+        resolved = resolve_step(Step(id="goal", checks=own), {}, facts.goal.text, room)
+        checks = resolved.checks if isinstance(resolved, Resolved) else ()
+        found = driver.world.check(checks, replace(bench, whose=f"{bench.whose}{names.ACCEPT}"), output, no_evidence)
+        bench.log("acceptance", {"checks": [one.model_dump(exclude_none=True) for one in found]})
+        shown = [
+            one if check_sha256(check) not in written else one.model_copy(update={"run": None})
+            for check, one in zip(own, found, strict=False)
+        ]
+        return [f"{one.kind}: {check_words(one)}" for one in shown if not one.ok]
+
+    return accept
+
+
 def doubts_about(order: Order, driver: Driver) -> Doubts | None:
     """Return what is looked at where a model has a part in an attempt; None: a tool does a person's own step."""
     facts = driver.facts
-    if order.tool is not None and facts.goal.has_steps:
+    if facts.run.proof is None or (order.tool is not None and facts.goal.has_steps):
         return None
     planned = planners_checks(facts) if order.tool is None else frozenset()
     view = driver.state.steps.get(order.step)

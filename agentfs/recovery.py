@@ -37,6 +37,8 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
     for one in state.facts.calls:
         if one.call is not None and one.answer is None:
             facts = facts.with_call(_interrupted(folder, one))
+        if one.checks is not None and one.call is None and not one.again and facts.outcome is None:
+            facts = facts.with_call(_outdated(folder, one))
     return facts
 
 
@@ -94,6 +96,13 @@ def cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: C
         ended_at=now,
         duration_s=0.0,
     )
+
+
+def _outdated(folder: Path, one: PlannerCall) -> PlannerCall:
+    """Set aside what the goal's checks found: nobody was looking, and the folder may have changed since."""
+    words = b"agentfs was started again since these checks were run: they are run once more\n"
+    publish(folder / names.PLANNING / names.call_file(one.number, "again"), words, durable=True)
+    return replace(one, again=True)
 
 
 def _interrupted(folder: Path, one: PlannerCall) -> PlannerCall:

@@ -1,11 +1,12 @@
 """Steps that a planner answered -> a whole plan: what is finished stays as it is, by code. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentfs.core.canonical import PLAN_SCHEMA, check_value, overrides_of
 from agentfs.core.catalogue import Catalogue
+from agentfs.core.cutting import as_text
 from agentfs.core.facts import Facts
 from agentfs.core.lenient import in_order, lenient_steps, spelled_out
 from agentfs.core.proof import wants_acceptance
@@ -13,6 +14,7 @@ from agentfs.core.records import Call, JsonObject, Mode, PlanStatus, Trigger
 from agentfs.core.state import RunState
 
 StepValue = dict[str, Any]
+_RESULT_LENGTH = 4_000  # characters of one result
 UNANSWERABLE: frozenset[Trigger] = frozenset(("first", "next_step", "drift"))  # by `keep`: there is nothing to keep
 
 
@@ -28,6 +30,7 @@ class Standing:
     done: frozenset[str] = frozenset()  # steps that are done, and still count
     steps: tuple[StepValue, ...] = field(default=())  # the plan's, each with its depends_on
     checks: tuple[JsonObject, ...] = ()  # the plan's own; no answer drops one
+    evidence: str = ""  # the goal and the results so far: what stands in the way must stand there
     wants_checks: bool = False  # a model has to write acceptance checks with this answer
 
     @property
@@ -62,6 +65,7 @@ def standing_of(call: Call, state: RunState, plan: JsonObject | None) -> Standin
             facts.run.mode,
             triggers,
             checks=_goals_own(facts),
+            evidence=facts.goal.text,
             wants_checks=wants_acceptance(facts),
         )
     given: Any = plan
@@ -75,8 +79,18 @@ def standing_of(call: Call, state: RunState, plan: JsonObject | None) -> Standin
         done=frozenset(view.id for view in state.steps.values() if view.status == "done"),
         steps=tuple(spelled_out(given["steps"])),
         checks=_goals_own(facts) if edited else tuple(given.get("checks") or ()),
+        evidence="\n".join((facts.goal.text, *_results(facts))),
         wants_checks=edited and wants_acceptance(facts),
     )
+
+
+def _results(facts: Facts) -> Iterator[str]:
+    """Yield what the attempts brought, each within bounds."""
+    for attempts in facts.attempts.values():
+        for result in (one.result for one in attempts if one.result):
+            yield as_text(result.output)[:_RESULT_LENGTH]
+            yield result.error.message[:_RESULT_LENGTH] if result.error else ""
+            yield from (check.detail[:_RESULT_LENGTH] for check in result.checks)
 
 
 def _goals_own(facts: Facts) -> tuple[JsonObject, ...]:

@@ -1,5 +1,6 @@
 """What a planner may not do, however well formed its plan: every trespass as a problem to put right. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from agentfs.core.check_schema import shown
 from agentfs.core.problems import Problem
 from agentfs.core.records import JsonObject
 
+QUOTED_WORDS, SHORTEST_QUOTE = 3, 12  # words in a row, and their characters
 _DOES = ("tool", "input", "checks", "success_condition")  # what makes a result count, beside what a model reads
 _DOES_WITHOUT_TOOL = (*_DOES, "description", "model", "tools")
 
@@ -27,6 +29,17 @@ def verdict_problems(said: Said, standing: Standing) -> list[Problem]:
         mend = "answer with the steps that reach the goal, if only one"
         found.append(Problem("'finished', but nothing has been done yet", mend, "/finished"))
     return found
+
+
+def is_shown(why: str, evidence: str) -> bool:
+    """Whether a reason for giving up quotes something: a few words of it stand in the goal or in a result."""
+    said, known = _words_of(why), f" {' '.join(_words_of(evidence))} "
+    runs = (" ".join(said[at : at + QUOTED_WORDS]) for at in range(max(1, len(said) - QUOTED_WORDS + 1)))
+    return any(len(run) >= SHORTEST_QUOTE and f" {run} " in known for run in runs)
+
+
+def _words_of(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
 
 
 def plan_problems(

@@ -106,6 +106,7 @@ def goal_before_file(call: int, goal: str) -> str:
 
 NEEDS, GATE_NEEDS = ".needs", ".gate.needs"  # of an attempt: checks before its order, and before a gate's question
 BEFORE = ".before"  # of an attempt, or a call: checks before the work
+ACCEPT = ".accept"  # of an attempt: the plan's checks, run when a loop claims to be done
 
 
 def conversation(step: str, attempt: int) -> str:

@@ -90,6 +90,9 @@ def _reasons(
     by_model = not facts.goal.has_steps  # a runbook is a person's own word, but not their last
     if by_model and (rejected := rejected_steps(facts)):
         yield f"you rejected {_listed(iter(rejected))}: look at what is planned instead"
+    gone = {step.id for step in (facts.plan.steps if facts.plan else ()) if step.gate} - {s.id for s in plan.steps}
+    if by_model and gone:
+        yield f"it drops what you were to approve: {_listed(iter(sorted(gone)))}"
     if conflicts:
         yield f"you and the answer changed the same: {_listed(conflict.place for conflict in conflicts)}"
     if touched:

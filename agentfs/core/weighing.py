@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from agentfs.core.answer_plan import Standing, kept_plan, loosened, merged
-from agentfs.core.answer_policy import plan_problems, verdict_problems
+from agentfs.core.answer_policy import is_shown, plan_problems, verdict_problems
 from agentfs.core.answers import Said, SaidVerdict, read_answer
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.changes import changes
@@ -19,6 +19,10 @@ from agentfs.core.problem_words import in_words
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import JsonObject, Plan
 
+UNSHOWN = (
+    "impossible: nothing shows what stands in the way -> quote the words of the goal or of a result that say so, or "
+    "answer with steps that try another way"
+)
 _ENDS_THE_RUN = {
     "step_unreachable": "the step that cannot be reached would end the run",
     "goal_checks_failed": "the goal's checks still do not hold, and the run would end",
@@ -54,7 +58,8 @@ def weigh(text: str, standing: Standing, catalogue: Catalogue, around: Surroundi
         case "finished":
             return Weighed("finished", kept_plan(standing), said.answer, hard)
         case "impossible":
-            return Weighed("impossible", None, said.why, hard)
+            doubts = () if is_shown(said.why, standing.evidence) else (UNSHOWN,)
+            return Weighed("impossible", None, said.why, hard, doubts)
         case _:
             return _weighed_plan(said, standing, catalogue, around, hard)
 

@@ -101,7 +101,7 @@ class Workshop:
     check: Checker = run_checks
     retry_wait_s: float = 0.0  # before another try, if this one fails
     starter: Starter = field(default_factory=Starter)
-    doubts: Doubts | None = None  # None: a person's own step, done by a tool
+    doubts: Doubts | None = None  # None: a tool does a person's own step, or the run is of the first release
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,8 +395,10 @@ def _wanted(order: Order, held: frozenset[str], shop: Workshop) -> tuple[Resolve
     """
     if order.tool is not None or (shop.desk is not None and shop.desk.may_hand_over):
         return order.checks
-    planned = shop.doubts.unproven if shop.doubts else ()
-    if any(_counts(check, held, planned) for check in order.checks):
+    if shop.doubts is None:  # a run of the first release
+        condition = None if order.checks else order.success_condition
+        return (*order.checks, *([JudgeCheck(kind="judge", condition=condition)] if condition else []))
+    if any(_counts(check, held, shop.doubts.unproven) for check in order.checks):
         return order.checks
     condition = order.success_condition or order.description
     return (*order.checks, JudgeCheck(kind="judge", condition=condition)) if condition else None

@@ -1,16 +1,21 @@
 """What a model's part in an attempt needs, beside the order: which model, what it may know, how far it may go."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from agentfs.core.records import JsonObject
 from agentfs.models.base import Model
 from agentfs.models.line import unheard
 from agentfs.models.meter import Meter
 
+if TYPE_CHECKING:
+    from agentfs.tools.base import Bench
+
 MAX_TURNS = 20
 Hears = Callable[[str], Callable[[int], None]]  # whose conversation -> what is told how many characters have come
+Accept = Callable[["Bench", Any], Sequence[str]]  # where, the output -> what is wrong, in words for the doer
 Choose = Callable[[str | None], Model | None]  # a model by its name; None: the executor's. None back: there is none
 
 
@@ -28,6 +33,7 @@ class Desk:
     may_hand_over: bool = False  # the step `do` of agentfs's own plan: what goes wrong in its loop is drift
     split_over: int = 5  # it should hand over what takes more pieces of work than this
     scratchpad: bool = False  # it must write PLAN.md first, and is shown it every turn
+    accept: Accept | None = None  # what the plan's checks find wrong when the loop says that it is done
     unconfined: bool = False  # sandbox = "off": a person lets a model run programs with no sandbox
 
 

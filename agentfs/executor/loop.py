@@ -37,6 +37,7 @@ from agentfs.tools.values import NotJson
 
 REPLY_LENGTH = 32_000  # characters of a person's answer
 MOST_CALLS = 16  # in one reply
+MOST_CLAIMS = 3  # to be done, that are sent back
 ASK = "ask"
 PROGRAMS = ("shell", "python")  # what a model may run only in a sandbox
 
@@ -90,6 +91,7 @@ class Loop:
         self._specs |= {HAND_OVER: hand_over_spec(desk.split_over)} if desk.may_hand_over else {}
         self._specs |= {FINISH: FINISH_SPEC}
         self._turn = 0
+        self._refused = 0  # claims to be done that were sent back
         self._planned = not desk.scratchpad
         self._notes: list[str] = []  # to be told at the end of this turn
         self._reply = Reply()
@@ -220,8 +222,17 @@ class Loop:
         if not said.ok:
             message = head_and_tail(as_text(said.output or "the model gave up and did not say why"), OUTPUT_LENGTH)
             return ToolResult(failure=Failure(kind="model", message=message), evidence=said.evidence)
+        if wrong := self._desk.accept(self._bench, said.output) if self._desk.accept else ():
+            return self._not_accepted(wrong)
         give = text_result if isinstance(said.output, str) else value_result
         return replace(give(said.output, self._bench), surprise=said.surprising, evidence=said.evidence)
+
+    def _not_accepted(self, wrong: Sequence[str]) -> Said | ToolResult:
+        """Send back a claim that the plan's checks do not bear out; one too many is drift."""
+        self._refused += 1
+        if self._refused > MOST_CLAIMS:
+            return self._lost(f"it claimed to be done against a failing check: {wrong[0]}")
+        return Said(words.not_accepted(wrong), ok=False)
 
     # ── a person ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -30,6 +30,12 @@ UNCONFINED = (
 )
 
 
+def not_accepted(wrong: Iterable[str]) -> str:
+    """Say that a claim does not hold: what kind of check failed and what it printed, never how to satisfy it."""
+    listed = "\n".join(f"- {one}" for one in wrong)
+    return f"Not done yet. The result was checked, and this is not as the goal wants it:\n{listed}\nGo on working."
+
+
 def unknown(name: str, known: Iterable[str]) -> str:
     return f"There is no tool {name!r}. The tools of this step are: {', '.join(known)}."
 

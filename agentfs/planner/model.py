@@ -9,7 +9,7 @@ What a model or an endpoint does is never an exception here: it is an answer tha
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentfs.clock import Clock
@@ -33,6 +33,9 @@ from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
 
 REPAIRS = 2
+RECONSIDER = (
+    "impossible: your answer before only had to be put right -> put it right, or quote what stands in the way"
+)
 MOST_PROBLEMS = 20  # told in one turn
 _SHOWN_REPLY = 20_000  # characters of a reply that had to be put right
 _IN_MESSAGE = 3
@@ -95,6 +98,7 @@ class _Conversation:
         standing = standing_of(self.call, self.state, present_plan(self.folder, self.state.facts))
         around = self._open(standing)
         good_enough: Weighed | None = None
+        doubted = False  # that the goal is impossible has been sent back, which happens once
         for turn in range(REPAIRS + 1):
             try:
                 reply = self._ask(standing)
@@ -102,8 +106,12 @@ class _Conversation:
                 usable = good_enough if not isinstance(error, Stopped) else None
                 return self._used(usable, standing) if usable else _failed(error)
             weighed = weigh(reply_text(reply), standing, self._catalogue, around)
-            if weighed.usable and (not weighed.soft or turn > 0):
+            gives_up = weighed.verdict == "impossible" and weighed.usable
+            if gives_up and turn and not weighed.soft:
+                weighed = replace(weighed, soft=(RECONSIDER,))
+            if weighed.usable and not (gives_up and weighed.soft and not doubted):
                 return self._used(weighed, standing)
+            doubted = doubted or gives_up
             good_enough = weighed if weighed.usable else good_enough
             self.messages += [_shortened(reply), {"role": "user", "content": repair(weighed, reply)}]
         return self._used(good_enough, standing) if good_enough else self._given_up(weighed)

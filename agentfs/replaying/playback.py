@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentfs.clock import Clock
 from agentfs.core import names
-from agentfs.core.records import Failure, JsonObject
+from agentfs.core.records import CheckResult, Failure, JsonObject
 from agentfs.executor.offers import arguments_of
 from agentfs.replaying.compare import Departure
 from agentfs.replaying.recording import Recording
@@ -46,6 +46,7 @@ class Reel:
     tape: Tape
     tries: int = 0
     calls: int = 0
+    accepted: int = 0
     differs: bool = False  # it has been noted that what is sent is not what was sent
 
     def next_try(self) -> Try | None:
@@ -62,6 +63,12 @@ class Reel:
                 self.calls = place + 1
                 return entry
         return None
+
+    def next_acceptance(self) -> tuple[CheckResult, ...]:
+        """Return what the plan's checks found when the loop claimed to be done this time."""
+        self.accepted += 1
+        found = self.tape.acceptances[self.accepted - 1 : self.accepted]
+        return tuple(CheckResult.model_validate(one) for entry in found for one in entry.get("checks") or ())
 
     def played(self) -> bool:
         """Whether nothing more is on it that came from outside."""

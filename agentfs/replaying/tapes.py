@@ -38,6 +38,7 @@ class Tape:
 
     tries: tuple[Try, ...] = ()
     calls: tuple[Entry, ...] = ()  # what a model called that went to a tool, and what it was told of that
+    acceptances: tuple[Entry, ...] = ()  # what the plan's checks found when a loop claimed to be done
     questions: Mapping[int, str] = field(default_factory=dict)  # by count: when it was asked
     answers: Mapping[int, str] = field(default_factory=dict)  # and when its answer was taken up
     began: str = ""  # times, as records write them; "": never
@@ -51,6 +52,7 @@ def tape_in(path: Path) -> Tape:
     return Tape(
         tries=_tries(entries, ends),
         calls=tuple(entry for entry in entries if entry.get("event") == "tool" and _reached_a_tool(entry)),
+        acceptances=tuple(entry for entry in entries if entry.get("event") == "acceptance"),
         questions=_times(entries, "question"),
         answers=_times(entries, "answer"),
         began=str(entries[0].get("at", "")) if entries else "",

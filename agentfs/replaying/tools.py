@@ -88,6 +88,8 @@ class RecordedChecks:
     ) -> tuple[CheckResult, ...]:
         if bench.whose.endswith(names.BEFORE):
             return tuple(self._before(check, bench.whose.removesuffix(names.BEFORE)) for check in checks)
+        if bench.whose.endswith(names.ACCEPT):
+            return self.playback.reel(bench.whose.removesuffix(names.ACCEPT)).next_acceptance()
         found = self._found(bench.whose)
         return tuple(
             run_checks((check,), bench, output, self._gather(bench.whose))[0]
