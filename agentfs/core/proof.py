@@ -218,12 +218,19 @@ def shed_in(found: GoalChecks | None) -> Iterator[str]:
 
 def proof_words(proof: ProofOfDone) -> str:
     """Return the proof as it is said beside `done`."""
-    parts: list[str] = [proof.level]
+    parts = [_LEVEL_WORDS[proof.level]]
     if proof.touched:
         parts.append(f"changed by a step: {_listed(proof.touched)}")
     if proof.shed:
         parts.append(f"no longer holds: {_listed(proof.shed)}")
     return "; ".join(parts)
+
+
+_LEVEL_WORDS: dict[ProofLevel, str] = {
+    "checked": "checked",
+    "judged": "judged by a model",
+    "claimed": "claimed, not checked",
+}
 
 
 def _listed(names: tuple[str, ...]) -> str:

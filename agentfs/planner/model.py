@@ -33,9 +33,7 @@ from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
 
 REPAIRS = 2
-RECONSIDER = (
-    "impossible: your answer before only had to be put right -> put it right, or quote what stands in the way"
-)
+RECONSIDER = "impossible: your last answer only had to be corrected -> correct it, or quote what stands in the way"
 MOST_PROBLEMS = 20  # told in one turn
 _SHOWN_REPLY = 20_000  # characters of a reply that had to be put right
 _IN_MESSAGE = 3

@@ -57,7 +57,7 @@ def result(folder: Path, name: str) -> tuple[str, str | None, str | None]:
 
 
 def test_it_is_carried_out(run: Path) -> None:
-    assert driven(run) == ("nothing", "the run has ended: 2 of 2 steps done")
+    assert driven(run) == ("nothing", "the run has ended: 2 of 2 steps done (claimed, not checked)")
     assert result(run, "a.1")[:2] == ("done", None)
 
 
@@ -69,7 +69,7 @@ def test_a_paused_run_rests(run: Path) -> None:
     never = "it was ordered, but agentfs ended before it began"
     assert result(run, "a.1") == ("interrupted", never, None)
     plan.write_text(plan.read_text().replace('"paused"', '"approved"'))
-    assert driven(run) == ("nothing", "the run has ended: 2 of 2 steps done")
+    assert driven(run) == ("nothing", "the run has ended: 2 of 2 steps done (claimed, not checked)")
     assert result(run, "a.2")[:2] == ("done", None)
 
 

@@ -22,7 +22,7 @@ def test_two_runs_side_by_side(place: Place) -> None:
     assert [re.split(r"\s{2,}", line) for line in lines if not line.startswith(("time", "start"))] == [
         ["", f"{day}/one", f"{day}/two"],
         ["state", "done", "failed"],
-        ["", "2 of 2 steps done", "c failed: exit code 3; 1 of 2 steps done, 1 failed"],
+        ["", "2 of 2 steps done (claimed, not checked)", "c failed: exit code 3; 1 of 2 steps done, 1 failed"],
         ["mode", "auto", "auto"],
         ["planner", "no model asked", "no model asked"],
         ["executor", "gpt-5-mini", "no model asked"],
