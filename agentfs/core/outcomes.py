@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Literal
 
 from pydantic import JsonValue
 
@@ -24,7 +25,9 @@ def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
         steps=by_end,
         revisions=len(state.facts.revisions),
         calls=sum(1 for one in state.facts.calls if one.call),
-        usage=UsageByRole(planner=_total(_planner_usage(state)), executor=_total(_executor_usage(state))),
+        usage=UsageByRole(
+            planner=_total("planner", _planner_usage(state)), executor=_total("executor", _executor_usage(state))
+        ),
         proof=proof,
         blame=blame_for(state, end.reason),
         started_at=state.facts.run.started_at,
@@ -60,15 +63,21 @@ def answer_of(state: RunState) -> JsonValue:
 
 
 def _planner_usage(state: RunState) -> list[Usage]:
-    return [one.answer.usage for one in state.facts.calls if one.answer and one.answer.usage]
+    return [usage for usage in _of_calls(state) if usage.role == "planner"]
 
 
 def _executor_usage(state: RunState) -> list[Usage]:
     results = (a.result for attempts in state.facts.attempts.values() for a in attempts if a.result)
-    return [result.usage for result in results if result.usage]
+    judged = (one.checks.usage for one in state.facts.calls if one.checks and one.checks.usage)
+    by_executor = (usage for usage in _of_calls(state) if usage.role != "planner")
+    return [*by_executor, *(result.usage for result in results if result.usage), *judged]
 
 
-def _total(usages: Iterable[Usage]) -> Usage | None:
+def _of_calls(state: RunState) -> list[Usage]:
+    return [one.answer.usage for one in state.facts.calls if one.answer and one.answer.usage]
+
+
+def _total(role: Literal["planner", "executor"], usages: Iterable[Usage]) -> Usage | None:
     """Return the sum; a cost that is unknown anywhere is unknown in the sum."""
     listed = list(usages)
     if not listed:
@@ -77,7 +86,7 @@ def _total(usages: Iterable[Usage]) -> Usage | None:
     known = [cost for cost in costs if cost is not None]
     models = {usage.model for usage in listed}
     return Usage(
-        role=listed[0].role,
+        role=role,
         model=models.pop() if len(models) == 1 else None,
         requests=sum(usage.requests for usage in listed),
         input_tokens=sum(usage.input_tokens for usage in listed),

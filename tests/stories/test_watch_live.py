@@ -55,7 +55,9 @@ def test_a_person_looks_types_and_leaves(place: Place) -> None:
 
         drop(place, "bad.md", BAD)
         screen = shown.wait_to_see("rejected: bad.md:3:4: there is no step under '## Steps'")
-        assert re.fullmatch(r"\d\d:\d\d \d{4}-\d\d-\d\d/count: done, 1 of 1 steps done \(claimed, not checked\)", screen[0])
+        assert re.fullmatch(
+            r"\d\d:\d\d \d{4}-\d\d-\d\d/count: done, 1 of 1 steps done \(claimed, not checked\)", screen[0]
+        )
         assert re.match(r"\d\d:\d\d rejected: bad.md", screen[1])
 
         place.agentfs("approve", "send")
