@@ -9,6 +9,7 @@ from typing import assert_never
 from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import names
+from agentfs.core.briefing import context_page
 from agentfs.core.calls import Pending
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.changes import changes
@@ -26,6 +27,7 @@ from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.goal_checks import check_goal, look_before
 from agentfs.jsonlines import JsonLines
+from agentfs.judge import FileJudge
 from agentfs.models.errors import LimitReached, ModelError, Unreachable
 from agentfs.models.line import Line
 from agentfs.orders import (
@@ -38,6 +40,7 @@ from agentfs.orders import (
     start,
     take_answer,
 )
+from agentfs.planner.surroundings import look_around
 from agentfs.recovery import cut_off
 from agentfs.views.proposal import proposal_page
 from agentfs.workspace import goal_path
@@ -150,10 +153,12 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         evidence=tuple(dict.fromkeys(path for pending in action.pending for path in pending.evidence)),
         goal_sha256=facts.goal.sha256,
         base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,
+        role=action.role,
     )
     folder = driver.folder / names.PLANNING
     words = _take_replan(action.call, driver)
     _keep_goal_before(driver)
+    _keep_context(driver)
     publish(folder / names.call_file(action.call, "call"), render(call), durable=True)
     driver.facts = facts.with_call(replace(facts.planner_call(action.call), call=call, words=words))
     driver.learn(replan=None)
@@ -180,6 +185,23 @@ def _keep_goal_before(driver: Driver) -> None:
     name = names.goal_before_file(last.call, goal_path(driver.folder).name)
     with suppress(FileExistsError):
         publish(driver.folder / names.PLANNING / name, before, durable=True)
+
+
+def _keep_context(driver: Driver) -> None:
+    """Keep what planners are given to read as it is at the first call: a step could change it later."""
+    facts, path = driver.facts, driver.folder / names.PLANNING / names.CONTEXT
+    if (
+        facts.goal.has_steps
+        or facts.run.proof is None
+        or facts.calls
+        or not isinstance(driver.reader.judge, FileJudge)
+    ):
+        return
+    context = driver.reader.judge.parsed(facts.goal.sha256).fields.context
+    material, _ = look_around(driver.folder, facts.settings, driver.world.workspace, context)
+    with suppress(FileExistsError):
+        text = driver.world.mask.text(context_page(material))
+        publish(path, text.encode("utf-8", "replace") + b"\n", durable=True)
 
 
 def _take_replan(number: int, driver: Driver) -> str | None:

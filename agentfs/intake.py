@@ -277,6 +277,7 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
             planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
             executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
         ),
+        repair=settings.executor.repair,
         proof=settings.proof,
         source=source.origin.encode("utf-8", "replace").decode(),
         started_at=clock.stamp(),

@@ -26,6 +26,7 @@ from agentfs.planner.choosing import Chosen, Nobody
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
 from agentfs.planner.own_steps import OwnSteps
+from agentfs.planner.repair import Repair
 from agentfs.prompts import load_prompt
 from agentfs.reader import RunReader
 from agentfs.recovery import asked_of_models, take_over
@@ -192,6 +193,7 @@ def planner_for(folder: Path, reader: RunReader, world: World, model: Planner | 
             lambda run: world.executor(run, None),
         ),
         model=model or _model_planner(folder, reader.judge, world),
+        repair=Repair(lambda run: world.executor(run, None), reader.judge.catalogue, world.workspace, world.clock),
         executor=world.means.executor,
     )
 

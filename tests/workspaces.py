@@ -43,7 +43,8 @@ class Place:
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": str(Path(__file__).parent.parent),
             "COLUMNS": "200",
-            "AGENTFS_PROOF_ACCEPTANCE": "false",  # what models are asked for is the subject of tests/proof alone
+            "AGENTFS_PROOF_ACCEPTANCE": "false",  # what models are asked for beside the work: tests/proof
+            "AGENTFS_EXECUTOR_REPAIR": "false",
         }
 
     def agentfs(self, *words: str, code: int | None = 0, env: Mapping[str, str] | None = None, **more: Any) -> Any:

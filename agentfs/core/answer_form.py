@@ -61,6 +61,11 @@ def checks_form(catalogue: Catalogue) -> JsonObject:
     return _closed_object({"checks": {"type": "array", "items": _acceptance(catalogue), "maxItems": MOST_CHECKS}})
 
 
+def input_form(spec: ToolSpec) -> JsonObject:
+    """Return the form in which a model answers with another input for a step that failed."""
+    return _closed_object({"input": _or_null(_tool_input(spec)), "why": _text("what was wrong", _WORDS)})
+
+
 def _acceptance(catalogue: Catalogue) -> Schema:
     """Return the checks that a model may write for a goal: those that look at what was made, not at a claim."""
     return {"anyOf": [one for kind, one in _checks(catalogue).items() if kind in ("command", "file", "judge")]}

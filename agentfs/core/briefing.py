@@ -64,6 +64,7 @@ class Material:
     listing: tuple[str, ...] = ()  # the working folder: one line per entry
     complete: bool = True  # the listing names everything
     instructions: str | None = None  # the working folder's AGENTS.md
+    kept: str | None = None  # context and instructions as they were at the first call, in sections
 
 
 def briefing(
@@ -73,12 +74,7 @@ def briefing(
     facts = state.facts
     sections = [
         ("Goal", [facts.goal.text, *_goal_checks(facts)]),
-        ("Context", [*_context(material)]),
         ("Working folder", [_listing(material)]),
-        (
-            "AGENTS.md of the working folder",
-            [fenced(cut(material.instructions, 8000))] if material.instructions else [],
-        ),
         ("Tools", [_tools(catalogue)]),
         ("Limits left", [_limits(state, standing)]),
         ("The plan as it stands", [_plan(standing)] if standing.plan is not None else []),
@@ -86,6 +82,17 @@ def briefing(
         ("Results so far", [*_results(state, call)]),
         ("Why you are called", [*_triggers(call, state), *_mode(standing)]),
     ]
+    kept = material.kept if material.kept is not None else context_page(material)
+    return "\n\n".join(part for part in (_page(sections[:1]), kept.strip(), _page(sections[1:])) if part)
+
+
+def context_page(material: Material) -> str:
+    """Return what a planner is given to read beside the goal, in sections: read once, for steps could change it."""
+    instructions = [fenced(cut(material.instructions, 8000))] if material.instructions else []
+    return _page([("Context", [*_context(material)]), ("AGENTS.md of the working folder", instructions)])
+
+
+def _page(sections: Sequence[tuple[str, list[str]]]) -> str:
     return "\n\n".join("\n\n".join([f"# {title}", *parts]) for title, parts in sections if parts)
 
 

@@ -59,9 +59,12 @@ class CallsSummary:
 
     def after(self, one: PlannerCall, call: Call, facts: Facts, applied: bool, interrupted: int) -> "CallsSummary":
         """Return this summary with the next call taken into account."""
-        replans = self.replans + (call.trigger in COUNTED)
+        by_planner = call.role == "planner"
+        replans = self.replans + (call.trigger in COUNTED and by_planner)
         if one.answer is None:
             return replace(self, open=one, replans=replans)
+        if not by_planner and one.answer.verdict != "plan":
+            return self  # nothing was repaired: the planner is called for the same
         if one.answer.verdict == "failed" or interrupted >= MAX_INTERRUPTIONS:
             return replace(self, failed=one, replans=replans)
         if not applied and _leaves_the_plan(one, facts):

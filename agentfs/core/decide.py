@@ -23,7 +23,7 @@ from agentfs.core.proof import acceptance_checks, is_enough, proof_of, required_
 from agentfs.core.records import Failure, GoalChecks, Reason
 from agentfs.core.state import RunState, Stray, goal_checks, last_change, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView, no_words
-from agentfs.core.triggers import next_step
+from agentfs.core.triggers import may_be_repaired, next_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class CallPlanner:
     call: int
     pending: tuple[Pending, ...]
     why: str
+    role: Literal["planner", "executor"] = "planner"  # executor: to repair the input of one step, before the planner
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,8 @@ def _call(state: RunState, number: int, pending: tuple[Pending, ...]) -> CallPla
     if state.limit_reached and not state.facts.goal.has_steps:  # a goal's own steps cost nothing to ask
         where = "in plan.json" if state.facts.plan else "in agentfs.toml, and start the goal anew"
         return Wait("attempt" if _busy(state) else "person", f"{state.limit_reached}: raise it {where}")
-    return CallPlanner(number, pending, pending[0].detail)
+    role: Literal["planner", "executor"] = "executor" if may_be_repaired(state, pending) else "planner"
+    return CallPlanner(number, pending, pending[0].detail, role)
 
 
 def _apply(state: RunState, one: PlannerCall) -> list[Action]:
@@ -361,7 +363,10 @@ def _ending(state: RunState) -> EndRun | None:
         one = next((one for one in halted if one.status == "rejected"), halted[0])  # a person's word comes first
         reason: Reason = "rejected" if one.status == "rejected" else "step_failed"
         return EndRun("failed", reason, f"{one.id} {_ended_words(one)}")
-    if state.pending and state.pending[0].trigger in COUNTED and state.calls.replans >= state.bounds.replans:
+    counted = (
+        bool(state.pending) and state.pending[0].trigger in COUNTED and not may_be_repaired(state, state.pending)
+    )
+    if counted and state.calls.replans >= state.bounds.replans:
         return EndRun(
             "failed",
             "replan_budget_exhausted",

@@ -105,6 +105,7 @@ def goal_before_file(call: int, goal: str) -> str:
 
 
 NEEDS, GATE_NEEDS = ".needs", ".gate.needs"  # of an attempt: checks before its order, and before a gate's question
+CONTEXT = "context.md"  # under planning/: what the planner was given to read, as it was at the first call
 BEFORE = ".before"  # of an attempt, or a call: checks before the work
 ACCEPT = ".accept"  # of an attempt: the plan's checks, run when a loop claims to be done
 
@@ -191,7 +192,8 @@ def writing_of(path: str) -> Writing | None:
         return "appended"
     found = parse_step_file(name) if folder == STEPS else parse_call_file(name)
     if found is None:
-        return "once" if folder == PLANNING and _GOAL_BEFORE.match(name) else None
+        own = name == CONTEXT or _GOAL_BEFORE.match(name)
+        return "once" if folder == PLANNING and own else None
     return "by people" if found.kind in ("reply", "again", "asked") else "once"
 
 

@@ -307,6 +307,7 @@ class Run(Record):
     env: tuple[str, ...] = Field(description="Variables the tools may see, by name")
     hosts: tuple[str, ...] = Field((), description="Private or local hosts that http_get may reach")
     models: Models = Field(description="The models the run began with")
+    repair: bool = Field(default=False, description="true: the executor's model may repair a tool step that failed")
     proof: Proof | None = Field(None, description="How much has to be shown; null: a run of the first release")
     source: str = Field(description="Where the goal came from: a path, text or stdin")
     started_at: Timestamp

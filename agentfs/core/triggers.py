@@ -72,6 +72,17 @@ def _every_step(facts: Facts, board: Board, calls: CallsSummary) -> Iterator[Pen
             yield Pending("every_step", view.id, f"{view.id} is done", (path,))
 
 
+def may_be_repaired(state: "RunState", pending: tuple[Pending, ...]) -> bool:
+    """Whether the executor's model is asked before the planner: once for each planned tool step that failed."""
+    facts, first = state.facts, pending[0]
+    view = state.steps.get(first.step or "")
+    if not (facts.run.repair and state.means.executor) or facts.goal.has_steps or view is None or len(pending) > 1:
+        return False
+    asked = any(one.call and one.call.role == "executor" and one.call.step == view.id for one in facts.calls)
+    failed = first.trigger in ("step_failed", "repeated_failure") and view.status == "failed"
+    return failed and view.step.tool is not None and not asked
+
+
 def next_step(state: "RunState") -> Pending:
     """Return the reason to ask for one more step: all that there are have ended."""
     tried = [view for view in state.steps.values() if view.attempt]

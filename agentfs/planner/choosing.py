@@ -26,6 +26,7 @@ class Chosen:
     own: Planner  # a goal that brings its own steps answers for itself
     loop: Planner  # code: one step for the whole goal
     model: Planner
+    repair: Planner  # the executor's model: it may change the input of one step
     executor: bool  # there is a model to do steps with
 
     def author(self, call: Call, facts: Facts) -> Author:
@@ -40,6 +41,8 @@ class Chosen:
     def _who(self, call: Call, facts: Facts) -> Planner:
         if facts.goal.has_steps:
             return self.own
+        if call.role == "executor":
+            return self.repair
         begins = call.trigger == "first" and starts_as_loop(facts.run, executor=self.executor)
         if begins or (call.trigger == "goal_changed" and loops(facts)):
             return self.loop

@@ -119,6 +119,7 @@ class _Conversation:
         goal = self.planner.parsed(self.call.goal_sha256)
         run = self.state.facts.settings
         material, around = self.planner.look(self.folder, run, self.planner.workspace, goal.fields.context)
+        material = replace(material, kept=kept_context(self.folder))
         pins = PastPlans(self.folder).pins(self.state.facts.revisions)
         self.listing = material.listing
         told = briefing(self.call, self.state, standing, material, self._catalogue, pins)
@@ -237,6 +238,14 @@ def present_plan(folder: Path, facts: Facts) -> JsonObject | None:
         return None
     plan: JsonObject = json.loads(_revision_plan(folder, facts.revisions[-1]))
     return plan
+
+
+def kept_context(folder: Path) -> str | None:
+    """Return what the planner was given to read at the first call; None where that was not kept."""
+    try:
+        return (folder / names.PLANNING / names.CONTEXT).read_text(encoding="utf-8")
+    except OSError:
+        return None
 
 
 def _revision_plan(folder: Path, revision: Revision) -> bytes:

@@ -69,6 +69,8 @@ def set_up(recording: Recording, root: Path) -> Path:
     (root / "agentfs.toml").touch()
     publish(folder / names.RUN, render(recording.run), durable=False)
     publish(folder / recording.goal_name, recording.first_goal(), durable=False)
+    if (kept := recording.folder / names.PLANNING / names.CONTEXT).is_file():
+        publish(folder / names.PLANNING / names.CONTEXT, kept.read_bytes(), durable=False)
     return folder
 
 
