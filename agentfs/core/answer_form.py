@@ -16,6 +16,7 @@ from agentfs.core.references import find
 
 NAME = "answer"
 LONGEST_STEP_S = 3600  # timeout_s of a step that a planner writes
+MORE = "more"  # a step's fields that few steps need
 MATERIAL = "material"  # the input of a step that a model does: one text, which may hold references
 
 _WORDS, _LINE, _TEXT = 500, 300, 20_000  # the longest of descriptions, paths and patterns, texts
@@ -78,20 +79,27 @@ def _step(catalogue: Catalogue) -> Schema:
     fields: Schema = {
         "id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,62}$"},
         "description": _text("what the step does", _WORDS),
-        "why": _text("why it is in the plan", _WORDS),
         "tool": _or_null(tool) if catalogue.model else tool,
         "input": _input(catalogue, usable),
         "depends_on": _nullable_list({"type": "string", "maxLength": 63}),
         "success_condition": _text("what is true when it succeeded, so that it can be checked", _WORDS),
-        "needs": _nullable_list({"$ref": "#/$defs/need"}, most=10),
         "checks": _nullable_list({"$ref": "#/$defs/check"}, most=10),
+    }
+    if catalogue.model:
+        fields["tools"] = names
+    return _closed_object(fields | {MORE: _or_null(_seldom(catalogue))})
+
+
+def _seldom(catalogue: Catalogue) -> Schema:
+    """Return the fields of a step that few need, in an object of their own: one null says that there are none."""
+    fields: Schema = {
+        "why": _nullable("string", "why it is in the plan", maxLength=_WORDS),
+        "needs": _nullable_list({"$ref": "#/$defs/need"}, most=10),
         "expects": _nullable("string", f"JSON Schema of an unsurprising output: {_JSON_TEXT}", maxLength=_TEXT),
         "gate": _nullable("boolean", "true: a person must approve it first"),
         "on_failure": _or_null({"type": "string", "enum": ["replan", "stop", "continue"]}),
         "timeout_s": _nullable("integer", "default 600", minimum=1, maximum=LONGEST_STEP_S),
     }
-    if catalogue.model:
-        fields["tools"] = names
     if catalogue.model and len(catalogue.models) > 1:
         fields["model"] = _or_null({"type": "string", "enum": [*catalogue.models]})
     return _closed_object(fields)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from agentfs.core.answer_form import json_value, tool_input
+from agentfs.core.answer_form import MORE, json_value, tool_input
 from agentfs.core.canonical import OVERRIDES
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.documents import read_json
@@ -114,7 +114,9 @@ def _steps(given: Any, catalogue: Catalogue) -> list[Any]:
 
 def _step(given: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
     """Return a step in plan form: without nulls, with values in place of JSON text."""
-    step = {name: one for name, one in given.items() if one is not None}
+    more = given.get(MORE)
+    given = {**given, **more} if isinstance(more, dict) else given
+    step = {name: one for name, one in given.items() if one is not None and name != MORE}
     tool = step.get("tool")
     if isinstance(tool, str) and tool in catalogue.tools:
         if "input" in step:
