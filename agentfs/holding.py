@@ -76,6 +76,11 @@ def is_driven(folder: Path, held: frozenset[int] | None = None) -> bool:
         return False
 
 
+def is_watched(root: Path, held: frozenset[int] | None = None) -> bool:
+    """Whether `agentfs watch` runs in the workspace: it takes up every run that nobody else drives."""
+    return is_driven(root / "goals", held)
+
+
 def held_inodes() -> frozenset[int]:
     """Return the inodes whose lock a process holds alone, of every device: the kernel's name of one is not stat's."""
     try:

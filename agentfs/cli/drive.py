@@ -1,14 +1,15 @@
-"""Commands that drive a run: run, plan."""
+"""Commands that drive a run: run, plan, resume."""
 
 import gc
 import signal
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from agentfs.cli.common import environment, here, must_be_trusted, say, start_folder, trusted_now
-from agentfs.cli.resuming import take_up_if_held
+from agentfs.cli.resuming import take_up_if_held, take_up_only, top_ups
 from agentfs.cli.streams import CannotPrint
 from agentfs.core import names
 from agentfs.core.config import Settings
@@ -19,10 +20,12 @@ from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver, World
 from agentfs.errors import NotARun, UserError
+from agentfs.holding import is_driven, is_watched
 from agentfs.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
 from agentfs.means import allowing_own, catalogue_of, has_model, run_record
 from agentfs.orders import get_ready, room_of
 from agentfs.settings import default_settings, load_settings
+from agentfs.system import missing
 from agentfs.tools.registry import Known, known_tools
 from agentfs.upkeep import maintain_after_run
 from agentfs.views.answer import answer_text
@@ -30,27 +33,51 @@ from agentfs.views.progress import progress_for
 from agentfs.workspace import Workspace, brought_along, find_workspace, init
 from agentfs.world import known_to, open_driver, open_world
 
+Begin = Callable[[Settings, World, ExitStack], Path]  # takes a run's lock, held while the stack is open
+
 
 def run(arguments: Namespace) -> int:
     """`agentfs run GOAL` and `agentfs run --resume RUN`"""
     if (arguments.goal is None) == (arguments.resume is None):
         raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
-    if arguments.refresh_settings and arguments.resume is None:
+    if arguments.resume is not None:
+        arguments.run, arguments.dry_run = arguments.resume, False
+        return resume(arguments)
+    if arguments.refresh_settings:
         raise UserError("--refresh-settings goes with --resume: a new run begins with today's settings")
-    source = _source(arguments) if arguments.resume is None else None
-    workspace = _workspace_for(source, arguments) if source else here(arguments)
+    source = _source(arguments)
+    workspace = _workspace_for(source, arguments)
+
+    def begin(settings: Settings, world: World, stack: ExitStack) -> Path:
+        goal = _judged(source, arguments, workspace.root, settings, known_to(world))
+        folder = stack.enter_context(taking(goal, workspace))
+        _get_ready(goal.parsed, folder, world)
+        return folder
+
+    return _in_foreground(workspace, begin)
+
+
+def resume(arguments: Namespace) -> int:
+    """`agentfs resume RUN`: take it up, then drive it, unless another process does or a watch is about to."""
+    workspace = here(arguments)
+    folder, more = workspace.find_run(arguments.run), top_ups(arguments)
+    if arguments.dry_run or missing() or is_driven(folder) or is_watched(workspace.root):
+        return take_up_only(arguments)
+
+    def begin(_settings: Settings, _world: World, stack: ExitStack) -> Path:
+        _lock(folder, stack)
+        take_up_if_held(workspace, folder, more, refresh=arguments.refresh_settings)
+        return folder
+
+    return _in_foreground(workspace, begin)
+
+
+def _in_foreground(workspace: Workspace, begin: Begin) -> int:
+    """Drive a run until it rests; return the exit code."""
     must_be_trusted(workspace)
     settings, stop = load_settings(workspace.settings, environment()), Stop()
     with open_world(workspace, settings, environment(), say, stop.wake.set) as world, ExitStack() as stack:
-        if source:
-            goal = _judged(source, arguments, workspace.root, settings, known_to(world))
-            folder = stack.enter_context(taking(goal, workspace))
-            _get_ready(goal.parsed, folder, world)
-        else:
-            folder = workspace.find_run(arguments.resume)
-            _lock(folder, stack)
-            take_up_if_held(workspace, folder, refresh=arguments.refresh_settings)
-        code = _drive(folder, settings, world, stop)
+        code = _drive(begin(settings, world, stack), settings, world, stop)
     if code != 130:
         maintain_after_run(workspace, say)
     return code

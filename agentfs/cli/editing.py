@@ -31,7 +31,7 @@ from agentfs.core.steps import StepView
 from agentfs.disk import Leftover, install, publish
 from agentfs.disk import replace as replace_file
 from agentfs.errors import BadFile, UserError
-from agentfs.holding import is_driven
+from agentfs.holding import is_driven, is_watched
 from agentfs.leftovers import look_after
 from agentfs.stillness import Stillness
 from agentfs.views.words import first_line, inert
@@ -229,8 +229,12 @@ def remove_outcome(run: Opened) -> None:
 
 
 def tell_driver(run: Opened) -> None:
-    """Say what drives a run that nobody drives."""
-    if not (run.folder / names.OUTCOME).exists() and not run.driven:
+    """Say who goes on with a run that nobody drives: a watch, or else what to type."""
+    if (run.folder / names.OUTCOME).exists() or run.driven:
+        return
+    if is_watched(run.workspace.root):
+        say("`agentfs watch` goes on with it")
+    else:
         say(f"nothing drives it; go on with: agentfs run --resume {run.run}")
 
 

@@ -178,8 +178,7 @@ def test_a_judge_of_the_goal_for_whom_there_is_no_room_is_asked_after_a_top_up(
     done = place.agentfs("run", place.runbook(COLOUR, f"{JUDGED}\nlimits: {{requests: 0}}"), code=3)
     assert "limits.requests" in done.stderr
     server.plan(verdict(True, "blue"))
-    place.agentfs("resume", "job", "--add-requests", "1")
-    assert place.agentfs("run", "--resume", "job").stdout == "blue\n"
+    assert place.agentfs("resume", "job", "--add-requests", "1").stdout == "blue\n"
     server.done()
 
 
