@@ -86,7 +86,7 @@ class World:
     pool: Executor  # attempts and checks
     desk: Executor  # calls of the planner: they wait for somebody else, and take no place from an attempt
     tools: dict[str, Tool]
-    means: Means
+    means: Means  # of the run that is driven
     keeper: Keeping
     mask: Mask
     sandbox: Sandbox

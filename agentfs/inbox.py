@@ -82,7 +82,7 @@ class Inbox:
     workspace: Workspace
     settings: Settings
     catalogue: Catalogue
-    model: bool
+    planner: bool  # there is a model to plan with
     still: Stillness = field(default_factory=Stillness)
     clock: Callable[[], float] = time.monotonic
     _told: set[str] = field(default_factory=set)
@@ -147,7 +147,7 @@ class Inbox:
         """Make a goal a run; the block has the run's folder, locked. Raises AgentfsError if it is no good."""
         self.still.forget(path)
         source = dropped_goal(path, path.name)
-        goal = judge_goal(source, self.workspace.root, self.settings, self.catalogue, model=self.model)
+        goal = judge_goal(source, self.workspace.root, self.settings, self.catalogue, planner=self.planner)
         return taking(goal, self.workspace)
 
     def reject(self, path: Path, error: AgentfsError) -> Refused:

@@ -13,7 +13,7 @@ from agentfs.core.catalogue import Catalogue
 from agentfs.core.config import Settings, allowed_tools
 from agentfs.core.goals import ParsedGoal, examine_goal
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Approve, Limits, Mode, Models, Run
+from agentfs.core.records import Approve, Limits, Mode, ModelChoice, Models, Run
 from agentfs.disk import locked, publish, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
@@ -63,6 +63,8 @@ class JudgedGoal:
     settings: Settings
     flags: Flags
     workdir: str  # as run.json has it
+    planner: bool  # there is a model to plan with
+    executor: bool  # and one to do steps with
 
 
 def judge_goal(
@@ -71,7 +73,7 @@ def judge_goal(
     settings: Settings,
     catalogue: Catalogue,
     *,
-    model: bool,
+    planner: bool,
     flags: Flags | None = None,
 ) -> JudgedGoal:
     """Return the goal, held against the workspace in `root`; raise BadFile with all that is wrong, or NoModel.
@@ -86,14 +88,14 @@ def judge_goal(
     found = _loosened(parsed, settings, _default_approve(source, parsed, settings))
     workdir = _workdir(parsed, root, settings, flags, found)
     problems = sorted([*problems, *_placed(parsed, found)], key=lambda one: (one.line, one.column))
-    lacks_model = parsed.kind == "words" and not model
+    lacks_model = parsed.kind == "words" and not (planner or catalogue.model)
     if lacks_model and not problems:
         raise _no_model(source)
     if problems:
         is_near = any(problem.pointer.startswith("/steps") for problem in problems)
         problems += [_no_model(source).problem] if lacks_model and not is_near else []
         raise BadFile(source.shown, problems, source.content)
-    return JudgedGoal(source, parsed, settings, flags, workdir)
+    return JudgedGoal(source, parsed, settings, flags, workdir, planner, catalogue.model)
 
 
 def _no_model(source: GoalSource) -> NoModel:
@@ -271,8 +273,8 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
         env=settings.tools.env,
         hosts=settings.tools.hosts,
         models=Models(
-            planner=flags.planner or (fields.planner and fields.planner.model) or settings.planner.model,
-            executor=flags.executor or (fields.executor and fields.executor.model) or settings.executor.model,
+            planner=_model(flags.planner, fields.planner, settings.planner.model) if goal.planner else None,
+            executor=_model(flags.executor, fields.executor, settings.executor.model) if goal.executor else None,
             named=settings.executor.models or None,
             planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
             executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
@@ -280,6 +282,10 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
         source=source.origin.encode("utf-8", "replace").decode(),
         started_at=clock.stamp(),
     )
+
+
+def _model(typed: str | None, own: ModelChoice | None, default: str) -> str:
+    return typed or (own and own.model) or default
 
 
 def _limits(own: Limits | None, settings: Settings) -> Limits:

@@ -88,7 +88,7 @@ class Driven:
         settings = load_settings(self.workspace.settings, self.environment)
         source = goal_from(str(path), path.parent, lambda: b"")
         catalogue = catalogue_of(settings, self.environment)
-        goal = judge_goal(source, self.workspace.root, settings, catalogue, model=True)
+        goal = judge_goal(source, self.workspace.root, settings, catalogue, planner=True)
         return stack.enter_context(taking(goal, self.workspace))
 
     def _driven(self, model: Script, folder: Callable[[ExitStack], Path]) -> Drive:

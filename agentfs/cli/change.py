@@ -4,8 +4,9 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-from agentfs.cli.common import say
+from agentfs.cli.common import must_be_trusted, say
 from agentfs.cli.editing import Opened, changes_a_run, edit_plan, remove_outcome, reopen, set_aside_files, write_reply
+from agentfs.cli.reading import settings_of
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.edits import remove_value, set_value
@@ -14,6 +15,7 @@ from agentfs.core.phase import reason
 from agentfs.core.records import Plan, PlanStatus
 from agentfs.core.triggers import WITHOUT_WORDS
 from agentfs.errors import UserError
+from agentfs.system import missing
 from agentfs.views.words import first_line, inert
 
 MAX_REPLY = 1_000_000
@@ -156,9 +158,25 @@ def pause(run: Opened, _: Namespace) -> None:
 
 @changes_a_run
 def cancel(run: Opened, _: Namespace) -> None:
-    """`agentfs cancel RUN`"""
+    """`agentfs cancel RUN`: whoever drives it ends it; where nobody does, it is ended here."""
     _must_go_on(run)
-    _switch(run, "cancelled", ("draft", "paused", "approved"))
+    if run.state.facts.plan is None and run.driven:
+        raise UserError(f"{run.run} has no plan yet: cancel it when it has, or stop what drives it, then cancel it")
+    if run.state.facts.plan is not None:
+        _switch(run, "cancelled", ("draft", "paused", "approved"))
+    elif run.real is not None:
+        say("it would then be cancelled: it has no plan yet")
+    if run.real is None and not run.driven and not missing():
+        _end_here(run)
+
+
+def _end_here(run: Opened) -> None:
+    from agentfs.ending import end_cancelled
+
+    must_be_trusted(run.workspace)
+    outcome = end_cancelled(run.folder, run.workspace, settings_of(run.workspace)[0], say)
+    if outcome is not None:
+        say(f"{run.run}: {inert(outcome.summary)}")
 
 
 def _switch(run: Opened, status: PlanStatus, allowed: Sequence[PlanStatus]) -> None:

@@ -42,7 +42,7 @@ class Surroundings:
     root: Path
     settings: Settings
     catalogue: Catalogue
-    model: bool
+    planner: bool  # there is a model to plan with
     trouble: Verdict | None = None  # the settings themselves are wrong, and these are the defaults
 
 
@@ -94,8 +94,8 @@ def _surroundings(start: Path) -> Surroundings:
             trouble = Verdict(error.file, error.problems, error.source, code=WRONG)
     known = known_tools(root)
     settings = allowing_own(settings, known)
-    model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
-    return Surroundings(root, settings, catalogue_of(settings, environment(), known), model, trouble)
+    planner = has_model(settings.planner, environment())
+    return Surroundings(root, settings, catalogue_of(settings, environment(), known), planner, trouble)
 
 
 # ── one file ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -156,12 +156,12 @@ _ENDINGS = f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}; settings in .toml;
 
 
 def _judged(source: GoalSource, around: Surroundings) -> JudgedGoal:
-    return judge_goal(source, around.root, around.settings, around.catalogue, model=around.model)
+    return judge_goal(source, around.root, around.settings, around.catalogue, planner=around.planner)
 
 
 def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
     """Judge a file in a run's own folder by what that run began with."""
-    judge = reader_for(path.absolute().parent, around.settings, environment(), patient=False).judge
+    judge = reader_for(path.absolute().parent, around.settings, patient=False).judge
     if names.is_plan_name(path.name):
         judge.plan(source)
     else:

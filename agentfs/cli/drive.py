@@ -108,7 +108,7 @@ def _judged(source: GoalSource, arguments: Namespace, root: Path, settings: Sett
     """Return the goal if it may become a run in the workspace that is, or will be, in `root`."""
     settings = allowing_own(settings, known)
     catalogue = catalogue_of(settings, environment(), known)
-    model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
+    planner = has_model(settings.planner, environment())
     flags = Flags(
         mode=arguments.mode,
         approve=arguments.approve,
@@ -116,7 +116,7 @@ def _judged(source: GoalSource, arguments: Namespace, root: Path, settings: Sett
         planner=arguments.planner,
         executor=arguments.executor,
     )
-    return judge_goal(source, root, settings, catalogue, model=model, flags=flags)
+    return judge_goal(source, root, settings, catalogue, planner=planner, flags=flags)
 
 
 def _get_ready(goal: ParsedGoal, folder: Path, world: World) -> None:

@@ -157,14 +157,13 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
     """Read everything a run's files say; what does not read is named, the rest is still there."""
     from pydantic import ValidationError
 
-    from agentfs.core.state import Means, derive
+    from agentfs.core.state import derive
     from agentfs.errors import NotARun
     from agentfs.judge import FileJudge
-    from agentfs.means import has_model, reader_for
+    from agentfs.means import means_of, reader_for
 
-    settings, environment = settings or settings_of(workspace)[0], dict(os.environ)
     try:
-        reader = reader_for(folder, settings, environment, patient=False)
+        reader = reader_for(folder, settings or settings_of(workspace)[0], patient=False)
         facts = reader.read()
     except ValidationError as error:
         first = error.errors()[0]
@@ -175,11 +174,7 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
         return Reading(folder, None, (f"{error.filename or folder}: {error.strerror}",))
     judge = reader.judge if isinstance(reader.judge, FileJudge) else None
     tools = judge.catalogue.tools if judge else {}
-    means = Means(
-        planner=has_model(settings.planner, environment),
-        executor=has_model(settings.executor, environment),
-        repeatable={name: spec.repeatable for name, spec in tools.items()},
-    )
+    means = means_of(facts.run, {name: spec.repeatable for name, spec in tools.items()})
     goal = judge.goals.get(facts.goal.sha256) if judge else None
     return Reading(folder, derive(facts, means), facts.broken, reader.judged, goal)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentfs.cli.common import environment, short_path
+from agentfs.cli.common import short_path
 from agentfs.cli.reading import settings_of
 from agentfs.core import names
 from agentfs.core.problems import Problem, Rejected
@@ -48,10 +48,10 @@ def problems_of(folder: Path, workspace: Workspace, source: bytes, begins: Run |
     """Return what is wrong with a plan, given the tools that a run began with, or begins with."""
     settings = settings_of(workspace)[0]
     if begins is None:
-        judge: Judge = reader_for(folder, settings, environment(), patient=False).judge
+        judge: Judge = reader_for(folder, settings, patient=False).judge
     else:
         known = known_tools(workspace.root, begins.tools)
-        judge = FileJudge(catalogue_of_run(begins, settings, environment(), known))
+        judge = FileJudge(catalogue_of_run(begins, settings, known))
     try:
         judge.plan(source)
     except Rejected as rejected:

@@ -21,7 +21,6 @@ Numbered = Sequence[tuple[int, Step]]  # a step and its place in the plan
 
 _MOST_BROKEN = 3
 _MOST_HINTS = 20  # looking for a similar id among a thousand takes a while
-_BOTH_WAYS = "name a tool, or set OPENAI_API_KEY (or base_url under [executor] in agentfs.toml)"
 
 
 def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue) -> list[Finding]:
@@ -126,7 +125,10 @@ def _circle(left: Mapping[str, tuple[str, ...]]) -> list[str]:
 def _tools(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
     if step.tool is None:
         if not catalogue.model:
-            yield Problem(f"the step {step.id!r} names no tool, and there is no model to do it", _BOTH_WAYS)
+            yield Problem(
+                f"the step {step.id!r} names no tool, and there is no model to do it",
+                f"name a tool, or {catalogue.gain_model()}",
+            )
         for n, name in enumerate(step.tools or ()):
             yield from _tool(name, f"/tools/{n}", catalogue)
         return
@@ -204,7 +206,7 @@ def _refused_check(check: Check, pointer: str, catalogue: Catalogue) -> Iterator
         mend = f"use another check, or {catalogue.change('set network = true')}"
         yield Problem("an http check needs the network", mend, pointer)
     if isinstance(check, JudgeCheck) and not catalogue.model:
-        mend = "use a check that a program can run, or set OPENAI_API_KEY (or base_url under [executor])"
+        mend = f"use a check that a program can run, or {catalogue.gain_model()}"
         yield Problem("a judge check needs a model", mend, pointer)
 
 

@@ -265,8 +265,10 @@ class Goal(Record):
 class Models(Record):
     """The models a run began with; addresses and keys are never stored."""
 
-    planner: str | None = Field(None, description="The model that plans")
-    executor: str | None = Field(None, description="The model that does steps without a tool")
+    planner: str | None = Field(None, description="The model that plans; null: there was none when the run began")
+    executor: str | None = Field(
+        None, description="The model that does steps without a tool; null: there was none when the run began"
+    )
     named: tuple[str, ...] | None = Field(None, description="The models a planner may name in a step")
     planner_temperature: Amount | None = Field(None, description="Sent only if set")
     executor_temperature: Amount | None = Field(None, description="Sent only if set")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfs.core.cutting import fenced, head_and_tail, one_line
-from agentfs.core.records import JsonObject
+from agentfs.core.records import Failure, JsonObject
 from agentfs.executor.conversation import Message
 from agentfs.models.base import Form, Request
-from agentfs.models.errors import Garbled, Refused
+from agentfs.models.errors import Garbled, Refused, Unreachable
 from agentfs.prompts import load_prompt
 from agentfs.tools.base import Bench
 from agentfs.tools.values import NotJson, json_value
@@ -31,7 +31,11 @@ FORM = Form(
     "verdict",
     {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "additionalProperties": False},
 )
-NO_MODEL = "there is no model to judge it: set OPENAI_API_KEY, or base_url under [executor]"
+NO_MODEL = Failure(
+    kind="unreachable",
+    message="there is no model to judge it",
+    hint="set OPENAI_API_KEY, or base_url under [executor]",
+)
 NO_EVIDENCE = "there is nothing to judge it by: no output, no evidence"
 
 
@@ -49,7 +53,7 @@ def judge(condition: str, evidence: Sequence[str], bench: Bench) -> Verdict:
     if not shown.strip():
         return Verdict(met=False, detail=NO_EVIDENCE)
     if bench.model is None or bench.line is None:
-        return Verdict(met=False, detail=NO_MODEL)
+        raise Unreachable(NO_MODEL)
     messages: list[Message] = [
         {"role": "system", "content": load_prompt("judge", bench.confinement.workspace).text},
         {"role": "user", "content": _case(bench.mask.text(condition), shown)},

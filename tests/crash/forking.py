@@ -178,7 +178,7 @@ def one_pass(root: Path) -> int:
     settings = load_settings(workspace.settings, environment)
     with open_world(workspace, settings, environment, print, stop.wake.set) as world:
         world.keeper.look_through(ended_runs(workspace.runs))
-        _take(Inbox(workspace, settings, catalogue_of(settings, environment), model=False))
+        _take(Inbox(workspace, settings, catalogue_of(settings, environment), planner=False))
         for folder in open_runs(workspace.runs):
             _drive(folder, settings, world, stop)
         while not world.keeper.is_idle():

@@ -12,6 +12,7 @@ from agentfs.core.conformance import mismatch
 from agentfs.core.records import CheckResult, ResolvedCheck, Sandbox
 from agentfs.executor import checks as checks_module
 from agentfs.executor.checks import run_checks, surprise
+from agentfs.models.errors import Unreachable
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
 CHECK: TypeAdapter[ResolvedCheck] = TypeAdapter(ResolvedCheck)
@@ -193,8 +194,8 @@ def test_nothing_expected_is_never_surprising() -> None:
 
 def test_a_judge_needs_a_model(tmp_path: Path) -> None:
     check = {"kind": "judge", "condition": "it is good"}
-    detail = "there is no model to judge it: set OPENAI_API_KEY, or base_url under [executor]"
-    assert one(a_workbench(tmp_path), check, "good") == (False, detail)
+    with pytest.raises(Unreachable, match="there is no model to judge it"):
+        one(a_workbench(tmp_path), check, "good")
 
 
 def test_all_run_in_order_whatever_fails(tmp_path: Path) -> None:

@@ -85,7 +85,6 @@ def test_the_switch_stays_as_it_is_but_a_cancelled_run_comes_back(place: Place) 
         {"command": "echo b"},
     )
     place.agentfs("cancel", "job")
-    place.agentfs("run", "--resume", "job", code=1)
     assert place.read("outcome.json")["status"] == "cancelled"
     assert "outcome.json: removed, the run goes on" in place.agentfs("restore", "job@2").stderr
     assert place.read("plan.json")["status"] == "approved"
