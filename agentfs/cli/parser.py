@@ -347,24 +347,26 @@ def _changing(commands: Any) -> None:
     """Commands that edit a run's files, as a person could with an editor."""
     approve = _change(
         commands, "approve", command("change", "approve"), "say yes: to a draft, a gate, a planner's answer",
-        "Settles the one thing that is open; with several it lists them, and STEP says which.\n"
+        "Settles the one thing that is open; with several it lists them, and `approve RUN STEP` says which.\n"
+        "With several RUNs, what each of them asks; if one asks nothing, or several things, nothing is written.\n"
+        "The second word is a STEP if RUN has a step of that name, or no run has that name in full; else a RUN.\n"
         "RUN@REV approves that revision and no other: if the plan has changed since, nothing happens.",
     )  # fmt: skip
-    approve.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
-    approve.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
+    _runs_or_step(approve)
     reject = _change(
         commands, "reject", command("change", "reject"), "say no: to a draft, a gate, a planner's answer",
-        "A planner whose draft or answer is rejected is asked again, with what you say.",
+        "A planner whose draft or answer is rejected is asked again, with what you say.\n"
+        "As with `approve`, a STEP of RUN may follow, or more RUNs.",
     )  # fmt: skip
-    reject.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
-    reject.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
+    _runs_or_step(reject)
     reject.add_argument("--because", metavar="TEXT", help="why")
     reply = _change(
-        commands, "reply", command("change", "reply"), "answer the question of a step",
+        commands, "reply", command("change", "reply"), "answer the question of a step, or the one that is open",
         "A gate takes approve or reject, an attempt that was cut off again, done or failed, as its first line;\n"
         "what follows is the reason, or the output. Any other question takes any words.",
     )  # fmt: skip
-    _run_and_step(reply)
+    reply.add_argument("run", metavar="RUN", help=RUN)
+    reply.add_argument("step", metavar="STEP", nargs="?", help="the step that asks; needed where several do")
     reply.add_argument("text", metavar="TEXT", help="the answer; - reads it from standard input")
     replan = _change(
         commands, "replan", command("change", "replan"), "ask the planner for another plan",
@@ -432,6 +434,11 @@ def _forgetting(commands: Any) -> None:
     forget.add_argument("--dry-run", action="store_true", help="say what would be removed, and remove nothing")
     forget.add_argument("--yes", action="store_true", help="do not ask")
     _json(forget)
+
+
+def _runs_or_step(parser: argparse.ArgumentParser) -> None:
+    words = f"{RUN}; RUN@REV: only if revision REV is what is there; behind one RUN also the step that asks"
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=words)
 
 
 def _run_and_step(parser: argparse.ArgumentParser) -> None:

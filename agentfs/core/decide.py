@@ -20,6 +20,7 @@ from agentfs.core.facts import PlannerCall
 from agentfs.core.failures import check_words, joined, reason
 from agentfs.core.modes import is_stepwise
 from agentfs.core.records import Failure, Reason
+from agentfs.core.replies import GATE_WORDS, uncounted
 from agentfs.core.state import RunState, Stray, goal_checks, last_change, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView, no_words
 from agentfs.core.triggers import next_step
@@ -291,7 +292,8 @@ def _apply(state: RunState, one: PlannerCall) -> list[Action]:
     if not approved and needs_yes(one, state.facts):
         if asked is None:
             return [AskAnswer(one.number, _why_ask(one))]
-        return [Wait("person", f"{_question(one, asked.count)} waits for a reply")]
+        why = uncounted(asked.reply, GATE_WORDS) or f"{_question(one, asked.count)} waits for a reply"
+        return [Wait("person", why)]
     if proposal is None or proposal.plan is None:
         why = proposal.reasons[0] if proposal else "it is yet to be looked at"
         return [Wait("person", f"the answer of call {one.number} was approved, but {why}: reject it")]

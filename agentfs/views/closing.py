@@ -74,6 +74,8 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
             if opening.about == "answer" and state.facts.proposal and state.facts.proposal.reasons:
                 lines.append(f"  see what it would change: agentfs diff {run} --question")
             lines.append(f"  answer in {inert(str(folder / opening.reply_path))}{_WORDS[opening.about]}")
+            if opening.uncounted:
+                lines.append(f"  {inert(opening.uncounted)}")
         lines.append(f"  or type: {opening.command(run, alone=len(found) == 1)}")
     plan = state.facts.plan
     if plan is not None and plan.status == "paused":

@@ -5,6 +5,7 @@ from typing import TextIO
 
 from agentfs.core import decide as acts
 from agentfs.core.decide import Action, Wait
+from agentfs.core.openings import openings
 from agentfs.core.records import Result
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
@@ -23,6 +24,7 @@ class Lines:
         self._settled = {
             (step, a.number) for step, attempts in driver.facts.attempts.items() for a in attempts if a.result
         }
+        self._replies: set[str] = set()  # that do not count, and were pointed out
         self._say(opening_line(driver))
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
@@ -31,7 +33,8 @@ class Lines:
             if view.result is not None and (view.id, view.result.attempt) not in self._settled:
                 self._settled.add((view.id, view.result.attempt))
                 lines.append(settled_line(view))
-        self._say(*lines, *(words for action in actions if (words := action_line(action))))
+        lines += [words for action in actions if (words := action_line(action))]
+        self._say(*lines, *(reply_lines(state, self._replies) if self._driver.jobs else ()))
 
     def note(self, words: str) -> None:
         self._say(words)
@@ -45,6 +48,14 @@ class Lines:
         if lines:
             self._stream.write("".join(f"{inert(line)}\n" for line in lines))
             self._stream.flush()
+
+
+def reply_lines(state: RunState, told: set[str]) -> list[str]:
+    """Return which replies do not count, and what would; none that was told before."""
+    lines = [f"{one.name}: {one.uncounted}" for one in openings(state) if one.uncounted]
+    new = [line for line in lines if line not in told]
+    told.update(new)
+    return new
 
 
 def opening_line(driver: Driver) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from agentfs.core import names
 from agentfs.core.calls import question_of
-from agentfs.core.facts import PlannerCall, Talk
 from agentfs.core.phase import phase, reason
 from agentfs.core.replies import gate_word
 from agentfs.core.state import RunState
@@ -56,7 +55,7 @@ def _lines(folder: Path, state: RunState) -> Iterator[str]:
     yield f"# {_cell(facts.goal.title)}"
     yield from ("", f"**{phase(state)}**: {_cell(reason(state))}")
     if facts.outcome is None:
-        yield from _section("Waits for you", [*what_to_do(folder, state), *_unanswered(state)])
+        yield from _section("Waits for you", [*what_to_do(folder, state), *_outdated(state)])
     if facts.plan_file.problems:
         yield from ("", "plan.json is not valid, so the last revision holds; see plan.error.md.")
     yield from _plan(state)
@@ -97,31 +96,15 @@ def _tail(path: Path) -> list[str]:
     return log_tail(path, LOG_WIDTH)[-LOG_LINES:] if path.exists() else []
 
 
-def _unanswered(state: RunState) -> Iterator[str]:
-    """Yield why a reply that is there does not count."""
-    replies = [(view.id, _reply(state, view)) for view in state.moving("person")]
-    if (one := state.calls.unapplied) is not None and one.talks:
-        asked = question_of(one, state.facts)
-        replies.append((f"call {one.number}", asked.reply if asked else None))
-        yield from _outdated(one, asked)
-    for about, reply in replies:
-        if reply is not None:
-            said = first_line(reply) or "nothing"
-            yield f"  the reply to {about} begins with {said!r}, which is none of the words that count"
-
-
-def _outdated(one: PlannerCall, asked: Talk | None) -> Iterator[str]:
+def _outdated(state: RunState) -> Iterator[str]:
     """Yield that a yes was for a plan that is no longer there."""
+    if (one := state.calls.unapplied) is None:
+        return
+    asked = question_of(one, state.facts)
     for talk in one.talks:
         if talk is not asked and gate_word(talk.reply) == "approve":
             file = f"{names.PLANNING}/{names.call_file(one.number, 'reply', talk.count)}"
             yield f"  the yes in {file} does not apply: the plan has changed since it was asked for"
-
-
-def _reply(state: RunState, view: StepView) -> str | None:
-    number = view.next if view.status == "gated" else view.attempt
-    talks = state.facts.attempt(view.id, number).talks
-    return talks[-1].reply if talks else None
 
 
 def _row(view: StepView, *, asks: bool) -> str:
