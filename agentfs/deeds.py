@@ -9,7 +9,7 @@ from typing import assert_never
 from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import names
-from agentfs.core.calls import Pending
+from agentfs.core.calls import Pending, rejections_in
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
@@ -129,6 +129,7 @@ def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: 
         by=by,
         trigger=trigger,
         step=call.step if call else None,
+        rejected=next((no.step for no in rejections_in(call, facts)), None),
         detail=call.detail if call else action.why,
         evidence=call.evidence if call else (),
         base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,

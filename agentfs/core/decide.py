@@ -363,12 +363,16 @@ def _ending(state: RunState) -> EndRun | None:
         reason: Reason = "rejected" if one.status == "rejected" else "step_failed"
         return EndRun("failed", reason, f"{one.id} {_ended_words(one)}")
     if state.pending and state.pending[0].trigger in COUNTED and state.calls.replans >= state.bounds.replans:
-        return EndRun(
-            "failed",
-            "replan_budget_exhausted",
-            f"{state.calls.replans} of {state.bounds.replans} replans are used up, and {state.pending[0].detail}",
-        )
+        return _out_of_replans(state, state.pending[0])
     return None
+
+
+def _out_of_replans(state: RunState, pending: Pending) -> EndRun | None:
+    """A person's no is not a failure: what a goal itself has to clean up after it is not a replan."""
+    if no := next((one for one in state.moving("call") if one.status == "rejected"), None):
+        return None if state.facts.goal.has_steps else EndRun("failed", "rejected", f"{no.id} {_ended_words(no)}")
+    used = f"{state.calls.replans} of {state.bounds.replans} replans are used up"
+    return EndRun("failed", "replan_budget_exhausted", f"{used}, and {pending.detail}")
 
 
 def given_up(state: RunState) -> PlannerCall | None:

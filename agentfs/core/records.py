@@ -376,6 +376,7 @@ class Revision(Record):
     by: Author = Field(description="Who made it")
     trigger: Trigger = Field(description="Why it was made")
     step: StepId | None = Field(description="The step that caused it; null: none in particular")
+    rejected: StepId | None = Field(None, description="The step that a person rejected, where that is why")
     detail: str = Field(description="The same in words")
     evidence: tuple[str, ...] = Field(description="Paths in the run's folder that it rests on")
     base_sha256: Sha256 | None = Field(description="The plan before it; null: there was none")
@@ -417,6 +418,7 @@ class CheckResult(Record):
     ok: bool = Field(description="true: it holds")
     detail: ForeignText = Field(description="What was found; below its first line the end of what a command printed")
     run: ForeignText | None = Field(None, description="The command, as it was run")
+    hint: ForeignText | None = Field(None, description="What to do about it")
 
 
 class Result(Record):

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentfs.core.decide import Wait
+from agentfs.core.failures import hints_of
 from agentfs.core.openings import openings, ways_on
 from agentfs.core.records import Failure
-from agentfs.core.state import RunState
+from agentfs.core.state import RunState, goal_checks
 from agentfs.core.steps import StepView
 from agentfs.engine import Driver
 from agentfs.views.words import first_line, inert
@@ -47,6 +48,9 @@ def failures(state: RunState) -> Iterator[str]:
             yield f"    hint: {first_line(error.hint)}"
     if len(failed) > SHOWN:
         yield f"  and {len(failed) - SHOWN} more"
+    checked = goal_checks(state)
+    if checked and checked.checks and (hint := hints_of(one for one in checked.checks.checks if not one.ok)):
+        yield f"  hint: {first_line(hint)}"
 
 
 def _errors(state: RunState) -> Iterator[tuple[str, Failure | None]]:

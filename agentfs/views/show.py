@@ -140,6 +140,7 @@ def _check(check: dict[str, Any]) -> list[str]:
     return [
         *(_section(name, str(check["run"])) if check.get("run") else [f"  {name}"]),
         *(f"    {line}" for line in block(str(check.get("detail")))),
+        *([f"    hint: {first_line(str(check['hint']))}"] if check.get("hint") else ()),
     ]
 
 

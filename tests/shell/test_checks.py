@@ -51,22 +51,18 @@ def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(checks_module, "CHECK_S", 0.3)
     command = {"kind": "command", "run": "echo begun; sleep 61400"}
     more = "no check is given more: let a step do what takes so long, and check what it made"
-    assert one(a_workbench(tmp_path), command) == (
-        False,
-        f"it did not end within 0.3 s and was killed: begun ({more})",
-    )
-    ok, detail = one(a_workbench(tmp_path, deadline_s=0.2), command)
-    assert (ok, detail.split("(")[0], "timeout_s" in detail) == (
-        False,
-        "it did not end within 0.2 s and was killed: begun ",
-        True,
-    )
+    (late,) = run(a_workbench(tmp_path), command)
+    assert (late.ok, late.detail, late.hint) == (False, "it did not end within 0.3 s and was killed: begun", more)
+    (late,) = run(a_workbench(tmp_path, deadline_s=0.2), command)
+    assert (late.ok, late.detail) == (False, "it did not end within 0.2 s and was killed: begun")
+    assert "timeout_s" in (late.hint or "")
 
 
 @confined
 def test_a_command_runs_in_the_sandbox(tmp_path: Path) -> None:
-    ok, detail = one(a_workbench(tmp_path, "bubblewrap"), {"kind": "command", "run": "touch /tmp/x"})
-    assert (ok, "Read-only file system" in detail, "workdir" in detail) == (False, True, True)
+    (found,) = run(a_workbench(tmp_path, "bubblewrap"), {"kind": "command", "run": "touch /tmp/x"})
+    assert (found.ok, "Read-only file system" in found.detail) == (False, True)
+    assert "workdir" in (found.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -81,8 +77,8 @@ def test_a_command_runs_in_the_sandbox(tmp_path: Path) -> None:
         ({"min_bytes": 14}, True, "file is as it should be"),
         ({"min_bytes": 15}, False, "file has 14 bytes, fewer than 15"),
         ({"path": "absent"}, False, "there is no absent in the working folder"),
-        ({"path": "../x"}, False, "../x leads out of the working folder (name a file inside it)"),
-        ({"path": "folder"}, False, "folder is not a file with content (name a regular file)"),
+        ({"path": "../x"}, False, "../x leads out of the working folder"),
+        ({"path": "folder"}, False, "folder is not a file with content"),
     ],
 )  # fmt: skip
 def test_files(tmp_path: Path, more: dict[str, Any], detail: str, *, ok: bool) -> None:
