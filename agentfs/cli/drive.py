@@ -29,6 +29,7 @@ from agentfs.system import missing
 from agentfs.tools.registry import Known, known_tools
 from agentfs.upkeep import maintain_after_run
 from agentfs.views.answer import answer_text
+from agentfs.views.closing import who_goes_on
 from agentfs.views.progress import progress_for
 from agentfs.workspace import Workspace, brought_along, find_workspace, init
 from agentfs.world import known_to, open_driver, open_world
@@ -177,7 +178,7 @@ def _tell(driver: Driver, rest: Wait | None) -> int:
     if outcome is not None:
         return _ended(outcome)
     if rest is None:
-        say(f"stopped; go on with: agentfs run --resume {driver.facts.run.run}")
+        say(f"stopped; {who_goes_on(driver.facts.run.run, driver.world.workspace, 'go on with: ')}")
         return 130
     return 4 if no_model_reached(driver.state) else 3
 

@@ -31,7 +31,7 @@ from agentfs.core.steps import StepView
 from agentfs.disk import Leftover, install, publish
 from agentfs.disk import replace as replace_file
 from agentfs.errors import BadFile, UserError
-from agentfs.holding import is_driven, is_watched
+from agentfs.holding import is_driven
 from agentfs.leftovers import look_after
 from agentfs.stillness import Stillness
 from agentfs.views.words import first_line, inert
@@ -232,10 +232,9 @@ def tell_driver(run: Opened) -> None:
     """Say who goes on with a run that nobody drives: a watch, or else what to type."""
     if (run.folder / names.OUTCOME).exists() or run.driven:
         return
-    if is_watched(run.workspace.root):
-        say("`agentfs watch` goes on with it")
-    else:
-        say(f"nothing drives it; go on with: agentfs run --resume {run.run}")
+    from agentfs.views.closing import NOTHING_DRIVES, who_goes_on
+
+    say(who_goes_on(run.run, run.workspace.root, NOTHING_DRIVES))
 
 
 def _tell_effect(run: Opened) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentfs.core.decide import Wait
 from agentfs.core.failures import hints_of
@@ -9,8 +10,11 @@ from agentfs.core.openings import openings, ways_on
 from agentfs.core.records import Failure
 from agentfs.core.state import RunState, goal_checks
 from agentfs.core.steps import StepView
-from agentfs.engine import Driver
+from agentfs.holding import is_watched
 from agentfs.views.words import first_line, inert
+
+if TYPE_CHECKING:
+    from agentfs.engine import Driver
 
 _YES_OR_NO = ": approve or reject, on its first line"
 _WORDS = {
@@ -19,24 +23,27 @@ _WORDS = {
     "cut": ": again, done or failed, on its first line",
     "ask": "",  # it takes any words
 }
+NOTHING_DRIVES = "nothing drives it; go on with: "
 SHOWN = 5  # failed steps told at the end: all are in `agentfs show`
 
 
-def closing_words(driver: Driver, rest: Wait | None) -> list[str]:
+def closing_words(driver: "Driver", rest: Wait | None) -> list[str]:
     """Return what a person has to know when a run rests."""
     outcome, run = driver.facts.outcome, driver.facts.run.run
     if outcome is None:
         if rest is None:
             return []
-        return [f"{run} waits: {inert(rest.why)}", *what_to_do(driver.folder, driver.state), _resume(run)]
+        then = who_goes_on(run, driver.world.workspace, "then: ")
+        return [f"{run} waits: {inert(rest.why)}", *what_to_do(driver.folder, driver.state), then]
     lines = [f"{run}: {outcome.status}, {inert(outcome.summary)}"]
     if outcome.status == "failed":
         lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]
     return lines
 
 
-def _resume(run: str) -> str:
-    return f"then: agentfs run --resume {run}"
+def who_goes_on(run: str, workspace: Path, else_type: str) -> str:
+    """Return that a watch goes on with a run that nobody drives; else, behind these words, what to type."""
+    return "`agentfs watch` goes on with it" if is_watched(workspace) else f"{else_type}agentfs run --resume {run}"
 
 
 def failures(state: RunState) -> Iterator[str]:

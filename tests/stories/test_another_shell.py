@@ -35,7 +35,14 @@ def by_model(name: str, **more: Any) -> dict[str, Any]:
 def first_plan(server: ScriptedServer) -> None:
     judged = [{"kind": "judge", "condition": "it is said"}]
     say = {"id": "say", "description": "say", "tool": "note", "input": {"text": "said"}, "depends_on": []}
-    server.plan({"steps": [{**say, "success_condition": "it is said", "checks": judged}, by_model("paint")]})
+    server.plan(
+        {
+            "steps": [
+                {**say, "success_condition": "it is said", "checks": judged},
+                by_model("paint", depends_on=["say"]),
+            ]
+        }
+    )
 
 
 def test_a_draft_of_the_service_is_operated_without_a_key(

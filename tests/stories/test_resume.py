@@ -78,6 +78,15 @@ def test_under_a_watch_nobody_is_told_to_drive(place: Place) -> None:
         assert daemon.outcome("waits")["status"] == "cancelled"
 
 
+def test_run_beside_a_watch_leaves_what_waits_to_the_watch(place: Place) -> None:
+    with Watching(place) as daemon:
+        said = place.agentfs("run", place.runbook(GATE), code=3).stderr
+        assert said.splitlines()[-1] == "`agentfs watch` goes on with it"
+        assert "run --resume" not in place.agentfs("status", "job").stdout
+        place.agentfs("approve", "job")
+        assert daemon.outcome("job")["status"] == "done"
+
+
 def test_a_stopped_watch_drives_nothing(place: Place) -> None:
     with Watching(place) as daemon:
         daemon.drop("job.md", f"# Job\n\n## Steps\n\n{GATE}")
