@@ -25,7 +25,11 @@ TOPPED_UP = ("minutes", "replans", "cost_usd", "requests", "tokens")
 @changes_a_run
 def take_up_only(run: Opened, arguments: Namespace) -> None:
     """Take a run up and leave it to the process that drives it; with --dry-run, say what that would write."""
-    take_up(run, top_ups(arguments), refresh=arguments.refresh_settings)
+    more, refresh = top_ups(arguments), arguments.refresh_settings
+    if run.real is not None and not run.driven and not _is_held(run, more, refresh=refresh):
+        say("it would go on as it is")
+        return
+    take_up(run, more, refresh=refresh)
     if run.driven and run.real is None:
         driver = "`agentfs watch`" if is_watched(run.workspace.root) else "the process that drives it"
         say(f"{driver} goes on with it")
@@ -46,10 +50,15 @@ def take_up_if_held(workspace: Workspace, folder: Path, more: Numbers, *, refres
     if found.state is None or found.broken:
         return  # what does not read is told by whoever drives it
     run = opened(workspace, folder)
+    if _is_held(run, more, refresh=refresh):
+        take_up(run, more, refresh=refresh)
+
+
+def _is_held(run: Opened, more: Numbers, *, refresh: bool) -> bool:
+    """Whether something has to be changed before the run goes on, or is to be."""
     ended = run.outcome is not None and (run.outcome.status != "done" or _goes_on(run))
     paused = run.outcome is None and run.state.facts.plan is not None and run.plan.status == "paused"
-    if refresh or more or ended or paused or (run.outcome is None and _aside(run) != Aside()):
-        take_up(run, more, refresh=refresh)
+    return bool(refresh or more or ended or paused or (run.outcome is None and _aside(run) != Aside()))
 
 
 def take_up(run: Opened, more: Numbers, *, refresh: bool = False) -> None:

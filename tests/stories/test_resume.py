@@ -40,6 +40,7 @@ def test_a_run_that_was_stopped_goes_on(place: Place, resume: tuple[str, ...]) -
 def test_a_run_that_waits_for_a_person_says_for_what(place: Place, resume: tuple[str, ...]) -> None:
     place.agentfs("plan", place.runbook(GATE))
     assert "or type: agentfs approve" in place.agentfs(*resume, "job", code=3).stderr
+    assert "it would go on as it is" in place.agentfs("resume", "job", "--dry-run").stderr
     place.agentfs("approve", "job")
     assert "send.1.question.md" in place.agentfs(*resume, "job", code=3).stderr
     place.agentfs("approve", "job")
