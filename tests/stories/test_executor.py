@@ -80,7 +80,13 @@ def test_a_planned_step_is_done_by_the_other_model_and_judged(place: Place, serv
     assert json.loads(done.stdout) == {"colour": "blue"}
     result = place.read("steps/colour.1.result.json")
     assert result["checks"] == [
-        {"kind": "judge", "ok": True, "detail": 'look at it (it quotes: \'"colour": "blue"\')', "run": None}
+        {
+            "kind": "judge",
+            "ok": True,
+            "detail": 'look at it (it quotes: \'"colour": "blue"\')',
+            "run": None,
+            "hint": None,
+        }
     ]
     server.done()
 
