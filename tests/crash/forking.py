@@ -187,7 +187,7 @@ def one_pass(root: Path) -> int:
 
 
 def _take(inbox: Inbox) -> None:
-    inbox.bring_back()
+    inbox.settle()
     while (found := inbox.look()).complete or found.restless:
         for path in found.complete:
             try:
