@@ -140,20 +140,21 @@ class Inbox:
         """Leave a file alone for a while."""
         self._later[name] = self.clock() + AGAIN_SECONDS
 
-    def settle(self) -> tuple[list[Refused], bool]:
-        """Settle what an intake that was cut off left between here and its run.
+    def bring_back(self) -> None:
+        """Settle what an intake that was cut off left on its way to another file system."""
+        with hold_named(self.folder) as goals:
+            bring_back(goals, self.workspace.runs)
 
-        Returns what was rejected of it, and whether nothing is left to settle.
-        """
+    def finish_intakes(self) -> tuple[list[Refused], bool]:
+        """Finish what was cut off; return what was rejected, and whether nothing is left to finish."""
         refused: list[Refused] = []
         with hold_named(self.folder) as goals:
 
             def reject(spot: Spot, called: str, why: str) -> None:
                 refused.append(self._turn_away(goals, spot, called, BadFile(called, [Problem(why, _DROP_AGAIN)])))
 
-            bring_back(goals, self.workspace.runs)
-            settled = finish_intakes(self.workspace.runs, reject)
-        return refused, settled and all(one.error for one in refused)
+            finished = finish_intakes(self.workspace.runs, reject)
+        return refused, finished and all(one.error for one in refused)
 
     # ── taking ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -129,8 +129,8 @@ def bring_back(goals: int, runs: Path) -> None:
                             os.unlink(name, dir_fd=inner)
                     else:
                         move_aside(Spot(inner, name), goals, name)
-    with contextlib.suppress(OSError):
-        os.rmdir(ON_ITS_WAY, dir_fd=goals)
+        with contextlib.suppress(OSError):
+            os.rmdir(ON_ITS_WAY, dir_fd=goals)
 
 
 def _folders_in(parent: int) -> Iterator[tuple[str, int]]:

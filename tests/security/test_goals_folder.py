@@ -28,7 +28,7 @@ from agentfs.stillness import Stillness
 from agentfs.watching import CANARY, ManyFolders
 from agentfs.workspace import Workspace
 from tests.daemons import Watching, book
-from tests.workspaces import Place, wait_for
+from tests.workspaces import Place, end, wait_for
 
 GOOD = book("echo good")
 GATED = book("echo one", "echo two", lines="gate")
@@ -60,6 +60,8 @@ def test_on_its_way_is_never_a_way_out(place: Place, level: int) -> None:
     parts[level].parent.mkdir(parents=True, exist_ok=True)
     parts[level].symlink_to((letters, private.parent.parent, private.parent)[level])
     with Watching(place) as daemon:
+        if level == 0:
+            daemon.wait_to_hear("cannot be settled: it is a link, not a folder (.on-its-way)")
         daemon.drop("good.md", GOOD)
         assert daemon.outcome("good")["answer"] == "good"
     assert private.read_text() == SECRET
@@ -409,7 +411,6 @@ def test_a_leased_reply_is_not_waited_for(place: Place) -> None:
         running = place.begin("run", "--resume", "job")
         time_to_judge = began + 4
         wait_for(lambda: time.monotonic() > time_to_judge, "the reply to be looked at")
-        assert running.poll() is None or not (place.run_folder() / "steps" / "a.1.json").exists()
-        running.send_signal(signal.SIGTERM)
-        running.wait(timeout=SOON)
+        assert not (place.run_folder() / "steps" / "a.1.json").exists()
+        end(running, signal.SIGTERM)
         assert time.monotonic() - began < SOON

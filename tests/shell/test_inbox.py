@@ -270,13 +270,60 @@ def test_what_was_on_its_way_when_the_intake_was_cut_off(inbox: Inbox) -> None:
         (runs / run).mkdir(parents=True)
         (runs / run / "run.json").touch()
     (runs / "has" / "goal.md").touch()
-    assert inbox.settle() == ([], True)
+    inbox.bring_back()
     assert {path.name: path.read_text() for path in inbox.folder.iterdir()} == {
         "job.md": "has-not",
         "job-2.md": "was-never",
     }
-    assert inbox.settle() == ([], True)
+    inbox.bring_back()
     assert len(os.listdir(inbox.folder)) == 2
+
+
+def cut_off(inbox: Inbox, *, has_goal: bool = False) -> Path:
+    """Return the folder of a run whose intake ended right after the rename, or right after the goal was written."""
+    (inbox.folder / "job.md").write_text(BOOK)
+    folder = taken(inbox, "job.md")
+    (folder / ".dropped").write_text(BOOK)
+    if not has_goal:
+        (folder / "goal.md").unlink()
+    return folder
+
+
+@pytest.mark.parametrize("has_goal", [False, True])
+def test_an_intake_that_was_cut_off_is_finished(inbox: Inbox, has_goal: bool) -> None:
+    folder = cut_off(inbox, has_goal=has_goal)
+    assert inbox.finish_intakes() == ([], True)
+    assert (folder / "goal.md").read_text() == BOOK
+    assert not (folder / ".dropped").exists()
+    assert os.listdir(inbox.folder) == []
+
+
+@pytest.mark.parametrize("has_goal", [False, True])
+def test_what_is_not_what_was_judged_is_rejected_and_not_lost(inbox: Inbox, has_goal: bool) -> None:
+    folder = cut_off(inbox, has_goal=has_goal)
+    (folder / ".dropped").write_text("newer")
+    (refused,), settled = inbox.finish_intakes()
+    assert (refused.name, settled) == ("job.md", True)
+    assert "it was changed while it was being taken" in (inbox.folder / "rejected/job.md.error.md").read_text()
+    assert (inbox.folder / "rejected/job.md").read_text() == "newer"
+    assert (folder / "goal.md").exists() == has_goal
+    (inbox.folder / "job.md").write_text(BOOK)
+    assert taken(inbox, "job.md").name == ("job-2" if has_goal else "job"), "a folder with no goal is free again"
+
+
+def test_a_folder_with_a_goal_on_its_way_is_not_free(inbox: Inbox) -> None:
+    folder = cut_off(inbox)
+    (inbox.folder / "job.md").write_text(BOOK)
+    assert taken(inbox, "job.md").name == "job-2"
+    assert (folder / ".dropped").exists()
+
+
+def test_an_error_file_never_takes_the_place_of_a_goal(inbox: Inbox) -> None:
+    for name in ("job.md.error.md", "job.md"):
+        (inbox.folder / name).write_text("")
+        refused(inbox, name)
+    assert (inbox.folder / "rejected/job.md.error.md").read_text() == ""
+    assert (inbox.folder / "rejected/job-2.md.error.md").exists()
 
 
 def test_names_that_are_free(tmp_path: Path) -> None:
