@@ -1,8 +1,8 @@
 """Whoever may write into goals/ is trusted less than the person who runs the daemon.
 
 Links, pipes, leases, hard links and swaps in goals/ and in the files that people put into a run: nothing there is
-followed, waited for, or trusted twice. Opening by name without O_NOFOLLOW or O_NONBLOCK, renaming through `rejected` or
-`.on-its-way` by path, or letting the dropped file itself be the run's goal makes these fail (each was tried).
+followed, waited for, or trusted twice. Opening without O_NOFOLLOW or O_NONBLOCK in `open_plain`, holding `rejected`, a run or
+`.on-its-way` through a link, or letting the dropped file itself be the run's goal makes these fail (each was tried).
 """
 
 import json
@@ -269,7 +269,7 @@ def holds_secret(folder: Path) -> list[Path]:
 def test_a_goal_that_is_swapped_is_what_was_judged_or_nothing(inbox: Inbox, tmp_path: Path) -> None:
     """A regular file, a link to a secret, a pipe and /dev/zero take turns under one name while goals are taken."""
     secret, goal = tmp_path / "secret", inbox.folder / "job.md"
-    secret.write_text(f"# {SECRET}\n")
+    secret.write_text(f"---\n{SECRET}: 1\n---\nwhat is wrong with a goal is quoted beside it\n")
     kinds: list[Callable[[Path], object]] = [
         lambda path: path.write_text(GOOD),
         lambda path: path.symlink_to(secret),
@@ -371,6 +371,7 @@ def test_a_goal_in_its_run_that_is_no_file_is_no_edit(place: Place, kind: str) -
         wait_for((folder / "goal.error.md").exists, "what is wrong with the goal")
         daemon.drop("good.md", GOOD)
         assert daemon.outcome("good")["answer"] == "good"
+        wait_for(lambda: "agentfs good: done, 1 of 1 steps" in place.log(), "the ledger: it waits for no such goal")
     assert SECRET not in (folder / "goal.error.md").read_text()
     assert [path for path in holds_secret(place.runs) if path.parent.name != "files"] == []
     began = time.monotonic()
