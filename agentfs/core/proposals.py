@@ -105,12 +105,15 @@ def _reasons(
 
 
 def _is_edit_of_approved(one: PlannerCall, facts: Facts) -> bool:
-    """Whether the goal was edited after its plan was approved, in a run whose plans a person approves.
+    """Whether the goal is another than the plan in force answers, in a run whose plans a person approves.
 
-    Whatever it changes: a fallback that is not in the plan yet would run without a question later.
+    Whatever it changes: a fallback that is not in the plan yet would run without a question later. A draft is not
+    approved yet.
     """
-    edited = one.call is not None and one.call.trigger == "goal_changed"
-    return edited and facts.run.approve != "never" and facts.plan is not None and facts.plan.status != "draft"
+    applied = {revision.call for revision in facts.revisions}
+    answered = [other.call.goal_sha256 for other in facts.calls if other.call and other.number in applied]
+    is_edited = one.call is not None and bool(answered) and one.call.goal_sha256 != answered[-1]
+    return is_edited and facts.run.approve != "never" and facts.plan is not None and facts.plan.status != "draft"
 
 
 def _listed(places: Iterator[str]) -> str:

@@ -148,3 +148,21 @@ def test_an_edited_goal_that_a_model_plans_is_approved_again(tmp_path: Path) -> 
         server.plan(steps("touch owned"))
         assert "planning/2.question.md" in place.agentfs("run", "--resume", "job", code=3).stderr
         assert commands(place)["tell"] == "echo told"
+
+
+def test_a_rejected_edit_is_asked_about_again_before_it_runs(tmp_path: Path) -> None:
+    """A no leaves the plan as it is; what the edited goal does about a failure is part of that edit."""
+    place = Place(tmp_path)
+    place.agentfs("init")
+    (place.root / "agentfs.toml").write_text('approve = "plan"\n')
+    fails = BOOK.replace("echo told", "false") + FALLBACK.replace("of: b", "of: tell").replace("echo b", "echo told")
+    place.agentfs("run", place.runbook(fails), code=3)
+    place.agentfs("approve", "job")
+    place.agentfs("run", "--resume", "job", code=3)
+    edit(place, "goal.md", "echo undone", "touch owned")
+    place.agentfs("run", "--resume", "job", code=3)
+    place.agentfs("reject", "job", "planning/2")
+    place.agentfs("run", "--resume", "job", code=3)
+    place.agentfs("approve", "job", "hold")
+    assert "planning/3.question.md" in place.agentfs("run", "--resume", "job", code=3).stderr
+    assert not (place.run_folder() / "files" / "owned").exists()
