@@ -227,6 +227,8 @@ def _no_goal(name: str, mode: int) -> str | None:
     """Return why something is left alone; nothing to say of our own folder; None if it is meant as a goal."""
     if stat.S_ISDIR(mode):
         return "" if name == REJECTED else "it is a folder; goals are files"
+    if name == REJECTED:
+        return "it is no folder, so that nothing can be moved there that is rejected; remove it"
     if not is_goal_name(name):
         return f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}"
     return None
