@@ -1,6 +1,7 @@
 """Read the files of one run into facts. Reads only; remembers what can no longer change."""
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Collection
@@ -14,6 +15,7 @@ from agentfs.core import names
 from agentfs.core.calls import rejected_steps, waiting_answer
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Claim, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.goals import MAX_BYTES
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run, Tools
 from agentfs.disk import listing, read_whole
@@ -23,6 +25,7 @@ from agentfs.executor.rebuilding import answers_in
 from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
 from agentfs.stillness import Stillness, signature
+from agentfs.tools.safe_open import read_plain
 from agentfs.workspace import goal_path
 
 if TYPE_CHECKING:
@@ -62,6 +65,7 @@ class RunReader:
     _plan_signature: object = None
     goals: dict[str, bytes] = field(default_factory=dict)  # every text of the goal that was good, by its sha256
     _goal: GoalFile | None = None
+    _seen_goal: str = ""  # the hash of what was judged last, good or not
     _accepted: tuple[str, Plan] | None = None  # the last revision's plan
     _groups: dict[tuple[str, int], tuple[Shape, Attempt]] = field(default_factory=dict)
     _about: tuple[object, object, object] | None = None  # the facts that the proposal rests on
@@ -156,21 +160,35 @@ class RunReader:
         `own_tools`: what the plan in force says of the run's tools.
         """
         path = goal_path(self.folder)
-        source = read_whole(path)
-        if self._goal and self._goal.sha256 == sha256_bytes(source):
-            return self._goal
-        if self._goal and not self._complete(path):
-            return self._goal
         try:
-            self._goal = self.judge.goal(
-                source, path.name, planned=sha256_bytes(source) in planned, own_tools=own_tools
-            )
+            source = read_plain(path, MAX_BYTES)
+        except OSError as error:
+            return self._last_good_goal(path, error)
+        digest = sha256_bytes(source)
+        if self._goal and (digest == self._seen_goal or not self._complete(path)):
+            return self._goal
+        self._seen_goal = digest
+        try:
+            self._goal = self.judge.goal(source, path.name, planned=digest in planned, own_tools=own_tools)
             self.goals[self._goal.sha256] = source
         except Rejected as rejected:
             if self._goal is None:
-                self._goal = GoalFile(sha256_bytes(source), "", path.stem, problems=rejected.problems)
+                self._goal = GoalFile(digest, "", path.stem, problems=rejected.problems)
             else:
                 self._goal = replace(self._goal, problems=rejected.problems)
+        return self._goal
+
+    def _last_good_goal(self, path: Path, error: OSError) -> GoalFile:
+        """Return the goal as it was, with what is wrong with the file that is in its place now."""
+        if isinstance(error, BlockingIOError) and self._goal:
+            self.restless = True  # somebody holds a lease on it: they are not done
+            return self._goal
+        words = "it is larger than 1 MiB" if error.errno == errno.EFBIG else str(error.strerror)
+        if self._goal is None:
+            raise NotARun(f"{path}: {words} (put the goal itself there)") from None
+        problems = (Problem(words, "put the goal itself there"),)
+        if self._goal.problems != problems:
+            self._goal, self._seen_goal = replace(self._goal, problems=problems), ""
         return self._goal
 
     def plan_file(self, ours: Collection[str], *, planned: bool) -> PlanFile:
@@ -196,7 +214,7 @@ class RunReader:
         found = {}
         for name in (names.PLAN_ERROR, names.GOAL_ERROR):
             with contextlib.suppress(OSError):
-                found[name] = (self.folder / name).read_text(encoding="utf-8", errors="replace")
+                found[name] = read_plain(self.folder / name, MAX_REPLY).decode("utf-8", "replace")
         return found
 
     def _judged_plan(self, source: bytes, digest: str) -> PlanFile:
@@ -368,7 +386,10 @@ class RunReader:
         if signature(path) is None or not self._complete(path):
             return None
         try:
-            return path.read_bytes()[:MAX_REPLY].decode("utf-8-sig")
+            return read_plain(path, MAX_REPLY).decode("utf-8-sig")
+        except BlockingIOError:
+            self.restless = True
+            return None
         except (OSError, UnicodeDecodeError):
             return None
 

@@ -185,8 +185,8 @@ def trust(root: Path, environment: Mapping[str, str]) -> None:
 
 
 def goal_path(folder: Path) -> Path:
-    """Return the goal file of a run, whatever its extension."""
+    """Return the goal file of a run, whatever its extension. It may be anything by now: read it by `read_plain`."""
     for suffix in names.GOAL_SUFFIXES:
-        if (path := folder / f"goal{suffix}").is_file():
+        if os.path.lexists(path := folder / f"goal{suffix}"):
             return path
     raise NotARun(f"{folder}: there is no goal file")

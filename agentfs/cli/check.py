@@ -130,9 +130,14 @@ def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
 def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
     """Judge a file of goals/ as `watch` does."""
     from agentfs.inbox import dropped_goal
+    from agentfs.moving import StillChanging
 
     _must_be_goal_name(path)
-    _judged(dropped_goal(path, shown), around)
+    path.lstat()
+    try:
+        _judged(dropped_goal(path, shown), around)
+    except StillChanging:
+        raise Rejected([Problem("somebody is still writing it", "look again when they are done")]) from None
     return Verdict(shown)
 
 

@@ -293,6 +293,12 @@ class Run(Record):
     hosts: tuple[str, ...] = Field((), description="Private or local hosts that http_get may reach")
     models: Models = Field(description="The models the run began with")
     source: str = Field(description="Where the goal came from: a path, text or stdin")
+    goal_sha256: Sha256 | None = Field(
+        None, description="The goal as it was judged, hashed; null: by an older release"
+    )
+    context_from: tuple[str, ...] | None = Field(
+        None, description="Folders whose files a dropped goal's context may name; null: a person's own goal"
+    )
     started_at: Timestamp
 
     def with_tools(self, own: Tools) -> "Run":

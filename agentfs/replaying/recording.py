@@ -11,9 +11,11 @@ from pydantic import ValidationError
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.forking import FIRST_CALL, is_forks_own
+from agentfs.core.goals import MAX_BYTES
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Record, Result, Revision, Run
 from agentfs.errors import UserError
 from agentfs.replaying.tapes import Tape, tape_in
+from agentfs.tools.safe_open import read_plain
 from agentfs.workspace import goal_path
 
 R = TypeVar("R", bound=Record)
@@ -117,7 +119,7 @@ def read_recording(folder: Path) -> Recording:
     if first is not None and is_forks_own(first, run):
         raise Unreplayable(f"{run.run} began as a {run.source}, with results of that run: replay that one instead")
     goal = goal_path(folder)
-    source = goal.read_bytes()
+    source = read_plain(goal, MAX_BYTES)
     goals = {sha256_bytes(source): source, **{sha256_bytes(kept): kept for kept in _kept_goals(folder)}}
     return Recording(
         folder=folder,

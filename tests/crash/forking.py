@@ -187,6 +187,7 @@ def one_pass(root: Path) -> int:
 
 
 def _take(inbox: Inbox) -> None:
+    inbox.finish_intakes()
     inbox.bring_back()
     while (found := inbox.look()).complete or found.restless:
         for path in found.complete:
