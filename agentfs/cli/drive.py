@@ -1,5 +1,6 @@
 """Commands that drive a run: run, plan."""
 
+import functools
 import gc
 import signal
 import sys
@@ -7,6 +8,7 @@ from argparse import Namespace
 from contextlib import ExitStack
 from pathlib import Path
 
+from agentfs.cli.asking import asker_for
 from agentfs.cli.common import environment, here, must_be_trusted, say, start_folder, trusted_now
 from agentfs.cli.resuming import take_up_if_held
 from agentfs.cli.streams import CannotPrint
@@ -31,7 +33,7 @@ from agentfs.workspace import Workspace, brought_along, find_workspace, init
 from agentfs.world import known_to, open_driver, open_world
 
 
-def run(arguments: Namespace) -> int:
+def run(arguments: Namespace, *, asks: bool = True) -> int:
     """`agentfs run GOAL` and `agentfs run --resume RUN`"""
     if (arguments.goal is None) == (arguments.resume is None):
         raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
@@ -50,7 +52,7 @@ def run(arguments: Namespace) -> int:
             folder = workspace.find_run(arguments.resume)
             _lock(folder, stack)
             take_up_if_held(workspace, folder, refresh=arguments.refresh_settings)
-        code = _drive(folder, settings, world, stop)
+        code = _drive(folder, settings, world, stop, asks=asks)
     if code != 130:
         maintain_after_run(workspace, say)
     return code
@@ -59,7 +61,7 @@ def run(arguments: Namespace) -> int:
 def plan(arguments: Namespace) -> int:
     """`agentfs plan GOAL`"""
     arguments.approve, arguments.resume, arguments.refresh_settings = arguments.approve or "plan", None, False
-    code = run(arguments)
+    code = run(arguments, asks=False)  # a yes would carry it out
     return 0 if code == 3 else code
 
 
@@ -107,16 +109,20 @@ def _lock(folder: Path, stack: ExitStack) -> None:
         raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {_id(folder)}`)")
 
 
-def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> int:
-    """Drive a run, whose lock is held, until it rests; print its answer; return the exit code."""
+def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: bool = True) -> int:
+    """Drive a run, whose lock is held, until it rests; print its answer; return the exit code.
+
+    `asks`: what the run asks is asked on the terminal, if a person sits there.
+    """
     with ExitStack() as stack:
         on_signals(stack, stop)
         driver = open_driver(folder, settings, world)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
+        asker = stack.enter_context(asker_for(driver, stop, progress, environment())) if asks else None
         gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
         stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running that nobody looks after
         try:
-            rest = drive(driver, stop, progress)
+            rest = drive(driver, stop, progress, asker)
         except (OSError, NotARun) as error:
             raise _gone(driver, error) from None
         progress.end(rest)
@@ -136,8 +142,13 @@ def on_signals(stack: ExitStack, stop: Stop) -> None:
     for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)):
         if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
             continue
-        before = signal.signal(number, lambda *_, times=times: stop.ask(times))
+        before = signal.signal(number, functools.partial(_ask_to_stop, stop, times))
         stack.callback(signal.signal, number, before)
+
+
+def _ask_to_stop(stop: Stop, times: int, number: int, _frame: object) -> None:
+    if not (stop.lent and number == signal.SIGINT):
+        stop.ask(times)
 
 
 def _id(folder: Path) -> str:
