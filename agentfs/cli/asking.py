@@ -36,7 +36,7 @@ from agentfs.views.words import first_line
 YES = "approve\n"
 MAX_REPLY = 1_000_000
 QUIET_SECONDS = 0.5  # after a question was withdrawn: what a person is about to type was meant for that one
-ROWS_LEFT = 12  # of the screen, for the table and the prompt below a question
+MOST_ROWS = 60  # of a question, unless it is to be shown in full
 
 Key = tuple[str, str]  # which question: its file; of a draft, the hash of plan.json
 
@@ -157,13 +157,11 @@ class TerminalAsker:
             return None
 
     def _tell(self, shown: Shown, *, full: bool) -> None:
-        size = shutil.get_terminal_size((80, 24))
         if shown.opening.about == "draft":
             lines = list(draft_lines(shown.source, full=full))
         else:
             lines = list(question_lines(shown.source.decode("utf-8", "replace"), full=full))
-        height = 10**9 if full else max(6, size.lines - ROWS_LEFT)
-        self._progress.tell(fitted(lines, size.columns - 1, height))
+        self._progress.tell(fitted(lines, _columns(), None if full else MOST_ROWS))
 
     def _listen(self, shown: Shown) -> None:
         self._keyboard.listen(shown.number)  # before it is seen: what a person types then counts
@@ -200,7 +198,7 @@ class TerminalAsker:
             case "reply" if typed:
                 self._answer(shown, typed.reply)
             case _:
-                self._progress.tell(["Type one of:", *meanings(about)])
+                self._progress.tell(fitted(["Type one of:", *meanings(about)], _columns()))
         if self._shown is not None and self._editing is None:
             self._progress.ask(choices(shown.opening))
 
@@ -333,6 +331,14 @@ def _withdrawn(shown: Shown, state: RunState, folder: Path) -> str:
     if reply is not None:
         return f"{one.name} was answered elsewhere ({one.reply_path}: {first_line(reply)})"
     return f"{one.name}: what was asked has changed"
+
+
+def _columns() -> int:
+    """Return how many columns of the terminal a line may take."""
+    try:
+        return max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
+    except OSError:
+        return 79
 
 
 def _text(path: Path) -> str | None:

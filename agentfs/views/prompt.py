@@ -12,6 +12,7 @@ from agentfs.views.marks import painted
 from agentfs.views.words import block, columns, counted, cut, cut_front, first_line, inert, wrapped
 
 _ESCAPED = re.compile(r"\\([\\`*_\[\]<>|!#])")
+_BEFORE_WORDS = re.compile(r" *(?:\S+ {2,}|- )?")  # the name in a list, and the gap after it
 INVERSE = 7
 
 _CHOICES = {
@@ -170,19 +171,21 @@ def _does(step: dict[str, Any]) -> Iterator[str]:
         yield f"{inert(str(step['tool']))} {inert(json.dumps(given, ensure_ascii=False)) if given else ''}".rstrip()
 
 
-def fitted(lines: list[str], width: int, height: int) -> list[str]:
+def fitted(lines: list[str], width: int, height: int | None = None) -> list[str]:
     """Return lines broken to a width; of more than there is room for, the first, and how many there are."""
     rows = [row for line in lines for row in (_wrapped(line, width) if columns(line) > width else [line])]
-    if len(rows) <= height:
+    if height is None or len(rows) <= height:
         return rows
     kept = max(1, height - 1)
     return [*rows[:kept], f"… {counted(len(rows) - kept, 'more line')}: show"]
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line as several, each as far in as its beginning."""
-    indent = line[: len(line) - len(line.lstrip())][: width // 2]
-    return [f"{indent}{part}" for part in wrapped(line.strip(), max(1, width - len(indent)))]
+    """Return a line as several, each as far in as the words of the first."""
+    match = _BEFORE_WORDS.match(line)
+    begin = (match[0] if match else "")[: width // 2]
+    first, *more = wrapped(line[len(begin) :], max(1, width - len(begin)))
+    return [f"{begin}{first}", *(f"{' ' * len(begin)}{part}" for part in more)]
 
 
 # ── the line that is typed ────────────────────────────────────────────────────────────────────────────────
