@@ -113,7 +113,7 @@ def drive(driver: Driver, stop: Stop, watcher: Watcher, asker: Asker | None = No
             asks = asker.turn(driver.state, stopping=stop.asked > 0)
             rest = None if stop.asked or asks else _resting(actions, driver)
             if rest or (stop.asked and not driver.jobs):
-                status.keep(driver.state, now=True)
+                status.keep(driver.state, now=True, driven=False)
                 return rest
             if driver.mail.empty() and driver.awaits(actions):
                 _wait(driver, stop, lookout, asker, _patience(driver, actions))
