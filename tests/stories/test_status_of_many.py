@@ -145,8 +145,8 @@ def test_what_to_type_is_never_cut(place: Place) -> None:
     lines = runs_table(runs, datetime.now(UTC), 80, colours=False)
     assert lines[2:] == [
         "  agentfs reply \\",
-        f"      {run} \\",
-        "      a-step again|done|failed",
+        f"      {run} a-step \\",
+        "      again|done|failed",
         "  agentfs approve 0",
         f"  agentfs status {run}",
     ]
