@@ -14,8 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from agentfs.core.edits import set_value
 from agentfs.core.openings import Opening, openings
 from agentfs.core.state import RunState
 from agentfs.disk import install
-from agentfs.driving import Asker, AsksNothing, Stop
+from agentfs.driving import Stop
 from agentfs.engine import Driver
 from agentfs.views.keyboard import Keyboard
 from agentfs.views.progress import Progress
@@ -39,19 +39,6 @@ QUIET_SECONDS = 0.5  # after a question was withdrawn: what a person is about to
 MOST_ROWS = 60  # of a question, unless it is to be shown in full
 
 Key = tuple[str, str]  # which question: its file; of a draft, the hash of plan.json
-
-
-@contextmanager
-def asker_for(driver: Driver, stop: Stop, progress: Progress, environment: Mapping[str, str]) -> Iterator[Asker]:
-    """Yield who asks a person: nobody, unless they sit at a terminal and see what is asked there."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        yield AsksNothing()
-        return
-    asker = TerminalAsker(driver, stop, progress, environment)
-    try:
-        yield asker
-    finally:
-        asker.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +165,9 @@ class TerminalAsker:
         if shown is not None and not silent:
             self._progress.note(_withdrawn(shown, state, self._driver.folder))
             self._quiet_until = time.monotonic() + QUIET_SECONDS
-            threading.Timer(QUIET_SECONDS, self._stop.wake.set).start()
+            timer = threading.Timer(QUIET_SECONDS, self._stop.wake.set)
+            timer.daemon = True
+            timer.start()
 
     # ── an answer ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -5,10 +5,9 @@ import gc
 import signal
 import sys
 from argparse import Namespace
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
 
-from agentfs.cli.asking import asker_for
 from agentfs.cli.common import environment, here, must_be_trusted, say, start_folder, trusted_now
 from agentfs.cli.resuming import take_up_if_held
 from agentfs.cli.streams import CannotPrint
@@ -18,7 +17,7 @@ from agentfs.core.decide import Wait, no_model_reached
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.records import Outcome
 from agentfs.disk import locked
-from agentfs.driving import Stop, drive
+from agentfs.driving import Asker, Stop, drive
 from agentfs.engine import Driver, World
 from agentfs.errors import NotARun, UserError
 from agentfs.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
@@ -28,7 +27,7 @@ from agentfs.settings import default_settings, load_settings
 from agentfs.tools.registry import Known, known_tools
 from agentfs.upkeep import maintain_after_run
 from agentfs.views.answer import answer_text
-from agentfs.views.progress import progress_for
+from agentfs.views.progress import Progress, progress_for
 from agentfs.workspace import Workspace, brought_along, find_workspace, init
 from agentfs.world import known_to, open_driver, open_world
 
@@ -118,15 +117,24 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: 
         on_signals(stack, stop)
         driver = open_driver(folder, settings, world)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
-        asker = stack.enter_context(asker_for(driver, stop, progress, environment())) if asks else None
         gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
         stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running that nobody looks after
         try:
-            rest = drive(driver, stop, progress, asker)
+            with _asker(driver, stop, progress, asks=asks) as asker:
+                rest = drive(driver, stop, progress, asker)
         except (OSError, NotARun) as error:
             raise _gone(driver, error) from None
         progress.end(rest)
     return _tell(driver, rest)
+
+
+def _asker(driver: Driver, stop: Stop, progress: Progress, *, asks: bool) -> AbstractContextManager[Asker | None]:
+    """Return who asks a person what the run asks: nobody, unless they sit at a terminal and see it there."""
+    if not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
+        return nullcontext()
+    from agentfs.cli.asking import TerminalAsker
+
+    return closing(TerminalAsker(driver, stop, progress, environment()))
 
 
 def _gone(driver: Driver, error: Exception) -> Exception:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,13 +49,12 @@ def editor(place: Place, script: str) -> str:
 # ── gates ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("word", ["yes", "y", "approve", "/YES"])
-def test_a_yes_is_the_reply_that_lets_a_gated_step_run(place: Place, word: str) -> None:
+def test_a_yes_is_the_reply_that_lets_a_gated_step_run(place: Place) -> None:
     with running(place, BUILD + SEND) as shown:
         screen = shown.wait_to_see(f"send: {CHOICES}", ">")
         asked = ["May send run?", "", "It would run (`sh`):", "", '    echo "sent v7" | tee -a sent', ""]
         assert after("May send run?", screen)[:6] == asked
-        shown.enter(word)
+        shown.enter("yes")
         code, out = shown.wait()
     assert (code, out) == (0, "sent v7\n")
     assert reply(place, "steps/send.1.reply.md") == "approve\n"
@@ -156,10 +154,9 @@ def test_what_is_typed_before_a_question_is_seen_answers_nothing(place: Place) -
         shown.enter("yes")
         (place.run_folder() / "files" / "go").touch()
         shown.wait_to_see(CHOICES)
-        time.sleep(0.5)  # for an answer that must not come there is no condition to wait on
-        assert not (place.run_folder() / "steps" / "send.1.reply.md").exists()
-        shown.enter("later")
+        shown.enter("later")  # comes after the other, which would have answered
         assert shown.wait()[0] == 3
+    assert not (place.run_folder() / "steps" / "send.1.reply.md").exists()
 
 
 def test_two_gates_are_asked_one_after_the_other_and_a_yes_is_for_one(place: Place) -> None:
