@@ -214,6 +214,11 @@ class OnTerminal:
             termios.tcsetwinsize(self._ours, (rows, columns))
             self.terminal = Terminal(columns, rows)
 
+    @property
+    def path(self) -> str:
+        """Where the terminal is among the devices, while the command has it as its keyboard."""
+        return os.ttyname(self._theirs) if self._theirs is not None else ""
+
     def type(self, keys: str) -> None:
         """Press keys; Enter is a carriage return."""
         os.write(self._ours, keys.encode("utf-8"))
