@@ -358,12 +358,12 @@ class Daemon:
             self._keep_page(seat)
             self.teller.waits(seat.driver, rest)
 
-    def _keep_page(self, seat: Seat) -> None:
+    def _keep_page(self, seat: Seat, *, driven: bool = True) -> None:
         self.pages.pop(seat.folder, None)
         if seat.is_busy:
             self.pages[seat.folder] = time.monotonic() + PAGE_SECONDS  # its logs grow, of which nothing tells
         try:
-            seat.status.keep(seat.driver.state, now=True)
+            seat.status.keep(seat.driver.state, now=True, driven=driven)
         except OSError as error:
             self.teller.once(f"{seat.driver.facts.run.run}: STATUS.md cannot be written: {in_words(error)}")
 
@@ -382,7 +382,7 @@ class Daemon:
     def _close(self, seat: Seat) -> None:
         """Let go of a run: its lock, its watches, its place in every list."""
         if not seat.leaving:
-            self._keep_page(seat)
+            self._keep_page(seat, driven=False)
         self.turns.leave(seat)
         for mapping in (self.seats, self.ready, self.soon, self.due, self.pages):
             mapping.pop(seat.folder, None)

@@ -139,6 +139,11 @@ class Driver:
         self._look.set()
         self.world.wake()
 
+    @property
+    def must_look(self) -> bool:
+        """Whether something in the folder may have changed since it was last read."""
+        return self._look.is_set()
+
     def turn(self, *, draining: bool = False) -> list[Action]:
         """Read, derive, decide, perform; return what was decided. Draining starts nothing new, nor does trouble."""
         from agentfs.deeds import perform

@@ -182,7 +182,11 @@ def _settle(folder: Path, leftovers: list[Leftover]) -> None:
 
 def write_reply(run: Opened, name: str, text: str) -> None:
     """Put a reply in its place, whole; one that has settled nothing is replaced."""
-    path = run.folder / name
+    put_reply(run.folder / name, text)
+    say(f"{run.shown(name)}: {first_line(text)}")
+
+
+def put_reply(path: Path, text: str) -> None:
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError:
@@ -191,7 +195,6 @@ def write_reply(run: Opened, name: str, text: str) -> None:
         replace_file(path, content)
     else:
         publish(path, content, durable=True)
-    say(f"{run.shown(name)}: {first_line(text)}")
 
 
 def set_aside_files(run: Opened, files: list[str], command: str) -> None:

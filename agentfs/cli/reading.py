@@ -37,6 +37,7 @@ class Glance:
     at: str  # when it ended, else when it began
     outcome: Mapping[str, Any] | None = None
     driven: bool = False
+    ways: tuple[str, ...] = ()  # what a person types to have it go on
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -47,6 +48,7 @@ class Glance:
             "outcome": self.outcome,
             "at": self.at,
             "driven": self.driven,
+            "ways": list(self.ways),
         }
 
 
@@ -144,13 +146,17 @@ def glance_of(reading: Reading, driven: bool | None = None) -> Glance:
     if reading.state is None:
         ids = step_ids(plain_json(reading.folder / names.PLAN))
         return Glance(reading.run, "waiting", NONE | {"total": len(ids)}, reading.broken[0], "", None, driven)
+    from agentfs.core.openings import ways_on
     from agentfs.core.phase import phase, reason
     from agentfs.core.tally import tally
 
     state = reading.state
     at = state.facts.run.started_at
     why = reading.broken[0] if reading.broken else reason(state)  # nothing goes on before that is mended
-    return Glance(reading.run, phase(state), tally(state).as_json(), why, at, None, driven)
+    ways = () if reading.broken else ways_on(state, reading.run)
+    if not (ways or driven or reading.broken):
+        ways = (f"agentfs resume {reading.run}",)
+    return Glance(reading.run, phase(state), tally(state).as_json(), why, at, None, driven, ways)
 
 
 def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = None) -> Reading:

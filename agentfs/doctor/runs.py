@@ -40,7 +40,7 @@ def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
     if not claimed:
         return
     left = sorted({pid for log in claimed for mark in _marks(log) for pid in find_survivors(mark)})
-    mend = f"agentfs run --resume {run} (or `agentfs watch`) ends what is left, and settles them as interrupted"
+    mend = f"agentfs resume {run} (or `agentfs watch`) ends what is left, and settles them as interrupted"
     words = f"{run}: {counted(len(claimed), 'attempt')} claim to run, and nobody drives it"
     if left:
         yield wrong("runs", f"{words}; still running: {', '.join(map(str, left))}", mend)

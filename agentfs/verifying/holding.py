@@ -49,7 +49,7 @@ def _owed(run: str, found: Folder, committed: Mapping[str, str], grade: Grade) -
     commits = (
         "the process that drives it commits it"
         if grade == "later"
-        else f"agentfs run --resume {run}, or `agentfs watch`, commits it"
+        else f"agentfs resume {run}, or `agentfs watch`, commits it"
     )
     for number in sorted(found.files.revisions):
         path = f"{names.REVISIONS}/{names.revision_file(number)}"

@@ -1,6 +1,7 @@
 """The last words of a run that rests: how it ended, or what it waits for and exactly what to do."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,12 +39,19 @@ def closing_words(driver: "Driver", rest: Wait | None) -> list[str]:
     lines = [f"{run}: {outcome.status}, {inert(outcome.summary)}"]
     if outcome.status == "failed":
         lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]
-    return lines
+    return [*lines, *_files(driver.folder.resolve() / driver.facts.run.workdir)]
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Yield where the files are that the steps made; nothing where there are none."""
+    with suppress(OSError):
+        if next(folder.iterdir(), None) is not None:
+            yield f"its files: {inert(str(folder))}"
 
 
 def who_goes_on(run: str, workspace: Path, else_type: str) -> str:
     """Return that a watch goes on with a run that nobody drives; else, behind these words, what to type."""
-    return "`agentfs watch` goes on with it" if is_watched(workspace) else f"{else_type}agentfs run --resume {run}"
+    return "`agentfs watch` goes on with it" if is_watched(workspace) else f"{else_type}agentfs resume {run}"
 
 
 def failures(state: RunState) -> Iterator[str]:

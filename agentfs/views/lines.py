@@ -1,5 +1,6 @@
 """Progress as plain lines: one per thing that happened."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TextIO
 
@@ -19,8 +20,11 @@ ENDS = {"done": "done", "failed": "FAILED", "blocked": "BLOCKED", "rejected": "r
 class Lines:
     """Writes a line for every action worth one, and for every result."""
 
+    screen = None
+
     def __init__(self, driver: Driver, stream: TextIO) -> None:
-        self._driver, self._stream = driver, stream
+        self._driver, self._stream, self._prompt = driver, stream, ""
+        self._lent: list[str] | None = None  # what was said while another program had the terminal
         self._settled = {
             (step, a.number) for step, attempts in driver.facts.attempts.items() for a in attempts if a.result
         }
@@ -39,15 +43,42 @@ class Lines:
     def note(self, words: str) -> None:
         self._say(words)
 
+    def tell(self, lines: Sequence[str]) -> None:
+        self._say("", *lines)
+
+    def ask(self, prompt: str, typed: Callable[[], tuple[str, int]] | None = None) -> None:  # noqa: ARG002
+        """Write a prompt; the terminal itself shows what is typed there."""
+        had, self._prompt = bool(self._prompt), ""
+        if prompt:
+            self._say(prompt)
+            self._prompt = prompt
+            self._write("> ")
+        elif had:
+            self._write("\n")
+
+    def lend(self) -> None:
+        """Leave the terminal to another program; what is said meanwhile is written when it is back."""
+        self._lent = []
+
+    def take_back(self) -> None:
+        held, self._lent = self._lent or [], None
+        self._say(*held)
+
     def end(self, rest: Wait | None) -> None:
         for line in closing_words(self._driver, rest):
             print(inert(line), file=self._stream, flush=True)
 
     def _say(self, *lines: str) -> None:
         """Write lines in one go: a stream may be slow, and a turn is short."""
-        if lines:
-            self._stream.write("".join(f"{inert(line)}\n" for line in lines))
-            self._stream.flush()
+        if self._lent is not None:
+            self._lent += lines
+        elif lines:
+            text = "".join(f"{inert(line)}\n" for line in lines)
+            self._write(f"\n{text}> " if self._prompt else text)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
 
 
 def reply_lines(state: RunState, told: set[str]) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.views.marks import RUN_COLOURS, mark_of, painted, wrong_first
+from agentfs.views.status import shown_state
 from agentfs.views.table import columned
 from agentfs.views.words import block, cut, duration, first_line, inert, json_text, left_words
 
@@ -17,7 +18,7 @@ _KERNEL = ("driver", "pgid", "start_time", "boot_id")  # of a claim: for finding
 
 def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
     """Return a run's steps, what went wrong first, each with its state and the beginning of its output."""
-    state = painted(page["state"], RUN_COLOURS.get(page["state"]), colours=colours)
+    state = painted(shown_state(page), RUN_COLOURS.get(page["state"]), colours=colours)
     lines = [f"{page['run']}: {state}, {first_line(page['why'])}"]
     if page.get("goal"):
         lines.append(f"  goal      {first_line(str(page['goal']))}")

@@ -112,7 +112,7 @@ def test_status_lists_runs_in_eighty_columns_of_a_terminal_and_whole_elsewhere(
     assert max(map(len, lines)) <= 80
     day = failed.parent.name
     found = told_json(capsys, "status")
-    assert [set(one) for one in found] == [{"run", "state", "steps", "why", "outcome", "at", "driven"}] * 2
+    assert [set(one) for one in found] == [{"run", "state", "steps", "why", "outcome", "at", "driven", "ways"}] * 2
     assert found[1]["run"] == f"{day}/count"
     assert found[1]["steps"] == {"done": 2, "failed": 0, "skipped": 0, "total": 2}
     assert found[0]["outcome"] == json.loads((failed / "outcome.json").read_bytes())
@@ -157,7 +157,7 @@ def test_a_waiting_run_says_what_to_do(workspace: Path, capsys: pytest.CaptureFi
         f"  read {folder}/steps/send.1.question.md",
         f"  answer in {folder}/steps/send.1.reply.md: approve or reject, on its first line",
         f"  or type: agentfs approve {folder.parent.name}/ask",
-        f"nothing drives it; go on with: agentfs run --resume {folder.parent.name}/ask",
+        f"nothing drives it; go on with: agentfs resume {folder.parent.name}/ask",
     ]
 
 

@@ -72,7 +72,7 @@ def test_a_draft_is_approved_by_command(place: Place) -> None:
     assert said.stdout == ""
     assert said.stderr.splitlines() == [
         f'runs/{run}/plan.json: "status" is now "approved" (it was "draft")',
-        f"nothing drives it; go on with: agentfs run --resume {run}",
+        f"nothing drives it; go on with: agentfs resume {run}",
     ]
     assert (place.run_folder() / "plan.json").read_bytes() == before.replace(b'"draft"', b'"approved"')
     assert place.agentfs("run", "--resume", "job", env=ADA).stdout == "hello\n"

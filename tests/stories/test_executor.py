@@ -112,7 +112,7 @@ def test_a_question_inside_a_step_is_answered_by_a_command(place: Place, server:
     assert "Which colour?" in (place.run_folder() / "steps/do.1.question.md").read_text()
     status = place.agentfs("status", "job")
     assert "waits for a person's answer" in status.stdout
-    assert "agentfs run --resume" in place.agentfs("reply", "job", "do", "Blue").stderr
+    assert "agentfs resume" in place.agentfs("reply", "job", "do", "Blue").stderr
     server.calls(("ask", {"question": "Dark or light?"}))
     again = place.agentfs("run", "--resume", "job", code=3)
     assert "do.1.question-2.md" in again.stderr

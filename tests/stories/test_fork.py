@@ -50,7 +50,7 @@ def test_a_new_run_begins_where_a_revision_stood(place: Place, day: str) -> None
         f"{day}/job-2: fork of {day}/job@1: keeps 2 steps (a, c)",
         "still to run: b",
         "files/ is copied as it is now",
-        f"nothing drives it; go on with: agentfs run --resume {day}/job-2",
+        f"nothing drives it; go on with: agentfs resume {day}/job-2",
     ]
     assert contents(place.run_folder()) == before
     assert place.tree("job-2") == [
