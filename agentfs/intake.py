@@ -14,9 +14,10 @@ from agentfs.core.config import Settings, allowed_tools
 from agentfs.core.goals import ParsedGoal, examine_goal
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Limits, Mode, Models, Run
-from agentfs.disk import locked, publish, sync_folder
+from agentfs.disk import publish, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
+from agentfs.locks import locked
 from agentfs.moving import move_in
 from agentfs.tools.safe_open import resolve_links_of_others
 from agentfs.workspace import Workspace

@@ -166,7 +166,8 @@ def _fenced(text: str) -> list[str]:
     for fence in fences:
         if not fence[2].strip(" \t"):
             closing.setdefault(fence[1], []).append(fence.start())
-    found, at = [], 0
+    found: list[str] = []
+    at = 0
     for fence in fences:
         ends = closing.get(fence[1], [])
         place = bisect_right(ends, fence.start())

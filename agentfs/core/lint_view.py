@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from agentfs.core.catalogue import Catalogue
@@ -61,9 +59,16 @@ class Linted:
         if not self._before:
             for one in self.scheme.order:
                 needs = self.scheme.needs[one]
-                self._before[one] = self.bits(needs) | reduce(or_, (self._before[need] for need in needs), 0)
+                self._before[one] = _joined((self.bits(needs), *(self._before[need] for need in needs)))
         return self._before[step]
 
     def bits(self, steps: Iterable[str]) -> int:
         """Return steps as a set of bits."""
-        return reduce(or_, (1 << self.scheme.rank[step] for step in steps), 0)
+        return _joined(1 << self.scheme.rank[step] for step in steps)
+
+
+def _joined(sets: Iterable[int]) -> int:
+    found = 0
+    for one in sets:
+        found |= one
+    return found

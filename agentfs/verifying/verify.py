@@ -115,7 +115,7 @@ class Verification:
             quiet = held(folder, {}, lambda _: b"", driven=False)
             return [one for one in quiet if "no commit" not in one.what]
         inodes = held_inodes()
-        driven = is_driven(folder, inodes) or is_driven(self.workspace.root / "goals", inodes)
+        driven = is_driven(folder, inodes) or is_driven(self.workspace.root / "goals", inodes, self.workspace.runs)
         return list(held(folder, committed, partial(_content, ledger), driven=driven))
 
 
