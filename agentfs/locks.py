@@ -52,7 +52,7 @@ class Lock:
                 os.close(descriptor)
                 raise
             if mine and _is_at(path, descriptor):
-                self._path, self._descriptor = path, descriptor
+                self._path, self._descriptor = path, descriptor  # `release` closes it from now on
                 _sign(descriptor, self.folder)
                 return True
             os.close(descriptor)
@@ -65,13 +65,16 @@ class Lock:
         return self._path is not None and self._descriptor is not None and _is_at(self._path, self._descriptor)
 
     def release(self) -> None:
-        if self._path is None or self._descriptor is None:
-            return
-        if _is_at(self._path, self._descriptor):
-            with contextlib.suppress(OSError):  # a file that stays is in nobody's way
-                os.unlink(self._path)
-        os.close(self._descriptor)
+        path, descriptor = self._path, self._descriptor
         self._path = self._descriptor = None
+        if path is None or descriptor is None:
+            return
+        try:
+            if _is_at(path, descriptor):
+                with contextlib.suppress(OSError):  # a file that stays is in nobody's way
+                    os.unlink(path)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
