@@ -19,7 +19,6 @@ from agentfs import bursts
 from agentfs.bursts import Burst, Together
 from agentfs.core.config import Settings
 from agentfs.core.decide import Action, Wait
-from agentfs.disk import locked
 from agentfs.door import AT_ONCE, Begun, Door
 from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, SHORTEST_SECONDS, Stop
 from agentfs.ears import Ears
@@ -29,6 +28,7 @@ from agentfs.errors import UserError
 from agentfs.garbage import Garbage
 from agentfs.inbox import Inbox
 from agentfs.ledger import LedgerError, Maintenance
+from agentfs.locks import locked
 from agentfs.roots import Roots
 from agentfs.seats import Seat, is_open, open_runs
 from agentfs.setaside import SetAside, in_words

@@ -92,7 +92,7 @@ def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
         return
     folder = driver.folder / names.REVISIONS
     copy = folder / names.revision_plan_file(number)
-    if copy.exists() and copy.read_bytes() != source:
+    if copy.exists() and read_whole(copy) != source:
         copy.unlink()  # left by a driver that died before the number was given
     if not copy.exists():
         publish(copy, source, durable=True)
@@ -256,7 +256,7 @@ def _last_plan(driver: Driver) -> bytes | None:
     if not driver.facts.revisions:
         return None
     number = driver.facts.revisions[-1].revision
-    return (driver.folder / names.REVISIONS / names.revision_plan_file(number)).read_bytes()
+    return read_whole(driver.folder / names.REVISIONS / names.revision_plan_file(number))
 
 
 def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:

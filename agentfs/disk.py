@@ -4,18 +4,15 @@ import errno
 import itertools
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agentfs.regular import MOST_RECORD, names_in, read_regular
 from agentfs.system import flags, libc_call
 
 _RENAME_NOREPLACE, _RENAME_EXCHANGE, _AT_FDCWD = 1, 2, -100
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
-_CHUNK = 65_536
-_READ = flags("O_RDONLY", "O_CLOEXEC", "O_BINARY")
 _WRITE_NEW = flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_CLOEXEC", "O_BINARY")
 _counter = itertools.count()
 
@@ -45,21 +42,14 @@ def sync_folder(folder: Path | str | int) -> None:
 
 
 def read_whole(path: Path | str) -> bytes:
-    """Return a file's content, the quickest way there is: runs have thousands of small ones."""
-    descriptor = os.open(path, _READ)
-    try:
-        chunks = [os.read(descriptor, _CHUNK)]
-        while len(chunks[-1]) == _CHUNK:
-            chunks.append(os.read(descriptor, _CHUNK))
-    finally:
-        os.close(descriptor)
-    return b"".join(chunks)
+    """Return what a file of a run holds. Somebody else may have made the run: see `regular`."""
+    return read_regular(path, MOST_RECORD)
 
 
 def listing(folder: Path | str) -> list[str]:
-    """Return the names in a folder; none where there is no such folder."""
+    """Return the names in a folder; none where there is no such folder. Raises OSError for a link to one."""
     try:
-        return os.listdir(folder)
+        return names_in(folder)
     except FileNotFoundError:
         return []
 
@@ -202,7 +192,7 @@ class Leftover:
 
     def rescued(self) -> bytes | None:
         """Return what somebody wrote into it since; None if nobody did. Ask once no writer has it open."""
-        content = self.path.read_bytes()
+        content = read_whole(self.path)
         return None if content == self.known else content
 
     def remove(self) -> None:
@@ -254,27 +244,10 @@ def _swap_in(temp: Path, path: Path, expected: bytes | None) -> Literal["exchang
 
 def _swap_by_replacing(temp: Path, path: Path, expected: bytes | None) -> Literal["exchanged", "taken"]:
     """Where a file system cannot exchange: look, then replace at once. The window is small, not none."""
-    if path.read_bytes() != expected:
+    if read_whole(path) != expected:
         return "taken"
     kept = path.parent / temp_name("plan")
     os.link(path, kept)
     os.replace(temp, path)
     os.rename(kept, temp)
     return "exchanged"
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[bool]:
-    """Hold a folder's lock for as long as the block runs; yields False if another process holds it."""
-    import fcntl
-
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
-        os.close(descriptor)

@@ -11,8 +11,8 @@ from agentfs.core.decide import EndRun
 from agentfs.core.records import Outcome
 from agentfs.core.state import derive
 from agentfs.deeds import perform
-from agentfs.disk import locked
 from agentfs.engine import Driver
+from agentfs.locks import locked
 from agentfs.means import reader_for
 from agentfs.views.status_page import StatusFile
 from agentfs.workspace import Workspace

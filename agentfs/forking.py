@@ -13,12 +13,10 @@ from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.forking import Carried, Choices, first_call, forked_run
-from agentfs.core.goals import MAX_BYTES
 from agentfs.core.records import JsonObject, Order, Result, Run
-from agentfs.disk import publish, sync_folder
+from agentfs.disk import publish, read_whole, sync_folder
 from agentfs.executor.attempt import render
 from agentfs.intake import new_folder
-from agentfs.tools.safe_open import read_plain
 from agentfs.workspace import Workspace, goal_path
 
 
@@ -39,7 +37,7 @@ def make(fork: Fork, workspace: Workspace) -> Path:
     """Make the new run and return its folder; cut anywhere before the end, there is no run."""
     clock = Clock()
     goal = goal_path(fork.origin)
-    content = read_plain(goal, MAX_BYTES)
+    content = read_whole(goal)
     with new_folder(workspace, clock.day(), fork.name) as new:
         folder, name = new.path, new.run
         if fork.plan is not None:
@@ -74,7 +72,7 @@ def _copy_steps(fork: Fork, folder: Path, name: str) -> None:
 
 def _as_own(path: Path, kind: names.StepFileKind, name: str) -> bytes | None:
     """Return a file for the new run; None of an order that was cut short."""
-    content = path.read_bytes()
+    content = read_whole(path)
     if kind not in ("order", "result"):
         return content
     try:

@@ -24,8 +24,9 @@ from agentfs.disk import appear, move_to_new_name
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.intake import GoalSource, judge_goal, taking
 from agentfs.moving import Spot, StillChanging, bring_back, finish_intakes, free_names
+from agentfs.regular import NotRegular, read_regular
 from agentfs.stillness import Stillness
-from agentfs.tools.safe_open import NotAFile, hold_inside, hold_named, read_plain
+from agentfs.tools.safe_open import hold_inside, hold_named
 from agentfs.views.words import in_markdown, inert
 from agentfs.workspace import Workspace
 
@@ -195,14 +196,16 @@ def dropped_goal(path: Path, shown: str) -> GoalSource:
     """Return the goal in a file of goals/; raise BadFile if that can be none, StillChanging if it is not complete."""
     try:
         with hold_named(path.parent) as goals:
-            content = read_plain(path.name, MAX_BYTES, goals)
+            content = read_regular(path.name, MAX_BYTES, folder=goals)
     except (BlockingIOError, FileNotFoundError):
         raise StillChanging(path.name) from None
-    except NotAFile as error:
-        raise BadFile(shown, [_wrong_kind(error.mode)]) from None
+    except IsADirectoryError:
+        raise BadFile(shown, [_wrong_kind(stat.S_IFDIR)]) from None
+    except NotRegular as error:
+        raise BadFile(shown, [_TOO_LARGE if error.errno == errno.EFBIG else _wrong_kind(error.mode)]) from None
     except OSError as error:
         problem = Problem(f"cannot be read: {error.strerror}", "give the user that runs agentfs the right to")
-        raise BadFile(shown, [_TOO_LARGE if error.errno == errno.EFBIG else problem]) from None
+        raise BadFile(shown, [problem]) from None
     if not content.strip():
         raise BadFile(shown, [_EMPTY])
     origin = os.fsencode(path).decode("utf-8", "replace")

@@ -17,9 +17,10 @@ from agentfs.core.config import Settings, allowed_tools
 from agentfs.core.goals import MAX_BYTES, ParsedGoal, examine_goal
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Limits, Mode, ModelChoice, Models, Run
-from agentfs.disk import locked, publish_inside, sync_folder
+from agentfs.disk import publish_inside, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
+from agentfs.locks import locked
 from agentfs.moving import move_in
 from agentfs.tools.safe_open import hold_inside, hold_named
 from agentfs.workspace import Workspace

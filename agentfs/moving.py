@@ -20,8 +20,10 @@ from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.goals import MAX_BYTES
 from agentfs.core.records import Run
-from agentfs.disk import locked, move_to_new_name, publish_inside, sync_folder
-from agentfs.tools.safe_open import hold_inside, hold_named, open_plain, read_open, read_plain
+from agentfs.disk import move_to_new_name, publish_inside, sync_folder
+from agentfs.locks import locked
+from agentfs.regular import open_regular, read_open, read_regular
+from agentfs.tools.safe_open import hold_inside, hold_named
 
 ON_ITS_WAY = ".on-its-way"  # in goals/, where runs/ is on another file system: DAY/RUN/FILE
 LONGEST = 200  # bytes of a name; the name of its error file has to fit too
@@ -67,7 +69,7 @@ def move_in(dropped: Path, run: int, run_id: str, goal: str, content: bytes) -> 
 
 def _open_to_move(spot: Spot, held: ExitStack) -> int:
     try:
-        descriptor = open_plain(spot.name, spot.folder)
+        descriptor = open_regular(spot.name, folder=spot.folder)
     except OSError:
         raise StillChanging(spot.name) from None
     held.callback(os.close, descriptor)
@@ -179,7 +181,7 @@ def _finish(folder: str, reject: Reject) -> bool:
         record = _record_in(run)
         called = os.path.basename(record.source) if record else "goal.md"
         try:
-            content = read_plain(names.DROPPED, MAX_BYTES, run)
+            content = read_regular(names.DROPPED, MAX_BYTES, folder=run)
         except BlockingIOError:
             return False
         except OSError:
@@ -195,7 +197,7 @@ def _finish(folder: str, reject: Reject) -> bool:
 
 def _record_in(run: int) -> Run | None:
     try:
-        return Run.model_validate_json(read_plain(names.RUN, MAX_BYTES, run))
+        return Run.model_validate_json(read_regular(names.RUN, MAX_BYTES, folder=run))
     except (OSError, ValidationError):
         return None
 

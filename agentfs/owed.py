@@ -3,12 +3,12 @@
 Reads a run's folder and the ledger, writes nothing. Commits are derived from files, so anybody may make them.
 """
 
-import errno
 import hashlib
 import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +20,7 @@ from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_
 from agentfs.core.records import Answer, Outcome, Revision, Usage
 from agentfs.disk import read_whole
 from agentfs.ledger import Entry, Ledger, Still, committable
-from agentfs.tools.safe_open import NotAFile, read_plain
+from agentfs.regular import NotRegular, read_regular
 from agentfs.workspace import goal_path
 
 UNCOMMITTED = (".log.jsonl", ".output.txt")
@@ -119,11 +119,8 @@ def files_at(folder: Path, one: Owed, *, logs: bool = False) -> dict[str, bytes]
     """Return every file that belongs into a commit: the run's story so far; logs and working files only if asked."""
     files = {names.RUN: read_whole(folder / names.RUN)} | ({names.PLAN: one.plan} if one.plan else {})
     goal = goal_path(folder)
-    try:
-        files[goal.name] = read_plain(goal, MAX_BYTES)
-    except OSError as error:  # a link in its place is no goal: what it leads to is not the run's
-        if not isinstance(error, NotAFile) and error.errno != errno.EFBIG:
-            raise
+    with suppress(NotRegular, IsADirectoryError):  # a link in its place is no goal: what it leads to is not the run's
+        files[goal.name] = read_regular(goal, MAX_BYTES)
     if one.upto is None:
         files[names.OUTCOME] = read_whole(folder / names.OUTCOME)
     for part in (names.PLANNING, names.REVISIONS, names.STEPS):

@@ -24,8 +24,8 @@ from agentfs.executor.log import claim_in
 from agentfs.executor.rebuilding import answers_in
 from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
+from agentfs.regular import MOST_RECORD, read_regular, read_text
 from agentfs.stillness import Stillness, signature
-from agentfs.tools.safe_open import read_plain
 from agentfs.workspace import goal_path
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class RunReader:
         """
         path = goal_path(self.folder)
         try:
-            source = read_plain(path, MAX_BYTES)
+            source = read_regular(path, MAX_BYTES)
         except OSError as error:
             return self._last_good_goal(path, error)
         digest = sha256_bytes(source)
@@ -214,7 +214,7 @@ class RunReader:
         found = {}
         for name in (names.PLAN_ERROR, names.GOAL_ERROR):
             with contextlib.suppress(OSError):
-                found[name] = read_plain(self.folder / name, MAX_REPLY).decode("utf-8", "replace")
+                found[name] = read_text(self.folder / name)
         return found
 
     def _judged_plan(self, source: bytes, digest: str) -> PlanFile:
@@ -293,7 +293,7 @@ class RunReader:
             number,
             call=self._record(path("call"), Call, broken) if "call" in kinds else None,
             answer=self._record(path("answer"), Answer, broken) if "answer" in kinds else None,
-            tries=tuple(sha256_bytes((self.folder / path("plan", count)).read_bytes()) for count in tries),
+            tries=tuple(sha256_bytes(read_whole(self.folder / path("plan", count))) for count in tries),
             talks=tuple(self._answer_talk(number, file.count) for file in files if file.kind == "question"),
             checks=self._record(path("checks"), GoalChecks, broken) if "checks" in kinds else None,
             again="again" in kinds,
@@ -364,13 +364,13 @@ class RunReader:
     def _answer_talk(self, call: int, count: int) -> Talk:
         """Return a question about a planner's answer, and what it is bound to; a runbook's is bound to nothing."""
         question = self.folder / names.PLANNING / names.call_file(call, "question", count)
-        key = KEY_LINE.findall(question.read_text("utf-8", "replace"))
+        key = KEY_LINE.findall(_question(question))
         reply = f"{names.PLANNING}/{names.call_file(call, 'reply', count)}"
         return Talk(count, key[-1] if key else None, self._reply(reply))
 
     def _talk(self, step: str, number: int, count: int) -> Talk:
         folder = self.folder / names.STEPS
-        question = (folder / names.step_file(step, number, "question", count)).read_text("utf-8", "replace")
+        question = _question(folder / names.step_file(step, number, "question", count))
         reply = f"{names.STEPS}/{names.step_file(step, number, 'reply', count)}"
         key = KEY_LINE.findall(question)
         ask = question.rstrip().endswith(ASK_LINE)
@@ -386,12 +386,17 @@ class RunReader:
         if signature(path) is None or not self._complete(path):
             return None
         try:
-            return read_plain(path, MAX_REPLY).decode("utf-8-sig")
+            return read_regular(path, MAX_REPLY).decode("utf-8-sig")
         except BlockingIOError:
             self.restless = True
             return None
         except (OSError, UnicodeDecodeError):
             return None
+
+
+def _question(path: Path) -> str:
+    """Return a question; it shows all of an order, which may be large."""
+    return read_text(path, MOST_RECORD)
 
 
 MAX_REPLY = 1_000_000

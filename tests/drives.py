@@ -10,10 +10,10 @@ from typing import Any
 
 from agentfs.core.decide import Action, Wait
 from agentfs.core.state import RunState
-from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver
 from agentfs.intake import goal_from, judge_goal, taking
+from agentfs.locks import locked
 from agentfs.means import catalogue_of
 from agentfs.settings import load_settings
 from agentfs.workspace import Workspace, init

@@ -24,6 +24,7 @@ from agentfs.core.openings import YES_OR_NO, Opening, answered, openings
 from agentfs.core.phase import reason
 from agentfs.core.records import Plan, PlanStatus
 from agentfs.core.triggers import WITHOUT_WORDS
+from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.system import missing
 from agentfs.views.words import first_line, inert
@@ -177,7 +178,7 @@ def _must_go_on(run: Opened) -> None:
 def _check_revision(run: Opened) -> None:
     """Raise if a revision was named and plan.json no longer is that one."""
     if run.revision is not None:
-        _is_revision(run, (run.folder / names.PLAN).read_bytes())
+        _is_revision(run, read_whole(run.folder / names.PLAN))
 
 
 def _is_revision(run: Opened, source: bytes) -> None:

@@ -17,6 +17,7 @@ from agentfs.core.toml_text import read_toml
 from agentfs.errors import BadFile, NoModel
 from agentfs.intake import GoalSource, JudgedGoal, goal_in, judge_goal
 from agentfs.means import allowing_own, catalogue_of, has_model, reader_for
+from agentfs.regular import MOST_SOURCE, read_regular
 from agentfs.settings import default_settings, load_settings
 from agentfs.tools.registry import known_tools
 from agentfs.workspace import find_workspace
@@ -106,7 +107,7 @@ def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
     try:
         if (folder := path.absolute().parent) in (around.root / "goals", around.root / "goals" / "rejected"):
             return _dropped(path, shown, around)
-        source = path.read_bytes()
+        source = read_regular(path, MOST_SOURCE, links=True)
         if path.suffix == ".toml":
             check_settings(read_toml(source))
         elif (folder / names.RUN).is_file():

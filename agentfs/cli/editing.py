@@ -28,7 +28,7 @@ from agentfs.core.records import Outcome, Plan
 from agentfs.core.reopening import after_no, in_force, still_ends
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
-from agentfs.disk import Leftover, install, publish
+from agentfs.disk import Leftover, install, publish, read_whole
 from agentfs.disk import replace as replace_file
 from agentfs.errors import BadFile, UserError
 from agentfs.holding import is_driven
@@ -152,7 +152,7 @@ def exchanged(run: Opened, new: bytes, expected: bytes | None) -> bool:
 
 def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
     """Return the bytes of plan.json and the plan they are; raise if they are none."""
-    source = path.read_bytes() if path.is_file() and not path.is_symlink() else None
+    source = read_whole(path) if path.is_file() and not path.is_symlink() else None
     state = read_run(run.folder, run.workspace).state
     file = state.facts.plan_file if state else None
     if file is None or (source is not None and file.sha256 != sha256_bytes(source)):

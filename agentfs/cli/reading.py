@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core import names
+from agentfs.disk import read_whole
 from agentfs.holding import held_inodes, is_driven
 from agentfs.workspace import Workspace
 
@@ -74,8 +75,7 @@ def run_id(folder: Path | str) -> str:
 def plain_json(path: Path | str) -> Any:
     """Return what a JSON file holds; None if it is not there or does not read."""
     try:
-        with open(path, "rb", buffering=0) as file:  # of thousands: a Path, or a buffer, takes longer than the file
-            return json.loads(file.read())
+        return json.loads(read_whole(path))
     except (OSError, ValueError, RecursionError):
         return None
 

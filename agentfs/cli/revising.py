@@ -7,6 +7,7 @@ from agentfs.cli.reading import settings_of
 from agentfs.core import names
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Plan, Run
+from agentfs.disk import read_whole
 from agentfs.errors import BadFile, UserError
 from agentfs.judge import FileJudge
 from agentfs.means import catalogue_of_run, reader_for
@@ -23,7 +24,7 @@ def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
         raise UserError(f"{run} has no revision {revision} ({known})")
     path = folder / names.REVISIONS / names.revision_plan_file(revision)
     try:
-        return path.read_bytes()
+        return read_whole(path)
     except OSError:
         raise UserError(f"{short_path(path)} does not read: take it back from the ledger") from None
 

@@ -24,9 +24,11 @@ from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Revision, Verdict
 from agentfs.core.state import RunState
 from agentfs.core.weighing import Weighed, weigh
+from agentfs.disk import read_whole
 from agentfs.history import PastPlans
 from agentfs.models.base import Form, Model, Reply, Request
 from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
+from agentfs.models.letting_go import is_over, stopped
 from agentfs.models.line import Line
 from agentfs.planner.surroundings import Look, look_around
 from agentfs.prompts import Prompt
@@ -95,16 +97,21 @@ class _Conversation:
         for turn in range(REPAIRS + 1):
             try:
                 reply = self._ask(standing)
-            except Stopped as stopped:
-                return "interrupted", {"error": stopped.failure}
+                weighed = weigh(reply_text(reply), standing, self._catalogue, around, self._check_stop)
+            except Stopped as end:
+                return "interrupted", {"error": end.failure}
             except ModelError as error:
                 return self._used(good_enough) if good_enough else _failed(error)
-            weighed = weigh(reply_text(reply), standing, self._catalogue, around)
             if weighed.usable and (not weighed.soft or turn > 0):
                 return self._used(weighed)
             good_enough = weighed if weighed.usable else good_enough
             self.messages += [_shortened(reply), {"role": "user", "content": repair(weighed, reply)}]
         return self._used(good_enough) if good_enough else self._given_up(weighed)
+
+    def _check_stop(self) -> None:
+        """Raise if somebody wants the call to end, or its time is up."""
+        if is_over(self.line):
+            raise stopped(self.line)
 
     def _open(self, standing: Standing) -> Surroundings:
         """Begin: the standing instructions, and everything about this call."""
@@ -196,4 +203,4 @@ def present_plan(folder: Path, facts: Facts) -> JsonObject | None:
 
 
 def _revision_plan(folder: Path, revision: Revision) -> bytes:
-    return (folder / names.REVISIONS / names.revision_plan_file(revision.revision)).read_bytes()
+    return read_whole(folder / names.REVISIONS / names.revision_plan_file(revision.revision))

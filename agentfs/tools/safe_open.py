@@ -26,7 +26,6 @@ _NO_LINK = flags("O_NOFOLLOW")
 LOOK = flags("O_PATH", "O_NOFOLLOW", "O_CLOEXEC")
 _TRIES = 16  # openat2 says EAGAIN when something was renamed meanwhile
 _LINKS = 8
-_CHUNK = 65_536
 _MOST_LINKS = 40  # on one path, as for the kernel
 READABLE = "the readable folder"  # one of [tools] read
 DEEPEST = 200  # folders in one path
@@ -40,65 +39,7 @@ class Refused(Exception):
         self.failure = Failure(kind=kind, message=message, hint=hint)
 
 
-class NotAFile(OSError):
-    """What stands under a name is a link, a pipe, a device …, and no regular file. `mode`: what it is."""
-
-    def __init__(self, mode: int, name: str) -> None:
-        kind = next((words for is_kind, words in _KINDS if is_kind(mode)), "a device")
-        super().__init__(errno.EINVAL, f"it is {kind}, not a file", name)
-        self.mode = mode
-
-
-_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
-    (stat.S_ISLNK, "a symbolic link"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISDIR, "a folder"),
-)
-
-
 # ── one name, in a folder that is held ────────────────────────────────────────────────────────────────────
-
-
-def open_plain(name: str | os.PathLike[str], folder: int | None = None) -> int:
-    """Open a regular file for reading. Its name is the last of the path: no link there is followed.
-
-    Nothing is waited for: raises BlockingIOError while somebody holds a lease, NotAFile for all that is no file.
-    """
-    try:
-        fd = os.open(name, _FILE | _NO_LINK, dir_fd=folder)
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR):
-            raise
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-        raise NotAFile(mode, os.fspath(name)) from None
-    mode = os.fstat(fd).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(fd)
-        raise NotAFile(mode, os.fspath(name))
-    return fd
-
-
-def read_plain(name: str | os.PathLike[str], most: int, folder: int | None = None) -> bytes:
-    """Return the content of a regular file that somebody else may have put there; EFBIG if there is more of it."""
-    fd = open_plain(name, folder)
-    try:
-        return read_open(fd, most)
-    finally:
-        os.close(fd)
-
-
-def read_open(fd: int, most: int) -> bytes:
-    """Return the content of an open file, from its beginning; raises OSError, EFBIG, if it is larger than `most`."""
-    chunks, size = [], 0
-    is_too_large = os.fstat(fd).st_size > most
-    while not is_too_large and (chunk := os.pread(fd, _CHUNK, size)):
-        chunks.append(chunk)
-        size += len(chunk)
-        is_too_large = size > most
-    if is_too_large:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    return b"".join(chunks)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agentfs.regular import reading
 from agentfs.views.marks import RUN_COLOURS, mark_of, painted, wrong_first
 from agentfs.views.status import shown_state
 from agentfs.views.table import columned
@@ -163,7 +164,7 @@ def _field(name: str, value: Any) -> list[str]:
 def log_tail(path: Path, most: int | None) -> list[str]:
     """Return the last lines of an attempt's log in words; torn ones are passed over."""
     try:
-        with path.open("rb") as file:
+        with reading(path) as file:
             file.seek(max(0, file.seek(0, 2) - TAIL_BYTES))
             source = file.read()
     except OSError as error:

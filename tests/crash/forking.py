@@ -27,11 +27,11 @@ import agentfs
 from agentfs import driving, keeper, stillness
 from agentfs.cli import main as command
 from agentfs.core.config import Settings
-from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.ended import ended_runs
 from agentfs.engine import World
 from agentfs.inbox import Inbox
+from agentfs.locks import locked
 from agentfs.means import catalogue_of
 from agentfs.moving import StillChanging
 from agentfs.seats import open_runs

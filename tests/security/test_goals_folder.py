@@ -1,7 +1,7 @@
 """Whoever may write into goals/ is trusted less than the person who runs the daemon.
 
 Links, pipes, leases, hard links and swaps in goals/ and in the files that people put into a run: nothing there is
-followed, waited for, or trusted twice. Opening without O_NOFOLLOW or O_NONBLOCK in `open_plain`, holding `rejected` or
+followed, waited for, or trusted twice. Opening without O_NOFOLLOW or O_NONBLOCK in `open_regular`, holding `rejected` or
 `.on-its-way` through a link, or letting the dropped file itself be the run's goal makes these fail (each was tried).
 """
 

@@ -202,7 +202,7 @@ def test_a_goal_that_cannot_be_read(inbox: Inbox, monkeypatch: pytest.MonkeyPatc
     def denied(path: str, *_: int) -> bytes:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
-    monkeypatch.setattr("agentfs.inbox.read_plain", denied)
+    monkeypatch.setattr("agentfs.inbox.read_regular", denied)
     assert "job.md:1:1: cannot be read: Permission denied (give the user" in refused(inbox, "job.md")
 
 

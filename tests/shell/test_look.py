@@ -1,8 +1,6 @@
 """status, show, log and tools over real workspaces: they read, they never write, and every mistake gets words."""
 
-import fcntl
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 
 from agentfs.cli import main
 from agentfs.holding import is_driven
+from agentfs.locks import locked
 
 GOAL = """\
 # Count words
@@ -166,14 +165,11 @@ def test_a_driven_run_is_known_by_its_lock_which_is_left_alone(
 ) -> None:
     folder = run("ask", GATED)
     assert not is_driven(folder)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(folder) as mine:
+        assert mine
         assert is_driven(folder)
         assert told_json(capsys, "status")[0]["driven"] is True
         assert told(capsys, "status", "ask").splitlines()[-1] == "it is being driven now"
-    finally:
-        os.close(descriptor)
     assert not is_driven(folder)
 
 
