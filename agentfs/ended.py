@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from agentfs.core import names
+from agentfs.disk import read_whole
 from agentfs.seats import is_open, subfolders
 from agentfs.views.watching import Teller
 
@@ -83,7 +84,7 @@ def _is_last_revision(folder: Path, name: str) -> bool:
         parsed = map(names.parse_revision_file, os.listdir(revisions))
         numbers = [found[0] for found in parsed if found and found[1] == "plan"]
         last = revisions / names.revision_plan_file(max(numbers, default=1))
-        return last.read_bytes() == (folder / name).read_bytes()
+        return read_whole(last) == read_whole(folder / name)
     return False
 
 

@@ -138,7 +138,6 @@ OPENING = {  # what is opened elsewhere goes through one of the first two, which
     "gitdiff.py": "reads files that git made for it, or /dev/null",
     "prompts/__init__.py": "reads what comes with agentfs",
     "intake.py": "reads a goal, by rules of its own",
-    "moving.py": "moves a goal, by rules of its own",
     "cli/streams.py": "the streams of this process",
     "tools/own_worker.py": "the streams of a process of its own",
 }

@@ -25,9 +25,10 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.edits import set_value
 from agentfs.core.openings import Opening, openings
 from agentfs.core.state import RunState
-from agentfs.disk import install
+from agentfs.disk import install, read_whole
 from agentfs.driving import Stop
 from agentfs.engine import Driver
+from agentfs.regular import read_text
 from agentfs.views.keyboard import Keyboard
 from agentfs.views.progress import Progress
 from agentfs.views.prompt import Typed, choices, draft_lines, fitted, meanings, question_lines, understand
@@ -139,7 +140,7 @@ class TerminalAsker:
 
     def _source(self, one: Opening) -> bytes | None:
         try:
-            return (self._driver.folder / _file_of(one)).read_bytes()
+            return read_whole(self._driver.folder / _file_of(one))
         except OSError:
             return None
 
@@ -332,8 +333,8 @@ def _columns() -> int:
 
 def _text(path: Path) -> str | None:
     """Return what a file holds; None: there is none that reads."""
-    with suppress(OSError), path.open("rb") as file:
-        return file.read(MAX_REPLY + 1).decode("utf-8", "replace")
+    with suppress(OSError):
+        return read_text(path, MAX_REPLY)
     return None
 
 
