@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from agentfs.models.ladder import Habits, Rung
+from agentfs.regular import MOST_SOURCE, read_regular
 
 FILE = "agentfs/endpoints.json"  # under the user's cache folder
 KEPT_FOR = timedelta(days=7)  # then everything is tried anew: servers learn
@@ -54,7 +55,7 @@ class Endpoint:
 
 def _read(path: Path | None) -> dict[str, Any]:
     try:
-        known = json.loads(path.read_bytes()) if path else {}
+        known = json.loads(read_regular(path, MOST_SOURCE, links=True)) if path else {}
     except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}

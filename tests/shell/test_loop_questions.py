@@ -297,7 +297,7 @@ def test_a_judge_among_the_goals_own_checks(tmp_path: Path) -> None:
     assert done.driver.facts.outcome.status == "done"
     found = json.loads((done.folder / "planning/2.checks.json").read_text())
     assert found["checks"] == [
-        {"kind": "judge", "ok": True, "detail": "so it is (it quotes: 'colour is blue')", "run": None}
+        {"kind": "judge", "ok": True, "detail": "so it is (it quotes: 'colour is blue')", "run": None, "hint": None}
     ]
     assert found["usage"]["requests"] == 1
     assert "look: the colour is blue\\n\\nother: else" in in_chat(script.asked[1])

@@ -80,7 +80,13 @@ def test_a_planned_step_is_done_by_the_other_model_and_judged(place: Place, serv
     assert json.loads(done.stdout) == {"colour": "blue"}
     result = place.read("steps/colour.1.result.json")
     assert result["checks"] == [
-        {"kind": "judge", "ok": True, "detail": 'look at it (it quotes: \'"colour": "blue"\')', "run": None}
+        {
+            "kind": "judge",
+            "ok": True,
+            "detail": 'look at it (it quotes: \'"colour": "blue"\')',
+            "run": None,
+            "hint": None,
+        }
     ]
     server.done()
 
@@ -106,7 +112,7 @@ def test_a_question_inside_a_step_is_answered_by_a_command(place: Place, server:
     assert "Which colour?" in (place.run_folder() / "steps/do.1.question.md").read_text()
     status = place.agentfs("status", "job")
     assert "waits for a person's answer" in status.stdout
-    assert "agentfs run --resume" in place.agentfs("reply", "job", "do", "Blue").stderr
+    assert "agentfs resume" in place.agentfs("reply", "job", "do", "Blue").stderr
     server.calls(("ask", {"question": "Dark or light?"}))
     again = place.agentfs("run", "--resume", "job", code=3)
     assert "do.1.question-2.md" in again.stderr
@@ -178,8 +184,7 @@ def test_a_judge_of_the_goal_for_whom_there_is_no_room_is_asked_after_a_top_up(
     done = place.agentfs("run", place.runbook(COLOUR, f"{JUDGED}\nlimits: {{requests: 0}}"), code=3)
     assert "limits.requests" in done.stderr
     server.plan(verdict(True, "blue"))
-    place.agentfs("resume", "job", "--add-requests", "1")
-    assert place.agentfs("run", "--resume", "job").stdout == "blue\n"
+    assert place.agentfs("resume", "job", "--add-requests", "1").stdout == "blue\n"
     server.done()
 
 
