@@ -27,10 +27,26 @@ def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list
         lines.append(f"  plan      revision {page['revision']}, {first_line(str(page.get('status')))}")
     if page["workdir"]:
         lines.append(f"  works in  {inert(page['workdir'])}")
+    lines += _proof(page.get("outcome"))
     for step in wrong_first([*page["steps"], *page["left"]], lambda step: str(step["state"])):
         head, *more = _step(step, colours=colours)
         lines += ["", head, *(cut(line, most_of(width)) for line in more)]
     return lines
+
+
+def _proof(outcome: object) -> Iterator[str]:
+    """Yield what shows that a run is done, or which part of it failed."""
+    match outcome:
+        case {"proof": {"level": str() as level, "by": {"person": person, "planner": planner, "judge": judge}}}:
+            counts = (
+                (person, "of yours"),
+                (planner, "by a model that failed before the work"),
+                (judge, "by a judge"),
+            )
+            listed = ", ".join(f"{count} {whose}" for count, whose in counts if count)
+            yield f"  proof     {inert(level)}{f': checks that hold: {listed}' if listed else ''}"
+        case {"blame": str() as blame}:
+            yield f"  failed in {inert(blame)}"
 
 
 def most_of(width: int | None) -> int | None:
