@@ -26,7 +26,9 @@ FINISH, ASK, SHELL, PYTHON = "finish", "ask", "shell", "python"
 
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _FENCE = re.compile(r"```[ \t]*([\w+-]*)[ \t]*\r?\n(.*?)```", re.DOTALL)
-_BLOCK = re.compile(r"(`{3,})[ \t]*([\w+-]*)[ \t]*\r?\n(.*?)(?:(?<![^\n])\1`*[ \t]*(?:\r?\n|\Z)|\Z)", re.DOTALL)
+_BLOCK = re.compile(
+    r"(`{3,})[ \t]*([\w+-]*)[ \t]*\r?\n(.*?)(?:(?<![^\n])(?P<close>\1)`*[ \t]*(?:\r?\n|\Z)|\Z)", re.DOTALL
+)
 _TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _FUNCTION = re.compile(r"<function=([\w.-]+)>(.*?)</function>", re.DOTALL)
 _PARAMETER = re.compile(r"\s*<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
@@ -128,6 +130,8 @@ def _next(text: str, tools: Collection[str]) -> tuple[list[Call], str]:
 def _in_block(found: re.Match[str], tools: Collection[str]) -> list[Call]:
     """Return the call of a fenced block: its language names the tool, unless it is JSON that does."""
     language, body = found[2].casefold(), found[3]
+    if not found["close"] and found[1] in body:
+        raise _NoCall  # it was never closed, and who knows what belongs to it
     if (end := _END.fullmatch(body.strip())) and FINISH in tools:
         return _in_end(end, tools)
     if language in _SHELLS and SHELL in tools and body.strip():

@@ -27,7 +27,7 @@ def loose_value(text: str) -> Any:
 
 
 def _with_raw_line_ends(text: str) -> Any:
-    return json.loads(text, strict=False)
+    return json_value(text, raw_line_ends=True)
 
 
 def _as_python(text: str) -> Any:
@@ -46,6 +46,14 @@ def _with_doubled_braces(text: str) -> Any:
 
 
 class _Constants(ast.NodeTransformer):
+    """Puts JSON's constants in the place of names; no key may stand twice."""
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        keys = [ast.dump(key) for key in node.keys if key is not None]
+        if len(keys) != len(set(keys)):
+            raise ValueError("a key stands twice")
+        return self.generic_visit(node)
+
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(_CONSTANTS[node.id]) if node.id in _CONSTANTS else node
 
