@@ -335,6 +335,7 @@ def test_a_judge_that_obeys_what_it_reads(place: Place, server: ScriptedServer) 
             "id": name,
             "description": f"Test <{name}>",
             "tools": ["read_file"],
+            "input": {"material": "what the tests printed"},
             "success_condition": condition,
             "depends_on": [],
             "on_failure": "continue",

@@ -136,7 +136,8 @@ def whose(request: dict[str, Any]) -> str:
         return "judge"
     if system.startswith("You summarize"):
         return "summarize"
-    step = user.partition("# The step: ")[2].partition("\n")[0]
+    ids = {step["description"]: step["id"] for step in STEPS}
+    step = ids.get(user.partition("Step: ")[2].partition("\n")[0], "do")
     return f"{step}, again" if "It was tried before" in user else step
 
 

@@ -36,13 +36,13 @@ def place(tmp_path: Path) -> Place:
 
 def run(place: Place, server: ScriptedServer, *, code: int = 0, mode: str = "single") -> str:
     place.env["OPENAI_BASE_URL"] = server.url
-    return place.agentfs("run", place.goal("Sort it\n"), "--mode", mode, code=code).stdout
+    return str(place.agentfs("run", place.goal("Sort it\n"), "--mode", mode, code=code).stdout)
 
 
 def run_step(place: Place, server: ScriptedServer, *tools: str) -> str:
     place.env["OPENAI_BASE_URL"] = server.url
     step = {"id": "sum", "tools": tools, "input": {"material": "1 2 3"}, "depends_on": []}
-    return place.agentfs("run", place.goal(json.dumps({"goal": "Add", "steps": [step]}), "job.json")).stdout
+    return str(place.agentfs("run", place.goal(json.dumps({"goal": "Add", "steps": [step]}), "job.json")).stdout)
 
 
 def chat(server: ScriptedServer, number: int = -1) -> list[tuple[str, str]]:
