@@ -4,6 +4,7 @@ import json
 
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.cutting import fenced, head_and_tail, one_line
+from agentfs.core.modes import DO
 from agentfs.core.records import Order
 from agentfs.executor.conversation import Message
 from agentfs.executor.desk import Desk
@@ -34,7 +35,7 @@ def opening(order: Order, desk: Desk, mask: Mask) -> tuple[tuple[Message, ...], 
 def _whole_goal(order: Order) -> str:
     """Return the goal where it is the step: it is said once."""
     goal = order.input.get("goal")
-    return goal.strip() if isinstance(goal, str) and len(order.input) == 1 else ""
+    return goal.strip() if order.step == DO and isinstance(goal, str) and len(order.input) == 1 else ""
 
 
 def _section(name: str, text: str) -> str:
