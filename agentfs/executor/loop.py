@@ -150,6 +150,8 @@ class Loop:
         note = words.CUT if reply.finish == "length" else self._reminder()
         self._bench.log("told", {"turn": self._turn, "said": reply.text, "text": note})
         ended = self._noticed(Past(None, reply.text, note))
+        if reply.spoken and not self._ran:
+            self._talk = Conversation(self._opening)  # a small model repeats what it once said: it is not shown it
         self._end_turn(note)
         return ended
 

@@ -36,6 +36,7 @@ _END = re.compile(
     r"\**(done|failed)\b\**[ \t]*(?::[ \t*]*(?P<said>.*)|[.!]?\s*\Z|[.!]?[ \t]*\r?\n\s*(?=```))",
     re.IGNORECASE | re.DOTALL,
 )
+_EMPTY = re.compile(r"\A```\w*\s*(?:```)?\Z")  # a block that holds nothing
 _QUESTION = re.compile(r"\**ask\**[ \t]*:[ \t*]*(.+)", re.IGNORECASE | re.DOTALL)
 _NAMES = ("tool", "name", "tool_name", "function", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "action_input")
@@ -141,7 +142,14 @@ def _in_block(found: re.Match[str], tools: Collection[str]) -> list[Call]:
         return [(PYTHON, _written({"code": body.rstrip("\n")}))]
     if language in tools:
         return [_call({"tool": language, "arguments": _value(body)}, tools)]
-    return _in_json(body, tools)
+    try:
+        return _in_json(body, tools)
+    except _NoCall:
+        if language or SHELL not in tools or not body.strip() or _container(body) is not None:
+            raise
+        return [
+            (SHELL, _written({"command": body.rstrip("\n")}))
+        ]  # a block of no language is one of the language asked for
 
 
 def _in_function(found: re.Match[str], tools: Collection[str]) -> list[Call]:
@@ -155,7 +163,7 @@ def _in_end(found: re.Match[str], tools: Collection[str]) -> list[Call]:
     """Return the end of a step; what follows its colon is the answer, whatever it holds."""
     if FINISH not in tools:
         raise _NoCall
-    answer = (found["said"] or "").strip()
+    answer = _EMPTY.sub("", (found["said"] or "").strip())
     given: dict[str, Any] = {"ok": found[1].casefold() == "done"}
     return [(FINISH, _written({**given, "output": answer} if answer else given))]
 

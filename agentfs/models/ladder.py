@@ -64,7 +64,7 @@ def asked(request: Request, habits: Habits, temperature: float | None) -> Asked:
     if request.offers and habits.tools:
         options["tools"] = [tool_of(offer) for offer in request.offers]
     elif request.offers:
-        messages = with_words(in_words(messages), described(request.offers))
+        messages = with_words(in_words(messages, request.offers), described(request.offers))
     if request.form:
         words, more = _form(request.form, rung_of(request, habits))
         messages = with_words(messages, words) if words else messages

@@ -24,6 +24,7 @@ _PYTHON = f"Reply with one python block and nothing else:\n\n```python\nthe code
 _ASK = "If only a person can tell, reply ASK: and the question."
 _ANSWER_ALONE = "You have no tools. Reply with the answer, and nothing else."
 NOTHING = "(nothing)"
+FIRST = "Write the sh commands that do this, in one sh block."  # what is said last is heard best
 
 
 def described(offers: tuple[Offer, ...]) -> str:
@@ -54,15 +55,23 @@ def _example(offer: Offer) -> str:
     return json.dumps({"tool": offer.name, **dict.fromkeys(fields, "…")}, ensure_ascii=False)
 
 
-def in_words(messages: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
+def in_words(messages: tuple[JsonObject, ...], offers: tuple[Offer, ...]) -> tuple[JsonObject, ...]:
     """Return a conversation with tools as one of words: calls as blocks, results as what a user says."""
+    said = _taking_turns(messages)
+    first = next((place for place, message in enumerate(said) if message["role"] == "user"), None)
+    if first is not None and any(offer.name == SHELL for offer in offers):
+        said[first] = {"role": "user", "content": f"{str(said[first]['content']).rstrip()}\n\n{FIRST}"}
+    return tuple(said)
+
+
+def _taking_turns(messages: tuple[JsonObject, ...]) -> list[JsonObject]:
     said: list[JsonObject] = []
     for message in map(_in_words, messages):
         if said and message["role"] == said[-1]["role"] == "user":  # many models take turns only
             said[-1] = {"role": "user", "content": f"{said[-1]['content']}\n\n{message['content']}"}
         else:
             said.append(message)
-    return tuple(said)
+    return said
 
 
 def _in_words(message: JsonObject) -> JsonObject:

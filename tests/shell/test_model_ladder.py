@@ -151,7 +151,7 @@ def test_tools_are_offered_in_words_where_an_endpoint_takes_none(server: Scripte
             "Instead of that, the one block may be json and hold one of these:\n"
             '{"tool": "look_up", "word": "…"}  Does look_up.',
         ),
-        said("user", "What is it?"),
+        said("user", "What is it?\n\nWrite the sh commands that do this, in one sh block."),
         said("assistant", "```sh\nls\n```"),
         said("user", "Result:\n(nothing)\n\nGo on."),
         said("assistant", '```json\n{"tool": "look_up", "word": "a"}\n```'),

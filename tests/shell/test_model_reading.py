@@ -32,6 +32,7 @@ WRITTEN: dict[str, tuple[str, list[tuple[str, Any]]]] = {
     "two sh blocks": ("```sh\nls\n```\n\n```sh\nls\n```", [LS, LS]),
     "done": ("DONE", [("finish", {"ok": True})]),
     "done, with the answer": ("DONE: 4", [DONE]),
+    "done, with an empty block": ("DONE:\n\n```sh\n```", [("finish", {"ok": True})]),
     "done, in bold": ("**DONE:** 4", [DONE]),
     "done, in small letters": ("Done: 4", [DONE]),
     "done, in several lines": ("DONE:\na\nb", [("finish", {"ok": True, "output": "a\nb"})]),
@@ -44,6 +45,7 @@ WRITTEN: dict[str, tuple[str, list[tuple[str, Any]]]] = {
     "a question": ("ASK: Which colour?", [("ask", {"question": "Which colour?"})]),
     # other forms
     "a json block": (f"```json\n{JSON_LS}\n```", [LS]),
+    "commands in a block of no language": ("```\nls\n```", [LS]),
     "a block of no language": (f"```\n{JSON_LS}\n```", [LS]),
     "a block in the tool's name": ('```ask\n{"question": "Why?"}\n```', [("ask", {"question": "Why?"})]),
     "the whole text": ('{"name": "shell", "arguments": {"command": "ls"}}', [LS]),
@@ -84,6 +86,7 @@ WRITTEN: dict[str, tuple[str, list[tuple[str, Any]]]] = {
     "a name that is no name": ('{"tool": {"shell": 1}, "arguments": {}}', []),
     "half a block": ('```json\n{"tool": "shell", "arguments": {"comm', []),
     "an empty block": ("```sh\n\n```", []),
+    "JSON that is no call in a block of no language": ('```\n{"a": 1}\n```', []),
     "a block of another language": ("```text\nls\n```", []),
     "prose": ("I would call shell with ls.", []),
     "JSON in the middle of prose": ('I would write {"tool": "shell", "arguments": {}} now.', []),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentfs.executor import words
+from agentfs.models.spoken import FIRST
 from agentfs.testing import ScriptedReply, ScriptedServer, replay
 from tests.benches import confined
 from tests.workspaces import Place
@@ -61,7 +62,7 @@ def test_a_goal_in_words_alone(place: Place, server: ScriptedServer) -> None:
     (system, user, said, result) = chat(server)
     assert len(system[1]) < 500, "small models read slowly"
     assert "DONE" not in system[1], "one that hears of the end before it did anything ends at once"
-    assert user == ("user", "Step: Sort it\n")
+    assert user == ("user", f"Step: Sort it\n\n{FIRST}")
     assert said == ("assistant", sh("echo 4 > n.txt; cat n.txt"))
     assert result == ("user", f"Result:\n4\n\n{words.NEXT}")
     assert chat(server, -1)[:2] == chat(server, -2)[:2], "what was read once need not be read again"
@@ -128,12 +129,17 @@ def test_a_claim_beside_the_work_waits_until_the_work_was_seen(place: Place, ser
 
 def test_words_beside_a_block_are_answered_with_one_line(place: Place, server: ScriptedServer) -> None:
     server.says(f"I count the lines.\n{sh('touch counted')}")
+    server.says("Two.")
     server.says(sh("echo 4"))
     server.says("I think it is 4.")
     server.says("DONE: 4")
     assert run(place, server) == "4\n"
-    assert chat(server, 1)[-1] == ("user", words.NOTHING_RUN), "of the end it hears only when something was done"
-    assert chat(server, 3)[-1] == ("user", words.NOTHING_RUN_OR_DONE)
+    asked_again = (
+        "user",
+        f"Step: Sort it\n\n\n{words.NOTHING_RUN}\n\n{FIRST}",
+    )  # of the end only when something was done
+    assert chat(server, 1)[1:] == chat(server, 2)[1:] == [asked_again], "it would repeat what it is shown"
+    assert chat(server, 4)[-2:] == [("assistant", "I think it is 4."), ("user", words.NOTHING_RUN_OR_DONE)]
     assert not list(place.root.rglob("counted"))
     server.done()
 
