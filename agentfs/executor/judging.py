@@ -16,6 +16,7 @@ from agentfs.executor.conversation import Message
 from agentfs.executor.evidence import OUTPUT_WORDS, Piece
 from agentfs.models.base import Form, Request
 from agentfs.models.errors import Garbled, Refused, Unreachable
+from agentfs.models.loose_json import truth_of
 from agentfs.prompts import load_prompt
 from agentfs.tools.base import Bench
 from agentfs.tools.values import NotJson, json_value
@@ -95,7 +96,7 @@ def _weighed(text: str, evidence: Sequence[Piece]) -> Verdict | str:
     answer = _object_in(text)
     if answer is None:
         return "That was not one JSON object."
-    met, because, quote = answer.get("met"), answer.get("because"), answer.get("quote")
+    met, because, quote = truth_of(answer.get("met")), answer.get("because"), answer.get("quote")
     if not isinstance(met, bool):
         return '"met" must be true or false.'
     because = one_line(because, 1000) if isinstance(because, str) and because.strip() else "it gave no reason"

@@ -39,10 +39,10 @@ class Endpoint:
         if isinstance(entry, dict) and (habits := _habits(entry)):
             self.habits = habits
 
-    def remember(self, habits: Habits) -> None:
-        """Keep what was found out, here and, if that can be, for other runs."""
+    def remember(self, habits: Habits, *, sure: bool = True) -> None:
+        """Keep what was found out, here and, if it is sure and that can be, for other runs."""
         self.habits = habits
-        if self.file is None:
+        if self.file is None or not sure:
             return
         known = _read(self.file)
         known[self._key] = {**asdict(habits), "on": datetime.now(UTC).date().isoformat()}

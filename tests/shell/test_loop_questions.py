@@ -23,7 +23,7 @@ from tests.scripts import Script, an_order, call, calls, finish, verdict
 from tests.workspaces import wait_for
 
 TOOLS = ["ask", "list_files", "write_file", "read_file"]
-STEP = {"id": "look", "description": "Look at it", "tools": TOOLS, "depends_on": []}
+STEP = {"id": "look", "description": "Look at it", "tools": TOOLS, "input": {"n": 1}, "depends_on": []}
 NOTE = {"id": "other", "tool": "note", "input": {"text": "x"}, "depends_on": []}
 
 

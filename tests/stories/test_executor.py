@@ -94,13 +94,14 @@ def test_a_planned_step_is_done_by_the_other_model_and_judged(place: Place, serv
 def test_a_claim_without_proof_is_tried_again_with_the_reason(place: Place, server: ScriptedServer) -> None:
     step = by_model("report", "write_file", checks=[{"kind": "file", "path": "report.md"}])
     server.plan({"steps": [step]}, to=PLANNER)
+    server.calls(("write_file", {"path": "notes.md", "content": "a report is due"}), to=EXECUTOR)
     server.calls(finish("I wrote report.md"), to=EXECUTOR)
     server.calls(write("report.md", "all is well"), to=EXECUTOR)
     server.calls(finish("now it is there"), to=EXECUTOR)
     done = place.agentfs("run", place.goal("Report\n"), "--mode", "split")
     assert done.stdout == "now it is there\n"
     assert place.read("steps/report.1.result.json")["error"]["kind"] == "check"
-    first, second, _ = sent(server, EXECUTOR)
+    first, _, second, _ = sent(server, EXECUTOR)
     assert ("report.md is not there" in first, "the file check failed" in second) == (False, True)
     server.done()
 
@@ -129,6 +130,7 @@ def test_a_question_inside_a_step_is_answered_by_a_command(place: Place, server:
 def test_a_loop_that_hands_over_goes_on_with_a_planner(place: Place, server: ScriptedServer) -> None:
     server.calls(("hand_over", {"why": "it takes nine pieces of work"}), to=EXECUTOR)
     server.plan({"steps": [by_model("one", "note", checks=[SOME_TEXT])]}, to=PLANNER)
+    server.calls(("note", {"text": "one"}), to=EXECUTOR)
     server.calls(finish("one of nine"), to=EXECUTOR)
     done = place.agentfs("run", place.goal("Move the shop\n"))
     assert done.stdout == "one of nine\n"
@@ -140,13 +142,13 @@ def test_a_loop_that_hands_over_goes_on_with_a_planner(place: Place, server: Scr
 def test_a_server_without_tools_is_spoken_to_in_text(place: Place, tmp_path: Path) -> None:
     with ScriptedServer(refuses=["tools"]) as server:
         place.env["OPENAI_BASE_URL"] = server.url
-        server.says('I will look.\n```json\n{"name": "list_files", "arguments": {"path": "."}}\n```')
+        server.says('```json\n{"name": "list_files", "arguments": {"path": "."}}\n```')
         server.says("There is nothing. I am done.")
         ends = {"name": "finish", "arguments": finish("nothing there")[1]}
         server.says(f"```json\n{json.dumps(ends)}\n```")
         done = place.agentfs("run", place.goal("Look around\n"))
         assert done.stdout == "nothing there\n"
-        assert "A step ends only by the tool" in json.dumps(server.requests[-1]["messages"])
+        assert "If the step is done, reply DONE" in json.dumps(server.requests[-1]["messages"])
         server.done()
 
 
@@ -156,6 +158,7 @@ def test_no_model_to_be_reached_is_told_in_a_line_and_the_run_stays(place: Place
     assert "127.0.0.1:9" in done.stderr
     assert place.read("steps/do.1.result.json")["error"]["kind"] == "unreachable"
     place.env["OPENAI_BASE_URL"] = server.url
+    server.calls(("list_files", {}))
     server.calls(finish("here"))
     assert place.agentfs("run", "--resume", "job").stdout == "here\n"
 

@@ -72,9 +72,10 @@ def assert_drifted(place: Place, why: str, *, kind: str = "drift") -> None:
 
 
 def test_a_short_goal_costs_no_call_of_the_planners_model(place: Place, server: ScriptedServer) -> None:
+    server.calls(("list_files", {}))
     server.calls(finish("tidy"))
     assert place.agentfs("run", place.goal(GOAL)).stdout == "tidy\n"
-    assert asked(server) == [EXECUTOR]
+    assert asked(server) == [EXECUTOR, EXECUTOR]
     assert "hand_over" in offered(server.requests[0])
     assert place.read("run.json")["mode"] == "auto"
     (step,) = place.read("plan.json")["steps"]
@@ -124,6 +125,7 @@ def test_a_loop_that_goes_in_circles(place: Place, server: ScriptedServer) -> No
 
 
 def test_a_loop_that_claims_to_be_done_against_a_failing_check(place: Place, server: ScriptedServer) -> None:
+    server.calls(("list_files", {}), to=EXECUTOR)
     server.calls(finish("I wrote report.md"), to=EXECUTOR)
     server.plan({"steps": [MEND]}, to=PLANNER)
     place.agentfs("run", place.goal(CHECKED))
@@ -131,7 +133,7 @@ def test_a_loop_that_claims_to_be_done_against_a_failing_check(place: Place, ser
     assert (result["status"], result["output"]) == ("failed", "I wrote report.md")
     assert [check["ok"] for check in result["checks"]] == [False]
     assert_drifted(place, result["error"]["message"], kind="check")
-    assert "there is no report.md in the working folder" in said_to(server, 1), "the planner sees which check failed"
+    assert "there is no report.md in the working folder" in said_to(server, 2), "the planner sees which check failed"
     server.done()
 
 
