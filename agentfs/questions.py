@@ -55,6 +55,7 @@ def gate(order: Order, reply: str, before: Result | None = None) -> str:
     shown = json_text(order.model_dump(mode="json", by_alias=True))  # no sign in it hides what is approved
     parts = [
         *_asks_to_run(order, before),
+        *([in_markdown(first_line(order.description))] if order.description else []),
         _does(order, "It would"),
         _how(reply, {"approve": "the order below is given", "reject": "it is not; words below it say why"}),
         f"The order in full:\n\n```json\n{shown}\n```",

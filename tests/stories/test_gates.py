@@ -171,7 +171,7 @@ exit 3
 def test_a_gated_step_that_failed_says_so_first_wherever_a_person_is_asked_again(place: Place) -> None:
     place.agentfs("run", place.runbook(FAILS), code=3)
     first = (place.run_folder() / "steps" / "publish.1.question.md").read_text()
-    assert first.startswith("# May publish run?\n\nIt would run (`sh`):\n\n~~~\n")
+    assert first.startswith("# May publish run?\n\nPut it out.\n\nIt would run (`sh`):\n\n~~~\n")
     place.agentfs("approve", "job")
     asks = place.agentfs("run", "--resume", "job", code=3).stderr
     happened = "attempt 1 failed: exit code 3: "
