@@ -30,7 +30,7 @@ def shadow_of(folder: Path) -> Iterator[Path]:
 
 
 def _cast(folder: Path, shadow: Path) -> None:
-    """Give every file of a folder a counterpart: a copy of what people write, the same file where it is written once."""
+    """Give every file of a folder a counterpart: a copy of what people write, the same file where they do not."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
