@@ -115,6 +115,8 @@ def by_agentfs(mode: str, cache: Path) -> Way:
 
     def way(goal: Goal, files: Path) -> Done:
         place = Place(files.parent)
+        for asked in ("AGENTFS_PROOF_ACCEPTANCE", "AGENTFS_EXECUTOR_REPAIR"):  # as a person would have it
+            del place.env[asked]
         names = [name for name in os.environ if name.startswith(("OPENAI_", "AGENTFS_"))]
         place.env |= {name: os.environ[name] for name in names if not name.startswith("AGENTFS_LIVE_")}
         place.env["XDG_CACHE_HOME"] = str(cache)

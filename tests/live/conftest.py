@@ -29,6 +29,8 @@ def told() -> Iterator[list[Told]]:
 def place(tmp_path: Path) -> Place:
     """A workspace whose commands reach the endpoint of this environment."""
     place = Place(tmp_path)
+    for asked in ("AGENTFS_PROOF_ACCEPTANCE", "AGENTFS_EXECUTOR_REPAIR"):  # as a person would have it
+        del place.env[asked]
     settings = [name for name in os.environ if name.startswith(("OPENAI_", "AGENTFS_"))]
     place.env |= {name: os.environ[name] for name in settings if not name.startswith("AGENTFS_LIVE_")}
     return place
