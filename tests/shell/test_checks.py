@@ -12,6 +12,7 @@ from agentfs.core.conformance import mismatch
 from agentfs.core.records import CheckResult, ResolvedCheck, Sandbox
 from agentfs.executor import checks as checks_module
 from agentfs.executor.checks import run_checks, surprise
+from agentfs.executor.evidence import Piece, output_piece
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
 CHECK: TypeAdapter[ResolvedCheck] = TypeAdapter(ResolvedCheck)
@@ -194,7 +195,12 @@ def test_nothing_expected_is_never_surprising() -> None:
 def test_a_judge_needs_a_model(tmp_path: Path) -> None:
     check = {"kind": "judge", "condition": "it is good"}
     detail = "there is no model to judge it: set OPENAI_API_KEY, or base_url under [executor]"
-    assert one(a_workbench(tmp_path), check, "good") == (False, detail)
+
+    def some_evidence(_condition: str) -> list[Piece]:
+        return [output_piece("good")]
+
+    (found,) = run_checks([CHECK.validate_python(check)], a_workbench(tmp_path).bench, "good", some_evidence)
+    assert (found.ok, found.detail) == (False, detail)
 
 
 def test_all_run_in_order_whatever_fails(tmp_path: Path) -> None:
