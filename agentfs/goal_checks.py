@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from agentfs.core.canonical import check_value
 from agentfs.core.cutting import as_text
 from agentfs.core.failures import TimeLimit
 from agentfs.core.outcomes import answer_of
-from agentfs.core.proof import acceptance_checks, names_in, persons_checks, steps_to_check
+from agentfs.core.proof import acceptance_checks, persons_checks, steps_to_check
 from agentfs.core.records import (
     Check,
     CheckResult,
@@ -35,9 +36,12 @@ from agentfs.executor.evidence import (
     changes_in,
     changes_piece,
     file_pieces,
+    is_named,
     no_evidence,
     output_piece,
+    snapshot,
     tool_pieces,
+    watched_names,
 )
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import ModelError
@@ -47,6 +51,8 @@ from agentfs.planner.acceptance import Look
 from agentfs.tools.base import Bench
 
 BEFORE_SECONDS = 20.0  # that one check may take before the work: a model wrote it, and nobody has looked at it
+COPIED_FILES, COPIED_BYTES = 500, 4 * 1024 * 1024  # of a folder that a check may write in, where it does no harm
+_IN_A_COPY = 'cp -a . "$TMPDIR/copy" && cd "$TMPDIR/copy" && exec sh -c "$CHECK"'
 
 
 # ── before the work ───────────────────────────────────────────────────────────────────────────────────────
@@ -69,7 +75,24 @@ def look_before(call: int, driver: Driver, job: Job) -> Look:
 def _found_before(check: Check, shop: Workshop, bench: Bench) -> CheckResult:
     until = replace(bench, deadline=bench.now() + BEFORE_SECONDS, limit=TimeLimit(BEFORE_SECONDS, "check"))
     resolved = ResolvedCommandCheck(kind="command", run=check.run) if isinstance(check, CommandCheck) else check
-    return shop.check((resolved,), until, None, no_evidence)[0]
+    found = shop.check((resolved,), until, None, no_evidence)[0]
+    if found.ok or not isinstance(check, CommandCheck) or not _is_small(shop.confinement.workdir):
+        return found
+    copied = ResolvedCommandCheck(kind="command", run=_IN_A_COPY, env={"CHECK": check.run})
+    again = shop.check((copied,), until, None, no_evidence)[0]
+    return again if again.ok else found  # it made for itself what it looks for
+
+
+def _is_small(folder: Path) -> bool:
+    """Whether a folder can be copied for a check: everything in it."""
+    size = entries = 0
+    for parent, _, files in os.walk(folder):
+        entries += len(files) + 1
+        with suppress(OSError):
+            size += sum(os.lstat(os.path.join(parent, name)).st_size for name in files)
+        if entries > COPIED_FILES or size > COPIED_BYTES:
+            return False
+    return True
 
 
 # ── at the end ────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,7 +119,7 @@ def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
             after={step: view.attempt for step, view in state.steps.items()},
             checks=found,
             steps=again,
-            touched=tuple(touched(driver)),
+            touched=tuple(touched(driver, bench)),
             error=error,
             usage=line.usage,
         )
@@ -133,7 +156,8 @@ def _found(driver: Driver, shop: Workshop, bench: Bench) -> tuple[tuple[CheckRes
 def _found_again(step: Step, driver: Driver, shop: Workshop, bench: Bench) -> StepChecks:
     checks = _resolved(step, driver)
     if isinstance(checks, str):  # what it used has gone with a step that left the plan
-        return StepChecks(step=step.id, checks=())
+        gone = CheckResult(kind="command", ok=False, detail=f"it cannot be run again: {checks}")
+        return StepChecks(step=step.id, checks=(gone,))
     aside = replace(bench, whose=f"{bench.whose}.{step.id}")
     return StepChecks(step=step.id, checks=shop.check(checks, aside, None, no_evidence))
 
@@ -175,12 +199,13 @@ def _changes(driver: Driver) -> Changes:
     )
 
 
-def touched(driver: Driver) -> Iterator[str]:
-    """Yield the files that a person's checks name and that a step changed."""
-    named = [os.path.normpath(word) for check in persons_checks(driver.state) for word in names_in(check)]
-    if not named:
+def touched(driver: Driver, bench: Bench) -> Iterator[str]:
+    """Yield the files that a person's checks name and that a step changed; of a folder also what was put into it."""
+    watched = watched_names(persons_checks(driver.state), bench)
+    if not watched:
         return
-    changes = _changes(driver)
-    for path in dict.fromkeys((*changes.changed, *changes.removed)):
-        if any(path == word or path.startswith(f"{word}/") for word in named):
-            yield path
+    changes, workdir = _changes(driver), bench.confinement.workdir
+    made = set(changes.added)
+    had_files = [word for word in watched if any(f"{word}/{name}" not in made for name in snapshot(workdir / word))]
+    yield from dict.fromkeys(path for path in (*changes.changed, *changes.removed) if is_named(path, watched))
+    yield from (path for path in changes.added if is_named(path, had_files))

@@ -32,7 +32,7 @@ from agentfs.core.state import RunState
 
 LEVELS: tuple[ProofLevel, ...] = ("claimed", "judged", "checked")  # the weakest first
 Blame = Literal["planning", "execution"]
-_WORD = re.compile(r"[^\s|&;<>()$`\"'=*?\[\]{}]+")
+_WORD = re.compile(r"[^\s|&;:,<>()$`\"'=*?\[\]{}]+")
 _FIRST = re.compile(r"""\s*(?:"([^"$`\\]+)"|'([^']+)'|([\w./+@%:,-]+))""")
 _LOOKS = (CommandCheck, FileCheck)  # checks that only look, so that they can be run again
 
@@ -138,7 +138,12 @@ def names_in(check: Check) -> Iterator[str]:
     if isinstance(check, FileCheck):
         yield check.path
     if isinstance(check, CommandCheck):
-        yield from (word.removeprefix("./") for word in _WORD.findall(check.run) if not word.startswith("-"))
+        yield from words_in(check.run)
+
+
+def words_in(text: str) -> Iterator[str]:
+    """Yield the words of a shell text or a script that may be files."""
+    yield from (word.removeprefix("./") for word in _WORD.findall(text) if not word.startswith("-"))
 
 
 def first_word(check: Check) -> str | None:

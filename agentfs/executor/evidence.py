@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core.cutting import as_text, head_and_tail, one_line
-from agentfs.core.proof import first_word
+from agentfs.core.proof import first_word, names_in, words_in
 from agentfs.core.records import Check, Failure, JsonObject
 from agentfs.jsonlines import read_lines
 from agentfs.tools.base import Bench
@@ -29,12 +29,13 @@ MOST_ENTRIES = 10_000  # of a folder that are compared
 MOST_NAMES = 200  # of what changed that are written down
 MOST_FILES, FILE_LENGTH, LARGEST_FILE = 8, 2_000, 256 * 1024
 TOOLS_LENGTH, CALL_LENGTH = 6_000, 1_500
+MOST_SCRIPTS, LARGEST_SCRIPT = 20, 64 * 1024  # that checks run, and whose words are looked at
 CHANGED = "changed"  # the event in a log
 OUTPUT_WORDS = "The output is:"
 _NAME = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
 _LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
 
-Snapshot = Mapping[str, tuple[int, int]]  # path -> size and time of its last change
+Snapshot = Mapping[str, tuple[int, int, int]]  # path -> size, and when it was written and touched last
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,11 @@ class Changes:
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
-    def as_json(self) -> JsonObject:
+    def as_json(self, watched: Sequence[str] = ()) -> JsonObject:
+        """Return as many names as are written down; those that are watched come first."""
         named = {"added": self.added, "changed": self.changed, "removed": self.removed}
-        return {what: list(names[:MOST_NAMES]) for what, names in named.items() if names}
+        ordered = {what: sorted(names, key=lambda name: not is_named(name, watched)) for what, names in named.items()}
+        return {what: [*names[:MOST_NAMES]] for what, names in ordered.items() if names}
 
     def all(self) -> tuple[str, ...]:
         return (*self.added, *self.changed, *self.removed)
@@ -70,7 +73,7 @@ class Changes:
 
 def snapshot(folder: Path) -> Snapshot:
     """Return the files in a folder with size and time of change, as many as are compared. Links are not followed."""
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[str, tuple[int, int, int]] = {}
     waiting = [""]
     while waiting and len(found) < MOST_ENTRIES:
         parent = waiting.pop()
@@ -80,7 +83,7 @@ def snapshot(folder: Path) -> Snapshot:
                 waiting += [] if entry.name in _LEFT_OUT else [path]
             elif len(found) < MOST_ENTRIES:
                 seen = entry.stat(follow_symlinks=False)
-                found[_printable(path)] = (seen.st_size, seen.st_mtime_ns)
+                found[_printable(path)] = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)  # nobody sets the last
     return found
 
 
@@ -97,13 +100,13 @@ def _printable(path: str) -> str:
 
 
 def hashes(files: Iterable[Path]) -> dict[str, str]:
-    """Return the hash of each file that is there; of a folder, those of the files in it."""
+    """Return the hash of each file that is there, also behind a link; of a folder, those of the files in it."""
     found = {}
     for path in files:
         inside = (path / name for name in snapshot(path)) if path.is_dir() and not path.is_symlink() else (path,)
         for one in inside:
             with suppress(OSError, Refused):
-                found[str(one)] = _hash(one)
+                found[str(one)] = _hash(Path(os.path.realpath(one)))
     return found
 
 
@@ -199,5 +202,36 @@ def protected_files(patterns: Iterable[str], checks: Iterable[Check], workdir: P
     """Return what no model may change: what the goal protects, and the file that a person's check runs."""
     found = [path for pattern in patterns for path in glob.glob(pattern, root_dir=workdir, recursive=True)]
     found += [word for check in checks if (word := first_word(check))]
-    inside = (Path(os.path.normpath(workdir / path)) for path in dict.fromkeys(found))
-    return tuple(path for path in inside if path != workdir and path.is_relative_to(workdir) and path.exists())
+    return tuple(path for path in _inside(found, workdir) if path.exists())
+
+
+def _inside(found: Iterable[str], workdir: Path) -> Iterator[Path]:
+    paths = (Path(os.path.normpath(workdir / path)) for path in dict.fromkeys(found))
+    return (path for path in paths if path != workdir and path.is_relative_to(workdir))
+
+
+def is_named(path: str, words: Iterable[str]) -> bool:
+    """Whether one of these words is a file, or a folder that it lies in."""
+    return any(path == word or path.startswith(f"{word}/") for word in words)
+
+
+def watched_names(checks: Iterable[Check], bench: Bench) -> tuple[str, ...]:
+    """Return what a person's checks name, and what the scripts among that name in turn: files, folders, words."""
+    workdir = str(bench.confinement.workdir)
+    found = dict.fromkeys(_relative(word, workdir) for check in checks for word in names_in(check))
+    waiting, looked_at = [*found], 0
+    while waiting and looked_at < MOST_SCRIPTS:
+        content = read_beneath(waiting.pop(0), bench, LARGEST_SCRIPT)
+        if isinstance(content, Failure) or content[0] > LARGEST_SCRIPT:
+            continue
+        looked_at += 1
+        text = content[1].decode("utf-8", "replace")
+        words = (_relative(word, workdir) for word in words_in(text) if "." in word or "/" in word)
+        new = [word for word in dict.fromkeys(words) if word not in found]
+        found |= dict.fromkeys(new)
+        waiting += new
+    return tuple(word for word in found if not word.startswith(("/", "..")) and word != ".")
+
+
+def _relative(word: str, workdir: str) -> str:
+    return os.path.normpath(word.removeprefix(f"{workdir}/"))

@@ -261,7 +261,7 @@ class Players:
 
     def _turn(self, request: Body, texts: str) -> Turn:
         turns = next((some for word, some in self.cast.workers.items() if word in texts), self.cast.worker)
-        number = sum(message["role"] == "assistant" for message in request["messages"])
+        number: int = sum(message["role"] == "assistant" for message in request["messages"])
         return turns[min(number, len(turns) - 1)]
 
 
