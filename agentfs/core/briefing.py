@@ -12,11 +12,13 @@ from typing import Any
 
 from agentfs.core import names
 from agentfs.core.answer_plan import Standing
+from agentfs.core.canonical import check_value
 from agentfs.core.catalogue import Catalogue, ToolSpec
 from agentfs.core.facts import Facts
 from agentfs.core.failures import check_words, shortened
 from agentfs.core.limits import seconds_left
 from agentfs.core.pins import Pins
+from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Call, Result, Trigger
 from agentfs.core.state import RunState, used_by
 
@@ -116,8 +118,8 @@ def fenced(text: str) -> str:
 
 
 def _goal_checks(facts: Facts) -> Iterator[str]:
-    if facts.goal.checks:
-        checks = [check.model_dump(mode="json", by_alias=True, exclude_none=True) for check in facts.goal.checks]
+    if wanted := acceptance_checks(facts) if facts.plan else facts.goal.checks:
+        checks = [check_value(check) for check in wanted]
         yield f"When every step is done these checks must hold:\n{fenced(_json(checks))}"
 
 

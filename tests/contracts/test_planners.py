@@ -20,13 +20,13 @@ from agentfs.core.goals import ParsedGoal, parse_goal
 from agentfs.core.limits import Bounds
 from agentfs.core.records import Answer, Author, Call, Failure
 from agentfs.core.state import derive
-from agentfs.core.weighing import Weighed
+from agentfs.core.weighing import UNSHOWN, Weighed
 from agentfs.models.base import Reply, ToolCall, usage_of
 from agentfs.models.errors import Garbled, LimitReached, ModelError, Refused, Stopped, Unreachable
 from agentfs.models.line import Line
 from agentfs.models.meter import Meter
 from agentfs.planner import Planner
-from agentfs.planner.model import ModelPlanner, repair
+from agentfs.planner.model import RECONSIDER, ModelPlanner, repair
 from agentfs.prompts import load_prompt
 from agentfs.testing import Scripted
 from tests.builders import GOAL, a_call, a_plan, a_result, a_revision, a_step, facts, means
@@ -221,11 +221,27 @@ DOUBTFUL = {"steps": [read("look", "a.txt"), step("n")]}
 DOUBT = "step 'look': nobody uses the output of 'look': no later step refers to it -> write {{steps.look.output}} where it is needed, or leave the step out"
 
 
-def test_a_doubt_is_told_once_and_then_let_pass(tmp_path: Path) -> None:
-    it = scene(tmp_path, DOUBTFUL, DOUBTFUL)
-    assert (it.answer().verdict, len(it.model.requests)) == ("plan", 2)
-    assert told(it.model)[1].startswith(f"Look at this too, and change it unless it is meant:\n1. {DOUBT}\n\n")
+def test_a_doubt_is_not_worth_a_turn_of_its_own(tmp_path: Path) -> None:
+    it = scene(tmp_path, DOUBTFUL)
+    assert (it.answer().verdict, len(it.model.requests)) == ("plan", 1)
     assert it.log[-1] == ("accepted", {"although": [DOUBT]})
+
+
+IMPOSSIBLE = {"impossible": "I could not do it"}
+
+
+def test_that_it_is_impossible_must_be_shown_and_is_sent_back_once(tmp_path: Path) -> None:
+    it = scene(tmp_path, IMPOSSIBLE, GOOD)
+    assert (it.answer().verdict, len(it.model.requests)) == ("plan", 2)
+    assert UNSHOWN in told(it.model)[1]
+    it = scene(tmp_path, IMPOSSIBLE, IMPOSSIBLE)
+    assert (it.answer().verdict, len(it.model.requests)) == ("impossible", 2)
+
+
+def test_giving_up_instead_of_correcting_a_plan_is_sent_back_once(tmp_path: Path) -> None:
+    it = scene(tmp_path, BAD, {"impossible": "no way: the goal"}, GOOD)
+    assert (it.answer().verdict, len(it.model.requests)) == ("plan", 3)
+    assert RECONSIDER in told(it.model)[2] or UNSHOWN in told(it.model)[2]
 
 
 def test_a_doubt_after_a_repair_is_let_pass(tmp_path: Path) -> None:
@@ -236,11 +252,10 @@ def test_a_doubt_after_a_repair_is_let_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("worse", [(BAD, "no"), (Garbled(Failure(kind="model", message="cut")),)])
 def test_what_was_good_enough_before_is_taken_if_it_only_gets_worse(tmp_path: Path, worse: tuple[Any, ...]) -> None:
-    it = scene(tmp_path, DOUBTFUL, *worse)
+    it = scene(tmp_path, IMPOSSIBLE, *worse)
     said = it.answer()
-    plan: Any = said.plan
-    assert (said.verdict, [one["id"] for one in plan["steps"]]) == ("plan", ["look", "n"])
-    assert it.log[-1] == ("accepted", {"although": [DOUBT]})
+    assert (said.verdict, said.answer) == ("impossible", IMPOSSIBLE["impossible"])
+    assert it.log[-1] == ("accepted", {"although": [UNSHOWN]})
 
 
 # ── no answer ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -268,7 +283,7 @@ def test_no_reply_is_an_answer_too(
 
 
 def test_being_stopped_while_putting_right_takes_nothing(tmp_path: Path) -> None:
-    said = scene(tmp_path, DOUBTFUL, Stopped(Failure(kind="interrupted", message="stopped"))).answer()
+    said = scene(tmp_path, IMPOSSIBLE, Stopped(Failure(kind="interrupted", message="stopped"))).answer()
     assert (said.verdict, said.plan) == ("interrupted", None)
 
 
@@ -299,7 +314,7 @@ def test_any_three_replies_make_an_answer(tmp_path: Path, replies: list[Any]) ->
 def test_the_examples_of_the_prompt_are_good_plans(tmp_path: Path) -> None:
     """Each example is taken as it stands: a planner that copies one is right."""
     blocks = [f'{{"steps": [\n{part.split(chr(10) * 2)[0]}' for part in PROMPT.text.split('\n{"steps": [\n')[1:]]
-    assert len(blocks) == 2
+    assert len(blocks) == 1
     for name in ("a.log", "b.log", "src/x.py"):
         (tmp_path / "files" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "files" / name).write_text("x", encoding="utf-8")

@@ -14,7 +14,7 @@ from agentfs.core.canonical import render_plan
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.records import Answer
 from agentfs.core.state import derive
-from agentfs.core.weighing import Weighed, weigh
+from agentfs.core.weighing import UNSHOWN, Weighed, weigh
 from tests.builders import a_call, a_plan, a_result, a_step, facts, means
 from tests.core.planning_samples import (
     AROUND,
@@ -53,6 +53,7 @@ def test_a_first_plan_is_approved_where_nobody_reviews_it(approve: str, status: 
         status,
         "auto",
         frozenset(("first",)),
+        evidence="the goal",
     )
 
 
@@ -246,7 +247,10 @@ def test_verdicts() -> None:
     assert told({"keep": True}) == Weighed("keep")
     assert told({"finished": True, "answer": 53}) == Weighed("finished", a_plan_value(A), 53)
     assert told({"finished": True, "answer": 53}, standing(A, done=("a",))) == Weighed("finished", None, 53)
-    assert told({"impossible": "no"}, FIRST) == Weighed("impossible", None, "no")
+    assert told({"impossible": "no"}, FIRST) == Weighed("impossible", None, "no", soft=(UNSHOWN,))
+    shown = replace(FIRST, evidence="Restart the database server\nsudo: a password is required")
+    why = "there is no way: sudo says `a password is required`"
+    assert told({"impossible": why}, shown) == Weighed("impossible", None, why)
     assert told([step("d")]) == Weighed("plan", a_plan_value(A, step("d", depends_on=["a"])))
 
 

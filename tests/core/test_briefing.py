@@ -55,8 +55,8 @@ def test_the_first_call_in_full() -> None:
     assert text_for(facts(has_steps=False), material=material) == (
         "# Goal\n\nthe goal\n\n"
         "# Context\n\nFrom the goal:\n```\nmind the gap\n```\n\n"
-        "# Working folder\n\n```\na.txt  3 bytes\nsrc/\n```\n(and more that is not listed)\n\n"
         "# AGENTS.md of the working folder\n\n```\nUse tabs.\n```\n\n"
+        "# Working folder\n\n```\na.txt  3 bytes\nsrc/\n```\n(and more that is not listed)\n\n"
         "# Tools\n\n"
         '- note (no effects): Record a text; nothing else happens. Input: {"text": string}. Output: the text.\n'
         "- shell (runs a program): Run shell text in the working folder; the first command that fails ends it. "

@@ -294,7 +294,8 @@ def test_a_no_is_on_record_before_anybody_is_called_about_it(has_steps: bool) ->
 
 def test_no_answer_of_a_planner_slips_in_beside_a_no() -> None:
     given = facts(REFUSED, has_steps=False)
-    new = a_plan(a_step("c")).model_dump(mode="json", by_alias=True, exclude_none=True)
+    kept = [step.model_copy(update={"on_failure": "stop"}) if step.gate else step for step in REFUSED.steps]
+    new = a_plan(*kept, a_step("c")).model_dump(mode="json", by_alias=True, exclude_none=True)
     call = a_call(2, revision=1, trigger="asked", base_sha256=plan_sha(REFUSED))
     answer = Answer(call=2, verdict="plan", plan=new, duration_s=0.0)
     given = judged(given.with_call(PlannerCall(2, call, answer)))

@@ -47,7 +47,9 @@ def test_usage_is_counted_and_an_unknown_cost_stays_unknown() -> None:
         given = given.with_attempt(
             step, Attempt(1, claimed=True, result=a_result(views[step], "done", 1, usage=used))
         )
-    call = Answer(call=2, verdict="finished", answer="42", usage=paid, duration_s=0.0)
+    call = Answer(
+        call=2, verdict="finished", answer="42", usage=paid.model_copy(update={"role": "planner"}), duration_s=0.0
+    )
     given = given.with_call(replace(given.planner_call(2), call=a_call(2), answer=call))
     spent = spent_of(given.attempts)
     assert (spent.requests, spent.tokens, spent.cost_usd) == (2, 10, 0.5)
