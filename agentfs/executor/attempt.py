@@ -147,7 +147,12 @@ def attempt(order: Order, shop: Workshop, stop: StopSign) -> Result | Asked:
 def _look_before(shop: Workshop) -> Before:
     if shop.doubts is None:
         return Before()
-    return Before(snapshot(shop.confinement.workdir), hashes(shop.doubts.protected))
+    return Before(_folder(shop), hashes(shop.doubts.protected))
+
+
+def _folder(shop: Workshop) -> Snapshot:
+    room = shop.confinement
+    return snapshot(room.workdir, without=room.workspace / "runs")
 
 
 def _with_watched(before: Before, shop: Workshop, bench: Bench) -> Before:
@@ -362,7 +367,7 @@ def _changes(order: Order, before: Before, shop: Workshop, log: AttemptLog) -> C
     """Return what the attempt changed in the working folder so far, and write down what is new of it."""
     if before.folder is None:
         return None
-    changes = compare(before.folder, snapshot(shop.confinement.workdir))
+    changes = compare(before.folder, _folder(shop))
     if changes.all():
         log.write(CHANGED, changes.as_json(before.watched))
     return changes_in(Path(shop.shelf.path(order.step, order.attempt, "log")))
@@ -398,16 +403,18 @@ def _checked(
     changes: Changes | None,
 ) -> tuple[ToolResult, tuple[CheckResult, ...]]:
     """Return what the checks found; and what was given, with a failure if a judge could not be asked."""
-    wanted = _wanted(order, held, shop)
     if given.failure is not None or given.blocked is not None:
         return given, ()
-    if wanted is None:
+    proven, condition = _is_proven(order, held, shop), order.success_condition or order.description
+    if not proven and not condition:
         message = "nothing shows that it is done: it has no check, and nothing to judge it by"
         return replace(given, failure=Failure(kind="unproven", message=message, hint="give it a check")), ()
-    if not wanted:
-        return given, ()
+    gather = _gather(order, given, shop, bench, changes)
     try:
-        checks = shop.check(wanted, bench, given.output, _gather(order, given, shop, bench, changes))
+        checks = shop.check(order.checks, bench, given.output, gather) if order.checks else ()
+        if not proven and condition and all(check.ok for check in checks):
+            judge = JudgeCheck(kind="judge", condition=condition)
+            checks = (*checks, *shop.check((judge,), bench, given.output, gather))
     except ModelError as error:
         from agentfs.executor.ends import failure_of
 
@@ -417,20 +424,16 @@ def _checked(
     return given, checks
 
 
-def _wanted(order: Order, held: frozenset[str], shop: Workshop) -> tuple[ResolvedCheck, ...] | None:
-    """Return the checks of an order; where none counts, a judge too looks at what a model did. None: nothing can.
+def _is_proven(order: Order, held: frozenset[str], shop: Workshop) -> bool:
+    """Whether the checks of an order can show that it is done; else a judge looks at what a model did.
 
     The step `do` is judged by the plan's own checks.
     """
     if order.tool is not None or (shop.desk is not None and shop.desk.may_hand_over):
-        return order.checks
+        return True
     if shop.doubts is None:  # a run of the first release
-        condition = None if order.checks else order.success_condition
-        return (*order.checks, *([JudgeCheck(kind="judge", condition=condition)] if condition else []))
-    if any(_counts(check, held, shop.doubts.unproven) for check in order.checks):
-        return order.checks
-    condition = order.success_condition or order.description
-    return (*order.checks, JudgeCheck(kind="judge", condition=condition)) if condition else None
+        return bool(order.checks) or not order.success_condition
+    return any(_counts(check, held, shop.doubts.unproven) for check in order.checks)
 
 
 def _counts(check: ResolvedCheck, held: frozenset[str], planned: tuple[ResolvedCheck, ...]) -> bool:

@@ -71,8 +71,11 @@ class Changes:
             yield from (f"{what}: {name}" for name in names[:MOST_NAMES])
 
 
-def snapshot(folder: Path) -> Snapshot:
-    """Return the files in a folder with size and time of change, as many as are compared. Links are not followed."""
+def snapshot(folder: Path, without: Path | None = None) -> Snapshot:
+    """Return the files in a folder with size and times, as many as are compared. Links are not followed.
+
+    `without`: a folder in it that is no part of the work, such as the workspace's runs/.
+    """
     found: dict[str, tuple[int, int, int]] = {}
     waiting = [""]
     while waiting and len(found) < MOST_ENTRIES:
@@ -80,7 +83,7 @@ def snapshot(folder: Path) -> Snapshot:
         for entry in _entries(folder / parent):
             path = f"{parent}/{entry.name}" if parent else entry.name
             if entry.is_dir(follow_symlinks=False):
-                waiting += [] if entry.name in _LEFT_OUT else [path]
+                waiting += [] if entry.name in _LEFT_OUT or folder / path == without else [path]
             elif len(found) < MOST_ENTRIES:
                 seen = entry.stat(follow_symlinks=False)
                 found[_printable(path)] = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)  # nobody sets the last
