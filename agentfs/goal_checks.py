@@ -41,7 +41,7 @@ from agentfs.executor.evidence import (
     output_piece,
     snapshot,
     tool_pieces,
-    watched_names,
+    watched_by,
 )
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import ModelError
@@ -201,11 +201,11 @@ def _changes(driver: Driver) -> Changes:
 
 def touched(driver: Driver, bench: Bench) -> Iterator[str]:
     """Yield the files that a person's checks name and that a step changed; of a folder also what was put into it."""
-    watched = watched_names(persons_checks(driver.state), bench)
-    if not watched:
+    checks = persons_checks(driver.state)
+    if not checks:
         return
-    changes, workdir = _changes(driver), bench.confinement.workdir
+    watched, changes, workdir = watched_by(checks, bench), _changes(driver), bench.confinement.workdir
     made = set(changes.added)
-    had_files = [word for word in watched if any(f"{word}/{name}" not in made for name in snapshot(workdir / word))]
-    yield from dict.fromkeys(path for path in (*changes.changed, *changes.removed) if is_named(path, watched))
-    yield from (path for path in changes.added if is_named(path, had_files))
+    had = [word for word in watched.names if any(f"{word}/{name}" not in made for name in snapshot(workdir / word))]
+    yield from dict.fromkeys(path for path in (*changes.changed, *changes.removed) if watched.has(path))
+    yield from (path for path in changes.added if watched.has_new(path) or is_named(path, had))

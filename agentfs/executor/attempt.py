@@ -38,6 +38,7 @@ from agentfs.executor.evidence import (
     Gather,
     Piece,
     Snapshot,
+    Watched,
     changes_in,
     changes_piece,
     compare,
@@ -49,7 +50,7 @@ from agentfs.executor.evidence import (
     quoted_piece,
     snapshot,
     tool_pieces,
-    watched_names,
+    watched_by,
 )
 from agentfs.executor.log import AttemptLog
 from agentfs.executor.rebuilding import ANSWER, Memory, remembered
@@ -115,7 +116,7 @@ class Before:
 
     folder: Snapshot | None = None
     protected: Mapping[str, str] = field(default_factory=dict)  # path -> sha256
-    watched: tuple[str, ...] = ()  # what a person's checks name
+    watched: Watched = field(default_factory=Watched)  # what a person's checks rest on
 
 
 def render(record: Record) -> bytes:
@@ -156,7 +157,7 @@ def _folder(shop: Workshop) -> Snapshot:
 
 
 def _with_watched(before: Before, shop: Workshop, bench: Bench) -> Before:
-    return replace(before, watched=watched_names(shop.doubts.persons, bench)) if shop.doubts else before
+    return replace(before, watched=watched_by(shop.doubts.persons, bench)) if shop.doubts else before
 
 
 def resume(order: Order, reply: str, shop: Workshop, stop: StopSign) -> Result | Asked:

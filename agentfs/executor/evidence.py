@@ -13,12 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from agentfs.core.cutting import as_text, head_and_tail, one_line
-from agentfs.core.proof import first_word, names_in, words_in
+from agentfs.core.proof import first_word, names_in, settings_of, tests_of, words_in
 from agentfs.core.records import Check, Failure, JsonObject
 from agentfs.jsonlines import read_lines
 from agentfs.tools.base import Bench
@@ -46,6 +47,27 @@ class Piece:
     body: str
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the checks of a person rest on."""
+
+    names: tuple[str, ...] = ()  # files, folders and other words
+    settings: tuple[str, ...] = ()  # patterns of files that count wherever they lie, also where one is put there
+    tests: tuple[str, ...] = ()  # patterns of files that count wherever they lie, if they were there
+
+    def has(self, path: str) -> bool:
+        """Whether a file that was there is one of them."""
+        return is_named(path, self.names) or _is_like(path, (*self.settings, *self.tests))
+
+    def has_new(self, path: str) -> bool:
+        """Whether a file counts that was not there."""
+        return _is_like(path, self.settings)
+
+
+def _is_like(path: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(os.path.basename(path), pattern) for pattern in patterns)
+
+
 Gather = Callable[[str], Sequence[Piece]]  # the evidence for a condition
 
 
@@ -57,10 +79,10 @@ class Changes:
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
-    def as_json(self, watched: Sequence[str] = ()) -> JsonObject:
+    def as_json(self, watched: "Watched") -> JsonObject:
         """Return as many names as are written down; those that are watched come first."""
         named = {"added": self.added, "changed": self.changed, "removed": self.removed}
-        ordered = {what: sorted(names, key=lambda name: not is_named(name, watched)) for what, names in named.items()}
+        ordered = {what: sorted(names, key=lambda name: not watched.has(name)) for what, names in named.items()}
         return {what: [*names[:MOST_NAMES]] for what, names in ordered.items() if names}
 
     def all(self) -> tuple[str, ...]:
@@ -218,8 +240,8 @@ def is_named(path: str, words: Iterable[str]) -> bool:
     return any(path == word or path.startswith(f"{word}/") for word in words)
 
 
-def watched_names(checks: Iterable[Check], bench: Bench) -> tuple[str, ...]:
-    """Return what a person's checks name, and what the scripts among that name in turn: files, folders, words."""
+def watched_by(checks: Sequence[Check], bench: Bench) -> Watched:
+    """Return what a person's checks rest on: what they name, and what the scripts among that name in turn."""
     workdir = str(bench.confinement.workdir)
     found = dict.fromkeys(_relative(word, workdir) for check in checks for word in names_in(check))
     waiting, looked_at = [*found], 0
@@ -233,7 +255,11 @@ def watched_names(checks: Iterable[Check], bench: Bench) -> tuple[str, ...]:
         new = [word for word in dict.fromkeys(words) if word not in found]
         found |= dict.fromkeys(new)
         waiting += new
-    return tuple(word for word in found if not word.startswith(("/", "..")) and word != ".")
+    return Watched(
+        tuple(word for word in found if not word.startswith(("/", "..")) and word != "."),
+        tuple(pattern for check in checks for pattern in settings_of(check)),
+        tuple(pattern for check in checks for pattern in tests_of(check)),
+    )
 
 
 def _relative(word: str, workdir: str) -> str:

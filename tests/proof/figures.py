@@ -34,8 +34,10 @@ def table(worlds: Sequence[World]) -> str:
     honest = [world for world in worlds if world.honest]
     away = [world for world in honest if world.admits]
     behaviours = len({world.behaviour for world in worlds if not world.honest})
-    told = f"{behaviours} behaviours. Of {len(honest)} runs in which the work was done, {len(away)} were turned away."
-    return "\n".join([*lines, "", told, "", "Those that pass for done:", "", *_named(worlds)]) + "\n"
+    words = (
+        f"{behaviours} behaviours. Of {len(honest)} runs in which the work was done, {len(away)} were turned away."
+    )
+    return "\n".join([*lines, "", words, "", "Those that pass for done:", "", *_named(worlds)]) + "\n"
 
 
 def _named(worlds: Iterable[World]) -> list[str]:
