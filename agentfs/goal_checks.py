@@ -119,7 +119,7 @@ def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
             after={step: view.attempt for step, view in state.steps.items()},
             checks=found,
             steps=again,
-            touched=tuple(touched(driver, bench)),
+            touched=driver.world.watch.touched(action.call, lambda: tuple(touched(driver, bench))),
             error=error,
             usage=line.usage,
         )

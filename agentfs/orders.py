@@ -355,6 +355,7 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
         check=driver.world.check,
         retry_wait_s=_retry_wait(order, driver) if order else 0.0,
         starter=driver.world.starter,
+        watch=driver.world.watch,
         doubts=doubts,
     )
 

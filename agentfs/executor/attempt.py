@@ -34,7 +34,9 @@ from agentfs.executor.checks import Checker, run_checks, surprise
 from agentfs.executor.desk import Asked, Desk
 from agentfs.executor.evidence import (
     CHANGED,
+    TAMPERED,
     Changes,
+    FolderWatch,
     Gather,
     Piece,
     Snapshot,
@@ -62,7 +64,7 @@ from agentfs.tools.base import Bench, Confinement, Mask, StopSign, Tool, ToolRes
 from agentfs.tools.registry import input_problems
 from agentfs.tools.starting import Starter
 
-HELD_BEFORE, TAMPERED = "held_before", "tampered"  # events in a log
+HELD_BEFORE = "held_before"  # the event in a log
 
 
 @dataclass(slots=True)
@@ -107,6 +109,7 @@ class Workshop:
     check: Checker = run_checks
     retry_wait_s: float = 0.0  # before another try, if this one fails
     starter: Starter = field(default_factory=Starter)
+    watch: FolderWatch = field(default_factory=FolderWatch)
     doubts: Doubts | None = None  # None: a tool does a person's own step, or the run is of the first release
 
 
@@ -341,7 +344,8 @@ def _held(order: Order, shop: Workshop) -> frozenset[str]:
 
 def _untampered(order: Order, given: ToolResult, shop: Workshop, before: Before, log: AttemptLog) -> ToolResult:
     """Return what was given; a failure if a protected file is not what it was, now or when the attempt waited."""
-    touched = [*_tampered_before(order, shop), *_tampered(shop, before)]
+    whose = names.conversation(order.step, order.attempt)
+    touched = [*_tampered_before(order, shop), *shop.watch.tampered(whose, lambda: _tampered(shop, before))]
     if not touched or (given.failure and given.failure.kind == "interrupted"):
         return given
     log.write(TAMPERED, {"files": touched})
@@ -368,7 +372,8 @@ def _changes(order: Order, before: Before, shop: Workshop, log: AttemptLog) -> C
     """Return what the attempt changed in the working folder so far, and write down what is new of it."""
     if before.folder is None:
         return None
-    changes = compare(before.folder, _folder(shop))
+    known, whose = before.folder, names.conversation(order.step, order.attempt)
+    changes = shop.watch.changes(whose, lambda: compare(known, _folder(shop)))
     if changes.all():
         log.write(CHANGED, changes.as_json(before.watched))
     return changes_in(Path(shop.shelf.path(order.step, order.attempt, "log")))

@@ -31,7 +31,7 @@ MOST_NAMES = 200  # of what changed that are written down
 MOST_FILES, FILE_LENGTH, LARGEST_FILE = 8, 2_000, 256 * 1024
 TOOLS_LENGTH, CALL_LENGTH = 6_000, 1_500
 MOST_SCRIPTS, LARGEST_SCRIPT = 20, 64 * 1024  # that checks run, and whose words are looked at
-CHANGED = "changed"  # the event in a log
+CHANGED, TAMPERED = "changed", "tampered"  # events in a log
 OUTPUT_WORDS = "The output is:"
 _NAME = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
 _LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
@@ -161,6 +161,22 @@ def _names(entries: Iterable[Mapping[str, Any]], what: str) -> Iterator[str]:
     for entry in entries:
         listed = entry.get(what)
         yield from (name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
+
+
+class FolderWatch:
+    """What became of a folder, found by looking; a replay has another that looks into the recording."""
+
+    def changes(self, whose: str, look: Callable[[], Changes]) -> Changes:  # noqa: ARG002
+        """Return what an attempt changed since it was last asked."""
+        return look()
+
+    def tampered(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
+        """Return the protected files that an attempt changed since it was last asked."""
+        return look()
+
+    def touched(self, call: int, look: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the files under a person's checks that steps changed, at the checks of this number."""
+        return look()
 
 
 # ── pieces ────────────────────────────────────────────────────────────────────────────────────────────────
