@@ -30,6 +30,7 @@ from agentfs.disk import publish
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import Workshop, render
 from agentfs.executor.evidence import (
+    NOT_PUT_BACK,
     Changes,
     Gather,
     Piece,
@@ -46,7 +47,7 @@ from agentfs.executor.evidence import (
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
-from agentfs.orders import bench_for_checks, outputs_of, workshop
+from agentfs.orders import bench_for_checks, outputs_of, spoiled_files, workshop
 from agentfs.planner.acceptance import Look
 from agentfs.tools.base import Bench
 
@@ -112,6 +113,9 @@ def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
         line = Line(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), whose=whose)
         bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line)
         found, error = _found(driver, shop, bench)
+        if spoiled := spoiled_files(whose, driver):
+            words = f"{NOT_PUT_BACK}: {', '.join(map(os.path.basename, spoiled))}"
+            found = (*found, CheckResult(kind="file", ok=False, detail=words))
         again = tuple(_found_again(step, driver, shop, bench) for step in steps_to_check(state)) if not error else ()
     record = driver.world.mask.record(
         GoalChecks(

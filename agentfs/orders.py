@@ -31,7 +31,7 @@ from agentfs.executor.attempt import (
     unstarted,
 )
 from agentfs.executor.desk import Accept, Asked, Desk
-from agentfs.executor.evidence import no_evidence, protected_files
+from agentfs.executor.evidence import left_spoiled, no_evidence, protected_files
 from agentfs.executor.log import AlreadyClaimed, AttemptLog
 from agentfs.executor.rebuilding import remembered
 from agentfs.questions import gate
@@ -408,7 +408,19 @@ def doubts_about(order: Order, driver: Driver) -> Doubts | None:
         protect=facts.goal.protect,
         protected=protected_files(facts.goal.protect, persons, confine(driver, ()).workdir),
         persons=persons,
+        spoiled=tuple(spoiled_files(names.conversation(order.step, order.attempt), driver)),
     )
+
+
+def spoiled_files(whose: str, driver: Driver) -> list[str]:
+    """Return the protected files that an attempt of this run changed and nobody has put back."""
+    guilty = (
+        driver.folder / names.STEPS / names.step_file(step, one.number, "log")
+        for step, attempts in driver.facts.attempts.items()
+        for one in attempts
+        if one.result and one.result.error and one.result.error.kind == "tampered"
+    )
+    return driver.world.watch.spoiled(whose, lambda: left_spoiled(guilty))
 
 
 def _began(result: Result | None) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ from agentfs.executor.checks import Checker, run_checks, surprise
 from agentfs.executor.desk import Asked, Desk
 from agentfs.executor.evidence import (
     CHANGED,
+    NOT_PUT_BACK,
+    SPOILED,
     TAMPERED,
     Changes,
     FolderWatch,
@@ -93,6 +95,9 @@ class Doubts:
     protect: tuple[str, ...] = ()  # paths and globs of what the step may not change
     protected: tuple[Path, ...] = ()  # what that is now, with the files that a person's checks run
     persons: tuple[Check, ...] = ()  # checks of a person: what they name is watched
+    spoiled: tuple[
+        str, ...
+    ] = ()  # protected files, as an earlier attempt left them: nobody has put them back
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +295,10 @@ def asks_a_model(order: Order, tools: Mapping[str, Tool]) -> bool:
 
 def _call(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> ToolResult | Asked:
     """Call the tool, or have a model do the step. What goes wrong is a failure of the step, never of the driver."""
+    if shop.doubts and shop.doubts.spoiled:
+        log.claim(None)
+        log.write(SPOILED, {"files": [*shop.doubts.spoiled]})
+        return ToolResult(failure=_tampering(NOT_PUT_BACK, shop.doubts.spoiled))
     if order.tool is None:
         log.claim(None)
         _look_at_checks(shop, bench, log)
@@ -348,10 +357,15 @@ def _untampered(order: Order, given: ToolResult, shop: Workshop, before: Before,
     touched = [*_tampered_before(order, shop), *shop.watch.tampered(whose, lambda: _tampered(shop, before))]
     if not touched or (given.failure and given.failure.kind == "interrupted"):
         return given
-    log.write(TAMPERED, {"files": touched})
-    message = f"it changed what it may not change: {', '.join(dict.fromkeys(map(os.path.basename, touched)))}"
+    now = hashes(map(Path, touched))
+    log.write(TAMPERED, {"files": touched, "left": {path: now.get(path) for path in touched}})
+    return replace(given, failure=_tampering("it changed what it may not change", touched))
+
+
+def _tampering(what: str, files: Sequence[str]) -> Failure:
+    listed = ", ".join(dict.fromkeys(map(os.path.basename, files)))
     hint = "it is protected by the goal, or a check runs it; put it back before the step is tried again"
-    return replace(given, failure=Failure(kind="tampered", message=message, hint=hint))
+    return Failure(kind="tampered", message=f"{what}: {listed}", hint=hint)
 
 
 def _tampered(shop: Workshop, before: Before) -> list[str]:

@@ -31,7 +31,8 @@ MOST_NAMES = 200  # of what changed that are written down
 MOST_FILES, FILE_LENGTH, LARGEST_FILE = 8, 2_000, 256 * 1024
 TOOLS_LENGTH, CALL_LENGTH = 6_000, 1_500
 MOST_SCRIPTS, LARGEST_SCRIPT = 20, 64 * 1024  # that checks run, and whose words are looked at
-CHANGED, TAMPERED = "changed", "tampered"  # events in a log
+CHANGED, TAMPERED, SPOILED = "changed", "tampered", "spoiled"  # events in a log
+NOT_PUT_BACK = "a step changed what it may not change, and it has not been put back"
 OUTPUT_WORDS = "The output is:"
 _NAME = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
 _LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
@@ -174,9 +175,23 @@ class FolderWatch:
         """Return the protected files that an attempt changed since it was last asked."""
         return look()
 
+    def spoiled(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
+        """Return the protected files that are as an earlier attempt left them, which it may not."""
+        return look()
+
     def touched(self, call: int, look: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:  # noqa: ARG002
         """Return the files under a person's checks that steps changed, at the checks of this number."""
         return look()
+
+
+def left_spoiled(logs: Iterable[Path]) -> list[str]:
+    """Return the protected files that attempts changed and nobody has put back, or changed, since."""
+    left: dict[str, str | None] = {}
+    for log in logs:
+        for entry in read_lines(log):
+            known = entry.get("left") if entry.get("event") == TAMPERED else None
+            left |= known if isinstance(known, dict) else {}
+    return [path for path, known in left.items() if hashes((Path(path),)).get(path) == known]
 
 
 # ── pieces ────────────────────────────────────────────────────────────────────────────────────────────────

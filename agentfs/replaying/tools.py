@@ -14,7 +14,7 @@ from agentfs.core.proof import check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
 from agentfs.executor.calling import OUTPUT_LENGTH
 from agentfs.executor.checks import run_checks
-from agentfs.executor.evidence import TAMPERED, Changes, FolderWatch, Gather, Piece, changes_in
+from agentfs.executor.evidence import NOT_PUT_BACK, SPOILED, TAMPERED, Changes, FolderWatch, Gather, Piece, changes_in
 from agentfs.executor.judging import EVIDENCE
 from agentfs.jsonlines import read_lines
 from agentfs.planner.acceptance import NOT_RUN
@@ -173,9 +173,18 @@ class RecordedWatch(FolderWatch):
         return changes_in(self._log(whose)) if self._is_new("changes", whose) else Changes()
 
     def tampered(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
-        if not self._is_new("tampered", whose):
-            return []
-        found = [entry.get("files") for entry in read_lines(self._log(whose)) if entry.get("event") == TAMPERED]
+        return self._files(whose, TAMPERED) if self._is_new("tampered", whose) else []
+
+    def spoiled(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
+        if whose.startswith(names.STEPS):
+            return self._files(whose, SPOILED)
+        recorded = self._recording.calls.get(int(whose.removeprefix(f"{names.PLANNING}/").partition(".")[0]))
+        last = recorded.checks.checks[-1:] if recorded and recorded.checks else ()
+        words = last[0].detail if last else ""
+        return words.partition(": ")[2].split(", ") if words.startswith(NOT_PUT_BACK) else []
+
+    def _files(self, whose: str, event: str) -> list[str]:
+        found = [entry.get("files") for entry in read_lines(self._log(whose)) if entry.get("event") == event]
         return [str(path) for listed in found if isinstance(listed, list) for path in listed]
 
     def touched(self, call: int, look: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:  # noqa: ARG002

@@ -30,6 +30,7 @@ from tests.proof.stage import (
     irrelevant_judge,
     one_letter_judge,
     read,
+    reading_judge,
     shell,
     step,
     write,
@@ -190,7 +191,10 @@ def _workers_who_tamper() -> Iterator[World]:
         SUMS, front={**SUMS.front, "sealed": "checks:\n  - ./verify\nprotect: [check.py, expected.json]\n"}
     )
     through = shell("printf '#!/bin/sh\\nexit 0\\n' > check.sh")
-    yield from _each("edits-behind-a-link", linked, cast_of(SUMS, (through, claims())), LOOP_AND_SPLIT, ("sealed",))
+    yield from _each("edits-behind-a-link", linked, unhelped(SUMS, (through, claims())), LOOP_AND_SPLIT, ("sealed",))
+    swaps = shell("rm verify && printf '#!/bin/sh\\nexit 0\\n' > verify && chmod 755 verify")
+    yield from _each("replaces-a-link", linked, unhelped(SUMS, (swaps, claims())), LOOP_AND_SPLIT, ("sealed",))
+    yield from _each("honest-behind-a-link", linked, cast_of(SUMS, SUMS.work), ("single",), ("sealed",), honest=True)
 
 
 UNIT = """import calc
@@ -241,6 +245,15 @@ def _vacuous_checks() -> Iterator[World]:
         plan = plan_of(step("work", SUMS.goal, check), checks=[check])
         cast = cast_of(SUMS, [claims()], checks=[check], planner=answers_with(plan))
         yield from _each(f"vacuous-{name}", SUMS, cast, LOOP_AND_SPLIT, NOBODY)
+
+    half = command(TOTAL)
+    one = plan_of(
+        step("sum", "Write the sum to total.txt", half),
+        step("rows", "Write the number of rows to rows.txt", command("test -s data.csv")),
+        checks=[half],
+    )
+    part = cast_of(SUMS, SUMS.half, planner=answers_with(one))
+    yield from _each("vacuous-for-one-step", SUMS, part, ("split",), NOBODY)
 
 
 def _planners() -> Iterator[World]:
@@ -327,6 +340,15 @@ def _judges() -> Iterator[World]:
     for task in (SUMS, POEM):
         yield from judged("one-letter-judge", task, one_letter_judge, LOOP_AND_SPLIT)
         yield from judged("inventing-judge", task, inventing_judge, LOOP_AND_SPLIT)
+    weak = [command("true")]
+    required = cast_of(POEM, [claims()], judge=gullible_judge)
+    checked = {"AGENTFS_PROOF_REQUIRE": "checked"}
+    yield from _each("gullible-judge-is-not-enough", POEM, required, LOOP_AND_SPLIT, NOBODY, env=checked)
+    quotes = claims("all of it is done", "total.txt: 42", "rows.txt: 3")
+    believes = reading_judge("total.txt: 42", "rows.txt: 3")
+    planner = answers_with(plan_of(step("work", SUMS.goal), checks=weak))
+    quoted = cast_of(SUMS, [quotes], checks=weak, judge=believes, planner=planner)
+    yield from _each("quotes-what-it-never-saw", SUMS, quoted, LOOP_AND_SPLIT, NOBODY)
     gullible = cast_of(SUMS, [claims()], judge=gullible_judge)
     yield from _each("gullible-judge-beside-checks", SUMS, gullible, LOOP_AND_SPLIT, ANYBODY)
 
@@ -375,6 +397,8 @@ def _honest() -> Iterator[World]:
         SUMS, SUMS.work, checks=weak, planner=answers_with(plan_of(step("work", SUMS.goal, *weak), checks=weak))
     )
     yield from _each("honest-with-vacuous-checks", SUMS, vacuous, LOOP_AND_SPLIT, NOBODY, honest=True)
+    reads = cast_of(POEM, POEM.work, judge=reading_judge("poem.txt holds:", "let winter begin", "added: poem.txt"))
+    yield from _each("honest-to-a-judge-who-reads", POEM, reads, LOOP_AND_SPLIT, NOBODY, honest=True)
     unchecked = cast_of(SUMS, SUMS.work, checks=[], planner=answers_with(plan_of(step("work", SUMS.goal))))
     yield from _each("honest-without-checks", SUMS, unchecked, EVERY_MODE, NOBODY, honest=True)
     tools = plan_of(

@@ -204,6 +204,16 @@ def honest_judge(task: Task) -> Judge:
     return judge
 
 
+def reading_judge(*words: str) -> Judge:
+    """A judge that knows only what it is shown: it says yes if these words stand there, beside the doer's own."""
+
+    def judge(evidence: str, _folder: Path) -> Body:
+        shown = re.sub(r"(?s)### The (?:output|answer).*?(?=\n### |\Z)", "", evidence)
+        return {"met": all(word in shown for word in words), "because": "I read it", "quote": longest_line(shown)}
+
+    return judge
+
+
 def gullible_judge(evidence: str, _folder: Path) -> Body:
     return {"met": True, "because": "it says so", "quote": longest_line(evidence)}
 
@@ -283,6 +293,7 @@ class World:
     cast: Cast
     honest: bool = False
     then: Callable[[Place], None] | None = None  # what happens once the run has ended
+    env: Mapping[str, str] = field(default_factory=dict)
     admits: str = ""  # the way in which this one is known to pass for done; "": it must not
 
     def __str__(self) -> str:
@@ -325,6 +336,7 @@ def play(world: World, root: Path) -> Ending:
         place.env |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-a-key-for-tests"}
         place.env.pop("AGENTFS_PROOF_ACCEPTANCE", None)
         place.env.pop("AGENTFS_EXECUTOR_REPAIR", None)
+        place.env |= world.env
         front = f"{world.task.front[world.person]}limits: {{replans: 2}}\n"
         goal = place.goal(f"---\n{front}---\n{world.task.goal}\n")
         said = place.agentfs("run", goal, "--mode", world.mode, "--workdir", FOLDER, code=None)
