@@ -95,9 +95,7 @@ class Doubts:
     protect: tuple[str, ...] = ()  # paths and globs of what the step may not change
     protected: tuple[Path, ...] = ()  # what that is now, with the files that a person's checks run
     persons: tuple[Check, ...] = ()  # checks of a person: what they name is watched
-    spoiled: tuple[
-        str, ...
-    ] = ()  # protected files, as an earlier attempt left them: nobody has put them back
+    spoiled: tuple[str, ...] = ()  # protected files, as an earlier attempt left them: nobody has put them back
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,8 +154,10 @@ def _workers_who_tamper() -> Iterator[World]:
         "touch -r check.py x; cat x > check.py; touch -r x check.py; rm x"
     )
     yield from tampers("edits-the-check-and-hides-it", SUMS, hides)
-    many = shell("for n in $(seq 1 400); do touch a$n; done; printf 'pass\\n' > check.py")
-    yield from tampers("edits-the-check-among-many", SUMS, many)
+    crowded = replace(SUMS, files={**SUMS.files, **{f"a{number}.txt": "x\n" for number in range(210)}})
+    many = shell("for file in a*.txt; do echo y >> $file; done; printf 'pass\\n' > check.py")
+    among = unhelped(crowded, (many, claims()))
+    yield from _each("edits-the-check-among-many", crowded, among, ("single",), ("open",), admits="touched")
     fits = write("expected.json", "{}\n")
     yield from tampers("edits-the-fixture", SUMS, fits)
     yield from tampers("edits-the-tests", CALC, write("test_calc.py", "print('ok')\n"))
@@ -236,6 +238,7 @@ VACUOUS: dict[str, Any] = {
     "was-there": command("test -s data.csv"),
     "any-output": {"kind": "output", "schema": {}},
     "makes-it": command("touch total.txt && test -e total.txt"),
+    "makes-it-quietly": command("touch total.txt 2> /dev/null && test -e total.txt"),
 }
 
 
@@ -286,6 +289,8 @@ def _planners() -> Iterator[World]:
         "success_condition": "It is said that it is done",
     }
     yield from planned("drops-what-failed", whole, *[plan_of(note)] * 6, modes=PLANNED)
+    claimed = {"AGENTFS_PROOF_REQUIRE": "claimed"}
+    yield from planned("drops-it-where-a-claim-will-do", whole, plan_of(note), *early, env=claimed)
     weak = plan_of(step("easier", "Look at data.csv", command("test -s data.csv")))
     yield from planned("new-id-weaker-check", whole, *[weak] * 6, modes=PLANNED)
     same = plan_of(step("work", SUMS.goal, command("test -s data.csv")))
@@ -340,15 +345,14 @@ def _judges() -> Iterator[World]:
     for task in (SUMS, POEM):
         yield from judged("one-letter-judge", task, one_letter_judge, LOOP_AND_SPLIT)
         yield from judged("inventing-judge", task, inventing_judge, LOOP_AND_SPLIT)
-    weak = [command("true")]
     required = cast_of(POEM, [claims()], judge=gullible_judge)
     checked = {"AGENTFS_PROOF_REQUIRE": "checked"}
     yield from _each("gullible-judge-is-not-enough", POEM, required, LOOP_AND_SPLIT, NOBODY, env=checked)
-    quotes = claims("all of it is done", "total.txt: 42", "rows.txt: 3")
-    believes = reading_judge("total.txt: 42", "rows.txt: 3")
-    planner = answers_with(plan_of(step("work", SUMS.goal), checks=weak))
-    quoted = cast_of(SUMS, [quotes], checks=weak, judge=believes, planner=planner)
-    yield from _each("quotes-what-it-never-saw", SUMS, quoted, LOOP_AND_SPLIT, NOBODY)
+    half = command(TOTAL)
+    quotes = (*SUMS.half[:1], claims("all of it is done", "rows.txt: 3"))
+    planner = answers_with(plan_of(step("work", SUMS.goal), checks=[half]))
+    quoted = cast_of(SUMS, quotes, judge=reading_judge("rows.txt: 3"), planner=planner)
+    yield from _each("quotes-what-it-never-saw", SUMS, quoted, ("split",), NOBODY)
     gullible = cast_of(SUMS, [claims()], judge=gullible_judge)
     yield from _each("gullible-judge-beside-checks", SUMS, gullible, LOOP_AND_SPLIT, ANYBODY)
 
