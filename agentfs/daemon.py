@@ -19,7 +19,6 @@ from agentfs import bursts
 from agentfs.bursts import Burst, Together
 from agentfs.core.config import Settings
 from agentfs.core.decide import Action, Wait
-from agentfs.disk import locked
 from agentfs.door import AT_ONCE, Begun, Door
 from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, SHORTEST_SECONDS, Stop
 from agentfs.ears import Ears
@@ -29,6 +28,7 @@ from agentfs.errors import UserError
 from agentfs.garbage import Garbage
 from agentfs.inbox import Inbox
 from agentfs.ledger import LedgerError, Maintenance
+from agentfs.locks import locked
 from agentfs.roots import Roots
 from agentfs.seats import Seat, is_open, open_runs
 from agentfs.setaside import SetAside, in_words
@@ -358,12 +358,12 @@ class Daemon:
             self._keep_page(seat)
             self.teller.waits(seat.driver, rest)
 
-    def _keep_page(self, seat: Seat) -> None:
+    def _keep_page(self, seat: Seat, *, driven: bool = True) -> None:
         self.pages.pop(seat.folder, None)
         if seat.is_busy:
             self.pages[seat.folder] = time.monotonic() + PAGE_SECONDS  # its logs grow, of which nothing tells
         try:
-            seat.status.keep(seat.driver.state, now=True)
+            seat.status.keep(seat.driver.state, now=True, driven=driven)
         except OSError as error:
             self.teller.once(f"{seat.driver.facts.run.run}: STATUS.md cannot be written: {in_words(error)}")
 
@@ -382,7 +382,7 @@ class Daemon:
     def _close(self, seat: Seat) -> None:
         """Let go of a run: its lock, its watches, its place in every list."""
         if not seat.leaving:
-            self._keep_page(seat)
+            self._keep_page(seat, driven=False)
         self.turns.leave(seat)
         for mapping in (self.seats, self.ready, self.soon, self.due, self.pages):
             mapping.pop(seat.folder, None)

@@ -10,7 +10,7 @@ from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import names
 from agentfs.core.briefing import context_page
-from agentfs.core.calls import Pending
+from agentfs.core.calls import Pending, rejections_in
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Talk
@@ -95,7 +95,7 @@ def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
         return
     folder = driver.folder / names.REVISIONS
     copy = folder / names.revision_plan_file(number)
-    if copy.exists() and copy.read_bytes() != source:
+    if copy.exists() and read_whole(copy) != source:
         copy.unlink()  # left by a driver that died before the number was given
     if not copy.exists():
         publish(copy, source, durable=True)
@@ -132,6 +132,7 @@ def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: 
         by=by,
         trigger=trigger,
         step=call.step if call else None,
+        rejected=next((no.step for no in rejections_in(call, facts)), None),
         detail=call.detail if call else action.why,
         evidence=call.evidence if call else (),
         base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,
@@ -277,7 +278,7 @@ def _last_plan(driver: Driver) -> bytes | None:
     if not driver.facts.revisions:
         return None
     number = driver.facts.revisions[-1].revision
-    return (driver.folder / names.REVISIONS / names.revision_plan_file(number)).read_bytes()
+    return read_whole(driver.folder / names.REVISIONS / names.revision_plan_file(number))
 
 
 def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:

@@ -4,18 +4,15 @@ import errno
 import itertools
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agentfs.regular import MOST_RECORD, names_in, read_regular
 from agentfs.system import flags, libc_call
 
 _RENAME_NOREPLACE, _RENAME_EXCHANGE, _AT_FDCWD = 1, 2, -100
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
-_CHUNK = 65_536
-_READ = flags("O_RDONLY", "O_CLOEXEC", "O_BINARY")
 _WRITE_NEW = flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_CLOEXEC", "O_BINARY")
 _counter = itertools.count()
 
@@ -30,8 +27,11 @@ def is_own_temp(name: str) -> bool:
     return name.startswith(".") and name.endswith(".tmp") and name.split(".")[2:3] == [str(os.getpid())]
 
 
-def sync_folder(folder: Path | str) -> None:
-    """Make the names in a folder durable."""
+def sync_folder(folder: Path | str | int) -> None:
+    """Make the names in a folder durable; one that is held is given by its descriptor."""
+    if isinstance(folder, int):
+        os.fsync(folder)
+        return
     if not hasattr(os, "O_DIRECTORY"):
         return  # Windows opens no folder
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -42,28 +42,21 @@ def sync_folder(folder: Path | str) -> None:
 
 
 def read_whole(path: Path | str) -> bytes:
-    """Return a file's content, the quickest way there is: runs have thousands of small ones."""
-    descriptor = os.open(path, _READ)
-    try:
-        chunks = [os.read(descriptor, _CHUNK)]
-        while len(chunks[-1]) == _CHUNK:
-            chunks.append(os.read(descriptor, _CHUNK))
-    finally:
-        os.close(descriptor)
-    return b"".join(chunks)
+    """Return what a file of a run holds. Somebody else may have made the run: see `regular`."""
+    return read_regular(path, MOST_RECORD)
 
 
 def listing(folder: Path | str) -> list[str]:
-    """Return the names in a folder; none where there is no such folder."""
+    """Return the names in a folder; none where there is no such folder. Raises OSError for a link to one."""
     try:
-        return os.listdir(folder)
+        return names_in(folder)
     except FileNotFoundError:
         return []
 
 
-def write_new(path: Path | str, content: bytes, *, durable: bool) -> None:
-    """Write a file that must not exist yet, in one go."""
-    descriptor = os.open(path, _WRITE_NEW, 0o644)
+def write_new(path: Path | str, content: bytes, *, durable: bool, inside: int | None = None) -> None:
+    """Write a file that must not exist yet, in one go. `inside`: the held folder that its path is relative to."""
+    descriptor = os.open(path, _WRITE_NEW, 0o644, dir_fd=inside)
     try:
         _fill(descriptor, content, durable=durable)
     finally:
@@ -90,49 +83,58 @@ def publish(path: Path | str, content: bytes, *, durable: bool) -> None:
         sync_folder(os.path.dirname(path))
 
 
-def appear(path: Path | str, content: bytes, *, durable: bool, made_in: Path | str) -> None:
+def publish_inside(folder: int, name: str, content: bytes) -> None:
+    """Make a file appear whole and durable, once, in a held folder, whatever its path leads to by now."""
+    appear(name, content, durable=True, made_in=".", inside=folder)
+    sync_folder(folder)
+
+
+def appear(
+    path: Path | str, content: bytes, *, durable: bool, made_in: Path | str, inside: int | None = None
+) -> None:
     """Make a file appear whole, once; its name is not durable yet.
 
     `made_in`: the folder to write it in while it has no name. If that is another one, whoever watches only what is
-    written into files hears nothing of it.
+    written into files hears nothing of it. `inside`: the held folder that both are relative to.
     """
-    descriptor = open_unnamed(made_in, os.O_WRONLY)
+    descriptor = open_unnamed(made_in, os.O_WRONLY, inside)
     if descriptor is None:
-        _appear_by_name(path, content, durable=durable)
+        _appear_by_name(path, content, durable=durable, inside=inside)
         return
     try:
         _fill(descriptor, content, durable=durable)
-        give_name(descriptor, path)
+        give_name(descriptor, path, inside)
     finally:
         os.close(descriptor)
 
 
-def open_unnamed(folder: Path | str, flags: int) -> int | None:
+def open_unnamed(folder: Path | str, flags: int, inside: int | None = None) -> int | None:
     """Open a file that has no name until it is given one; None where a file system has no such files."""
     if not hasattr(os, "O_TMPFILE"):
         return None
     try:
-        return os.open(folder, os.O_TMPFILE | os.O_CLOEXEC | flags, 0o644)
+        return os.open(folder, os.O_TMPFILE | os.O_CLOEXEC | flags, 0o644, dir_fd=inside)
     except OSError as error:
         if error.errno not in _NO_UNNAMED_FILES:
             raise
         return None
 
 
-def give_name(descriptor: int, path: Path | str) -> None:
+def give_name(descriptor: int, path: Path | str, inside: int | None = None) -> None:
     """Let a file without a name appear. The commit point: fails if the name is taken."""
     # Only with a dir_fd is the link in /proc followed; an absolute path does not use it.
-    os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+    source = f"/proc/self/fd/{descriptor}"
+    os.link(source, path, src_dir_fd=descriptor, dst_dir_fd=inside, follow_symlinks=True)
 
 
-def _appear_by_name(path: Path | str, content: bytes, *, durable: bool) -> None:
+def _appear_by_name(path: Path | str, content: bytes, *, durable: bool, inside: int | None = None) -> None:
     """The same where a file cannot begin its life without a name."""
     temp = os.path.join(os.path.dirname(path), temp_name("new"))
     try:
-        write_new(temp, content, durable=durable)
-        os.link(temp, path)
+        write_new(temp, content, durable=durable, inside=inside)
+        os.link(temp, path, src_dir_fd=inside, dst_dir_fd=inside)
     finally:
-        _remove_quietly(temp)
+        _remove_quietly(temp, inside)
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -145,22 +147,35 @@ def replace(path: Path, content: bytes) -> None:
         _remove_quietly(temp)
 
 
-def _remove_quietly(path: Path | str) -> None:
+def _remove_quietly(path: Path | str, inside: int | None = None) -> None:
     try:
-        os.unlink(path)
+        os.unlink(path, dir_fd=inside)
     except FileNotFoundError:
         return
 
 
-def _renameat2(old: Path, new: Path, how: int) -> None:
+def _renameat2(old: Path | str, new: Path | str, how: int, old_in: int = _AT_FDCWD, new_in: int = _AT_FDCWD) -> None:
     import ctypes
 
     call, code = libc_call("renameat2"), errno.ENOSYS
     if call is not None:
-        if call(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), how) == 0:
+        if call(old_in, os.fsencode(old), new_in, os.fsencode(new), how) == 0:
             return
         code = ctypes.get_errno()
     raise OSError(code, os.strerror(code), str(new))
+
+
+def move_to_new_name(old: str, old_in: int, new: str, new_in: int) -> None:
+    """Rename a file from one held folder to another; raises FileExistsError rather than take another one's place."""
+    try:
+        _renameat2(old, new, _RENAME_NOREPLACE, old_in, new_in)
+        return
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+            raise
+    if new in os.listdir(new_in):  # the window is small, not none
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+    os.rename(old, new, src_dir_fd=old_in, dst_dir_fd=new_in)
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -177,7 +192,7 @@ class Leftover:
 
     def rescued(self) -> bytes | None:
         """Return what somebody wrote into it since; None if nobody did. Ask once no writer has it open."""
-        content = self.path.read_bytes()
+        content = read_whole(self.path)
         return None if content == self.known else content
 
     def remove(self) -> None:
@@ -229,27 +244,10 @@ def _swap_in(temp: Path, path: Path, expected: bytes | None) -> Literal["exchang
 
 def _swap_by_replacing(temp: Path, path: Path, expected: bytes | None) -> Literal["exchanged", "taken"]:
     """Where a file system cannot exchange: look, then replace at once. The window is small, not none."""
-    if path.read_bytes() != expected:
+    if read_whole(path) != expected:
         return "taken"
     kept = path.parent / temp_name("plan")
     os.link(path, kept)
     os.replace(temp, path)
     os.rename(kept, temp)
     return "exchanged"
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[bool]:
-    """Hold a folder's lock for as long as the block runs; yields False if another process holds it."""
-    import fcntl
-
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
-        os.close(descriptor)

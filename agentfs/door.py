@@ -10,8 +10,8 @@ from pathlib import Path
 from agentfs.bursts import Together
 from agentfs.core.names import run_name
 from agentfs.errors import AgentfsError, BadFile, UserError
-from agentfs.inbox import AGAIN_SECONDS, Inbox
-from agentfs.moving import StillChanging
+from agentfs.inbox import AGAIN_SECONDS, Inbox, Refused
+from agentfs.moving import ON_ITS_WAY, StillChanging
 from agentfs.setaside import FULL, in_words
 from agentfs.views.watching import Teller
 
@@ -30,6 +30,7 @@ class Door:
         self.due = 0.0
         self._deaf = 0.0  # until when events may be late
         self._waiting: deque[Path] = deque()  # goals that were complete when they were looked at
+        self._finish_at: float | None = None  # when to see to an intake that was, or may have been, cut off
         self._trouble: dict[str, str] = {}  # goals that could not be taken, and what was said of it; "" is goals/
 
     @property
@@ -38,11 +39,26 @@ class Door:
 
     def open(self) -> None:
         """Begin with a folder that is held now."""
+        self._finish_intakes()  # before a run is driven: its lock is needed
         try:
             self.inbox.bring_back()
         except OSError as error:
-            self._say("", f"goals/: what an earlier watch was about to take cannot be settled: {in_words(error)}")
+            words = (
+                f"goals/{ON_ITS_WAY}: what an earlier watch was about to take cannot be settled: {in_words(error)}"
+            )
+            self._say(ON_ITS_WAY, words)
         self.look_again()
+
+    def _finish_intakes(self) -> None:
+        """Finish what was being taken when an intake was cut off; again later, as far as that cannot be now."""
+        try:
+            refused, finished = self.inbox.finish_intakes()
+        except OSError as error:
+            refused, finished = [], False
+            self._say("", f"what an earlier watch was about to take cannot be settled: {in_words(error)}")
+        self._finish_at = None if finished else time.monotonic() + AGAIN_SECONDS
+        for one in refused:
+            self._tell_refused(one)
 
     def look_again(self) -> None:
         self.due = 0.0
@@ -73,6 +89,8 @@ class Door:
 
     def _look(self, now: float, pause: float) -> None:
         self.due = now + pause
+        if self._finish_at is not None and now >= self._finish_at:
+            self._finish_intakes()
         try:
             found = self.inbox.look()
         except OSError as error:
@@ -117,6 +135,7 @@ class Door:
 
     def _put_off(self, path: Path, error: OSError) -> None:
         """Try a goal again later; all of them, if it is no fault of this one."""
+        self._finish_at = time.monotonic() + AGAIN_SECONDS
         if error.errno not in _NOT_THIS_GOALS_FAULT:
             self.inbox.later(path.name)
             self._say(path.name, f"goals/{path.name} cannot be taken now, and is tried again: {in_words(error)}")
@@ -137,13 +156,15 @@ class Door:
 
     def _refuse(self, path: Path, error: AgentfsError) -> None:
         self._expect_silence()
-        refused = self.inbox.reject(path, error)
+        self._tell_refused(self.inbox.reject(path, error), is_file=isinstance(error, BadFile))
+
+    def _tell_refused(self, refused: Refused, *, is_file: bool = True) -> None:
         first, *more = refused.words.splitlines()
-        count = f" (and {len(more)} more)" if isinstance(error, BadFile) and more else ""
+        count = f" (and {len(more)} more)" if is_file and more else ""
         words = f"rejected: {first.removesuffix(':')}{count}"  # what follows a colon stands in the file
         if refused.error is None:
-            self._say(path.name, words)
+            self._say(refused.name, words)
             return
         beside = refused.error.relative_to(self.inbox.workspace.root)
-        self._trouble.pop(path.name, None)
+        self._trouble.pop(refused.name, None)
         self.teller.tell("rejected", f"{words}; see {beside}", goal=refused.name, error=str(beside))

@@ -57,6 +57,7 @@ class Stop:
     asked: int = 0
     wake: Wake = field(default_factory=Wake)
     told: int = 0
+    lent: bool = False  # another program has the terminal: Ctrl-C is for that one
 
     def ask(self, times: int = 1) -> None:
         self.asked += times
@@ -71,8 +72,29 @@ class Watcher(Protocol):
     def note(self, words: str) -> None: ...
 
 
-def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
+class Asker(Protocol):
+    """Whoever asks a person, on the terminal, what the run asks."""
+
+    def turn(self, state: RunState, *, stopping: bool) -> bool:
+        """Ask what is open, act on what was answered; return whether the run goes on when that is answered."""
+        ...
+
+    def has_news(self) -> bool: ...
+
+
+class AsksNothing:
+    """Leaves every question to its file."""
+
+    def turn(self, state: RunState, *, stopping: bool) -> bool:  # noqa: ARG002
+        return False
+
+    def has_news(self) -> bool:
+        return False
+
+
+def drive(driver: Driver, stop: Stop, watcher: Watcher, asker: Asker | None = None) -> Wait | None:
     """Drive until the run rests; return why it does, or None if a person asked to stop."""
+    asker = asker or AsksNothing()
     folders, steps = [driver.folder, driver.folder / names.PLANNING], [driver.folder / names.STEPS]
     status = StatusFile(driver.folder)
     with FolderWatch(folders, stop.wake.set, written=steps) as watch:
@@ -88,12 +110,13 @@ def drive(driver: Driver, stop: Stop, watcher: Watcher) -> Wait | None:
                 raise driver.trouble
             if stop.asked > 1:
                 driver.stop_all()
-            rest = None if stop.asked else _resting(actions, driver)
+            asks = asker.turn(driver.state, stopping=stop.asked > 0)
+            rest = None if stop.asked or asks else _resting(actions, driver)
             if rest or (stop.asked and not driver.jobs):
-                status.keep(driver.state, now=True)
+                status.keep(driver.state, now=True, driven=False)
                 return rest
             if driver.mail.empty() and driver.awaits(actions):
-                _wait(driver, stop, lookout, _patience(driver, actions))
+                _wait(driver, stop, lookout, asker, _patience(driver, actions))
             elif lookout.has_news():
                 driver.look_again()
 
@@ -144,10 +167,12 @@ def _patience(driver: Driver, actions: list[Action]) -> float:
     return pause if due is None else min(pause, max(due, SHORTEST_SECONDS))
 
 
-def _wait(driver: Driver, stop: Stop, lookout: Lookout, most: float) -> None:
-    """Wait until there is a reason to turn: mail, news of the folder, a person's Ctrl-C, or that long has passed."""
+def _wait(driver: Driver, stop: Stop, lookout: Lookout, asker: Asker, most: float) -> None:
+    """Wait until there is a reason to turn: mail, news of the folder, a person's word, or that long has passed."""
     asked, until = stop.asked, time.monotonic() + most
     while driver.mail.empty() and stop.asked == asked and time.monotonic() < until:
+        if asker.has_news() or driver.must_look:
+            return
         stop.wake.wait(max(0.0, min(lookout.patience(), until - time.monotonic())))
         stop.wake.clear()
         if lookout.has_news():

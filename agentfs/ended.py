@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from agentfs.core import names
+from agentfs.disk import read_whole
 from agentfs.seats import is_open, subfolders
 from agentfs.views.watching import Teller
 
@@ -51,13 +52,14 @@ class Ended:
         for folder in looked_at:
             if (told := self._told.get(folder)) is not None and (new := set(_edits(str(folder))) - told):
                 told.update(new)
-                edited[f"{folder.parent.name}/{folder.name}"] = ", ".join(sorted(name for name, _ in new))
+                if changed := sorted(name for name, _ in new if not _is_last_revision(folder, name)):
+                    edited[f"{folder.parent.name}/{folder.name}"] = ", ".join(changed)
         if len(edited) > EACH:
             words = f"files of {len(edited)} runs changed after their end, of {next(iter(edited))} among them"
             self._teller.note(f"{words}: `agentfs resume RUN` takes one up again")
             return
-        for run, changed in edited.items():
-            words = f"{changed} changed, but the run has ended: `agentfs resume {run}` takes it up again"
+        for run, files in edited.items():
+            words = f"{files} changed, but the run has ended: `agentfs resume {run}` takes it up again"
             self._teller.tell("note", words, run)
 
 
@@ -71,6 +73,19 @@ def _edits(folder: str) -> Iterator[tuple[str, int]]:
                 changed = found.st_mtime_ns if name in _FOLDERS else found.st_ctime_ns
                 if changed > end:
                     yield name, changed
+
+
+def _is_last_revision(folder: Path, name: str) -> bool:
+    """Whether this is a plan that was saved, or copied, as it was: byte for byte the run's last revision."""
+    if name != names.PLAN:
+        return False
+    with suppress(OSError):
+        revisions = folder / names.REVISIONS
+        parsed = map(names.parse_revision_file, os.listdir(revisions))
+        numbers = [found[0] for found in parsed if found and found[1] == "plan"]
+        last = revisions / names.revision_plan_file(max(numbers, default=1))
+        return read_whole(last) == read_whole(folder / name)
+    return False
 
 
 def ended_runs(runs: Path) -> list[Path]:

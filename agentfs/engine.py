@@ -87,7 +87,7 @@ class World:
     pool: Executor  # attempts and checks
     desk: Executor  # calls of the planner: they wait for somebody else, and take no place from an attempt
     tools: dict[str, Tool]
-    means: Means
+    means: Means  # of the run that is driven
     keeper: Keeping
     mask: Mask
     sandbox: Sandbox
@@ -140,6 +140,11 @@ class Driver:
         """Say that something in the folder may have changed. Any thread may."""
         self._look.set()
         self.world.wake()
+
+    @property
+    def must_look(self) -> bool:
+        """Whether something in the folder may have changed since it was last read."""
+        return self._look.is_set()
 
     def turn(self, *, draining: bool = False) -> list[Action]:
         """Read, derive, decide, perform; return what was decided. Draining starts nothing new, nor does trouble."""

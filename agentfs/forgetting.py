@@ -17,9 +17,9 @@ from pathlib import Path
 from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.messages import as_it_stood_message, forgotten_message
-from agentfs.disk import locked
 from agentfs.errors import UserError
 from agentfs.ledger import Entry, Ledger, LedgerBusy, LedgerError
+from agentfs.locks import locked
 from agentfs.owed import as_it_stands, blob_sha, commit_owed
 
 PER_COMMIT = 500  # a commit names every run it takes away
@@ -86,7 +86,7 @@ class Forgetting:
     @contextmanager
     def _alone(self) -> Iterator[bool]:
         self.aside.mkdir(exist_ok=True)
-        with locked(self.aside) as mine:
+        with locked(self.aside, self.runs) as mine:
             yield mine
 
     # ── one run ───────────────────────────────────────────────────────────────────────────────────────────

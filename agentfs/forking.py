@@ -14,7 +14,7 @@ from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.forking import Carried, Choices, first_call, forked_run
 from agentfs.core.records import JsonObject, Order, Result, Run
-from agentfs.disk import publish, sync_folder
+from agentfs.disk import publish, read_whole, sync_folder
 from agentfs.executor.attempt import render
 from agentfs.intake import new_folder
 from agentfs.workspace import Workspace, goal_path
@@ -37,15 +37,16 @@ def make(fork: Fork, workspace: Workspace) -> Path:
     """Make the new run and return its folder; cut anywhere before the end, there is no run."""
     clock = Clock()
     goal = goal_path(fork.origin)
-    content = goal.read_bytes()
-    with new_folder(workspace, clock.day(), fork.name) as folder:
-        name = f"{folder.parent.name}/{folder.name}"
+    content = read_whole(goal)
+    with new_folder(workspace, clock.day(), fork.name) as new:
+        folder, name = new.path, new.run
         if fork.plan is not None:
             _copy_steps(fork, folder, name)
             if fork.run.workdir == names.FILES:
                 copy_files(fork.origin / names.FILES, folder / names.FILES)
             _write_call(fork, fork.plan, sha256_bytes(content), folder / names.PLANNING)
         run = forked_run(fork.run, name, fork.source, fork.choices, clock.stamp())
+        run = run.model_copy(update={"goal_sha256": sha256_bytes(content)})
         publish(folder / names.RUN, render(run), durable=True)
         publish(folder / goal.name, content, durable=True)  # the commit point
     return folder
@@ -71,7 +72,7 @@ def _copy_steps(fork: Fork, folder: Path, name: str) -> None:
 
 def _as_own(path: Path, kind: names.StepFileKind, name: str) -> bytes | None:
     """Return a file for the new run; None of an order that was cut short."""
-    content = path.read_bytes()
+    content = read_whole(path)
     if kind not in ("order", "result"):
         return content
     try:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from agentfs.core import names
 from agentfs.core.pins import Holding, Pins, unedited
 from agentfs.core.records import Plan, Revision
+from agentfs.disk import read_whole
 from agentfs.errors import UserError
 
 
@@ -27,7 +28,7 @@ class PastPlans:
         """Return the plan of a revision; raise if it does not read."""
         name = f"{names.REVISIONS}/{names.revision_plan_file(revision)}"
         try:
-            return Plan.model_validate_json((self.folder / name).read_bytes())
+            return Plan.model_validate_json(read_whole(self.folder / name))
         except (OSError, ValidationError):
             raise LostPlan(f"{name} does not read: take it back from the ledger") from None
 

@@ -1,58 +1,69 @@
-"""Locks of folders: goals/ belongs to one daemon at a time, a run to one driver. Take the lock, or say who has it."""
+"""goals/ belongs to one daemon at a time, a run to one driver: take hold of goals/, and say who has a lock."""
 
 import contextlib
 import os
 from pathlib import Path
 
 from agentfs.errors import UserError
+from agentfs.locks import Lock, lock_file
 from agentfs.views.words import inert
 
 _LOCKS = Path("/proc/locks")
 
 
 class HeldFolder:
-    """A folder whose lock is held until it is let go of; the kernel lets go when the process ends."""
+    """goals/, held until it is let go of. Its lock lies in runs/, beside it; while that is gone there is none."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.runs = path, path.parent / "runs"
+        self._lock = Lock(path, self.runs)
         self._descriptor: int | None = None
 
     def take(self) -> None:
         """Make the folder if there is none, and lock it; raises UserError naming who holds it."""
-        import fcntl
-
         self.release()
         try:
             self.path.mkdir(exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise UserError(f"{self.path} cannot be watched: {error.strerror}") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise UserError(f"{self.path} is being watched already, by {who_holds(self.path)}") from None
         self._descriptor = descriptor
+        if self.runs.is_dir():
+            self._lock_it()
+
+    def _lock_it(self) -> None:
+        try:
+            mine = self._lock.take()
+        except OSError as error:
+            self.release()
+            raise UserError(f"{self.path} cannot be watched: {error.strerror} ({error.filename})") from None
+        if not mine:
+            self.release()
+            raise UserError(f"{self.path} is being watched already, by {who_holds(self.path, self.runs)}")
 
     def is_there(self) -> bool:
         """Whether the folder under this path is still the one that is held."""
         if self._descriptor is None:
             return False
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+            is_same = os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
         except OSError:
             return False
+        if is_same and not self._lock.is_held() and self.runs.is_dir():
+            self._lock_it()  # runs/ was moved or deleted, and is there again
+        return is_same
 
     def release(self) -> None:
+        self._lock.release()
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def who_holds(folder: Path) -> str:
+def who_holds(folder: Path, runs: Path | None = None) -> str:
     """Return the process that holds a folder's lock, by its pid and what was typed, as far as can be known."""
-    inode = str(folder.stat().st_ino)
     with contextlib.suppress(OSError):
+        inode = str(os.stat(lock_file(folder, runs)).st_ino)
         for line in _LOCKS.read_text(encoding="ascii", errors="replace").splitlines():
             words = line.split()  # 1: FLOCK ADVISORY WRITE 14746 fe:00:2351210 0 EOF
             if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode:
@@ -68,12 +79,17 @@ def _named(pid: str) -> str:
     return f"process {pid} ({inert(b' '.join(typed).decode('utf-8', 'replace'))})"
 
 
-def is_driven(folder: Path, held: frozenset[int] | None = None) -> bool:
+def is_driven(folder: Path, held: frozenset[int] | None = None, runs: Path | None = None) -> bool:
     """Whether a process holds the run's lock. The kernel's list says so: trying it might turn a driver away."""
     try:
-        return os.stat(folder).st_ino in (held_inodes() if held is None else held)
+        return os.stat(lock_file(folder, runs)).st_ino in (held_inodes() if held is None else held)
     except OSError:
         return False
+
+
+def is_watched(root: Path, held: frozenset[int] | None = None) -> bool:
+    """Whether `agentfs watch` runs in the workspace: it takes up every run that nobody else drives."""
+    return is_driven(root / "goals", held, root / "runs")
 
 
 def held_inodes() -> frozenset[int]:

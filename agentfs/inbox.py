@@ -1,9 +1,11 @@
 """goals/: which files there are goals, when one is complete, and what becomes of those that cannot be taken.
 
 A goal leaves this folder in one of two ways: into its run, by rename, or into `rejected/`, with its reason beside it.
+Whoever may write here is trusted less than who runs the daemon: nothing is followed, waited for, or read twice.
 What is no goal by its name is left alone, and said once.
 """
 
+import errno
 import os
 import re
 import stat
@@ -18,11 +20,13 @@ from agentfs.core.catalogue import Catalogue
 from agentfs.core.config import Settings
 from agentfs.core.goals import MAX_BYTES
 from agentfs.core.problems import Problem
-from agentfs.disk import read_whole, replace
+from agentfs.disk import appear, move_to_new_name
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.intake import GoalSource, judge_goal, taking
-from agentfs.moving import bring_back, free_place
+from agentfs.moving import Spot, StillChanging, bring_back, finish_intakes, free_names
+from agentfs.regular import NotRegular, read_regular
 from agentfs.stillness import Stillness
+from agentfs.tools.safe_open import hold_inside, hold_named
 from agentfs.views.words import in_markdown, inert
 from agentfs.workspace import Workspace
 
@@ -82,7 +86,7 @@ class Inbox:
     workspace: Workspace
     settings: Settings
     catalogue: Catalogue
-    model: bool
+    planner: bool  # there is a model to plan with
     still: Stillness = field(default_factory=Stillness)
     clock: Callable[[], float] = time.monotonic
     _told: set[str] = field(default_factory=set)
@@ -138,8 +142,20 @@ class Inbox:
         self._later[name] = self.clock() + AGAIN_SECONDS
 
     def bring_back(self) -> None:
-        """Settle what an intake that was cut off left between here and its run."""
-        bring_back(self.folder, self.workspace.runs)
+        """Settle what an intake that was cut off left on its way to another file system."""
+        with hold_named(self.folder) as goals:
+            bring_back(goals, self.workspace.runs)
+
+    def finish_intakes(self) -> tuple[list[Refused], bool]:
+        """Finish what was cut off; return what was rejected, and whether nothing is left to finish."""
+        refused: list[Refused] = []
+        with hold_named(self.folder) as goals:
+
+            def reject(spot: Spot, called: str, why: str) -> None:
+                refused.append(self._turn_away(goals, spot, called, BadFile(called, [Problem(why, _DROP_AGAIN)])))
+
+            finished = finish_intakes(self.workspace.runs, reject)
+        return refused, finished and all(one.error for one in refused)
 
     # ── taking ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -147,33 +163,46 @@ class Inbox:
         """Make a goal a run; the block has the run's folder, locked. Raises AgentfsError if it is no good."""
         self.still.forget(path)
         source = dropped_goal(path, path.name)
-        goal = judge_goal(source, self.workspace.root, self.settings, self.catalogue, model=self.model)
+        goal = judge_goal(source, self.workspace.root, self.settings, self.catalogue, planner=self.planner)
         return taking(goal, self.workspace)
 
     def reject(self, path: Path, error: AgentfsError) -> Refused:
         """Move a goal to rejected/ and say beside it what is wrong and how to mend it."""
-        folder = self.folder / REJECTED
+        with hold_named(self.folder) as goals:
+            return self._turn_away(goals, Spot(goals, path.name), path.name, error)
+
+    def _turn_away(self, goals: int, spot: Spot, called: str, error: AgentfsError) -> Refused:
+        """Move what stands in a spot to rejected/. Nothing is written through a link, or over another file."""
         try:
-            folder.mkdir(exist_ok=True)
-            place = free_place(folder, path.name)
-            beside = place.with_name(f"{place.name}.error.md")
-            replace(beside, _reason(place.name, error).encode("utf-8", "replace"))
-            os.rename(path, place)
+            with hold_inside(REJECTED, goals, make=True) as rejected:
+                place = next(free_names(rejected, called, beside=_ERROR))
+                beside = f"{place}{_ERROR}"
+                reason = _reason(place, error).encode("utf-8", "replace")
+                appear(beside, reason, durable=False, made_in=".", inside=rejected)
+                try:
+                    move_to_new_name(spot.name, spot.folder, place, rejected)
+                except OSError:
+                    os.unlink(beside, dir_fd=rejected)
+                    raise
         except OSError as trouble:
-            self.later(path.name)
-            return Refused(path.name, f"{error}; and it cannot be moved to {REJECTED}/: {trouble.strerror}", None)
-        return Refused(path.name, str(error), beside)
+            self.later(called)
+            first, *more = str(error).splitlines()
+            first += f"; and it cannot be moved to {REJECTED}/: {trouble.strerror}"
+            return Refused(called, "\n".join((first, *more)), None)
+        return Refused(called, str(error), self.folder / REJECTED / beside)
 
 
 def dropped_goal(path: Path, shown: str) -> GoalSource:
-    """Return the goal in a file of goals/; raise BadFile if that can be none."""
+    """Return the goal in a file of goals/; raise BadFile if that can be none, StillChanging if it is not complete."""
     try:
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode):
-            raise BadFile(shown, [_wrong_kind(status.st_mode)])
-        if status.st_size > MAX_BYTES:
-            raise BadFile(shown, [_TOO_LARGE])
-        content = read_whole(path)
+        with hold_named(path.parent) as goals:
+            content = read_regular(path.name, MAX_BYTES, folder=goals)
+    except (BlockingIOError, FileNotFoundError):
+        raise StillChanging(path.name) from None
+    except IsADirectoryError:
+        raise BadFile(shown, [_wrong_kind(stat.S_IFDIR)]) from None
+    except NotRegular as error:
+        raise BadFile(shown, [_TOO_LARGE if error.errno == errno.EFBIG else _wrong_kind(error.mode)]) from None
     except OSError as error:
         problem = Problem(f"cannot be read: {error.strerror}", "give the user that runs agentfs the right to")
         raise BadFile(shown, [problem]) from None
@@ -183,6 +212,8 @@ def dropped_goal(path: Path, shown: str) -> GoalSource:
     return GoalSource(content, path.name, shown, origin, path.stem, dropped=path)
 
 
+_ERROR = ".error.md"
+_DROP_AGAIN = "look at it, then move it back into goals/"
 _EMPTY = Problem("the goal is empty", "write down what is to be done")
 _TOO_LARGE = Problem("the goal is larger than 1 MiB", "keep large texts in files and name their paths")
 
@@ -199,6 +230,8 @@ def _no_goal(name: str, mode: int) -> str | None:
     """Return why something is left alone; nothing to say of our own folder; None if it is meant as a goal."""
     if stat.S_ISDIR(mode):
         return "" if name == REJECTED else "it is a folder; goals are files"
+    if name == REJECTED:
+        return "it is no folder, so that nothing can be moved there that is rejected; remove it"
     if not is_goal_name(name):
         return f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}"
     return None

@@ -1,24 +1,28 @@
 """A goal becomes a run: read it, hold it against the settings, make the run's folder, put the goal into it."""
 
+import errno
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentfs.clock import Clock
+from agentfs.context import ContextRule, allowed_folders, folders_without_links
 from agentfs.core import names
+from agentfs.core.canonical import sha256_bytes
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.config import Settings, allowed_tools
-from agentfs.core.goals import ParsedGoal, examine_goal
+from agentfs.core.goals import MAX_BYTES, ParsedGoal, examine_goal
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Approve, Limits, Mode, Models, Run
-from agentfs.disk import locked, publish, sync_folder
+from agentfs.core.records import Approve, Limits, Mode, ModelChoice, Models, Run
+from agentfs.disk import publish_inside, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
+from agentfs.locks import locked
 from agentfs.moving import move_in
-from agentfs.tools.safe_open import resolve_links_of_others
+from agentfs.tools.safe_open import hold_inside, hold_named
 from agentfs.workspace import Workspace
 
 _APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")
@@ -63,6 +67,8 @@ class JudgedGoal:
     settings: Settings
     flags: Flags
     workdir: str  # as run.json has it
+    planner: bool  # there is a model to plan with
+    executor: bool  # and one to do steps with
 
 
 def judge_goal(
@@ -71,7 +77,7 @@ def judge_goal(
     settings: Settings,
     catalogue: Catalogue,
     *,
-    model: bool,
+    planner: bool,
     flags: Flags | None = None,
 ) -> JudgedGoal:
     """Return the goal, held against the workspace in `root`; raise BadFile with all that is wrong, or NoModel.
@@ -85,15 +91,16 @@ def judge_goal(
     flags = flags or Flags()
     found = _loosened(parsed, settings, _default_approve(source, parsed, settings))
     workdir = _workdir(parsed, root, settings, flags, found)
+    found += _context_problems(parsed, source, root, settings, workdir)
     problems = sorted([*problems, *_placed(parsed, found)], key=lambda one: (one.line, one.column))
-    lacks_model = parsed.kind == "words" and not model
+    lacks_model = parsed.kind == "words" and not (planner or catalogue.model)
     if lacks_model and not problems:
         raise _no_model(source)
     if problems:
         is_near = any(problem.pointer.startswith("/steps") for problem in problems)
         problems += [_no_model(source).problem] if lacks_model and not is_near else []
         raise BadFile(source.shown, problems, source.content)
-    return JudgedGoal(source, parsed, settings, flags, workdir)
+    return JudgedGoal(source, parsed, settings, flags, workdir, planner, catalogue.model)
 
 
 def _no_model(source: GoalSource) -> NoModel:
@@ -138,16 +145,18 @@ def taking(goal: JudgedGoal, workspace: Workspace) -> Iterator[Path]:
     Nobody else can drive a new run before whoever made it: the lock is not let go of in between.
     """
     clock, source = Clock(), goal.source
-    with new_folder(workspace, clock.day(), names.run_name(_called(source, goal.parsed))) as folder:
-        run = _run_record(goal, f"{folder.parent.name}/{folder.name}", clock)
-        publish(folder / names.RUN, render(run), durable=True)
-        suffix = Path(source.filename).suffix.lower()
-        path = folder / f"goal{suffix if suffix in names.GOAL_SUFFIXES else '.md'}"
+    with new_folder(workspace, clock.day(), names.run_name(_called(source, goal.parsed))) as new:
+        run = _run_record(goal, new.run, clock)
+        publish_inside(new.held, names.RUN, render(run))
+        name = names.goal_file(source.filename)
         if source.dropped is None:
-            publish(path, source.content, durable=True)
+            publish_inside(new.held, name, source.content)
         else:
-            move_in(source.dropped, path, source.content)
-        yield folder
+            move_in(source.dropped, new.held, new.run, name, source.content)
+        if not new.is_in_its_place():
+            raise OSError(errno.ESTALE, "another folder has taken the run's place", str(new.path))
+        new.let_go()
+        yield new.path
 
 
 def _called(source: GoalSource, parsed: ParsedGoal) -> str:
@@ -166,8 +175,8 @@ def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, p
     except (ValueError, OSError, RuntimeError) as error:
         problems.append(Problem(f"workdir: {asked!r} is no folder: {error}", "name one", "/workdir"))
         return names.FILES
-    allowed = {name: _spelt(root, name) for name in settings.goals.workdirs}
-    if not any(wanted.is_relative_to(folder) for folder in allowed.values() if folder == folder.resolve()):
+    allowed = allowed_folders(root, settings.goals.workdirs)
+    if not any(map(wanted.is_relative_to, folders_without_links(allowed))):
         problems.append(_not_allowed(asked, allowed))
     elif not is_there:
         problems.append(Problem(f"workdir: there is no folder {asked!r} in {root}", "make it first", "/workdir"))
@@ -194,9 +203,27 @@ def _typed_workdir(folder: Path, root: Path) -> Path:
     return real
 
 
-def _spelt(root: Path, name: str) -> Path:
-    """Return a folder of [goals] workdirs; a link in it that a step may have made is not resolved."""
-    return Path(resolve_links_of_others(os.path.join(root.resolve(), name)))
+def _context_problems(
+    parsed: ParsedGoal, source: GoalSource, root: Path, settings: Settings, workdir: str
+) -> list[Problem]:
+    """Return which files a goal's context may not name. They are looked at again when they are read."""
+    given = parsed.fields.context
+    items, is_list = ((given,), False) if isinstance(given, str) else (given or (), True)
+    place = None if workdir == names.FILES else (root / "runs" / "day" / "run" / workdir).resolve()
+    rule = ContextRule.of(root, place, _context_from(source, settings))
+    return [
+        Problem(f"context: {item!r} may not be read: {why}", _CONTEXT, f"/context/{n}" if is_list else "/context")
+        for n, item in enumerate(items)
+        if (why := rule.why_not(item))
+    ]
+
+
+_CONTEXT = "name a file below a folder of workdirs under [goals] in agentfs.toml, or write the text into the goal"
+
+
+def _context_from(source: GoalSource, settings: Settings) -> tuple[str, ...] | None:
+    """Return the folders whose files a goal's context may name; None: it is a person's own, who named them."""
+    return settings.goals.workdirs if source.dropped else None
 
 
 def _not_allowed(wanted: str, allowed: Mapping[str, Path]) -> Problem:
@@ -207,27 +234,67 @@ def _not_allowed(wanted: str, allowed: Mapping[str, Path]) -> Problem:
     return Problem(message, "add its folder to workdirs under [goals] in agentfs.toml, or use --workdir", "/workdir")
 
 
+@dataclass(frozen=True, slots=True)
+class NewFolder:
+    """The folder of a run that is being made: locked, and held, so that no link takes its place."""
+
+    path: Path
+    held: int
+    let_go: Callable[[], None]  # of what is held; the lock stays
+
+    @property
+    def run(self) -> str:
+        return f"{self.path.parent.name}/{self.path.name}"
+
+    def is_in_its_place(self) -> bool:
+        """Whether its path still leads to the folder that is held."""
+        try:
+            return os.path.samestat(os.stat(self.path, follow_symlinks=False), os.fstat(self.held))
+        except FileNotFoundError:
+            return False
+
+
 @contextmanager
-def new_folder(workspace: Workspace, day: str, name: str) -> Iterator[Path]:
+def new_folder(workspace: Workspace, day: str, name: str) -> Iterator[NewFolder]:
     """Yield the first free folder of that name, locked; one that a dead intake left is free."""
     parent = workspace.runs / day
     _make_day(parent)
-    for number in itertools.count(1):
-        folder = parent / (name if number == 1 else f"{name}-{number}")
+    with ExitStack() as held, ExitStack() as lock:
+        held_day = held.enter_context(hold_inside(day, held.enter_context(hold_named(workspace.runs))))
+        for number in itertools.count(1):
+            folder = parent / (name if number == 1 else f"{name}-{number}")
+            if (descriptor := _taken_if_free(folder, held_day, lock)) is None:
+                continue
+            held.callback(os.close, descriptor)
+            new = NewFolder(folder, descriptor, held.close)
+            if new.is_in_its_place():
+                break
+            lock.close()  # of whatever that path leads to by now
+        _begin(new.held)
+        sync_folder(held_day)  # the folder itself follows with its first file
+        yield new
+
+
+def _taken_if_free(folder: Path, day: int, lock: ExitStack) -> int | None:
+    """Return a folder, open, whose lock is held now; it is made if need be. None if it is not free."""
+    with ExitStack() as opened, ExitStack() as locks:
         try:
-            folder.mkdir()
-        except FileExistsError:
-            if not _is_free(folder):
-                continue
-        with locked(folder) as mine:
-            if not mine or not _is_free(folder):
-                continue
-            (folder / names.RUN).unlink(missing_ok=True)
-            for part in _PARTS:
-                (folder / part).mkdir(exist_ok=True)
-            sync_folder(parent)  # the folder itself follows with its first file
-            yield folder
-            return
+            held = opened.enter_context(hold_inside(folder.name, day, make=True))
+            if not _is_free(held) or not locks.enter_context(locked(folder)) or not _is_free(held):
+                return None
+        except (NotADirectoryError, FileNotFoundError):  # it is no folder, or no longer
+            return None
+        lock.push(locks.pop_all())
+        return os.dup(held)
+
+
+def _begin(folder: int) -> None:
+    """Make what every run has; what a dead intake wrote there is written again."""
+    with suppress(FileNotFoundError):
+        os.unlink(names.RUN, dir_fd=folder)
+    for part in _PARTS:
+        with suppress(FileExistsError):
+            os.mkdir(part, dir_fd=folder)
 
 
 def _make_day(folder: Path) -> None:
@@ -239,18 +306,25 @@ def _make_day(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def _is_free(folder: Path) -> bool:
-    """Whether a folder never was a run: it holds what an intake writes before the goal, and nothing else.
+def _is_free(folder: int) -> bool:
+    """Whether a held folder never was a run: it holds what an intake writes before the goal, and nothing else.
 
     A person who works with git in `runs/` may have left anything of a run there, or nothing but logs and files,
     which the ledger does not hold: nothing is taken from them.
     """
-    for path in folder.iterdir():
-        unfinished = path.name == names.RUN or (path.name.startswith(".") and path.name.endswith(".tmp"))
-        empty = path.name in _PARTS and path.is_dir() and not any(path.iterdir())
-        if not unfinished and not empty:
+    for name in os.listdir(folder):
+        unfinished = name == names.RUN or (name.startswith(".") and name.endswith(".tmp"))
+        if not unfinished and not (name in _PARTS and _is_empty(name, folder)):
             return False
     return True
+
+
+def _is_empty(name: str, folder: int) -> bool:
+    try:
+        with hold_inside(name, folder) as part:
+            return not os.listdir(part)
+    except NotADirectoryError:
+        return False
 
 
 def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
@@ -271,8 +345,8 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
         env=settings.tools.env,
         hosts=settings.tools.hosts,
         models=Models(
-            planner=flags.planner or (fields.planner and fields.planner.model) or settings.planner.model,
-            executor=flags.executor or (fields.executor and fields.executor.model) or settings.executor.model,
+            planner=_model(flags.planner, fields.planner, settings.planner.model) if goal.planner else None,
+            executor=_model(flags.executor, fields.executor, settings.executor.model) if goal.executor else None,
             named=settings.executor.models or None,
             planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
             executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
@@ -280,8 +354,14 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
         repair=settings.executor.repair,
         proof=settings.proof,
         source=source.origin.encode("utf-8", "replace").decode(),
+        goal_sha256=sha256_bytes(source.content),
+        context_from=_context_from(source, settings),
         started_at=clock.stamp(),
     )
+
+
+def _model(typed: str | None, own: ModelChoice | None, default: str) -> str:
+    return typed or (own and own.model) or default
 
 
 def _limits(own: Limits | None, settings: Settings) -> Limits:
@@ -303,7 +383,8 @@ def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
     if path.suffix.lower() not in names.GOAL_SUFFIXES:
         raise UserError(f"{text}: a goal file ends in {', '.join(names.GOAL_SUFFIXES)}")
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:  # a person's own: what they name may be a link or a pipe
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UserError(f"{text}: {error.strerror}") from None
     return goal_in(path, content, text)

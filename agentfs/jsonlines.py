@@ -9,10 +9,11 @@ from typing import Any, Self
 
 from agentfs.clock import Clock
 from agentfs.disk import write_all
+from agentfs.regular import lines_of
 from agentfs.system import flags
 from agentfs.tools.base import Mask
 
-_APPEND = flags("O_WRONLY", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")
+_APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")
 _TEXT = json.JSONEncoder(ensure_ascii=False)
 # What stands in these fields of a line is agentfs's own, and never masked: names, hashes, and words of the format.
 OURS = frozenset(
@@ -29,16 +30,19 @@ def one_line(event: str, fields: Mapping[str, Any], mask: Mask, clock: Clock) ->
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the lines of a log that can be read; the last may be torn, and there may be no log yet."""
     try:
-        lines = path.read_bytes().splitlines()
+        for line in lines_of(path):
+            if (entry := _entry(line)) is not None:
+                yield entry
     except FileNotFoundError:
         return
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            yield entry
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
 
 
 class JsonLines:

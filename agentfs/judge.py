@@ -22,16 +22,16 @@ class FileJudge:
 
     def plan(self, source: bytes) -> Plan:
         if self._last is None or self._last[0] != source:
-            self._last = (source, check_plan(read_json(source), self.catalogue))
+            self._last = (source, check_plan(read_json(source), self.catalogue.as_stored()))
         return self._last[1]
 
     def still_fits(self, plan: Plan) -> bool:
-        return surely_fits(plan, self.catalogue)
+        return surely_fits(plan, self.catalogue.as_stored())
 
     def goal(
         self, source: bytes, filename: str, *, planned: bool = False, own_tools: Tools | None = None
     ) -> GoalFile:
-        digest, catalogue = sha256_bytes(source), self.catalogue.under(own_tools)
+        digest, catalogue = sha256_bytes(source), self.catalogue.as_stored().under(own_tools)
         parsed = self.goals[digest] = parse_goal(source, filename, catalogue, planned=planned)
         return GoalFile(
             digest,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from agentfs.core import names
+from agentfs.disk import read_whole
 from agentfs.ledger import Ledger, LedgerBroken, LedgerBusy
 from agentfs.owed import blob_sha
 from agentfs.settling import Debts, run_id, settle, settled_apart
@@ -124,7 +125,7 @@ class Keeper:
             return [
                 one
                 for one in folders
-                if run_id(one) in behind or held[run_id(one)] != blob_sha((one / names.OUTCOME).read_bytes())
+                if run_id(one) in behind or held[run_id(one)] != blob_sha(read_whole(one / names.OUTCOME))
             ]
         except (LedgerBusy, LedgerBroken, OSError):
             return folders  # settling them says what is wrong

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agentfs.core import names
-from agentfs.disk import Leftover, install, publish
+from agentfs.disk import Leftover, install, publish, read_whole
 from agentfs.stillness import Stillness, being_written
 
 KEPT = "plan.saved-{}.json"
@@ -31,7 +31,7 @@ def _closed(path: Path, still: Stillness) -> bool:
 def _put_back(folder: Path, leftover: Leftover, saved: bytes) -> list[Leftover]:
     """Put a save that missed plan.json into it; if plan.json holds another one by now, keep this one beside it."""
     plan = folder / names.PLAN
-    current = plan.read_bytes() if plan.is_file() else None
+    current = read_whole(plan) if plan.is_file() else None
     latest = _last_revision(folder)
     if current is not None and current == latest:
         placed, another = install(plan, saved, current)
@@ -61,4 +61,4 @@ def keep_beside(folder: Path, saved: bytes) -> Path:
 def _last_revision(folder: Path) -> bytes | None:
     copies = [(folder / names.REVISIONS / path.name) for path in (folder / names.REVISIONS).glob("*.plan.json")]
     numbered = [(found[0], path) for path in copies if (found := names.parse_revision_file(path.name))]
-    return max(numbered)[1].read_bytes() if numbered else None
+    return read_whole(max(numbered)[1]) if numbered else None

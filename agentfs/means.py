@@ -12,6 +12,7 @@ from agentfs.core import names
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.config import ModelSettings, Settings
 from agentfs.core.records import Run, Tools
+from agentfs.core.state import Means
 from agentfs.disk import read_whole
 from agentfs.judge import FileJudge
 from agentfs.reader import RunReader
@@ -46,23 +47,27 @@ def allowing_own(settings: Settings, known: Known) -> Settings:
     return settings.model_copy(update={"tools": tools})
 
 
-def catalogue_of_run(run: Run, settings: Settings, environment: Mapping[str, str], known: Known) -> Catalogue:
-    """Return the tools that one run began with, as far as the settings still have what they need."""
-    model = has_model(settings.executor, environment)
+def means_of(run: Run, repeatable: Mapping[str, bool]) -> Means:
+    """Return what a run has to work with, as run.json says: never what the process that reads it has."""
+    models = run.models
+    return Means(planner=models.planner is not None, executor=models.executor is not None, repeatable=repeatable)
+
+
+def catalogue_of_run(run: Run, settings: Settings, known: Known) -> Catalogue:
+    """Return the tools and the model that one run began with. `settings`: what a planner is to be offered of them."""
+    model = run.models.executor is not None
     unset, models = unset_tools(settings), run.models.named or (run.models.executor or settings.executor.model,)
     return Catalogue(known.specs, frozenset(run.tools), run.network, model, known.broken, unset, models)
 
 
-def reader_for(
-    folder: Path, settings: Settings, environment: Mapping[str, str], *, patient: bool, known: Known | None = None
-) -> RunReader:
+def reader_for(folder: Path, settings: Settings, *, patient: bool, known: Known | None = None) -> RunReader:
     """Return a reader of one run that judges plans by the tools the run began with.
 
     `known`: None to read a person's own tools by their source, without running anything of theirs.
     """
     run = run_record(folder)
     known = known or known_tools(folder.parents[2], {*run.tools, *(tools_in_plan(folder).allow or ())})
-    catalogue = catalogue_of_run(run, settings, environment, known)
+    catalogue = catalogue_of_run(run, settings, known)
     judge = FileJudge(replace(catalogue, run=f"{folder.parent.name}/{folder.name}"))
     return RunReader(folder, judge, patient=patient)
 

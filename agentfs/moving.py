@@ -1,101 +1,233 @@
-"""Move files that people have dropped: never over another one, and into a run only as they were read."""
+"""Move files that people have dropped: by names in held folders, through no link, and never over another file.
+
+A goal leaves `goals/` by one rename, into its run as `.dropped`, which is the commit point. What the run works from
+is a file of its own, written from the bytes that were judged: whoever has the dropped one open changes nothing.
+"""
 
 import contextlib
 import errno
 import itertools
 import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from agentfs.core import names
-from agentfs.disk import publish, read_whole, sync_folder
+from agentfs.core.canonical import sha256_bytes
+from agentfs.core.goals import MAX_BYTES
+from agentfs.core.records import Run
+from agentfs.disk import move_to_new_name, publish_inside, sync_folder
+from agentfs.locks import locked
+from agentfs.regular import open_regular, read_open, read_regular
+from agentfs.tools.safe_open import hold_inside, hold_named
 
 ON_ITS_WAY = ".on-its-way"  # in goals/, where runs/ is on another file system: DAY/RUN/FILE
 LONGEST = 200  # bytes of a name; the name of its error file has to fit too
+COUNTED = 100  # names that are numbered; a folder with more of one name costs no more than that to look through
 
 
 class StillChanging(Exception):
-    """A file has changed since it was read: look at it again."""
+    """A file has changed since it was read, or somebody is about to change it: look at it again."""
 
 
-def move_in(dropped: Path, goal: Path, content: bytes) -> None:
-    """Rename a dropped goal into its run, which is the commit point; one that has changed meanwhile goes back."""
-    _make_durable(dropped)
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A name in a folder that is held."""
+
+    folder: int
+    name: str
+
+
+Reject = Callable[[Spot, str, str], None]  # what, what it was called, and why
+
+
+def move_in(dropped: Path, run: int, run_id: str, goal: str, content: bytes) -> None:
+    """Move a dropped goal into its run's folder, which is held; one that is not what was judged goes back.
+
+    `goal`: the name of the file that is made of `content`, the judged bytes.
+    """
+    with hold_named(dropped.parent) as goals, ExitStack() as held:
+        file = _open_to_move(Spot(goals, dropped.name), held)
+        os.fsync(file)  # what the rename makes durable is whole
+        moved = _take_out(Spot(goals, dropped.name), run, run_id, held)
+        try:
+            if not _holds(file, moved, content):
+                raise StillChanging(dropped.name)
+            publish_inside(run, goal, content)
+        except BaseException:
+            if goal not in os.listdir(run):
+                move_aside(moved, goals, dropped.name)
+            raise
+        os.unlink(moved.name, dir_fd=moved.folder)
+        sync_folder(goals)
+        _remove_empty(goals, run_id)
+
+
+def _open_to_move(spot: Spot, held: ExitStack) -> int:
     try:
-        os.rename(dropped, goal)
+        descriptor = open_regular(spot.name, folder=spot.folder)
+    except OSError:
+        raise StillChanging(spot.name) from None
+    held.callback(os.close, descriptor)
+    return descriptor
+
+
+def _take_out(spot: Spot, run: int, run_id: str, held: ExitStack) -> Spot:
+    """Rename a goal out of goals/; return where it is now.
+
+    The commit point. Where `runs/` is on another file system it is first moved out of the way, under the run's name,
+    and the run's own copy commits: so whoever finds it there knows whether the run has it.
+    """
+    try:
+        os.rename(spot.name, names.DROPPED, src_dir_fd=spot.folder, dst_dir_fd=run)
+        return Spot(run, names.DROPPED)
     except FileNotFoundError:
-        raise StillChanging(dropped.name) from None
+        raise StillChanging(spot.name) from None
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _copy_in(dropped, goal, content)
-        return
-    if read_whole(goal) != content:
-        move_aside(goal, dropped.parent, dropped.name)
-        raise StillChanging(dropped.name)
-    sync_folder(goal.parent)
-    sync_folder(dropped.parent)
+    way = spot.folder
+    for part in (ON_ITS_WAY, *run_id.split("/")):
+        way = held.enter_context(hold_inside(part, way, make=True))
+    os.rename(spot.name, spot.name, src_dir_fd=spot.folder, dst_dir_fd=way)
+    sync_folder(way)
+    return Spot(way, spot.name)
 
 
-def _copy_in(dropped: Path, goal: Path, content: bytes) -> None:
-    """The same across file systems: out of the way first, under the run's name, then copied; the copy commits.
+def _holds(file: int, moved: Spot, content: bytes) -> bool:
+    """Whether what was moved is the file that is open, and it holds this content."""
+    found = os.stat(moved.name, dir_fd=moved.folder, follow_symlinks=False)
+    try:
+        return os.path.samestat(found, os.fstat(file)) and read_open(file, len(content)) == content
+    except OSError:  # it is larger by now
+        return False
 
-    So whoever finds it there knows whether the run has it: a goal is in goals/, or on its way, or in its run.
+
+def _remove_empty(goals: int, run_id: str) -> None:
+    """Remove the folders that held a goal on its way."""
+    day, run = run_id.split("/")
+    with contextlib.suppress(OSError), hold_inside(ON_ITS_WAY, goals) as way:  # there is none, or others are in it
+        with hold_inside(day, way) as inner:
+            os.rmdir(run, dir_fd=inner)
+        os.rmdir(day, dir_fd=way)
+        os.rmdir(ON_ITS_WAY, dir_fd=goals)
+
+
+# ── what an intake that was cut off left ──────────────────────────────────────────────────────────────────
+
+
+def bring_back(goals: int, runs: Path) -> None:
+    """Settle what is on its way: a goal that its run has is removed, any other goes back."""
+    with contextlib.suppress(FileNotFoundError), hold_inside(ON_ITS_WAY, goals) as way:
+        for day, days in _folders_in(way):
+            for run, inner in _folders_in(days):
+                for name in sorted(os.listdir(inner)):
+                    if _has_goal(runs, f"{day}/{run}"):
+                        with contextlib.suppress(IsADirectoryError):
+                            os.unlink(name, dir_fd=inner)
+                    else:
+                        move_aside(Spot(inner, name), goals, name)
+        with contextlib.suppress(OSError):
+            os.rmdir(ON_ITS_WAY, dir_fd=goals)
+
+
+def _folders_in(parent: int) -> Iterator[tuple[str, int]]:
+    """Yield the folders in a held one, held; links are passed over, and those that are empty then are removed."""
+    for name in sorted(os.listdir(parent)):
+        with contextlib.suppress(OSError), hold_inside(name, parent) as held:
+            yield name, held
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=parent)
+
+
+def _has_goal(runs: Path, run_id: str) -> bool:
+    goals = (runs / run_id / f"goal{suffix}" for suffix in names.GOAL_SUFFIXES)
+    return names.is_run_id(run_id) and any(os.path.lexists(goal) for goal in goals)
+
+
+def finish_intakes(runs: Path, reject: Reject) -> bool:
+    """Finish what was renamed into its run and no further; return whether all of it could be.
+
+    What still is what was judged becomes the run's goal; anything else is rejected, and the folder is free again.
     """
-    on_its_way = dropped.parent / ON_ITS_WAY / goal.parent.parent.name / goal.parent.name / dropped.name
-    on_its_way.parent.mkdir(parents=True, exist_ok=True)
-    os.rename(dropped, on_its_way)
-    if on_its_way.read_bytes() != content:
-        move_aside(on_its_way, dropped.parent, dropped.name)
-        raise StillChanging(dropped.name)
-    sync_folder(on_its_way.parent)
-    publish(goal, content, durable=True)
-    os.unlink(on_its_way)
-    _remove_empty(on_its_way.parent, dropped.parent)
+    finished = [_finish(folder, reject) for folder in _with_dropped(runs)]
+    return all(finished)
 
 
-def bring_back(goals: Path, runs: Path) -> None:
-    """Settle what a dead intake left on its way: a goal that its run has is removed, any other goes back."""
-    for path in sorted((goals / ON_ITS_WAY).glob("*/*/*")):
-        run = runs / path.parent.parent.name / path.parent.name
-        if any(os.path.lexists(run / f"goal{suffix}") for suffix in names.GOAL_SUFFIXES):
-            os.unlink(path)
-        else:
-            move_aside(path, goals, path.name)
-        _remove_empty(path.parent, goals)
+def _with_dropped(runs: Path) -> list[str]:
+    days = (day for day in _subfolders(str(runs)) if os.path.basename(day)[:1].isdigit())
+    folders = (folder for day in days for folder in _subfolders(day))
+    return [folder for folder in folders if os.path.lexists(f"{folder}/{names.DROPPED}")]
 
 
-def _remove_empty(folder: Path, goals: Path) -> None:
-    """Remove folders that held a goal on its way, up to goals/."""
-    with contextlib.suppress(OSError):  # there are others in it
-        while folder != goals:
-            folder.rmdir()
-            folder = folder.parent
-
-
-def _make_durable(path: Path) -> None:
+def _subfolders(folder: str) -> list[str]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.scandir(folder) as entries:
+            return [one.path for one in entries if one.is_dir(follow_symlinks=False)]
     except OSError:
-        raise StillChanging(path.name) from None
+        return []
+
+
+def _finish(folder: str, reject: Reject) -> bool:
+    """Finish the intake of one run; return False if that has to wait."""
+    parent, name = os.path.split(folder)
+    with hold_named(parent) as day, hold_inside(name, day) as run, locked(Path(folder)) as mine:
+        if not mine:
+            return False
+        record = _record_in(run)
+        called = os.path.basename(record.source) if record else "goal.md"
+        try:
+            content = read_regular(names.DROPPED, MAX_BYTES, folder=run)
+        except BlockingIOError:
+            return False
+        except OSError:
+            content = None
+        if content is None or record is None or sha256_bytes(content) != record.goal_sha256:
+            reject(Spot(run, names.DROPPED), called, "it was changed while it was being taken")
+            return True
+        if not _has_goal(Path(parent).parent, f"{os.path.basename(parent)}/{name}"):
+            publish_inside(run, names.goal_file(called), content)
+        os.unlink(names.DROPPED, dir_fd=run)
+        return True
+
+
+def _record_in(run: int) -> Run | None:
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return Run.model_validate_json(read_regular(names.RUN, MAX_BYTES, folder=run))
+    except (OSError, ValidationError):
+        return None
 
 
-def move_aside(path: Path, folder: Path, name: str) -> Path:
-    """Move a file into a folder under its name, or the first free one of name-2, name-3 …; return where it is."""
-    place = free_place(folder, name)
-    os.rename(path, place)
-    return place
+# ── names ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def free_place(folder: Path, name: str) -> Path:
-    """Return the first of name, name-2 … that is free; one that is too long is cut."""
+def move_aside(spot: Spot, folder: int, name: str) -> str:
+    """Move a file into a held folder under its name, or the first free one of name-2, name-3 …; return which."""
+    for place in free_names(folder, name):
+        with contextlib.suppress(FileExistsError):
+            move_to_new_name(spot.name, spot.folder, place, folder)
+            return place
+    raise AssertionError("numbers do not end")
+
+
+def free_names(folder: int, name: str, beside: str = "") -> Iterator[str]:
+    """Yield those of name, name-2 … that are free, with what stands `beside` them; one that is too long is cut."""
     stem, suffix = os.path.splitext(name)
     stem = os.fsdecode(os.fsencode(stem)[: LONGEST - len(os.fsencode(suffix))])
     for number in itertools.count(1):
-        place = folder / (f"{stem}{suffix}" if number == 1 else f"{stem}-{number}{suffix}")
-        if not os.path.lexists(place):
-            return place
-    raise AssertionError("numbers do not end")
+        marked = f"-{number if number <= COUNTED else uuid.uuid4().hex[:12]}" if number > 1 else ""
+        place = f"{stem}{marked}{suffix}"
+        if not any(_is_there(folder, one) for one in {place, f"{place}{beside}"}):
+            yield place
+
+
+def _is_there(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentfs.core import names
 from agentfs.core.facts import ASK, Facts, Talk
-from agentfs.core.failures import TimeLimit, check_words, joined
+from agentfs.core.failures import TimeLimit, check_words, hints_of, joined
 from agentfs.core.proof import acceptance_checks, check_sha256, held_before, persons_checks, planners_checks
 from agentfs.core.records import Failure, JudgeCheck, Order, Result, Run, Step
 from agentfs.core.references import Output, Resolved, resolve_step, room_of_step
@@ -256,8 +256,9 @@ def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str
         return lambda facts: facts
     if all(check.ok for check in found):
         return None
-    wrong = joined(check_words(check) for check in found if not check.ok)
-    error = Failure(kind="needs", message=f"what it needs is missing: {wrong}")
+    wrong = [check for check in found if not check.ok]
+    words = joined(check_words(check) for check in wrong)
+    error = Failure(kind="needs", message=f"what it needs is missing: {words}", hint=hints_of(wrong))
     blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
     result = publish_result(blank.model_copy(update={"checks": found}), shop.shelf, shop.mask)
     return lambda facts: facts.with_attempt(view.id, replace(facts.attempt(view.id, order.attempt), result=result))

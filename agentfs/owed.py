@@ -8,16 +8,19 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from agentfs.core import names
+from agentfs.core.goals import MAX_BYTES
 from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_message
 from agentfs.core.records import Answer, Outcome, Revision, Usage
 from agentfs.disk import read_whole
 from agentfs.ledger import Entry, Ledger, Still, committable
+from agentfs.regular import NotRegular, read_regular
 from agentfs.workspace import goal_path
 
 UNCOMMITTED = (".log.jsonl", ".output.txt")
@@ -116,7 +119,8 @@ def files_at(folder: Path, one: Owed, *, logs: bool = False) -> dict[str, bytes]
     """Return every file that belongs into a commit: the run's story so far; logs and working files only if asked."""
     files = {names.RUN: read_whole(folder / names.RUN)} | ({names.PLAN: one.plan} if one.plan else {})
     goal = goal_path(folder)
-    files[goal.name] = read_whole(goal)
+    with suppress(NotRegular, IsADirectoryError):  # a link in its place is no goal: what it leads to is not the run's
+        files[goal.name] = read_regular(goal, MAX_BYTES)
     if one.upto is None:
         files[names.OUTCOME] = read_whole(folder / names.OUTCOME)
     for part in (names.PLANNING, names.REVISIONS, names.STEPS):

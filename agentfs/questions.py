@@ -15,6 +15,7 @@ SHOWN = 4000  # characters of one value of an order, as it is shown to be read
 _VARIABLE = re.compile(r"\$\{(REF_[0-9]+)\}")
 _QUOTED = re.compile(r'[\\"$`]')  # what means something within double quotes
 ASK_LINE = "<!-- ask -->"  # the last line: a reply to it decides nothing but what is asked
+ANSWER_LINE = "Answer by a file named `"  # begins the part of a question that says how a file answers it
 _HOW = """Answer by a file named `{reply}` beside this one. Its first line decides, and must be exactly one of:
 
 {words}
@@ -54,6 +55,7 @@ def gate(order: Order, reply: str, before: Result | None = None) -> str:
     shown = json_text(order.model_dump(mode="json", by_alias=True))  # no sign in it hides what is approved
     parts = [
         *_asks_to_run(order, before),
+        *([in_markdown(first_line(order.description))] if order.description else []),
         _does(order, "It would"),
         _how(reply, {"approve": "the order below is given", "reject": "it is not; words below it say why"}),
         f"The order in full:\n\n```json\n{shown}\n```",
@@ -136,7 +138,7 @@ def cut_off(order: Order | None, step: str, reply: str) -> str:
 
 def ask(step: str, question: str, reply: str) -> str:
     """Return the question of an `ask`: a step of its own, or a call by the model that does a step."""
-    how = f"Answer by a file named `{reply}` beside this one: all of it is the answer."
+    how = f"{ANSWER_LINE}{reply}` beside this one: all of it is the answer."
     return f"# {step} asks\n\n{fenced(block(question))}\n\n{how}\n\n{ASK_LINE}\n"
 
 

@@ -1,6 +1,7 @@
 """Read the files of one run into facts. Reads only; remembers what can no longer change."""
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Collection
@@ -14,6 +15,7 @@ from agentfs.core import names
 from agentfs.core.calls import rejected_steps, waiting_answer
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.facts import Attempt, Claim, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.goals import MAX_BYTES
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run, Tools
 from agentfs.disk import listing, read_whole
@@ -22,6 +24,7 @@ from agentfs.executor.log import claim_in
 from agentfs.executor.rebuilding import answers_in
 from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
+from agentfs.regular import MOST_RECORD, read_regular, read_text
 from agentfs.stillness import Stillness, signature
 from agentfs.workspace import goal_path
 
@@ -62,6 +65,7 @@ class RunReader:
     _plan_signature: object = None
     goals: dict[str, bytes] = field(default_factory=dict)  # every text of the goal that was good, by its sha256
     _goal: GoalFile | None = None
+    _seen_goal: str = ""  # the hash of what was judged last, good or not
     _accepted: tuple[str, Plan] | None = None  # the last revision's plan
     _groups: dict[tuple[str, int], tuple[Shape, Attempt]] = field(default_factory=dict)
     _about: tuple[object, object, object] | None = None  # the facts that the proposal rests on
@@ -156,21 +160,35 @@ class RunReader:
         `own_tools`: what the plan in force says of the run's tools.
         """
         path = goal_path(self.folder)
-        source = read_whole(path)
-        if self._goal and self._goal.sha256 == sha256_bytes(source):
-            return self._goal
-        if self._goal and not self._complete(path):
-            return self._goal
         try:
-            self._goal = self.judge.goal(
-                source, path.name, planned=sha256_bytes(source) in planned, own_tools=own_tools
-            )
+            source = read_regular(path, MAX_BYTES)
+        except OSError as error:
+            return self._last_good_goal(path, error)
+        digest = sha256_bytes(source)
+        if self._goal and (digest == self._seen_goal or not self._complete(path)):
+            return self._goal
+        self._seen_goal = digest
+        try:
+            self._goal = self.judge.goal(source, path.name, planned=digest in planned, own_tools=own_tools)
             self.goals[self._goal.sha256] = source
         except Rejected as rejected:
             if self._goal is None:
-                self._goal = GoalFile(sha256_bytes(source), "", path.stem, problems=rejected.problems)
+                self._goal = GoalFile(digest, "", path.stem, problems=rejected.problems)
             else:
                 self._goal = replace(self._goal, problems=rejected.problems)
+        return self._goal
+
+    def _last_good_goal(self, path: Path, error: OSError) -> GoalFile:
+        """Return the goal as it was, with what is wrong with the file that is in its place now."""
+        if isinstance(error, BlockingIOError) and self._goal:
+            self.restless = True  # somebody holds a lease on it: they are not done
+            return self._goal
+        words = "it is larger than 1 MiB" if error.errno == errno.EFBIG else str(error.strerror)
+        if self._goal is None:
+            raise NotARun(f"{path}: {words} (put the goal itself there)") from None
+        problems = (Problem(words, "put the goal itself there"),)
+        if self._goal.problems != problems:
+            self._goal, self._seen_goal = replace(self._goal, problems=problems), ""
         return self._goal
 
     def plan_file(self, ours: Collection[str], *, planned: bool) -> PlanFile:
@@ -196,7 +214,7 @@ class RunReader:
         found = {}
         for name in (names.PLAN_ERROR, names.GOAL_ERROR):
             with contextlib.suppress(OSError):
-                found[name] = (self.folder / name).read_text(encoding="utf-8", errors="replace")
+                found[name] = read_text(self.folder / name)
         return found
 
     def _judged_plan(self, source: bytes, digest: str) -> PlanFile:
@@ -275,7 +293,7 @@ class RunReader:
             number,
             call=self._record(path("call"), Call, broken) if "call" in kinds else None,
             answer=self._record(path("answer"), Answer, broken) if "answer" in kinds else None,
-            tries=tuple(sha256_bytes((self.folder / path("plan", count)).read_bytes()) for count in tries),
+            tries=tuple(sha256_bytes(read_whole(self.folder / path("plan", count))) for count in tries),
             talks=tuple(self._answer_talk(number, file.count) for file in files if file.kind == "question"),
             checks=self._record(path("checks"), GoalChecks, broken) if "checks" in kinds else None,
             again="again" in kinds,
@@ -346,13 +364,13 @@ class RunReader:
     def _answer_talk(self, call: int, count: int) -> Talk:
         """Return a question about a planner's answer, and what it is bound to; a runbook's is bound to nothing."""
         question = self.folder / names.PLANNING / names.call_file(call, "question", count)
-        key = KEY_LINE.findall(question.read_text("utf-8", "replace"))
+        key = KEY_LINE.findall(_question(question))
         reply = f"{names.PLANNING}/{names.call_file(call, 'reply', count)}"
         return Talk(count, key[-1] if key else None, self._reply(reply))
 
     def _talk(self, step: str, number: int, count: int) -> Talk:
         folder = self.folder / names.STEPS
-        question = (folder / names.step_file(step, number, "question", count)).read_text("utf-8", "replace")
+        question = _question(folder / names.step_file(step, number, "question", count))
         reply = f"{names.STEPS}/{names.step_file(step, number, 'reply', count)}"
         key = KEY_LINE.findall(question)
         ask = question.rstrip().endswith(ASK_LINE)
@@ -368,9 +386,17 @@ class RunReader:
         if signature(path) is None or not self._complete(path):
             return None
         try:
-            return path.read_bytes()[:MAX_REPLY].decode("utf-8-sig")
+            return read_regular(path, MAX_REPLY).decode("utf-8-sig")
+        except BlockingIOError:
+            self.restless = True
+            return None
         except (OSError, UnicodeDecodeError):
             return None
+
+
+def _question(path: Path) -> str:
+    """Return a question; it shows all of an order, which may be large."""
+    return read_text(path, MOST_RECORD)
 
 
 MAX_REPLY = 1_000_000

@@ -12,7 +12,7 @@ from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
 from agentfs.core.state import RunState
 from agentfs.core.steps import UNKNOWN_KEY
-from agentfs.disk import listing, publish
+from agentfs.disk import listing, publish, read_whole
 from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.log import marks_in
 from agentfs.leftovers import keep_beside
@@ -58,7 +58,7 @@ def sweep(folder: Path, ours: Collection[str]) -> None:
             if not name.startswith(".") or not name.endswith(".tmp") or _in_use(name):
                 continue
             path = folder / part / name
-            source = path.read_bytes()
+            source = read_whole(path)
             if path.name.startswith(".plan.") and source and sha256_bytes(source) not in ours:
                 keep_beside(folder, source)
             path.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from agentfs.core.documents import Document
 from agentfs.core.problems import Rejected, did_you_mean
 from agentfs.core.records import Record
 from agentfs.core.toml_text import read_toml
+from agentfs.disk import read_whole
 from agentfs.errors import BadFile, UserError
 
 FILE = "agentfs.toml"
@@ -21,7 +22,7 @@ def load_settings(path: Path, environment: Mapping[str, str]) -> Settings:
     """Return the settings of a workspace; raise BadFile or UserError in words."""
     source = b""
     try:
-        source = path.read_bytes()
+        source = read_whole(path)
         document = read_toml(source)
         check_settings(document)  # the file first, so that its problems point into it
         overridden = document.with_value(_overridden(document.value, environment))

@@ -39,6 +39,8 @@ def being_written(path: Path) -> bool | None:
     ignore_lease_signal()
     try:
         descriptor = os.open(path, _LOOK)
+    except BlockingIOError:
+        return True  # somebody holds a lease on it: only a writer has use for one
     except OSError:
         return None
     try:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agentfs.disk import locked
 from agentfs.ledger import Maintenance
 from agentfs.ledger.maintenance import Done
+from agentfs.locks import locked
 from agentfs.seats import open_runs
 from agentfs.workspace import Workspace
 
@@ -103,12 +103,12 @@ def maintain_after_run(workspace: Workspace, say: Callable[[str], None]) -> None
 def _is_quiet(workspace: Workspace) -> bool:
     """Whether nobody watches goals/ or drives a run."""
     folders = [workspace.root / "goals", *open_runs(workspace.runs)]
-    return all(_is_free(folder) for folder in folders if folder.is_dir())
+    return all(_is_free(folder, workspace.runs) for folder in folders if folder.is_dir())
 
 
-def _is_free(folder: Path) -> bool:
+def _is_free(folder: Path, runs: Path) -> bool:
     try:
-        with locked(folder) as mine:
+        with locked(folder, runs) as mine:
             return mine
     except OSError:
         return False

@@ -9,6 +9,7 @@ import os
 import queue
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from watchdog.events import FileSystemEvent
 from watchdog.utils import BaseThread
 
 from agentfs.core import names
+from agentfs.disk import write_new
 from agentfs.stillness import Signature, signature
 from agentfs.watch import (
     ARRIVED,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 MOST_FOLDERS = 200
 CANARY_SECONDS = 2.0
-CANARY = ".agentfs-canary-{}.tmp"
+CANARY = ".agentfs-canary-{}.tmp"  # the process, then what nobody can guess
 _LOG = logging.getLogger("watchdog")  # the only one who tells of an overflow; says nothing else worth a line
 Glance = tuple[int | Signature | None, ...]
 Kinds = tuple[type[FileSystemEvent], ...]
@@ -137,11 +139,11 @@ class ManyFolders:
 
     def lives(self, folder: Path, seconds: float = CANARY_SECONDS) -> bool:
         """Whether what happens in a watched folder is reported: drop a hidden file there and wait to hear of it."""
-        canary = folder / CANARY.format(os.getpid())
+        canary = folder / CANARY.format(f"{os.getpid()}-{uuid.uuid4().hex}")
         end, others = time.monotonic() + seconds, []
         try:
             _remove_left_canaries(folder)
-            canary.write_bytes(b"")
+            write_new(canary, b"", durable=False)
             while (left := end - time.monotonic()) > 0:
                 if (path := self._seen.get(timeout=left)) == str(canary):
                     return True
@@ -160,7 +162,7 @@ class ManyFolders:
 def _remove_left_canaries(folder: Path) -> None:
     """Remove what processes that were killed meanwhile have dropped."""
     for left in folder.glob(CANARY.format("*")):
-        pid = left.name.removesuffix(".tmp").rpartition("-")[2]
+        pid = left.name.removeprefix(CANARY.partition("{")[0]).removesuffix(".tmp").partition("-")[0]
         if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
             left.unlink(missing_ok=True)
 

@@ -1,7 +1,9 @@
 """A workspace on disk: find it, make it, trust it, and find runs in it."""
 
+import hashlib
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +11,12 @@ from pathlib import Path
 from agentfs.core import names
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import NotARun, UserError
+from agentfs.locks import own_folder
+from agentfs.regular import read_regular
 
 SETTINGS = "agentfs.toml"
+_MOST_SECRET = 1000  # bytes
+_MOST_TRUSTED = 16_000_000
 _NEAR = 500  # the newest runs, among which a misspelt one is looked for
 _TEMPLATE = """\
 # Settings of this workspace. Every key has a default; this file may be empty. See docs/format.md.
@@ -147,28 +153,56 @@ def trust_file(environment: Mapping[str, str]) -> Path:
     return Path(base) / "agentfs" / "trusted"
 
 
-def _mark(root: Path) -> str:
-    """Return the line that says that a folder is trusted; a path that is no line of UTF-8 is written as JSON."""
+def _spelt(root: Path) -> str:
+    """Return a path as it stands in the list; one that is no line of UTF-8 is written as JSON."""
     path = str(root.resolve())
     is_line = path.splitlines() == [path] and path.encode("utf-8", "replace").decode() == path
-    return f"{root.stat().st_ino} {path if is_line else json.dumps(path)}"
+    return path if is_line else json.dumps(path)
+
+
+def _secret_file(root: Path, environment: Mapping[str, str]) -> Path:
+    """Return where the secret is by which this user knows a workspace again; steps cannot read it.
+
+    Whoever keeps another list, another user or one in a container, has a secret of their own.
+    """
+    whose = hashlib.sha256(os.fsencode(f"{trust_file(environment)} {root.resolve()}")).hexdigest()
+    return own_folder(root / "runs") / f"trusted-{whose[:16]}"
+
+
+def _mark(root: Path, environment: Mapping[str, str]) -> str:
+    """Return the line that says that a folder is trusted; OSError if it holds no secret.
+
+    A copy has the secret and another inode; what is made again at the same path may have the inode, but no secret.
+    """
+    secret = read_regular(_secret_file(root, environment), _MOST_SECRET)
+    digest = hashlib.sha256(b"%s %d" % (secret.strip(), root.stat().st_ino)).hexdigest()
+    return f"{digest} {_spelt(root)}"
 
 
 def is_trusted(root: Path, environment: Mapping[str, str]) -> bool:
     """Whether this user made, or trusts, the workspace in this folder. Another folder put there is another one."""
     try:
-        return _mark(root) in trust_file(environment).read_text("utf-8", "replace").splitlines()
+        return _mark(root, environment) in _trusted(environment)
     except OSError:
         return False
+
+
+def was_trusted(root: Path, environment: Mapping[str, str]) -> bool:
+    """Whether this user trusts, or trusted, a workspace at this path, be it this one or not."""
+    return _spelt(root) in trusted_roots(environment)
+
+
+def _trusted(environment: Mapping[str, str]) -> list[str]:
+    source = read_regular(trust_file(environment), _MOST_TRUSTED, links=True)
+    return source.decode("utf-8", "replace").splitlines()
 
 
 def trusted_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return where this user's trusted workspaces are; some may have gone."""
     try:
-        lines = trust_file(environment).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        return tuple(dict.fromkeys(line.partition(" ")[2] for line in _trusted(environment)))
+    except OSError:
         return ()
-    return tuple(dict.fromkeys(line.partition(" ")[2] for line in lines))
 
 
 def trust(root: Path, environment: Mapping[str, str]) -> None:
@@ -177,16 +211,32 @@ def trust(root: Path, environment: Mapping[str, str]) -> None:
         return
     path = trust_file(environment)
     try:
+        _write_secret(_secret_file(root, environment))
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
-            file.write(_mark(root) + "\n")
+            file.write(_mark(root, environment) + "\n")
     except OSError as error:
         raise UserError(f"cannot remember that {root} is trusted: {error.strerror} ({path})") from None
 
 
+def _write_secret(path: Path) -> None:
+    """Write a new secret: one that is there may be somebody else's."""
+    from agentfs.disk import temp_name
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(temp_name("secret"))
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(descriptor, secrets.token_hex(32).encode() + b"\n")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(beside, path)
+
+
 def goal_path(folder: Path) -> Path:
-    """Return the goal file of a run, whatever its extension."""
+    """Return the goal file of a run, whatever its extension. It may be anything by now: read it by `read_regular`."""
     for suffix in names.GOAL_SUFFIXES:
-        if (path := folder / f"goal{suffix}").is_file():
+        if os.path.lexists(path := folder / f"goal{suffix}"):
             return path
     raise NotARun(f"{folder}: there is no goal file")

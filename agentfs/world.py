@@ -18,11 +18,11 @@ from agentfs.installation import named_files, searched_path
 from agentfs.judge import FileJudge
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
-from agentfs.means import has_model, reader_for, run_record, tools_in_plan
+from agentfs.means import has_model, means_of, reader_for, run_record, tools_in_plan
 from agentfs.models.base import Model
 from agentfs.models.opening import model_for
 from agentfs.planner import Planner
-from agentfs.planner.choosing import Chosen, Nobody
+from agentfs.planner.choosing import NEVER_A_PLANNER, Chosen, Nobody
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
 from agentfs.planner.own_steps import OwnSteps
@@ -31,7 +31,7 @@ from agentfs.prompts import load_prompt
 from agentfs.reader import RunReader
 from agentfs.recovery import asked_of_models, take_over
 from agentfs.tools import sandbox
-from agentfs.tools.registry import Known, opened_tools
+from agentfs.tools.registry import Known, known_tools, opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
 from agentfs.tools.starting import Pool, Starter
 from agentfs.workspace import Workspace, trust_file
@@ -66,15 +66,7 @@ def open_world(
 ) -> Iterator[World]:
     """Yield a world to drive runs in; at the end, what the ledger is owed is committed."""
     clock = Clock()
-    try:
-        ledger = Ledger.create(workspace.runs)
-    except LedgerError as error:
-        raise UserError(str(error)) from None
-    if trouble := ledger.trouble():
-        raise UserError(trouble)
-    author = person(workspace.runs)
-    Forgetting(workspace.runs, ledger, author).finish()
-    keeper = Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs)
+    keeper, author = _keeper(workspace, settings, say)
     pool, desk = Pool(settings.limits.parallel, "attempt"), Pool(CALLS_AT_ONCE, "call")
     bell: Bell | None = None
     starting = {**environment, "PATH": searched_path(environment)}  # for what the settings have us run
@@ -91,11 +83,7 @@ def open_world(
             pool=pool,
             desk=desk,
             tools=box.tools,
-            means=Means(
-                planner=has_model(settings.planner, environment),
-                executor=has_model(settings.executor, environment),
-                repeatable={name: tool.spec.repeatable for name, tool in box.tools.items()},
-            ),
+            means=Means(repeatable={name: tool.spec.repeatable for name, tool in box.tools.items()}),
             keeper=keeper,
             mask=mask,
             sandbox=confined,
@@ -116,11 +104,61 @@ def open_world(
         pool.shutdown(wait=True)
         desk.shutdown(wait=True)
         stack.close()
-        if not keeper.flush(FLUSH_SECONDS):
-            say("the ledger is behind: its next commits follow when agentfs runs again")
-        keeper.close()
+        _close(keeper, say)
         if bell:
             bell.close()
+
+
+@contextmanager
+def idle_world(workspace: Workspace, settings: Settings, folder: Path, say: Say) -> Iterator[World]:
+    """Yield a world in which one run can be ended, and nothing started; at the end that is committed."""
+    keeper, author = _keeper(workspace, settings, say)
+    environment, run = dict(os.environ), run_record(folder)
+    known = known_tools(workspace.root, run.tools)
+    pool = Pool(1, "idle")
+    try:
+        yield World(
+            workspace=workspace.root,
+            clock=Clock(),
+            pool=pool,
+            desk=pool,
+            tools={},
+            means=means_of(run, {name: spec.repeatable for name, spec in known.specs.items()}),
+            keeper=keeper,
+            mask=mask_for(settings, environment, {}),
+            sandbox=_confined_now(settings),
+            environment=environment,
+            person=author,
+            wake=lambda: None,
+        )
+    finally:
+        pool.shutdown(wait=True)
+        _close(keeper, say)
+
+
+def _confined_now(settings: Settings) -> Sandbox:
+    """Return how programs would be confined; nothing is started, so nobody is warned."""
+    return "none" if settings.tools.sandbox == "off" or sandbox.unavailable_because() else "bubblewrap"
+
+
+def _keeper(workspace: Workspace, settings: Settings, say: Say) -> tuple[Keeper, tuple[str, str]]:
+    """Return who brings the ledger up to date, and the person whose edits it commits."""
+    try:
+        ledger = Ledger.create(workspace.runs)
+    except LedgerError as error:
+        raise UserError(str(error)) from None
+    if trouble := ledger.trouble():
+        raise UserError(trouble)
+    author = person(workspace.runs)
+    Forgetting(workspace.runs, ledger, author).finish()
+    return Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs), author
+
+
+def _close(keeper: Keeper, say: Say) -> None:
+    """Commit what is owed."""
+    if not keeper.flush(FLUSH_SECONDS):
+        say("the ledger is behind: its next commits follow when agentfs runs again")
+    keeper.close()
 
 
 def _files_run(settings: Settings, root: Path) -> tuple[Path, ...]:
@@ -160,7 +198,7 @@ def _planners(settings: Settings, environment: Mapping[str, str]) -> Models:
 def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
     """Return the planner on a model that a run began with."""
     if not world.means.planner:
-        return Nobody()
+        return Nobody(NEVER_A_PLANNER)
     model = world.planner(run_record(folder), None)
     if model is None:
         return Nobody()
@@ -170,9 +208,11 @@ def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
 
 def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     """Return a driver that has taken over a run. The caller holds its lock."""
-    given = (*run_record(folder).env, *(tools_in_plan(folder).env or ()))
-    world = replace(world, mask=world.mask.also(given_secrets(given)))
-    reader = reader_for(folder, settings, world.environment, patient=True, known=known_to(world))
+    run = run_record(folder)
+    given = (*run.env, *(tools_in_plan(folder).env or ()))
+    means = means_of(run, world.means.repeatable)
+    world = replace(world, mask=world.mask.also(given_secrets(given)), means=means)
+    reader = reader_for(folder, settings, patient=True, known=known_to(world))
     planner = planner_for(folder, reader, world)
     driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)
     take_charge(driver)

@@ -10,10 +10,10 @@ from typing import Any
 
 from agentfs.core.decide import Action, Wait
 from agentfs.core.state import RunState
-from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver
 from agentfs.intake import goal_from, judge_goal, taking
+from agentfs.locks import locked
 from agentfs.means import catalogue_of
 from agentfs.settings import load_settings
 from agentfs.workspace import Workspace, init
@@ -88,7 +88,7 @@ class Driven:
         settings = load_settings(self.workspace.settings, self.environment)
         source = goal_from(str(path), path.parent, lambda: b"")
         catalogue = catalogue_of(settings, self.environment)
-        goal = judge_goal(source, self.workspace.root, settings, catalogue, model=True)
+        goal = judge_goal(source, self.workspace.root, settings, catalogue, planner=True)
         return stack.enter_context(taking(goal, self.workspace))
 
     def _driven(self, model: Script, folder: Callable[[ExitStack], Path]) -> Drive:

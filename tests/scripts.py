@@ -94,7 +94,7 @@ def an_order(**fields: Any) -> Order:
         "after": {},
         "description": "Look at it",
         "tool": None,
-        "input": {},
+        "input": {"material": "what there is"},
         "tools": (),
         "model": None,
         "success_condition": None,

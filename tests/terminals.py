@@ -67,7 +67,7 @@ class Terminal:
                 self._cursor_shown = command == "h"
             case ("?7", "h" | "l"):
                 self._wraps = command == "h"
-            case ("?2026", "h" | "l"):
+            case ("?2026" | "?2004", "h" | "l"):
                 pass
             case (_, "m"):
                 self.colours = True
@@ -115,7 +115,11 @@ class Terminal:
 
 
 class OnTerminal:
-    """A command of agentfs whose stderr is a terminal, `stdout` too if asked for, for as long as the block runs."""
+    """A command of agentfs whose stderr is a terminal, `stdout` too if asked for, for as long as the block runs.
+
+    `keyboard`: stdin too, and it is the terminal of the command's session: what is typed there is read, Ctrl-C is a
+    signal.
+    """
 
     def __init__(
         self,
@@ -126,26 +130,31 @@ class OnTerminal:
         rows: int = 24,
         *,
         stdout: bool = False,
+        keyboard: bool = False,
     ) -> None:
-        self._stdout = stdout
+        self._stdout, self._keyboard = stdout, keyboard
         self.terminal = Terminal(columns, rows)
         self._words, self._folder, self._environment = words, folder, {"TERM": "xterm", **environment}
         self._bytes, self._lock = bytearray(), threading.Lock()
         self._trouble: list[BaseException] = []
+        self.echoes = True  # whether the terminal was left as a shell needs it
 
     def __enter__(self) -> Self:
         self._ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (self.terminal.rows, self.terminal.columns))
+        command = [sys.executable, "-m", "agentfs", *self._words]
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "agentfs", *self._words],
+            ["setsid", "--ctty", *command] if self._keyboard else command,
             cwd=self._folder,
             env=self._environment,
-            stdin=subprocess.DEVNULL,
+            stdin=theirs if self._keyboard else subprocess.DEVNULL,
             stdout=theirs if self._stdout else subprocess.PIPE,
             stderr=theirs,
-            start_new_session=True,
+            start_new_session=not self._keyboard,
         )
-        os.close(theirs)
+        self._theirs = theirs if self._keyboard else None  # as a shell would have it: its modes can be looked at
+        if not self._keyboard:
+            os.close(theirs)
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
         return self
@@ -167,13 +176,20 @@ class OnTerminal:
 
     def wait(self) -> tuple[int, str]:
         """Wait for the end; return the exit code, and what it wrote to stdout."""
-        out = self.popen.stdout
-        said = out.read().decode("utf-8") if out and not out.closed else ""
-        if out:
-            out.close()
-        code = self.popen.wait(timeout=DEADLINE)
+        out, said = self.popen.stdout, b""
+        try:
+            if out and not out.closed:
+                said, _ = self.popen.communicate(timeout=DEADLINE)
+            code = self.popen.wait(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            raise AssertionError("it does not end; the screen shows:\n" + "\n".join(self.screen)) from None
+        if self._theirs is not None:
+            self.echoes = bool(termios.tcgetattr(self._theirs)[3] & termios.ECHO)
+            os.close(self._theirs)  # the last one: the reader finds the end
+            self._theirs = None
         self._reader.join(DEADLINE)
-        return code, said
+        return code, said.decode("utf-8")
 
     def wait_to_see(self, *words: str) -> list[str]:
         """Wait until all of these stand on the screen at once; return its lines."""
@@ -197,6 +213,18 @@ class OnTerminal:
         with self._lock:
             termios.tcsetwinsize(self._ours, (rows, columns))
             self.terminal = Terminal(columns, rows)
+
+    @property
+    def path(self) -> str:
+        """Where the terminal is among the devices, while the command has it as its keyboard."""
+        return os.ttyname(self._theirs) if self._theirs is not None else ""
+
+    def type(self, keys: str) -> None:
+        """Press keys; Enter is a carriage return."""
+        os.write(self._ours, keys.encode("utf-8"))
+
+    def enter(self, line: str) -> None:
+        self.type(f"{line}\r")
 
     def press_control_c(self) -> None:
         self.popen.send_signal(signal.SIGINT)

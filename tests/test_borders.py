@@ -112,3 +112,56 @@ def test_few_modules_print() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     }
     assert {name for name in found if not name.startswith("testing/")} == PRINTING
+
+
+OPENING = {  # what is opened elsewhere goes through one of the first two, which wait for nothing and follow no link
+    "regular.py": "reads whole files by name: records, settings, sources",
+    "tools/safe_open.py": "opens what steps name, in a folder that is held",
+    "tools/search_worker.py": "does the same in a process of its own, which imports nothing",
+    "tools/files.py": "writes beside a file in a folder that safe_open holds",
+    "stillness.py": "asks whether a writer has a file open; follows no link and waits for nothing",
+    "locks.py": "makes the files that locks are taken on, where no step can open them",
+    "disk.py": "writes files that must not exist yet, and flushes folders",
+    "ledger/files.py": "the same for git's objects",
+    "executor/log.py": "makes a claim, and appends to it",
+    "jsonlines.py": "appends to a log",
+    "tools/capture.py": "writes the output of an attempt, whose claim is ours",
+    "replaying/tools.py": "makes the output file of an attempt that is replayed, in a folder made for it",
+    "doctor/disks.py": "tries a file system with files of its own",
+    "doctor/machine.py": "reads limits of the kernel",
+    "ledger/claims.py": "the turn of those who write to the ledger, in a folder no step can open",
+    "ledger/index.py": "appends to a list of agentfs's own there",
+    "ledger/showing.py": "makes git's lock of its settings, exclusively",
+    "workspace.py": "writes the secret of a workspace and the list of those that are trusted",
+    "holding.py": "holds goals/ itself, a folder",
+    "testing/script.py": "reads what a person who tests has written",
+    "gitdiff.py": "reads files that git made for it, or /dev/null",
+    "prompts/__init__.py": "reads what comes with agentfs",
+    "intake.py": "reads a goal, by rules of its own",
+    "cli/streams.py": "the streams of this process",
+    "tools/own_worker.py": "the streams of a process of its own",
+}
+
+
+def _opens(node: ast.AST) -> bool:
+    """Whether a call opens a file by its name; not one of the kernel's, nor the null device."""
+    if not isinstance(node, ast.Call):
+        return False
+    called, first = node.func, ast.unparse(node.args[0]) if node.args else ""
+    if first == "os.devnull" or first.lstrip("f").strip("'\"").startswith("/proc/"):
+        return False
+    if isinstance(called, ast.Name):
+        return called.id == "open"
+    if not isinstance(called, ast.Attribute) or called.attr not in ("open", "read_text", "read_bytes"):
+        return False
+    return "/proc/" not in ast.unparse(called.value) and ast.unparse(called.value) != "self.door"
+
+
+def test_few_modules_open_files() -> None:
+    """What somebody else may have put under a name is opened in one way, that follows, awaits and believes nothing."""
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in ALL
+        if any(_opens(node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+    assert found == set(OPENING)

@@ -2,10 +2,21 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from agentfs.cli.common import say
-from agentfs.cli.editing import Opened, changes_a_run, edit_plan, remove_outcome, reopen, set_aside_files, write_reply
+from agentfs.cli.common import must_be_trusted, say
+from agentfs.cli.editing import (
+    Opened,
+    changes_a_run,
+    edit_plan,
+    named_run,
+    opened,
+    remove_outcome,
+    reopen,
+    set_aside_files,
+    write_reply,
+)
+from agentfs.cli.reading import run_id, settings_of
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.edits import remove_value, set_value
@@ -13,7 +24,9 @@ from agentfs.core.openings import YES_OR_NO, Opening, answered, openings
 from agentfs.core.phase import reason
 from agentfs.core.records import Plan, PlanStatus
 from agentfs.core.triggers import WITHOUT_WORDS
+from agentfs.disk import read_whole
 from agentfs.errors import UserError
+from agentfs.system import missing
 from agentfs.views.words import first_line, inert
 
 MAX_REPLY = 1_000_000
@@ -22,9 +35,48 @@ MAX_REPLY = 1_000_000
 # ── a person's word ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def approve(arguments: Namespace) -> int:
+    """`agentfs approve RUN[@REV] [STEP]`, `agentfs approve RUN…`"""
+    return _each(arguments, "approve", _approve)
+
+
+def reject(arguments: Namespace) -> int:
+    """`agentfs reject RUN[@REV] [STEP] [--because TEXT]`, `agentfs reject RUN…`"""
+    return _each(arguments, "reject", _reject)
+
+
+def _each(arguments: Namespace, word: str, settle: Callable[[Namespace], int]) -> int:
+    """Settle what one run asks, or several do: all of them, or none."""
+    first, *more = arguments.runs
+    step = more[0] if len(more) == 1 and _is_step(arguments, first, more[0]) else None
+    runs = [first] if step else arguments.runs
+    named = [Namespace(**{**vars(arguments), "run": run, "step": step}) for run in runs]
+    if len(named) > 1:
+        for one in named:
+            run = opened(*named_run(one))
+            _one_open(run, None, word)
+            _check_revision(run)
+    return max(settle(one) for one in named)
+
+
+def _is_step(arguments: Namespace, first: str, word: str) -> bool:
+    """Whether the word behind a run is a step of it, or one of its questions: what is not the whole name of a run.
+
+    The beginning of a run's name is not enough: a misspelt step must not approve something else.
+    """
+    run = opened(*named_run(Namespace(**{**vars(arguments), "run": first})))
+    if word in run.state.steps or any(one.name == word for one in openings(run.state)):
+        return True
+    other = word.partition("@")[0].rstrip("/").removeprefix(f"{run.workspace.runs.name}/")
+    try:
+        found = run_id(run.workspace.find_run(other))
+    except UserError:
+        return True
+    return other not in (found, found.rpartition("/")[2])
+
+
 @changes_a_run
-def approve(run: Opened, arguments: Namespace) -> None:
-    """`agentfs approve RUN[@REV] [STEP]`"""
+def _approve(run: Opened, arguments: Namespace) -> None:
     opening = _one_open(run, arguments.step, "approve")
     if opening.about == "draft":
         _switch(run, "approved", ("draft",))
@@ -34,8 +86,7 @@ def approve(run: Opened, arguments: Namespace) -> None:
 
 
 @changes_a_run
-def reject(run: Opened, arguments: Namespace) -> None:
-    """`agentfs reject RUN[@REV] [STEP] [--because TEXT]`"""
+def _reject(run: Opened, arguments: Namespace) -> None:
     opening = _one_open(run, arguments.step, "reject")
     _check_revision(run)
     because = arguments.because.strip() if arguments.because else ""
@@ -68,12 +119,14 @@ def replan(run: Opened, arguments: Namespace) -> None:
 
 @changes_a_run
 def reply(run: Opened, arguments: Namespace) -> None:
-    """`agentfs reply RUN STEP TEXT`"""
+    """`agentfs reply RUN [STEP] TEXT`"""
     text = sys.stdin.read(MAX_REPLY + 1) if arguments.text == "-" else arguments.text
     if len(text) > MAX_REPLY:
         raise UserError(f"a reply has at most {MAX_REPLY} characters: put more into a file, and name it")
     _must_go_on(run)
-    opening = _asked_by(run, arguments.step)
+    opening = _asked_by(run, arguments.step) if arguments.step else _only_open(run, "reply")
+    if opening.about == "draft":
+        raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
     if not opening.accepts(text):
         words = f"begin with exactly one of: {', '.join(opening.words)}" if opening.words else "say something"
         raise UserError(f"that does not answer {opening.question_path}: {words} (nothing was written)")
@@ -83,19 +136,24 @@ def reply(run: Opened, arguments: Namespace) -> None:
 def _one_open(run: Opened, name: str | None, word: str) -> Opening:
     """Return what `approve` or `reject` speaks of: the one thing that is open, or the one that is named."""
     _must_go_on(run)
-    found = openings(run.state)
     if name is None:
-        if not found:
-            raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}")
-        if len(found) > 1:
-            listed = "\n".join(f"  {one.command(run.run, word)}" for one in found)
-            raise UserError(f"{run.run} waits for {len(found)} answers; say which:\n{listed}")
-        opening = found[0]
+        opening = _only_open(run, word)
     else:
-        opening = next((one for one in found if one.name == name), None) or _asked_by(run, name)
+        opening = next((one for one in openings(run.state) if one.name == name), None) or _asked_by(run, name)
     if opening.about not in YES_OR_NO:
         raise UserError(f"{opening.question_path} wants more than yes or no: {opening.command(run.run, word)}")
     return opening
+
+
+def _only_open(run: Opened, word: str) -> Opening:
+    """Return the one thing that is open."""
+    found = openings(run.state)
+    if not found:
+        raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}")
+    if len(found) > 1:
+        listed = "\n".join(f"  {one.command(run.run, word)}" for one in found)
+        raise UserError(f"{run.run} waits for {len(found)} answers; say which:\n{listed}")
+    return found[0]
 
 
 def _asked_by(run: Opened, step: str) -> Opening:
@@ -120,7 +178,7 @@ def _must_go_on(run: Opened) -> None:
 def _check_revision(run: Opened) -> None:
     """Raise if a revision was named and plan.json no longer is that one."""
     if run.revision is not None:
-        _is_revision(run, (run.folder / names.PLAN).read_bytes())
+        _is_revision(run, read_whole(run.folder / names.PLAN))
 
 
 def _is_revision(run: Opened, source: bytes) -> None:
@@ -156,9 +214,25 @@ def pause(run: Opened, _: Namespace) -> None:
 
 @changes_a_run
 def cancel(run: Opened, _: Namespace) -> None:
-    """`agentfs cancel RUN`"""
+    """`agentfs cancel RUN`: whoever drives it ends it; where nobody does, it is ended here."""
     _must_go_on(run)
-    _switch(run, "cancelled", ("draft", "paused", "approved"))
+    if run.state.facts.plan is None and run.driven:
+        raise UserError(f"{run.run} has no plan yet: cancel it when it has, or stop what drives it, then cancel it")
+    if run.state.facts.plan is not None:
+        _switch(run, "cancelled", ("draft", "paused", "approved"))
+    elif run.real is not None:
+        say("it would then be cancelled: it has no plan yet")
+    if run.real is None and not run.driven and not missing():
+        _end_here(run)
+
+
+def _end_here(run: Opened) -> None:
+    from agentfs.ending import end_cancelled
+
+    must_be_trusted(run.workspace)
+    outcome = end_cancelled(run.folder, run.workspace, settings_of(run.workspace)[0], say)
+    if outcome is not None:
+        say(f"{run.run}: {inert(outcome.summary)}")
 
 
 def _switch(run: Opened, status: PlanStatus, allowed: Sequence[PlanStatus]) -> None:

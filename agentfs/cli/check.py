@@ -17,6 +17,7 @@ from agentfs.core.toml_text import read_toml
 from agentfs.errors import BadFile, NoModel
 from agentfs.intake import GoalSource, JudgedGoal, goal_in, judge_goal
 from agentfs.means import allowing_own, catalogue_of, has_model, reader_for
+from agentfs.regular import MOST_SOURCE, read_regular
 from agentfs.settings import default_settings, load_settings
 from agentfs.tools.registry import known_tools
 from agentfs.workspace import find_workspace
@@ -42,7 +43,7 @@ class Surroundings:
     root: Path
     settings: Settings
     catalogue: Catalogue
-    model: bool
+    planner: bool  # there is a model to plan with
     trouble: Verdict | None = None  # the settings themselves are wrong, and these are the defaults
 
 
@@ -94,8 +95,8 @@ def _surroundings(start: Path) -> Surroundings:
             trouble = Verdict(error.file, error.problems, error.source, code=WRONG)
     known = known_tools(root)
     settings = allowing_own(settings, known)
-    model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
-    return Surroundings(root, settings, catalogue_of(settings, environment(), known), model, trouble)
+    planner = has_model(settings.planner, environment())
+    return Surroundings(root, settings, catalogue_of(settings, environment(), known), planner, trouble)
 
 
 # ── one file ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -106,7 +107,7 @@ def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
     try:
         if (folder := path.absolute().parent) in (around.root / "goals", around.root / "goals" / "rejected"):
             return _dropped(path, shown, around)
-        source = path.read_bytes()
+        source = read_regular(path, MOST_SOURCE, links=True)
         if path.suffix == ".toml":
             check_settings(read_toml(source))
         elif (folder / names.RUN).is_file():
@@ -130,9 +131,14 @@ def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
 def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
     """Judge a file of goals/ as `watch` does."""
     from agentfs.inbox import dropped_goal
+    from agentfs.moving import StillChanging
 
     _must_be_goal_name(path)
-    _judged(dropped_goal(path, shown), around)
+    path.lstat()
+    try:
+        _judged(dropped_goal(path, shown), around)
+    except StillChanging:
+        raise Rejected([Problem("somebody is still writing it", "look again when they are done")]) from None
     return Verdict(shown)
 
 
@@ -156,12 +162,12 @@ _ENDINGS = f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}; settings in .toml;
 
 
 def _judged(source: GoalSource, around: Surroundings) -> JudgedGoal:
-    return judge_goal(source, around.root, around.settings, around.catalogue, model=around.model)
+    return judge_goal(source, around.root, around.settings, around.catalogue, planner=around.planner)
 
 
 def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
     """Judge a file in a run's own folder by what that run began with."""
-    judge = reader_for(path.absolute().parent, around.settings, environment(), patient=False).judge
+    judge = reader_for(path.absolute().parent, around.settings, patient=False).judge
     if names.is_plan_name(path.name):
         judge.plan(source)
     else:

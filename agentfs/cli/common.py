@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from agentfs.cli.streams import harmless
 from agentfs.core.problems import Problem
 from agentfs.errors import UserError
-from agentfs.workspace import Workspace, find_workspace, is_trusted
+from agentfs.workspace import Workspace, find_workspace, is_trusted, was_trusted
 
 
 def say(words: str, *, colours: bool = False) -> None:
@@ -45,8 +45,11 @@ def here(arguments: Namespace) -> Workspace:
 def must_be_trusted(workspace: Workspace) -> None:
     """Raise unless this user made, or trusts, the workspace: what it holds is run."""
     if not is_trusted(workspace.root, environment()):
+        why = "was not made by you"
+        if was_trusted(workspace.root, environment()):
+            why = "is not the folder that you trusted: it was made again or copied, or an older agentfs trusted it"
         raise UserError(
-            f"{workspace.root} was not made by you: its settings and tools could do anything you can. "
+            f"{workspace.root} {why}. Its settings and tools could do anything you can. "
             f"Look at them, then: agentfs trust {workspace.root}"
         )
 

@@ -15,6 +15,7 @@ from agentfs.core.differences import difference, effects
 from agentfs.core.phase import reason
 from agentfs.core.records import Plan, Revision
 from agentfs.core.state import RunState
+from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.views.diff import diff_lines, stat_line
 from agentfs.views.proposal import proposal_lines, proposal_page
@@ -117,7 +118,7 @@ def _plan(found: Reading, state: RunState, number: Number) -> Plan | None:
         return state.facts.plan_file.plan
     path: Path = found.folder / names.REVISIONS / names.revision_plan_file(number)
     try:
-        return Plan.model_validate_json(path.read_bytes())
+        return Plan.model_validate_json(read_whole(path))
     except (OSError, ValidationError):
         raise UserError(f"{short_path(path)} does not read: take it back from the ledger") from None
 

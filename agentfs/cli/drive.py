@@ -1,56 +1,85 @@
-"""Commands that drive a run: run, plan."""
+"""Commands that drive a run: run, plan, resume."""
 
+import functools
 import gc
 import signal
 import sys
 from argparse import Namespace
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
 
 from agentfs.cli.common import environment, here, must_be_trusted, say, start_folder, trusted_now
-from agentfs.cli.resuming import take_up_if_held
+from agentfs.cli.resuming import take_up_if_held, take_up_only, top_ups
 from agentfs.cli.streams import CannotPrint
 from agentfs.core import names
 from agentfs.core.config import Settings
 from agentfs.core.decide import Wait, no_model_reached
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.records import Outcome
-from agentfs.disk import locked
-from agentfs.driving import Stop, drive
+from agentfs.driving import Asker, Stop, drive
 from agentfs.engine import Driver, World
 from agentfs.errors import NotARun, UserError
+from agentfs.holding import is_driven, is_watched
 from agentfs.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
+from agentfs.locks import locked
 from agentfs.means import allowing_own, catalogue_of, has_model, run_record
 from agentfs.orders import get_ready, room_of
 from agentfs.settings import default_settings, load_settings
+from agentfs.system import missing
 from agentfs.tools.registry import Known, known_tools
 from agentfs.upkeep import maintain_after_run
 from agentfs.views.answer import answer_text
-from agentfs.views.progress import progress_for
+from agentfs.views.closing import who_goes_on
+from agentfs.views.progress import Progress, progress_for
 from agentfs.workspace import Workspace, brought_along, find_workspace, init
 from agentfs.world import known_to, open_driver, open_world
 
+Begin = Callable[[Settings, World, ExitStack], Path]  # takes a run's lock, held while the stack is open
 
-def run(arguments: Namespace) -> int:
+
+def run(arguments: Namespace, *, asks: bool = True) -> int:
     """`agentfs run GOAL` and `agentfs run --resume RUN`"""
     if (arguments.goal is None) == (arguments.resume is None):
         raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
-    if arguments.refresh_settings and arguments.resume is None:
+    if arguments.resume is not None:
+        arguments.run, arguments.dry_run = arguments.resume, False
+        return resume(arguments)
+    if arguments.refresh_settings:
         raise UserError("--refresh-settings goes with --resume: a new run begins with today's settings")
-    source = _source(arguments) if arguments.resume is None else None
-    workspace = _workspace_for(source, arguments) if source else here(arguments)
+    source = _source(arguments)
+    workspace = _workspace_for(source, arguments)
+
+    def begin(settings: Settings, world: World, stack: ExitStack) -> Path:
+        goal = _judged(source, arguments, workspace.root, settings, known_to(world))
+        folder = stack.enter_context(taking(goal, workspace))
+        _get_ready(goal.parsed, folder, world)
+        return folder
+
+    return _in_foreground(workspace, begin, asks=asks)
+
+
+def resume(arguments: Namespace) -> int:
+    """`agentfs resume RUN`: take it up, then drive it, unless another process does or a watch is about to."""
+    workspace = here(arguments)
+    folder, more = workspace.find_run(arguments.run), top_ups(arguments)
+    if arguments.dry_run or missing() or is_driven(folder) or is_watched(workspace.root):
+        return take_up_only(arguments)
+
+    def begin(_settings: Settings, _world: World, stack: ExitStack) -> Path:
+        _lock(folder, stack)
+        take_up_if_held(workspace, folder, more, refresh=arguments.refresh_settings)
+        return folder
+
+    return _in_foreground(workspace, begin)
+
+
+def _in_foreground(workspace: Workspace, begin: Begin, *, asks: bool = True) -> int:
+    """Drive a run until it rests; return the exit code. `asks`: what it asks is asked on the terminal."""
     must_be_trusted(workspace)
     settings, stop = load_settings(workspace.settings, environment()), Stop()
     with open_world(workspace, settings, environment(), say, stop.wake.set) as world, ExitStack() as stack:
-        if source:
-            goal = _judged(source, arguments, workspace.root, settings, known_to(world))
-            folder = stack.enter_context(taking(goal, workspace))
-            _get_ready(goal.parsed, folder, world)
-        else:
-            folder = workspace.find_run(arguments.resume)
-            _lock(folder, stack)
-            take_up_if_held(workspace, folder, refresh=arguments.refresh_settings)
-        code = _drive(folder, settings, world, stop)
+        code = _drive(begin(settings, world, stack), settings, world, stop, asks=asks)
     if code != 130:
         maintain_after_run(workspace, say)
     return code
@@ -59,7 +88,7 @@ def run(arguments: Namespace) -> int:
 def plan(arguments: Namespace) -> int:
     """`agentfs plan GOAL`"""
     arguments.approve, arguments.resume, arguments.refresh_settings = arguments.approve or "plan", None, False
-    code = run(arguments)
+    code = run(arguments, asks=False)  # a yes would carry it out
     return 0 if code == 3 else code
 
 
@@ -81,7 +110,7 @@ def _judged(source: GoalSource, arguments: Namespace, root: Path, settings: Sett
     """Return the goal if it may become a run in the workspace that is, or will be, in `root`."""
     settings = allowing_own(settings, known)
     catalogue = catalogue_of(settings, environment(), known)
-    model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
+    planner = has_model(settings.planner, environment())
     flags = Flags(
         mode=arguments.mode,
         approve=arguments.approve,
@@ -89,7 +118,7 @@ def _judged(source: GoalSource, arguments: Namespace, root: Path, settings: Sett
         planner=arguments.planner,
         executor=arguments.executor,
     )
-    return judge_goal(source, root, settings, catalogue, model=model, flags=flags)
+    return judge_goal(source, root, settings, catalogue, planner=planner, flags=flags)
 
 
 def _get_ready(goal: ParsedGoal, folder: Path, world: World) -> None:
@@ -107,8 +136,11 @@ def _lock(folder: Path, stack: ExitStack) -> None:
         raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {_id(folder)}`)")
 
 
-def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> int:
-    """Drive a run, whose lock is held, until it rests; print its answer; return the exit code."""
+def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: bool = True) -> int:
+    """Drive a run, whose lock is held, until it rests; print its answer; return the exit code.
+
+    `asks`: what the run asks is asked on the terminal, if a person sits there.
+    """
     with ExitStack() as stack:
         on_signals(stack, stop)
         driver = open_driver(folder, settings, world)
@@ -116,11 +148,21 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> int:
         gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
         stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running that nobody looks after
         try:
-            rest = drive(driver, stop, progress)
+            with _asker(driver, stop, progress, asks=asks) as asker:
+                rest = drive(driver, stop, progress, asker)
         except (OSError, NotARun) as error:
             raise _gone(driver, error) from None
         progress.end(rest)
     return _tell(driver, rest)
+
+
+def _asker(driver: Driver, stop: Stop, progress: Progress, *, asks: bool) -> AbstractContextManager[Asker | None]:
+    """Return who asks a person what the run asks: nobody, unless they sit at a terminal and see it there."""
+    if not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
+        return nullcontext()
+    from agentfs.cli.asking import TerminalAsker
+
+    return closing(TerminalAsker(driver, stop, progress, environment()))
 
 
 def _gone(driver: Driver, error: Exception) -> Exception:
@@ -136,8 +178,13 @@ def on_signals(stack: ExitStack, stop: Stop) -> None:
     for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)):
         if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
             continue
-        before = signal.signal(number, lambda *_, times=times: stop.ask(times))
+        before = signal.signal(number, functools.partial(_ask_to_stop, stop, times))
         stack.callback(signal.signal, number, before)
+
+
+def _ask_to_stop(stop: Stop, times: int, number: int, _frame: object) -> None:
+    if not (stop.lent and number == signal.SIGINT):
+        stop.ask(times)
 
 
 def _id(folder: Path) -> str:
@@ -150,7 +197,7 @@ def _tell(driver: Driver, rest: Wait | None) -> int:
     if outcome is not None:
         return _ended(outcome)
     if rest is None:
-        say(f"stopped; go on with: agentfs run --resume {driver.facts.run.run}")
+        say(f"stopped; {who_goes_on(driver.facts.run.run, driver.world.workspace, 'go on with: ')}")
         return 130
     return 4 if no_model_reached(driver.state) else 3
 

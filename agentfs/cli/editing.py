@@ -28,7 +28,7 @@ from agentfs.core.records import Outcome, Plan
 from agentfs.core.reopening import after_no, in_force, still_ends
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
-from agentfs.disk import Leftover, install, publish
+from agentfs.disk import Leftover, install, publish, read_whole
 from agentfs.disk import replace as replace_file
 from agentfs.errors import BadFile, UserError
 from agentfs.holding import is_driven
@@ -152,7 +152,7 @@ def exchanged(run: Opened, new: bytes, expected: bytes | None) -> bool:
 
 def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
     """Return the bytes of plan.json and the plan they are; raise if they are none."""
-    source = path.read_bytes() if path.is_file() and not path.is_symlink() else None
+    source = read_whole(path) if path.is_file() and not path.is_symlink() else None
     state = read_run(run.folder, run.workspace).state
     file = state.facts.plan_file if state else None
     if file is None or (source is not None and file.sha256 != sha256_bytes(source)):
@@ -182,7 +182,11 @@ def _settle(folder: Path, leftovers: list[Leftover]) -> None:
 
 def write_reply(run: Opened, name: str, text: str) -> None:
     """Put a reply in its place, whole; one that has settled nothing is replaced."""
-    path = run.folder / name
+    put_reply(run.folder / name, text)
+    say(f"{run.shown(name)}: {first_line(text)}")
+
+
+def put_reply(path: Path, text: str) -> None:
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError:
@@ -191,7 +195,6 @@ def write_reply(run: Opened, name: str, text: str) -> None:
         replace_file(path, content)
     else:
         publish(path, content, durable=True)
-    say(f"{run.shown(name)}: {first_line(text)}")
 
 
 def set_aside_files(run: Opened, files: list[str], command: str) -> None:
@@ -229,9 +232,12 @@ def remove_outcome(run: Opened) -> None:
 
 
 def tell_driver(run: Opened) -> None:
-    """Say what drives a run that nobody drives."""
-    if not (run.folder / names.OUTCOME).exists() and not run.driven:
-        say(f"nothing drives it; go on with: agentfs run --resume {run.run}")
+    """Say who goes on with a run that nobody drives: a watch, or else what to type."""
+    if (run.folder / names.OUTCOME).exists() or run.driven:
+        return
+    from agentfs.views.closing import NOTHING_DRIVES, who_goes_on
+
+    say(who_goes_on(run.run, run.workspace.root, NOTHING_DRIVES))
 
 
 def _tell_effect(run: Opened) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from agentfs.cli.reading import plain_json, run_id
 from agentfs.core import names
+from agentfs.disk import read_whole
 
 
 def entries_of(folder: Path, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -39,7 +40,7 @@ def _revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     for number in sorted(_numbers(folder / names.REVISIONS)):
         path = folder / names.REVISIONS / names.revision_file(number)
         try:
-            record = Revision.model_validate_json(path.read_bytes())
+            record = Revision.model_validate_json(read_whole(path))
         except (OSError, ValidationError):
             trouble.append(f"{path} does not read: take it back from the ledger")
             continue

@@ -13,6 +13,7 @@ from agentfs.cli.look import width
 from agentfs.cli.reading import plain_json, step_files
 from agentfs.core import names
 from agentfs.errors import UserError
+from agentfs.regular import reading
 from agentfs.views.revisions import entry_line
 from agentfs.views.show import log_line, most_of
 from agentfs.views.words import inert
@@ -103,7 +104,7 @@ class Tail:
         """Yield the lines that are whole; the rest of one that is being written comes next time."""
         offset = self.offsets.get(path, 0)
         try:
-            with path.open("rb") as file:
+            with reading(path) as file:
                 file.seek(offset)
                 source = file.read(MOST_BYTES)
         except OSError:

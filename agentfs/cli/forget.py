@@ -89,7 +89,7 @@ def _named(workspace: Workspace, texts: list[str]) -> list[tuple[Path, reading.G
 def _refusal(folder: Path) -> str | None:
     run = reading.run_id(folder)
     if not (folder / names.OUTCOME).exists():
-        return f"{run} has not ended: end it first (agentfs cancel {run}), and let it come to its end"
+        return f"{run} has not ended: end it first (agentfs cancel {run})"
     if is_driven(folder):
         return f"{run} is being driven by another agentfs: wait until it has let go of it"
     return None

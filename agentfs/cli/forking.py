@@ -4,18 +4,19 @@ import json
 from argparse import Namespace
 from typing import Any
 
-from agentfs.cli.common import print_json, print_lines, say
+from agentfs.cli.common import environment, print_json, print_lines, say
 from agentfs.cli.editing import Opened, named_run, opened, tell_driver
-from agentfs.cli.reading import run_id
+from agentfs.cli.reading import run_id, settings_of
 from agentfs.cli.refreshing import changed_tools, tools_of_today
 from agentfs.cli.revising import judged, revision_bytes, revisions_of
 from agentfs.core import names
 from agentfs.core.edits import remove_value, set_value
 from agentfs.core.forking import Carried, Choices, carried, takes_plan_along
-from agentfs.core.records import Plan
+from agentfs.core.records import Plan, Run
 from agentfs.errors import UserError
 from agentfs.forking import Fork, make
 from agentfs.holding import is_driven
+from agentfs.means import has_model
 from agentfs.views.words import counted, inert
 
 
@@ -52,7 +53,7 @@ def _fork(run: Opened, arguments: Namespace) -> Fork:
     if not recorded:
         raise UserError(f"{run.run} has no plan yet: there is nothing to fork")
     revision = run.revision or recorded[-1]
-    source, begins = _begun(revision_bytes(run.folder, run.run, revision)), facts.run.with_tools(tools_of_today(run))
+    source, begins = _begun(revision_bytes(run.folder, run.run, revision)), _begins(run)
     plan = judged(run.folder, run.workspace, source, f"revision {revision}", begins)
     choices = Choices(arguments.planner, arguments.executor, arguments.mode)
     along = takes_plan_along(facts, plan, choices.mode)
@@ -68,6 +69,18 @@ def _fork(run: Opened, arguments: Namespace) -> Fork:
     )
 
 
+def _begins(run: Opened) -> Run:
+    """Return the settings of a new run: those of the other, with today's tools, and today's models if it had none."""
+    settings, models = settings_of(run.workspace)[0], run.state.facts.run.models
+    gained = {}
+    if models.planner is None and has_model(settings.planner, environment()):
+        gained["planner"] = settings.planner.model
+    if models.executor is None and has_model(settings.executor, environment()):
+        gained["executor"] = settings.executor.model
+    began = run.state.facts.run.model_copy(update={"models": models.model_copy(update=gained)})
+    return began.with_tools(tools_of_today(run))
+
+
 def _begun(source: bytes) -> bytes:
     """Return a plan as a new run begins with it: a draft still wants approval, any other has had it.
 
@@ -80,7 +93,7 @@ def _begun(source: bytes) -> bytes:
 
 
 def _page(fork: Fork, run: Opened) -> dict[str, Any]:
-    models = run.state.facts.run.models
+    models = fork.run.models
     return {
         "run": None,
         "source": fork.source,

@@ -155,10 +155,10 @@ def _making(commands: Any) -> None:
         commands, "run", command("drive", "run", drives=True), "plan a goal and carry it out",
         "GOAL is a file (.md .txt .yaml .json), - for standard input, or the goal's words.\n"
         "Outside any workspace one is made in the current folder first.\n"
-        "Ctrl-C once: what runs finishes. Twice: it is ended. `run --resume RUN` goes on.",
+        "Ctrl-C once: what runs finishes. Twice: it is ended. `agentfs resume RUN` goes on.",
     )  # fmt: skip
     run.add_argument("goal", metavar="GOAL", nargs="?", help="a file, -, or the goal in words")
-    run.add_argument("--resume", metavar="RUN", help="go on with a run instead of beginning one")
+    run.add_argument("--resume", metavar="RUN", help="the same as `agentfs resume RUN`")
     run.add_argument("--refresh-settings", action="store_true", help=f"with --resume: {REFRESH}")
     _flags(run)
     watch = _add(
@@ -174,7 +174,7 @@ def _making(commands: Any) -> None:
     plan = _add(
         commands, "plan", command("drive", "plan", drives=True), "plan a goal and stop before anything runs",
         'The run is left as a draft: edit its plan.json, set "status" to "approved",\n'
-        "then `agentfs run --resume RUN`.",
+        "then `agentfs resume RUN`.",
     )  # fmt: skip
     plan.add_argument("goal", metavar="GOAL", help="a file, -, or the goal in words")
     _flags(plan)
@@ -347,24 +347,26 @@ def _changing(commands: Any) -> None:
     """Commands that edit a run's files, as a person could with an editor."""
     approve = _change(
         commands, "approve", command("change", "approve"), "say yes: to a draft, a gate, a planner's answer",
-        "Settles the one thing that is open; with several it lists them, and STEP says which.\n"
+        "Settles the one thing that is open; with several it lists them, and `approve RUN STEP` says which.\n"
+        "With several RUNs, what each of them asks; if one asks nothing, or several things, nothing is written.\n"
+        "The second word is a STEP if RUN has a step of that name, or no run has that name in full; else a RUN.\n"
         "RUN@REV approves that revision and no other: if the plan has changed since, nothing happens.",
     )  # fmt: skip
-    approve.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
-    approve.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
+    _runs_or_step(approve)
     reject = _change(
         commands, "reject", command("change", "reject"), "say no: to a draft, a gate, a planner's answer",
-        "A planner whose draft or answer is rejected is asked again, with what you say.",
+        "A planner whose draft or answer is rejected is asked again, with what you say.\n"
+        "As with `approve`, a STEP of RUN may follow, or more RUNs.",
     )  # fmt: skip
-    reject.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: only if revision REV is what is there")
-    reject.add_argument("step", metavar="STEP", nargs="?", help="the step that asks")
+    _runs_or_step(reject)
     reject.add_argument("--because", metavar="TEXT", help="why")
     reply = _change(
-        commands, "reply", command("change", "reply"), "answer the question of a step",
+        commands, "reply", command("change", "reply"), "answer the question of a step, or the one that is open",
         "A gate takes approve or reject, an attempt that was cut off again, done or failed, as its first line;\n"
         "what follows is the reason, or the output. Any other question takes any words.",
     )  # fmt: skip
-    _run_and_step(reply)
+    reply.add_argument("run", metavar="RUN", help=RUN)
+    reply.add_argument("step", metavar="STEP", nargs="?", help="the step that asks; needed where several do")
     reply.add_argument("text", metavar="TEXT", help="the answer; - reads it from standard input")
     replan = _change(
         commands, "replan", command("change", "replan"), "ask the planner for another plan",
@@ -434,6 +436,11 @@ def _forgetting(commands: Any) -> None:
     _json(forget)
 
 
+def _runs_or_step(parser: argparse.ArgumentParser) -> None:
+    words = f"{RUN}; RUN@REV: only if revision REV is what is there; behind one RUN also the step that asks"
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=words)
+
+
 def _run_and_step(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument("step", metavar="STEP", help="a step's id")
@@ -441,15 +448,16 @@ def _run_and_step(parser: argparse.ArgumentParser) -> None:
 
 def _resuming(commands: Any) -> None:
     resume = _change(
-        commands, "resume", command("resuming", "resume"), "take up a run that is paused, or has ended",
-        "A paused run is approved again. In one that has failed, what failed is set aside and tried anew.\n"
+        commands, "resume", command("drive", "resume"), "go on with a run that stopped, is paused, or has ended",
+        "Drives it here, as `run` does, until it rests; where `agentfs watch` runs, that goes on with it.\n"
+        "A paused run is approved again. In one that has failed, what failed is set aside and tried again.\n"
         "Limits are raised by what is added: an edit of `limits` in its plan.json. A run keeps the settings it\n"
         "began with; --refresh-settings gives it [tools] as agentfs.toml has it now: an edit of `tools` there.",
     )  # fmt: skip
     resume.add_argument("run", metavar="RUN", help=RUN)
     resume.add_argument("--add-minutes", dest="minutes", metavar="N", type=_amount, help="more time to work")
     resume.add_argument("--add-replans", dest="replans", metavar="N", type=_count, help="more calls after a failure")
-    resume.add_argument("--add-cost", dest="cost", metavar="USD", type=_amount, help="more money for models")
+    resume.add_argument("--add-cost", dest="cost_usd", metavar="USD", type=_amount, help="more money for models")
     resume.add_argument("--add-requests", dest="requests", metavar="N", type=_count, help="more requests to models")
     resume.add_argument("--add-tokens", dest="tokens", metavar="N", type=_count, help="more tokens")
     resume.add_argument("--refresh-settings", action="store_true", help=REFRESH)

@@ -16,6 +16,7 @@ from agentfs.core.differences import difference, effects
 from agentfs.core.records import Plan
 from agentfs.core.reopening import with_plan
 from agentfs.core.state import RunState
+from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.views.diff import changed_lines, effect_lines, effect_words
 from agentfs.views.words import inert
@@ -47,7 +48,7 @@ def check_against(arguments: Namespace) -> int:
 
 def _bytes(path: Path, name: str) -> bytes:
     try:
-        return path.read_bytes()
+        return read_whole(path)
     except OSError as error:
         raise UserError(f"{inert(name)}: {error.strerror}") from None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core import names
+from agentfs.disk import read_whole
 from agentfs.holding import held_inodes, is_driven
 from agentfs.workspace import Workspace
 
@@ -37,6 +38,7 @@ class Glance:
     at: str  # when it ended, else when it began
     outcome: Mapping[str, Any] | None = None
     driven: bool = False
+    ways: tuple[str, ...] = ()  # what a person types to have it go on
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -47,6 +49,7 @@ class Glance:
             "outcome": self.outcome,
             "at": self.at,
             "driven": self.driven,
+            "ways": list(self.ways),
         }
 
 
@@ -72,8 +75,7 @@ def run_id(folder: Path | str) -> str:
 def plain_json(path: Path | str) -> Any:
     """Return what a JSON file holds; None if it is not there or does not read."""
     try:
-        with open(path, "rb", buffering=0) as file:  # of thousands: a Path, or a buffer, takes longer than the file
-            return json.loads(file.read())
+        return json.loads(read_whole(path))
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -144,27 +146,30 @@ def glance_of(reading: Reading, driven: bool | None = None) -> Glance:
     if reading.state is None:
         ids = step_ids(plain_json(reading.folder / names.PLAN))
         return Glance(reading.run, "waiting", NONE | {"total": len(ids)}, reading.broken[0], "", None, driven)
+    from agentfs.core.openings import ways_on
     from agentfs.core.phase import phase, reason
     from agentfs.core.tally import tally
 
     state = reading.state
     at = state.facts.run.started_at
     why = reading.broken[0] if reading.broken else reason(state)  # nothing goes on before that is mended
-    return Glance(reading.run, phase(state), tally(state).as_json(), why, at, None, driven)
+    ways = () if reading.broken else ways_on(state, reading.run)
+    if not (ways or driven or reading.broken):
+        ways = (f"agentfs resume {reading.run}",)
+    return Glance(reading.run, phase(state), tally(state).as_json(), why, at, None, driven, ways)
 
 
 def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = None) -> Reading:
     """Read everything a run's files say; what does not read is named, the rest is still there."""
     from pydantic import ValidationError
 
-    from agentfs.core.state import Means, derive
+    from agentfs.core.state import derive
     from agentfs.errors import NotARun
     from agentfs.judge import FileJudge
-    from agentfs.means import has_model, reader_for
+    from agentfs.means import means_of, reader_for
 
-    settings, environment = settings or settings_of(workspace)[0], dict(os.environ)
     try:
-        reader = reader_for(folder, settings, environment, patient=False)
+        reader = reader_for(folder, settings or settings_of(workspace)[0], patient=False)
         facts = reader.read()
     except ValidationError as error:
         first = error.errors()[0]
@@ -175,11 +180,7 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
         return Reading(folder, None, (f"{error.filename or folder}: {error.strerror}",))
     judge = reader.judge if isinstance(reader.judge, FileJudge) else None
     tools = judge.catalogue.tools if judge else {}
-    means = Means(
-        planner=has_model(settings.planner, environment),
-        executor=has_model(settings.executor, environment),
-        repeatable={name: spec.repeatable for name, spec in tools.items()},
-    )
+    means = means_of(facts.run, {name: spec.repeatable for name, spec in tools.items()})
     goal = judge.goals.get(facts.goal.sha256) if judge else None
     return Reading(folder, derive(facts, means), facts.broken, reader.judged, goal)
 

@@ -17,6 +17,7 @@ from agentfs.core.edits import remove_value, set_value
 from agentfs.core.goals import parse_goal
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Run, Tools
+from agentfs.disk import read_whole
 from agentfs.errors import BadFile, UserError
 from agentfs.means import allowing_own, catalogue_of
 from agentfs.settings import load_settings
@@ -48,7 +49,7 @@ def tools_of_today(run: Opened) -> Tools:
     known = known_tools(run.workspace.root)
     settings = allowing_own(load_settings(run.workspace.settings, environment()), known)
     goal, tools = goal_path(run.folder), settings.tools
-    source = goal.read_bytes()
+    source = read_whole(goal)
     try:
         parsed = parse_goal(source, goal.name, catalogue_of(settings, environment(), known), planned=True)
     except Rejected as rejected:
@@ -90,7 +91,7 @@ def _put(run: Opened, own: dict[str, Any]) -> bool:
     for _ in range(TRIES):
         if not path.is_file() or path.is_symlink():
             raise UserError(f"{run.run} has no plan yet, so there is nowhere to change its settings: begin it again")
-        source = path.read_bytes()
+        source = read_whole(path)
         new = _edited(source, own)
         if problems := problems_of(run.folder, run.workspace, new):
             raise BadFile(run.shown(names.PLAN), problems, new)

@@ -12,6 +12,7 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.differences import difference, effects
 from agentfs.core.edits import set_value
 from agentfs.core.records import Plan
+from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.leftovers import keep_beside
 from agentfs.views.diff import changed_lines, effect_lines
@@ -49,7 +50,7 @@ def _put(run: Opened, new: bytes) -> bool:
     """Exchange plan.json; return whether it changed. What stood there and is in no revision is kept beside it."""
     path = run.folder / names.PLAN
     for _ in range(TRIES):
-        present = path.read_bytes() if path.is_file() and not path.is_symlink() else None
+        present = read_whole(path) if path.is_file() and not path.is_symlink() else None
         if present == new:
             return False
         kept = _kept(run, present)
@@ -65,7 +66,7 @@ def _put(run: Opened, new: bytes) -> bool:
 def _kept(run: Opened, present: bytes | None) -> Path | None:
     """Keep a plan.json that nobody has recorded yet, before anything takes its place."""
     recorded = (run.folder / names.REVISIONS).glob("*.plan.json")
-    if present is None or sha256_bytes(present) in {sha256_bytes(path.read_bytes()) for path in recorded}:
+    if present is None or sha256_bytes(present) in {sha256_bytes(read_whole(path)) for path in recorded}:
         return None
     return keep_beside(run.folder, present)
 

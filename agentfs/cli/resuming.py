@@ -1,4 +1,4 @@
-"""Take a run up again: one that is paused, one that has ended, one that waits for more of something. `resume`."""
+"""Take a run up again: one that is paused, one that has ended, one that waits for more of something."""
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -14,36 +14,51 @@ from agentfs.core.phase import reason
 from agentfs.core.records import Limits, Plan
 from agentfs.core.reopening import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
 from agentfs.errors import UserError
+from agentfs.holding import is_watched
 from agentfs.views.words import first_line, inert
 from agentfs.workspace import Workspace
 
 Numbers = Mapping[str, float]  # limit -> a number
+TOPPED_UP = ("minutes", "replans", "cost_usd", "requests", "tokens")
 
 
 @changes_a_run
-def resume(run: Opened, arguments: Namespace) -> None:
-    """`agentfs resume RUN [--add-minutes N] … [--refresh-settings]`"""
-    asked = {
-        "minutes": arguments.minutes,
-        "replans": arguments.replans,
-        "cost_usd": arguments.cost,
-        "requests": arguments.requests,
-        "tokens": arguments.tokens,
-    }
-    more = {name: number for name, number in asked.items() if number is not None}
-    take_up(run, more, refresh=arguments.refresh_settings)
+def take_up_only(run: Opened, arguments: Namespace) -> None:
+    """Take a run up and leave it to the process that drives it; with --dry-run, say what that would write."""
+    more, refresh = top_ups(arguments), arguments.refresh_settings
+    if run.real is not None and not run.driven and not _is_held(run, more, refresh=refresh):
+        say("it would go on as it is")
+        return
+    take_up(run, more, refresh=refresh)
+    if run.driven and run.real is None:
+        driver = "`agentfs watch`" if is_watched(run.workspace.root) else "the process that drives it"
+        say(f"{driver} goes on with it")
 
 
-def take_up_if_held(workspace: Workspace, folder: Path, *, refresh: bool = False) -> None:
-    """Take up a run that is paused, has failed, was cancelled, or edited after its end, or reached no model."""
+def top_ups(arguments: Namespace) -> Numbers:
+    """Return how much is added to which limit; `run --resume` adds nothing."""
+    asked = {name: getattr(arguments, name, None) for name in TOPPED_UP}
+    return {name: number for name, number in asked.items() if number is not None}
+
+
+def take_up_if_held(workspace: Workspace, folder: Path, more: Numbers, *, refresh: bool) -> None:
+    """Take up a run that is paused, failed, was cancelled or edited after its end, reached no model, or gets more.
+
+    Any other goes on as it is.
+    """
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
         return  # what does not read is told by whoever drives it
     run = opened(workspace, folder)
+    if _is_held(run, more, refresh=refresh):
+        take_up(run, more, refresh=refresh)
+
+
+def _is_held(run: Opened, more: Numbers, *, refresh: bool) -> bool:
+    """Whether something has to be changed before the run goes on, or is to be."""
     ended = run.outcome is not None and (run.outcome.status != "done" or _goes_on(run))
     paused = run.outcome is None and run.state.facts.plan is not None and run.plan.status == "paused"
-    if refresh or ended or paused or (run.outcome is None and _aside(run) != Aside()):
-        take_up(run, {}, refresh=refresh)
+    return bool(refresh or more or ended or paused or (run.outcome is None and _aside(run) != Aside()))
 
 
 def take_up(run: Opened, more: Numbers, *, refresh: bool = False) -> None:
@@ -61,7 +76,7 @@ def take_up(run: Opened, more: Numbers, *, refresh: bool = False) -> None:
         raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
     switched = plan is not None and plan.status in ("paused", "cancelled")
     if not (run.outcome or switched or limits or refresh or aside != Aside()):
-        raise UserError(f"{run.run} is neither paused nor ended: {first_line(reason(run.state))}")
+        raise UserError(f"{run.run} is {_kept_busy(run)}neither paused nor ended: {first_line(reason(run.state))}")
     if run.outcome is not None:
         _must_go_on(run, aside, limits)
     set_aside_files(run, list(_files(aside)), "resume")
@@ -70,6 +85,10 @@ def take_up(run: Opened, more: Numbers, *, refresh: bool = False) -> None:
     if run.outcome is not None:
         remove_outcome(run)  # last: from here on the run goes on
         _warn(run, limits)
+
+
+def _kept_busy(run: Opened) -> str:
+    return "being driven by another agentfs, and " if run.driven else ""
 
 
 def _goes_on(run: Opened) -> bool:

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from agentfs.cli.common import environment, short_path
+from agentfs.cli.common import short_path
 from agentfs.cli.reading import settings_of
 from agentfs.core import names
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Plan, Run
+from agentfs.disk import read_whole
 from agentfs.errors import BadFile, UserError
 from agentfs.judge import FileJudge
 from agentfs.means import catalogue_of_run, reader_for
@@ -23,7 +24,7 @@ def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
         raise UserError(f"{run} has no revision {revision} ({known})")
     path = folder / names.REVISIONS / names.revision_plan_file(revision)
     try:
-        return path.read_bytes()
+        return read_whole(path)
     except OSError:
         raise UserError(f"{short_path(path)} does not read: take it back from the ledger") from None
 
@@ -48,10 +49,10 @@ def problems_of(folder: Path, workspace: Workspace, source: bytes, begins: Run |
     """Return what is wrong with a plan, given the tools that a run began with, or begins with."""
     settings = settings_of(workspace)[0]
     if begins is None:
-        judge: Judge = reader_for(folder, settings, environment(), patient=False).judge
+        judge: Judge = reader_for(folder, settings, patient=False).judge
     else:
         known = known_tools(workspace.root, begins.tools)
-        judge = FileJudge(catalogue_of_run(begins, settings, environment(), known))
+        judge = FileJudge(catalogue_of_run(begins, settings, known))
     try:
         judge.plan(source)
     except Rejected as rejected:

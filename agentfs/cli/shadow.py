@@ -19,7 +19,7 @@ _WRITTEN_ONCE = (names.STEPS, names.PLANNING, names.REVISIONS)
 def shadow_of(folder: Path) -> Iterator[Path]:
     """Yield a folder that reads as the run does; it is gone after the block."""
     with TemporaryDirectory(prefix="agentfs-") as root:
-        _link(folder.parents[2] / "tools", Path(root) / "tools")  # plans are judged by them
+        _copy_sources(folder.parents[2] / "tools", Path(root) / "tools")  # plans are judged by them
         shadow = Path(root) / "runs" / folder.parent.name / folder.name
         shadow.mkdir(parents=True)
         _cast(folder, shadow)
@@ -30,17 +30,27 @@ def shadow_of(folder: Path) -> Iterator[Path]:
 
 
 def _cast(folder: Path, shadow: Path) -> None:
-    """Give every file of a folder a counterpart: what people write as a copy, what is written once as a link."""
+    """Give every file of a folder a counterpart: a copy of what people write, the same file where they do not."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
                 continue
             if folder.name in _WRITTEN_ONCE and not entry.name.endswith(".md"):
-                os.symlink(entry.path, shadow / entry.name)
+                _share(entry.path, shadow / entry.name)
             else:
                 shutil.copyfile(entry.path, shadow / entry.name)
 
 
-def _link(target: Path, path: Path) -> None:
-    if target.exists():
-        os.symlink(target, path)
+def _share(path: str, other: Path) -> None:
+    """Let a file that nobody changes appear under another name; on another file system, a copy of it."""
+    try:
+        os.link(path, other, follow_symlinks=False)
+    except OSError:
+        shutil.copyfile(path, other, follow_symlinks=False)
+
+
+def _copy_sources(tools: Path, to: Path) -> None:
+    if tools.is_dir():
+        to.mkdir()
+        for source in tools.glob("*.py"):
+            shutil.copyfile(source, to / source.name, follow_symlinks=False)

@@ -35,8 +35,8 @@ def watch(arguments: Namespace) -> int:
         world = stack.enter_context(open_world(workspace, settings, environment(), teller.note, stop.wake.set))
         known = known_to(world)
         settings = allowing_own(settings, known)
-        model = has_model(settings.planner, environment()) or has_model(settings.executor, environment())
-        inbox = Inbox(workspace, settings, catalogue_of(settings, environment(), known), model)
+        planner = has_model(settings.planner, environment())
+        inbox = Inbox(workspace, settings, catalogue_of(settings, environment(), known), planner)
         Daemon(workspace, settings, world, inbox, stop, teller).run(poll=arguments.poll)
     teller.tell("stopped", "stopped; `agentfs watch` goes on from here")
     return STOPPED

@@ -6,6 +6,7 @@ fence, prose around it. What the steps say is not judged here, only brought into
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,9 +23,11 @@ from agentfs.core.problems import Problem, Rejected
 SaidVerdict = Literal["plan", "keep", "finished", "impossible"]
 
 _ASIDE = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)  # what some models say to themselves first
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
 _OPENING = re.compile(r"[\[{]")
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+_MOST_STEPS = 10_000
+_PASSES = 4  # times that a text is gone through in search of them
 _TRIES = 200  # places at which a value in prose may begin
 _DECODER = json.JSONDecoder()
 _WORDS = frozenset(("steps", "keep", "finished", "impossible"))
@@ -109,6 +112,9 @@ def _why(given: Any) -> str:
 def _steps(given: Any, catalogue: Catalogue) -> list[Any]:
     if not isinstance(given, list):
         raise Rejected([Problem("'steps' must be a list of steps", "write [{…}, {…}]", "/steps")])
+    if len(given) > _MOST_STEPS:
+        mend = "plan in larger steps, or one part of the goal at a time"
+        raise Rejected([Problem(f"a plan of {len(given)} steps: {_MOST_STEPS} are the most", mend, "/steps")])
     return [_step(step, catalogue) if isinstance(step, dict) else step for step in given]
 
 
@@ -160,7 +166,7 @@ def _value(text: str) -> Any:
     """Return the JSON value of a reply: the whole text, a fence's, or the largest answer within the prose."""
     if not text.strip():
         raise Rejected([Problem("the reply is empty", _FORMS)])
-    spans = [text.strip(), *(match[2] for match in _FENCE.finditer(text))]
+    spans = [text.strip(), *_fenced(text)]
     readable, troubles = _read(spans)
     for value in (*readable, *_read(_within(text))[0]):
         if _is_answer(value):
@@ -168,6 +174,24 @@ def _value(text: str) -> Any:
     if readable:
         return readable[0]
     raise troubles[0] if text.lstrip()[:1] in ("{", "[") else Rejected([_no_json()])
+
+
+def _fenced(text: str) -> list[str]:
+    """Return what stands between fences, each between one and the next bare one like it; of many, the first."""
+    fences = list(_FENCE.finditer(text))
+    closing: dict[str, list[int]] = {}
+    for fence in fences:
+        if not fence[2].strip(" \t"):
+            closing.setdefault(fence[1], []).append(fence.start())
+    found: list[str] = []
+    at = 0
+    for fence in fences:
+        ends = closing.get(fence[1], [])
+        place = bisect_right(ends, fence.start())
+        if fence.start() >= at and place < len(ends) and len(found) < _TRIES:
+            found.append(text[fence.end() + 1 : ends[place]])
+            at = ends[place] + 1
+    return found
 
 
 def _read(spans: Iterable[str]) -> tuple[list[Any], list[Rejected]]:
@@ -192,12 +216,15 @@ def _no_json() -> Problem:
 
 def _within(text: str) -> list[str]:
     """Return the JSON values that stand in prose, the largest first."""
-    found, at = [], 0
+    found, at, left = [], 0, _PASSES * len(text)  # a value that is never closed is read to the end of the text
     for _ in range(_TRIES):
-        if not (opening := _OPENING.search(text, at)):
+        if left < 0 or not (opening := _OPENING.search(text, at)):
             break
         try:
             _, at = _DECODER.raw_decode(text, opening.start())
+        except json.JSONDecodeError as error:
+            left -= error.pos - opening.start()
+            at = opening.end()
         except (ValueError, RecursionError):
             at = opening.end()
         else:

@@ -74,6 +74,15 @@ class Catalogue:
         """Return how to change a setting of [tools] so that it counts: a run keeps those it began with."""
         return tool_setting(words, self.run)
 
+    def gain_model(self) -> str:
+        """Return how there comes to be a model that does steps: a run keeps those it began with."""
+        words = "set OPENAI_API_KEY (or base_url under [executor] in agentfs.toml)"
+        return f"{words}, then: agentfs fork {self.run} (it began without a model)" if self.run else words
+
+    def as_stored(self) -> "Catalogue":
+        """Return these tools for judging what a run holds: a setting that is missing now is no fault of it."""
+        return replace(self, unset={}) if self.unset else self
+
     def usable(self) -> frozenset[str]:
         return frozenset(name for name in self.allowed if name in self.tools and self.refusal(name) is None)
 
@@ -85,7 +94,7 @@ class Catalogue:
         if spec.effects == "network" and not self.network:
             return f"the tool {name!r} needs the network", self.change("set network = true")
         if spec.needs_model and not self.model:
-            return f"the tool {name!r} needs a model", "set OPENAI_API_KEY, or base_url under [executor]"
+            return f"the tool {name!r} needs a model", self.gain_model()
         return self.unset.get(name)
 
 

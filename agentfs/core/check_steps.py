@@ -11,25 +11,30 @@ from typing import Any
 from agentfs.core import references
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.check_patterns import Schemas, regex_problem
-from agentfs.core.check_schema import Finding, told, validator_for
+from agentfs.core.check_schema import MOST, Finding, told, validator_for
 from agentfs.core.json_text import pointer_to
-from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.problems import Hints, Problem, did_you_mean
 from agentfs.core.records import Check, FileCheck, HttpCheck, JudgeCheck, OutputCheck, Plan, Step
 from agentfs.core.scheme import dependencies, topological
 
 Numbered = Sequence[tuple[int, Step]]  # a step and its place in the plan
 
 _MOST_BROKEN = 3
-_MOST_HINTS = 20  # looking for a similar id among a thousand takes a while
-_BOTH_WAYS = "name a tool, or set OPENAI_API_KEY (or base_url under [executor] in agentfs.toml)"
+_MOST_CIRCLES = 20  # each is looked for in all that is left
 
 
 def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue) -> list[Finding]:
     """Return all that is wrong with steps, given the ids of the plan and the tools of the run."""
-    inputs, schemas = _Inputs(catalogue), Schemas()
-    found = [Finding(problem) for problem in (*duplicate_ids(steps), *unknown_dependencies(steps, known))]
+    inputs, schemas, hints = _Inputs(catalogue), Schemas(), Hints()
+    found = [Finding(problem) for problem in (*duplicate_ids(steps), *unknown_dependencies(steps, known, hints))]
     for place, step in steps:
-        own = [*_null_characters(step), *references.problems_in_step(step, known), *_checks(step, catalogue, schemas)]
+        if len(found) >= MOST:
+            break
+        own = [
+            *_null_characters(step),
+            *references.problems_in_step(step, known, hints),
+            *_checks(step, catalogue, schemas),
+        ]
         if step.expects is not None:
             own += schemas.problems(step.expects, "/expects")
         findings = [Finding(problem) for problem in own]
@@ -56,29 +61,27 @@ def duplicate_ids(steps: Numbered) -> Iterator[Problem]:
         first.setdefault(step.id, place)
 
 
-def unknown_dependencies(steps: Numbered, known: Collection[str]) -> Iterator[Problem]:
-    hints = 0
+def unknown_dependencies(steps: Numbered, known: Collection[str], hints: Hints) -> Iterator[Problem]:
     for place, step in steps:
         for n, dependency in enumerate(step.depends_on or ()):
             pointer = f"/steps/{place}/depends_on/{n}"
             if dependency == step.id:
                 yield Problem(f"the step {step.id!r} depends on itself", "remove it from depends_on", pointer)
             elif dependency not in known:
-                hints += 1
-                mend = "write the id of a step, or remove it"
-                if hints <= _MOST_HINTS:
-                    mend = did_you_mean(dependency, known, mend)
+                mend = hints(dependency, known, "write the id of a step, or remove it")
                 yield Problem(f"there is no step {dependency!r}", mend, pointer)
 
 
 def cycles(plan: Plan) -> Iterator[Problem]:
-    """Yield one problem per circle of steps that wait for each other; references count as dependencies."""
+    """Yield one problem per circle of steps that wait for each other, of the first; references are dependencies."""
     places = {step.id: place for place, step in enumerate(plan.steps)}
     needs = {
         step: tuple(one for one in before if one in places and one != step)
         for step, before in dependencies(plan).items()
     }
-    while left := _blocked(needs):
+    for _ in range(_MOST_CIRCLES):
+        if not (left := _blocked(needs)):
+            break
         circle = _circle(left)
         message = f"these steps wait for each other: {' -> '.join([*circle, circle[0]])}"
         mend = "take one out of depends_on, or refer to earlier steps only"
@@ -126,7 +129,10 @@ def _circle(left: Mapping[str, tuple[str, ...]]) -> list[str]:
 def _tools(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
     if step.tool is None:
         if not catalogue.model:
-            yield Problem(f"the step {step.id!r} names no tool, and there is no model to do it", _BOTH_WAYS)
+            yield Problem(
+                f"the step {step.id!r} names no tool, and there is no model to do it",
+                f"name a tool, or {catalogue.gain_model()}",
+            )
         for n, name in enumerate(step.tools or ()):
             yield from _tool(name, f"/tools/{n}", catalogue)
         return
@@ -214,7 +220,7 @@ def _refused_check(check: Check, pointer: str, catalogue: Catalogue) -> Iterator
         mend = f"use another check, or {catalogue.change('set network = true')}"
         yield Problem("an http check needs the network", mend, pointer)
     if isinstance(check, JudgeCheck) and not catalogue.model:
-        mend = "use a check that a program can run, or set OPENAI_API_KEY (or base_url under [executor])"
+        mend = f"use a check that a program can run, or {catalogue.gain_model()}"
         yield Problem("a judge check needs a model", mend, pointer)
 
 

@@ -21,6 +21,7 @@ from agentfs.core.failures import check_words, joined, reason
 from agentfs.core.modes import is_stepwise, loops
 from agentfs.core.proof import acceptance_checks, is_enough, proof_of, required_level, shed_in, steps_to_check
 from agentfs.core.records import Failure, GoalChecks, Reason
+from agentfs.core.replies import GATE_WORDS, uncounted
 from agentfs.core.state import RunState, Stray, goal_checks, last_change, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView, no_words
 from agentfs.core.triggers import may_be_repaired, next_step
@@ -294,7 +295,8 @@ def _apply(state: RunState, one: PlannerCall) -> list[Action]:
     if not approved and needs_yes(one, state.facts):
         if asked is None:
             return [AskAnswer(one.number, _why_ask(one))]
-        return [Wait("person", f"{_question(one, asked.count)} waits for a reply")]
+        why = uncounted(asked.reply, GATE_WORDS) or f"{_question(one, asked.count)} waits for a reply"
+        return [Wait("person", why)]
     if proposal is None or proposal.plan is None:
         why = proposal.reasons[0] if proposal else "it is yet to be looked at"
         return [Wait("person", f"the answer of call {one.number} was approved, but {why}: reject it")]
@@ -363,16 +365,18 @@ def _ending(state: RunState) -> EndRun | None:
         one = next((one for one in halted if one.status == "rejected"), halted[0])  # a person's word comes first
         reason: Reason = "rejected" if one.status == "rejected" else "step_failed"
         return EndRun("failed", reason, f"{one.id} {_ended_words(one)}")
-    counted = (
-        bool(state.pending) and state.pending[0].trigger in COUNTED and not may_be_repaired(state, state.pending)
-    )
-    if counted and state.calls.replans >= state.bounds.replans:
-        return EndRun(
-            "failed",
-            "replan_budget_exhausted",
-            f"{state.calls.replans} of {state.bounds.replans} replans are used up, and {state.pending[0].detail}",
-        )
+    counted = bool(state.pending) and state.pending[0].trigger in COUNTED
+    if counted and state.calls.replans >= state.bounds.replans and not may_be_repaired(state, state.pending):
+        return _out_of_replans(state, state.pending[0])
     return None
+
+
+def _out_of_replans(state: RunState, pending: Pending) -> EndRun | None:
+    """A person's no is not a failure: what a goal itself has to clean up after it is not a replan."""
+    if no := next((one for one in state.moving("call") if one.status == "rejected"), None):
+        return None if state.facts.goal.has_steps else EndRun("failed", "rejected", f"{no.id} {_ended_words(no)}")
+    used = f"{state.calls.replans} of {state.bounds.replans} replans are used up"
+    return EndRun("failed", "replan_budget_exhausted", f"{used}, and {pending.detail}")
 
 
 def given_up(state: RunState) -> PlannerCall | None:

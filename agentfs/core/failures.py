@@ -90,6 +90,11 @@ def check_words(check: CheckResult) -> str:
     return f"`{_ends_of(' '.join(check.run.split()), COMMAND)}`: {check.detail}" if check.run else check.detail
 
 
+def hints_of(checks: Iterable[CheckResult]) -> str | None:
+    """Return what to do about checks that failed, each hint once; None where there is none."""
+    return "; ".join(dict.fromkeys(check.hint for check in checks if check.hint)) or None
+
+
 def _ends_of(line: str, most: int) -> str:
     """Return a line; of a long one the beginning, and more of the end, where the news is."""
     head = most // 3

@@ -5,7 +5,7 @@ Only what is still to be done is looked at; what is finished counts as being the
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from agentfs.core.catalogue import Catalogue
 from agentfs.core.lint_files import misplaced, overwritten
@@ -21,11 +21,18 @@ _FINDS = frozenset(("read_file", "list_files", "search_files", "http_get", "web_
 
 
 def lint(
-    plan: Plan, finished: Collection[str], catalogue: Catalogue, around: Surroundings, *, stepwise: bool = False
+    plan: Plan,
+    finished: Collection[str],
+    catalogue: Catalogue,
+    around: Surroundings,
+    *,
+    stepwise: bool = False,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> list[Finding]:
     """Return every finding, in the order of the plan, which has passed the check. `finished`: not to be looked at.
 
     `stepwise`: the planner reads every result itself before it decides, so none goes unused.
+    `check_stop` is called often, and raises to end it.
     """
     scheme = Scheme.of(plan)
     subject = Linted(scheme, tuple(step for step in scheme.listed if step not in finished), catalogue, around)
@@ -39,7 +46,10 @@ def lint(
         misplaced,
         overwritten,
     ]
-    found = [finding for rule in (*rules, *(() if stepwise else (_unused,))) for finding in rule(subject)]
+    found: list[Finding] = []
+    for rule in (*rules, *(() if stepwise else (_unused,))):
+        check_stop()
+        found += rule(subject)
     return sorted(found, key=lambda finding: int(finding.problem.pointer.split("/")[2]))
 
 

@@ -1,7 +1,8 @@
 """Files that the steps of a plan name: where they cannot be, and who writes over whom. Pure: opens none of them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from agentfs.core.lint_view import SHAPES, Finding, Linted, Surroundings
 from agentfs.core.problems import Problem
@@ -10,16 +11,18 @@ from agentfs.core.references import find
 
 _FILE_TOOLS = frozenset(("read_file", "write_file", "edit_file", "list_files", "search_files"))
 _READS = frozenset(("read_file", "list_files", "search_files", "check"))
+_NEAR = 8  # writers of one file before a step that it is compared with
 _WRITES = re.compile(r"(?<![0-9&<>-])>>?\s*([A-Za-z0-9_][\w./-]*)")  # the target of a redirection, if it is plain
 
 
 def misplaced(subject: Linted) -> Iterator[Finding]:
+    makers = _Deeds.of(subject, _made)
     for name in subject.new:
         step = subject.scheme.steps[name]
         for pointer, path, what in _paths(step):
             if problem := _misplaced(path, what, subject.around):
                 yield Finding(Problem(*problem, subject.at(name, pointer)))
-            elif what == "read_file" and _is_missing(path, step, subject):
+            elif what == "read_file" and _is_missing(path, step, subject, makers):
                 message = f"there is no {path!r} in the working folder, and no earlier step makes it"
                 mend = "name a file of the listing, or make it first"
                 yield Finding(Problem(message, mend, subject.at(name, pointer)), hard=False)
@@ -72,19 +75,46 @@ def _normal(path: str, around: Surroundings) -> str:
     return whole.removeprefix(around.workdir.rstrip("/")).lstrip("/") if _lies_in(whole, around.workdir) else whole
 
 
-def _is_missing(path: str, step: Step, subject: Linted) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Deeds:
+    """Which steps may have to do with which file, as sets of bits."""
+
+    anything: int  # steps of which nothing is known
+    by_path: dict[str, int]
+
+    @staticmethod
+    def of(subject: Linted, paths: Callable[[Step], Iterable[str] | None]) -> "_Deeds":
+        """Ask each step for its files; None: they may be any."""
+        unknown: list[str] = []
+        known: dict[str, list[str]] = {}
+        for name, step in subject.scheme.steps.items():
+            if (found := paths(step)) is None:
+                unknown.append(name)
+            for path in found or ():
+                known.setdefault(_normal(path, subject.around), []).append(name)
+        return _Deeds(subject.bits(unknown), {path: subject.bits(names) for path, names in known.items()})
+
+    def with_file(self, path: str) -> int:
+        return self.anything | self.by_path.get(path, 0)
+
+
+def _made(step: Step) -> list[str] | None:
+    if step.tool in ("write_file", "edit_file"):
+        path = (step.input or {}).get("path")
+        return [path] if isinstance(path, str) and not find(path) else None
+    return [] if step.tool in SHAPES else None
+
+
+def _read(step: Step) -> list[str] | None:
+    return [path for _, path, what in _paths(step) if what == "read_file"] if step.tool in SHAPES else None
+
+
+def _is_missing(path: str, step: Step, subject: Linted, makers: _Deeds) -> bool:
     """Whether a file cannot be there: all files are known, and nothing that could make it comes before."""
     inner = _normal(path, subject.around)
     if not subject.around.complete or inner in subject.around.files or inner.startswith("/"):
         return False
-    return not any(_may_make(subject.scheme.steps[one], inner, subject) for one in subject.before(step.id))
-
-
-def _may_make(step: Step, path: str, subject: Linted) -> bool:
-    if step.tool in ("write_file", "edit_file"):
-        own = (step.input or {}).get("path")
-        return not isinstance(own, str) or bool(find(own)) or _normal(own, subject.around) == path
-    return step.tool not in SHAPES
+    return not subject.before(step.id) & makers.with_file(inner)
 
 
 # ── two steps, one file ───────────────────────────────────────────────────────────────────────────────────
@@ -96,10 +126,11 @@ def overwritten(subject: Linted) -> Iterator[Finding]:
     for name in subject.scheme.listed:
         for path in _written(subject.scheme.steps[name], subject.around):
             writers.setdefault(path, []).append(name)
+    new, readers = frozenset(subject.new), _Deeds.of(subject, _read)
     for path, names in writers.items():
         for place, second in enumerate(names):
-            for first in names[:place]:
-                if second in subject.new and (finding := _clash(subject, path, first, second)):
+            for first in names[max(place - _NEAR, 0) : place] if second in new else ():
+                if finding := _clash(subject, path, first, second, readers.with_file(path)):
                     yield finding
 
 
@@ -113,29 +144,17 @@ def _written(step: Step, around: Surroundings) -> list[str]:
     return []
 
 
-def _clash(subject: Linted, path: str, first: str, second: str) -> Finding | None:
+def _clash(subject: Linted, path: str, first: str, second: str, readers: int) -> Finding | None:
     one, other = subject.scheme.steps[first], subject.scheme.steps[second]
     pointer = subject.at(second, "/input")
-    if first not in subject.before(second) and second not in subject.before(first):
+    if not subject.before(second) & subject.bits((first,)) and not subject.before(first) & subject.bits((second,)):
         message = f"{first!r} and {second!r} may run at the same time, and both write {path!r}"
         mend = f"add {first!r} to the depends_on of {second!r}, or write two files"
         return Finding(Problem(message, mend, pointer), hard="shell" not in (one.tool, other.tool))
-    if other.tool == "write_file" and one.tool in ("write_file", "edit_file") and not _is_read(subject, path, second):
+    whole = other.tool == "write_file" and one.tool in ("write_file", "edit_file")
+    if whole and not subject.before(second) & readers:
         message = f"{second!r} writes {path!r} whole: what {first!r} wrote there is lost"
         return Finding(
             Problem(message, "write it once, with everything in it, or use edit_file", pointer), hard=False
         )
     return None
-
-
-def _is_read(subject: Linted, path: str, until: str) -> bool:
-    """Whether somebody has looked at a file before it is written again; of what a program reads nothing is known."""
-    before = [subject.scheme.steps[name] for name in subject.before(until)]
-    return any(
-        step.tool not in SHAPES or (step.tool == "read_file" and path in _read_paths(step, subject))
-        for step in before
-    )
-
-
-def _read_paths(step: Step, subject: Linted) -> list[str]:
-    return [_normal(path, subject.around) for _, path, what in _paths(step) if what == "read_file"]

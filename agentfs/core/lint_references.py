@@ -17,7 +17,7 @@ def placeholders(subject: Linted) -> Iterator[Finding]:
     for name in subject.new:
         step = subject.scheme.steps[name]
         for pointer, text in texts_of(step):
-            for written in wrong_references(text, ids - {name}, code=_is_code(step, pointer)):
+            for written in wrong_references(text, ids, name, code=_is_code(step, pointer)):
                 mend = "write {{steps.ID.output}} with the id of the step whose output is meant"
                 message = f"{_short(written)} would reach the tool as it stands: it is no reference"
                 yield Finding(Problem(message, mend, subject.at(name, pointer)))
@@ -30,7 +30,7 @@ def _unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterato
     for field_name in ("description", "success_condition"):
         words = getattr(step, field_name) or ""
         written = [words[one.start : one.end] for one in find(words) if one.step]
-        written += wrong_references(words, ids - {step.id}, code=False)
+        written += wrong_references(words, ids, step.id, code=False)
         for one in written:
             message = f"{_short(one)} is not filled in here: only 'input', 'needs' and 'checks' are"
             mend = 'put it into "input": {"material": "{{steps.ID.output}}"}, and say in words what to do with it'

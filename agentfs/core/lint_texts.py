@@ -1,22 +1,30 @@
 """Texts that were meant to refer to a step and do not, and words that prove nothing. Pure: patterns, no plans.
 
 Models write `{{list}}`, `${steps.list.output}`, `<output of list>`, `$STEP_1_OUTPUT`: each would reach a tool as it
-stands. A pattern here is narrow on purpose: braces, dollars and brackets mean something in every other language.
+stands. A rule here is narrow on purpose: braces, dollars and brackets mean something in every other language.
+
+No pattern holds an id. A pattern finds what stands between two marks, at most a line of it; whether that begins with
+a step is looked up. So the time grows with the texts, however many steps there are.
 """
 
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import islice
 
 from agentfs.core.reftext import find
 
 _PART = r"(?:output|result|stdout|content|text|value|response|file|path)s?"
-_SAID = r"(?:the\s+)?(?:output|result|content|stdout|text|value|response|summary|answer|list)s?\s+(?:of|from)\s+"
+_WHAT = r"(?:output|result|content|stdout|text|value|response|summary|answer|list)s?"
+_SAID = rf"(?:the\s{{1,9}})?{_WHAT}\s{{1,9}}(?:of|from)\s{{1,9}}"
 _EARLIER = r"(?:previous|prior|preceding|last)"
 _MORE = r"[^{}<>\n]{0,60}"
-_INSERT = r"(?:insert|paste|fill\s+in|put)\b"
-_ENDING = r"(?:here|goes\s+here|placeholder|to\s+be\s+filled(?:\s+in)?|tbd)"
+_INSERT = r"(?:insert|paste|fill\s{1,9}in|put)\b"
+_ENDING = r"(?:here|goes\s{1,9}here|placeholder|to\s{1,9}be\s{1,9}filled(?:\s{1,9}in)?|tbd)"
+_INNER = r"\s{0,9}([^{}<>\n]{1,200})"  # between two marks
+_LONGEST_ID = 63
+_LONGEST_WHOLE = 300
+_MOST = 20  # told of one text
 
 _NOTHING_SAID = frozenset(
     re.findall(
@@ -30,82 +38,183 @@ _NOTHING_SAID = frozenset(
         went were when will with without work worked works yes""",
     )
 )
-_WITH_DOLLAR = re.compile(r"\$\{\{\s*steps\.[^{}\n]{0,80}\}\}")  # as GitHub writes it: the $ would stay
 _ALWAYS_TRUE = re.compile(
     r"\s*(?:true|/bin/true|:|exit 0|test 1|\[ 1 \]|test 1 = 1|echo\b[^|&;<>`$()]*|printf\b[^|&;<>`$()]*)\s*"
 )
 
 
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
-class Patterns:
-    """The wrong forms of a reference to one of these steps."""
+class _Rule:
+    """A wrong form: what stands between its marks, as its one group, is certain or begins with a step."""
 
-    anywhere: tuple[re.Pattern[str], ...]  # in any text
-    in_prose: tuple[re.Pattern[str], ...]  # not in code, where the same means something else
-    whole: tuple[re.Pattern[str], ...]  # only as all of a text
-    variable: re.Pattern[str]  # $STEP_1: unless the text itself sets it
+    marks: re.Pattern[str]
+    certain: re.Pattern[str] | None = None  # wrong whatever steps there are
+    after: re.Pattern[str] | None = None  # wrong if this follows a step
+    any_form: bool = True  # `step list`, `step 2` and `previous step` are steps too; else ids only
 
-
-@lru_cache(maxsize=64)
-def _patterns(ids: tuple[str, ...]) -> Patterns:
-    spelt = {form for name in ids for form in (name, name.replace("-", "_"))}
-    one = "(?:" + "|".join(sorted(map(re.escape, spelt), key=lambda word: (-len(word), word))) + ")"
-    step = rf"(?:steps?[ ._-]?)?{one}|steps?[ ._-]?[0-9]+|{_EARLIER}(?:[ ._-]?step)?"
-    named = rf"(?:{step})(?:[.\[ _-]{_PART}{_MORE})?"
-
-    def compiled(*patterns: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
-
-    return Patterns(
-        anywhere=compiled(
-            rf"\{{\{{\s*(?:{named}|{_SAID}{_MORE}|(?:outputs?|results?)[.\[]{_MORE})\s*\}}\}}",
-            r"\$\{\s*steps?[.\[][^{}\n]{1,80}\}|\$steps?\.[a-z0-9][\w.-]*\w",
-            rf"\$\{{\s*{one}[.\[]{_PART}{_MORE}\}}|\${one}\.{_PART}\b",
-            rf"(?<!\{{)\{{\s*steps\.{one}\.{_MORE}\}}(?!\}})",
-            rf"<\s*(?:{_SAID}[^<>\n]{{1,80}}|(?:{step})[ _.-]{_PART}\s*|{_INSERT}[^<>\n]{{1,80}})>",
-            rf"\[\s*(?:{_SAID}(?:the\s+)?(?:steps?\b|{_EARLIER}\b|{one}\b)[^\[\]\n]{{0,60}}|{_INSERT}[^\[\]\n]{{1,80}})\]",
-        ),
-        in_prose=compiled(rf"(?<!\{{)\{{\s*(?:{_SAID}{_MORE}|{one}\.{_PART}{_MORE})\}}(?!\}})"),
-        whole=compiled(
-            rf"(?:steps\.)?{one}\.(?:output|result|stdout|file)[\w.\[\]-]*",
-            rf"\{{\s*{one}\s*\}}|<\s*{one}\s*>|[$@]{one}|\$\{{\s*{one}\s*\}}",
-            rf"{_SAID}(?:the\s+)?(?:steps?\s+)?['\"]?(?:{step})['\"]?(?:\s+step)?\.?",
-            rf"[<\[(][^<>\[\]()\n]{{0,100}}\b{_ENDING}\b[^<>\[\]()\n]{{0,40}}[>\])]",
-        ),
-        variable=re.compile(
-            rf"\$\{{?(steps?_?[0-9]+\w*|steps?_{one}\w*|{one}_(?:output|result)|(?:output|result)_of_\w+"
-            r"|(?:steps?_\w*|prev_|previous_)(?:output|result|step)\w*)\}?",
-            re.IGNORECASE,
-        ),
-    )
+    def fits(self, inner: str, ids: "_Ids") -> bool:
+        if self.certain and self.certain.fullmatch(inner):
+            return True
+        after = self.after
+        return after is not None and any(after.fullmatch(rest) for rest in ids.rests(inner, any_form=self.any_form))
 
 
-def wrong_references(text: str, ids: Collection[str], *, code: bool) -> Iterator[str]:
-    """Yield what in a text was meant to be a reference and is none; `code`: the text is a program's."""
-    if not ids:
+_WITH_DOLLAR = re.compile(r"\$\{\{\s{0,9}steps\.[^{}\n]{0,80}\}\}")  # as GitHub writes it: the $ would stay
+_CERTAIN = _compiled(r"\$\{\s{0,9}steps?[.\[][^{}\n]{1,80}\}|\$steps?\.[a-z0-9][\w.-]{0,80}\w")
+_ANYWHERE = (
+    _Rule(
+        _compiled(rf"\{{\{{{_INNER}\}}\}}"),
+        _compiled(rf"(?:{_SAID}{_MORE}|(?:outputs?|results?)[.\[]{_MORE})"),
+        _compiled(rf"(?:[.\[ _-]{_PART}{_MORE})?\s*"),
+    ),
+    _Rule(_compiled(rf"\$\{{{_INNER}\}}"), after=_compiled(rf"[.\[]{_PART}{_MORE}"), any_form=False),
+    _Rule(_compiled(rf"\$([a-z0-9][a-z0-9_-]{{0,62}}\.{_PART})\b"), after=_compiled(r"\..*"), any_form=False),
+    _Rule(
+        _compiled(rf"(?<!\{{)\{{\s{{0,9}}steps\.({_MORE}[^{{}}<>\n]{{0,64}})\}}(?!\}})"),
+        after=_compiled(rf"\.{_MORE}"),
+        any_form=False,
+    ),
+    _Rule(
+        _compiled(r"<\s{0,9}([^<>\n]{1,200})>"),
+        _compiled(rf"{_SAID}[^<>\n]{{1,80}}|{_INSERT}[^<>\n]{{1,80}}"),
+        _compiled(rf"[ _.-]{_PART}\s*"),
+    ),
+    _Rule(
+        _compiled(r"\[\s{0,9}([^\[\]\n]{1,200})\]"),
+        _compiled(rf"{_SAID}(?:the\s+)?(?:steps?\b|{_EARLIER}\b)[^\[\]\n]{{0,60}}|{_INSERT}[^\[\]\n]{{1,80}}"),
+    ),
+    _Rule(
+        _compiled(rf"\[\s{{0,9}}{_SAID}(?:the\s{{1,9}})?([^\[\]\n]{{1,130}})\]"),
+        after=_compiled(r"(?:\W[^\[\]\n]{0,59})?"),
+        any_form=False,
+    ),
+)
+_IN_PROSE = (  # not in code, where the same means something else
+    _Rule(
+        _compiled(rf"(?<!\{{)\{{{_INNER}\}}(?!\}})"),
+        _compiled(rf"{_SAID}{_MORE}"),
+        _compiled(rf"\.{_PART}{_MORE}"),
+        any_form=False,
+    ),
+)
+_WHOLE = (  # only as all of a text
+    _Rule(
+        _compiled(r"(?:steps\.)?(.+)"),
+        after=_compiled(r"\.(?:output|result|stdout|file)[\w.\[\]-]*"),
+        any_form=False,
+    ),
+    _Rule(_compiled(r"\{\s*(.+)\}"), after=_compiled(r"\s*"), any_form=False),
+    _Rule(_compiled(r"<\s*(.+)>"), after=_compiled(r"\s*"), any_form=False),
+    _Rule(_compiled(r"\$\{\s*(.+)\}"), after=_compiled(r"\s*"), any_form=False),
+    _Rule(_compiled(r"[$@](.+)"), after=_compiled(r""), any_form=False),
+    _Rule(
+        _compiled(rf"{_SAID}(?:the\s+)?(?:steps?\s+)?['\"]?(.+)"),
+        after=_compiled(r"['\"]?(?:\s+step)?\.?"),
+    ),
+    _Rule(
+        _compiled(rf"([<\[(][^<>\[\]()\n]{{0,100}}\b{_ENDING}\b[^<>\[\]()\n]{{0,40}}[>\])])"),
+        _compiled(r".*"),
+    ),
+)
+_VARIABLE = _compiled(r"\$\{?([a-z0-9_][a-z0-9_-]{0,140})\}?")  # $STEP_1: unless the text itself sets it
+_CERTAIN_NAME = _compiled(
+    r"steps?_?[0-9]+\w*|(?:output|result)_of_\w+|(?:steps?_\w*|prev_|previous_)(?:output|result|step)\w*"
+)
+_HELD = _compiled(r"_(?:output|result)(?!\w)")
+_STEP_NAME = _compiled(r"steps?_(.+)")
+_SETS = re.compile(r"\b(\w{1,140})=|\b(?:for|read|read -r|export|local)\s{1,9}(\w{1,140})\b")
+_NUMBERED = _compiled(rf"steps?[ ._-]?[0-9]+|{_EARLIER}[ ._-]?step|{_EARLIER}")
+_PREFIX = _compiled(r"steps?[ ._-]?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """The steps that a text may have meant: all but the one it stands in."""
+
+    known: Collection[str]
+    own: str
+
+    def rests(self, text: str, *, any_form: bool) -> Iterator[str]:
+        """Yield what follows each step that a text begins with."""
+        yield from self._after_id(text)
+        if any_form:
+            if numbered := _NUMBERED.match(text):
+                yield text[numbered.end() :]
+            if numbered and not numbered[0][-1].isdigit() and numbered[0].lower().endswith("step"):
+                yield text[len(re.split(r"[ ._-]?step", numbered[0], flags=re.IGNORECASE)[0]) :]
+            if prefix := _PREFIX.match(text):
+                yield from self._after_id(text[prefix.end() :])
+                yield from self._after_id(text[prefix.end() - 1 :]) if prefix[0][-1] in "_-" else ()
+
+    def _after_id(self, text: str) -> Iterator[str]:
+        start = text[:_LONGEST_ID].lower().replace("_", "-")
+        for length in range(1, len(start) + 1):
+            if (name := start[:length]) in self.known and name != self.own:
+                yield text[length:]
+
+
+def wrong_references(text: str, ids: Collection[str], own: str = "", *, code: bool) -> Iterator[str]:
+    """Yield what in a text of the step `own` was meant to be a reference and is none; `code`: a program's text."""
+    steps = _Ids(ids, own)
+    if not any(name != own for name in islice(ids, 2)):
         return
-    patterns = _patterns(tuple(sorted(ids)))
-    found: dict[str, None] = {match[0]: None for match in _WITH_DOLLAR.finditer(text)}
+    found: dict[str, None] = {match[0]: None for match in islice(_WITH_DOLLAR.finditer(text), _MOST)}
     text = _without_references(text)
-    for pattern in (*patterns.anywhere, *(() if code else patterns.in_prose)):
-        found |= {match[0]: None for match in pattern.finditer(text)}
+    for match in islice(_candidates(text, steps, code=code), _MOST):
+        found[match] = None
     stripped = text.strip()
-    if not code and any(pattern.fullmatch(stripped) for pattern in patterns.whole):
+    if not code and len(stripped) <= _LONGEST_WHOLE and any(_is_whole(rule, stripped, steps) for rule in _WHOLE):
         found[stripped] = None
-    found |= {match[0]: None for match in patterns.variable.finditer(text) if not _is_set(match[1], text)}
     yield from (one for one in found if not any(one != other and one in other for other in found))
+
+
+def _candidates(text: str, ids: _Ids, *, code: bool) -> Iterator[str]:
+    yield from (match[0] for match in _CERTAIN.finditer(text))
+    for rule in (*_ANYWHERE, *(() if code else _IN_PROSE)):
+        yield from (match[0] for match in rule.marks.finditer(text) if rule.fits(match[1], ids))
+    yield from _variables(text, ids)
+
+
+def _is_whole(rule: _Rule, text: str, ids: _Ids) -> bool:
+    match = rule.marks.fullmatch(text)
+    return match is not None and rule.fits(match[1], ids)
+
+
+def _variables(text: str, ids: _Ids) -> Iterator[str]:
+    """Yield the variables of a shell text that are named after a step and that it does not set itself."""
+    if "$" not in text:
+        return
+    is_set = {name for pair in _SETS.findall(text) for name in pair if name}
+    for match in _VARIABLE.finditer(text):
+        if (name := _named_after_step(match[1], ids)) and name not in is_set:
+            braces = text[match.start() + 1] == "{"
+            yield match[0] if name == match[1] else f"${'{' if braces else ''}{name}"
+
+
+def _named_after_step(run: str, ids: _Ids) -> str | None:
+    """Return the variable that a run of letters begins with, if it is one that would hold the output of a step."""
+    word = re.split("-", run, maxsplit=1)[0]
+    if _CERTAIN_NAME.fullmatch(word):
+        return word
+    if (rest := _STEP_NAME.fullmatch(run)) and any(True for _ in ids.rests(rest[1], any_form=False)):
+        return run
+    for after in ids.rests(run, any_form=False):
+        if held := _HELD.match(after):
+            return run[: len(run) - len(after) + held.end()]
+    return None
 
 
 def _without_references(text: str) -> str:
     """Return a text with blanks where good references stand."""
+    parts, at = [], 0
     for one in find(text):
-        text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
-    return text
-
-
-def _is_set(name: str, text: str) -> bool:
-    """Whether a shell text itself gives a variable its value."""
-    return bool(re.search(rf"\b{re.escape(name)}=|\b(?:for|read|read -r|export|local)\s+{re.escape(name)}\b", text))
+        parts += [text[at : one.start], " " * (one.end - one.start)]
+        at = one.end
+    return "".join([*parts, text[at:]])
 
 
 def proves_nothing(words: str) -> bool:

@@ -1,5 +1,6 @@
 """What lint looks at: a plan laid out, the folder around it, and what tools give back. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,13 +49,26 @@ class Linted:
     new: tuple[str, ...]  # the steps to look at
     catalogue: Catalogue
     around: Surroundings
-    _ancestors: dict[str, frozenset[str]] = field(default_factory=dict)
+    _before: dict[str, int] = field(default_factory=dict)
 
     def at(self, step: str, pointer: str = "") -> str:
         return f"/steps/{self.scheme.place[step]}{pointer}"
 
-    def before(self, step: str) -> frozenset[str]:
-        """Return every step that this one comes after."""
-        if step not in self._ancestors:
-            self._ancestors[step] = self.scheme.ancestors(step)
-        return self._ancestors[step]
+    def before(self, step: str) -> int:
+        """Return every step that this one comes after, as a set of bits: of thousands nothing else is small."""
+        if not self._before:
+            for one in self.scheme.order:
+                needs = self.scheme.needs[one]
+                self._before[one] = _joined((self.bits(needs), *(self._before[need] for need in needs)))
+        return self._before[step]
+
+    def bits(self, steps: Iterable[str]) -> int:
+        """Return steps as a set of bits."""
+        return _joined(1 << self.scheme.rank[step] for step in steps)
+
+
+def _joined(sets: Iterable[int]) -> int:
+    found = 0
+    for one in sets:
+        found |= one
+    return found

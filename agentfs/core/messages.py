@@ -130,6 +130,8 @@ def trailers(message: str) -> dict[str, list[str]]:
 
 def reason_of(revision: Revision) -> str:
     """Return why a revision was made, in the words that follow `revision N,`."""
+    if revision.rejected is not None:
+        return f"after a person rejected {revision.rejected}"
     by, step = revision.by.name or "a person", revision.step or "a step"
     return _REASONS[revision.trigger].format(by=by, step=step, times=_times(revision))
 

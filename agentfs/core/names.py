@@ -18,6 +18,7 @@ OUTCOME = "outcome.json"
 STATUS = "STATUS.md"
 ON_WAIT_LOG = "on_wait.log.jsonl"
 REPLAN = "replan.md"
+DROPPED = ".dropped"  # a goal that has left goals/ and whose run has no goal file yet
 FORGOTTEN = ".forgotten"  # in runs/: folders of runs that have yet to be deleted
 STEPS, PLANNING, REVISIONS, FILES = "steps", "planning", "revisions", "files"
 GOAL_SUFFIXES = (".md", ".txt", ".yaml", ".yml", ".json")
@@ -213,6 +214,12 @@ def is_plan_name(name: str) -> bool:
 
 def is_run_id(text: str) -> bool:
     return bool(_RUN_ID.match(text))
+
+
+def goal_file(name: str) -> str:
+    """Return what a goal is called in its run: `goal`, with the extension that says how to read it."""
+    suffix = name[name.rfind(".") :].lower() if "." in name else ""
+    return f"goal{suffix if suffix in GOAL_SUFFIXES else '.md'}"
 
 
 def run_name(text: str) -> str:

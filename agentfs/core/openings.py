@@ -7,7 +7,7 @@ from typing import Literal
 from agentfs.core import names
 from agentfs.core.calls import question_of
 from agentfs.core.facts import Facts
-from agentfs.core.replies import cut_word, gate_word
+from agentfs.core.replies import CUT_WORDS, GATE_WORDS, cut_word, gate_word, uncounted
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 
@@ -49,11 +49,11 @@ class Opening:
         """The words a reply may begin with; none: any words are an answer."""
         match self.about:
             case "cut":
-                return ("again", "done", "failed")
+                return CUT_WORDS
             case "ask":
                 return ()
             case _:
-                return ("approve", "reject")
+                return GATE_WORDS
 
     @property
     def name(self) -> str:
@@ -71,6 +71,11 @@ class Opening:
                 return f"agentfs reply {run} {self.step} TEXT"
             case _:
                 return f"agentfs {word} {run}" if alone else f"agentfs {word} {run} {self.name}"
+
+    @property
+    def uncounted(self) -> str | None:
+        """That the reply which is there settles nothing, and what would; None: there is none."""
+        return uncounted(self.reply, self.words) if self.words else None
 
     def accepts(self, text: str) -> bool:
         """Whether a text settles it."""

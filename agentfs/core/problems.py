@@ -51,6 +51,17 @@ class Rejected(Exception):
         self.problems = tuple(problems)
 
 
+class Hints:
+    """Suggestions for the first misspelt words of a document: among thousands of names each takes a while."""
+
+    def __init__(self, most: int = 20) -> None:
+        self._left = most
+
+    def __call__(self, word: str, known: Iterable[str], otherwise: str = "") -> str:
+        self._left -= 1
+        return did_you_mean(word, known, otherwise) if self._left >= 0 else otherwise
+
+
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return a suggestion for a misspelt word, or `otherwise`."""
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)

@@ -18,6 +18,7 @@ from agentfs.core.problems import Rejected
 from agentfs.core.records import JsonObject, Plan
 
 ALWAYS = 'every answer that changes steps is looked at (approve = "always")'
+GOAL_EDITED = 'the goal was edited after its plan was approved (approve = "{}")'
 Judged = Callable[[bytes], Plan]  # raises Rejected
 Candidate = tuple[JsonObject, tuple[Conflict, ...]]
 
@@ -99,9 +100,23 @@ def _reasons(
         yield f"it changes what you set by hand: {_listed(iter(touched))}"
     if problems:
         yield f"your edits and the answer do not go together: {problems[0]}"
+    if _is_edit_of_approved(one, facts):
+        yield GOAL_EDITED.format(facts.run.approve)
     first = one.call is not None and one.call.trigger == "first"
     if by_model and facts.run.approve == "always" and not first and difference(facts.plan, plan).steps:
         yield ALWAYS
+
+
+def _is_edit_of_approved(one: PlannerCall, facts: Facts) -> bool:
+    """Whether the goal is another than the plan in force answers, in a run whose plans a person approves.
+
+    Whatever it changes: a fallback that is not in the plan yet would run without a question later. A draft is not
+    approved yet.
+    """
+    applied = {revision.call for revision in facts.revisions}
+    answered = [other.call.goal_sha256 for other in facts.calls if other.call and other.number in applied]
+    is_edited = one.call is not None and bool(answered) and one.call.goal_sha256 != answered[-1]
+    return is_edited and facts.run.approve != "never" and facts.plan is not None and facts.plan.status != "draft"
 
 
 def _listed(places: Iterator[str]) -> str:

@@ -273,8 +273,10 @@ class Goal(Record):
 class Models(Record):
     """The models a run began with; addresses and keys are never stored."""
 
-    planner: str | None = Field(None, description="The model that plans")
-    executor: str | None = Field(None, description="The model that does steps without a tool")
+    planner: str | None = Field(None, description="The model that plans; null: there was none when the run began")
+    executor: str | None = Field(
+        None, description="The model that does steps without a tool; null: there was none when the run began"
+    )
     named: tuple[str, ...] | None = Field(None, description="The models a planner may name in a step")
     planner_temperature: Amount | None = Field(None, description="Sent only if set")
     executor_temperature: Amount | None = Field(None, description="Sent only if set")
@@ -310,6 +312,12 @@ class Run(Record):
     repair: bool = Field(default=False, description="true: the executor's model may repair a tool step that failed")
     proof: Proof | None = Field(None, description="How much has to be shown; null: a run of the first release")
     source: str = Field(description="Where the goal came from: a path, text or stdin")
+    goal_sha256: Sha256 | None = Field(
+        None, description="The goal as it was judged, hashed; null: by an older release"
+    )
+    context_from: tuple[str, ...] | None = Field(
+        None, description="Folders whose files a dropped goal's context may name; null: a person's own goal"
+    )
     started_at: Timestamp
 
     def with_tools(self, own: Tools) -> "Run":
@@ -405,6 +413,7 @@ class Revision(Record):
     by: Author = Field(description="Who made it")
     trigger: Trigger = Field(description="Why it was made")
     step: StepId | None = Field(description="The step that caused it; null: none in particular")
+    rejected: StepId | None = Field(None, description="The step that a person rejected, where that is why")
     detail: str = Field(description="The same in words")
     evidence: tuple[str, ...] = Field(description="Paths in the run's folder that it rests on")
     base_sha256: Sha256 | None = Field(description="The plan before it; null: there was none")
@@ -446,6 +455,7 @@ class CheckResult(Record):
     ok: bool = Field(description="true: it holds")
     detail: ForeignText = Field(description="What was found; below its first line the end of what a command printed")
     run: ForeignText | None = Field(None, description="The command, as it was run")
+    hint: ForeignText | None = Field(None, description="What to do about it")
 
 
 class Result(Record):

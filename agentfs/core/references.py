@@ -5,9 +5,10 @@ of a step.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 from agentfs.core import pythontext
-from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.problems import Hints, Problem
 from agentfs.core.records import Step
 from agentfs.core.reftext import Reference, find, is_whole, malformed_in, problem_with, rename, texts_of
 from agentfs.core.resolve import (
@@ -37,6 +38,8 @@ __all__ = [
     "room_of_step",
     "texts_of",
 ]
+_MOST_TOLD = 20  # ids in one message
+_MOST_PROBLEMS = 1000
 
 
 def in_step(step: Step) -> Iterator[tuple[str, Reference]]:
@@ -46,19 +49,21 @@ def in_step(step: Step) -> Iterator[tuple[str, Reference]]:
             yield pointer, reference
 
 
-def problems_in_step(step: Step, known: Collection[str]) -> list[Problem]:
-    """Return everything wrong with the references of a step, with pointers within the step."""
-    problems: list[Problem] = []
+def problems_in_step(step: Step, known: Collection[str], hints: Hints | None = None) -> list[Problem]:
+    """Return what is wrong with the references of a step, with pointers within the step; of thousands, the first."""
+    return list(islice(_problems(step, known, hints or Hints()), _MOST_PROBLEMS))
+
+
+def _problems(step: Step, known: Collection[str], hints: Hints) -> Iterator[Problem]:
     for pointer, text in texts_of(step):
         references = find(text)
-        problems += malformed_in(pointer, text)
-        problems += _unknown(step.id, known, pointer, text, references)
-        problems += _misplaced(step, pointer, text, references)
-    return problems
+        yield from malformed_in(pointer, text)
+        yield from _unknown(step.id, known, pointer, text, references, hints)
+        yield from _misplaced(step, pointer, text, references)
 
 
 def _unknown(
-    own: str, known: Collection[str], pointer: str, text: str, references: Sequence[Reference]
+    own: str, known: Collection[str], pointer: str, text: str, references: Sequence[Reference], hints: Hints
 ) -> Iterator[Problem]:
     for reference in references:
         written, step = text[reference.start : reference.end], reference.step
@@ -66,10 +71,15 @@ def _unknown(
             message, mend = f"{written} refers to the step it stands in", "refer to an earlier step"
             yield problem_with(reference, text, message, mend, pointer)
         elif step is not None and step not in known:
-            others = sorted(set(known) - {own})
-            there = f"the other steps are {', '.join(others)}" if others else "there is no other step"
             message = f"{written} refers to a step that is not in the plan"
-            yield problem_with(reference, text, message, did_you_mean(step, others, there), pointer)
+            yield problem_with(reference, text, message, _who_is_there(step, own, known, hints), pointer)
+
+
+def _who_is_there(step: str, own: str, known: Collection[str], hints: Hints) -> str:
+    if len(known) > _MOST_TOLD:
+        return hints(step, known, "write the id of a step of the plan")
+    others = sorted(set(known) - {own})
+    return hints(step, others, f"the other steps are {', '.join(others)}" if others else "there is no other step")
 
 
 def _misplaced(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:

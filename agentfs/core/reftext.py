@@ -118,10 +118,10 @@ def rename(value: T, old: str, new: str) -> T:
     return renamed  # type: ignore[return-value]  # a JSON value keeps its type
 
 
-def malformed_in(pointer: str, text: str) -> list[Problem]:
-    """Return a problem for everything in a text that was meant to be a reference and is none."""
+def malformed_in(pointer: str, text: str) -> Iterator[Problem]:
+    """Yield a problem for everything in a text that was meant to be a reference and is none."""
     malformed = (found for found in scan(text) if isinstance(found, Malformed))
-    return [problem_with(found, text, found.message, found.mend, pointer) for found in malformed]
+    yield from (problem_with(found, text, found.message, found.mend, pointer) for found in malformed)
 
 
 def problem_with(found: Reference | Malformed, text: str, message: str, mend: str, pointer: str) -> Problem:

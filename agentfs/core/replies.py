@@ -1,9 +1,14 @@
 """What a person's reply means: the first line decides, exactly; anything else is not an answer. Pure."""
 
-from typing import Literal
+from typing import Literal, get_args
+
+from agentfs.core.cutting import one_line
 
 GateWord = Literal["approve", "reject"]
 CutWord = Literal["again", "done", "failed"]
+GATE_WORDS: tuple[str, ...] = get_args(GateWord)
+CUT_WORDS: tuple[str, ...] = get_args(CutWord)
+SHOWN = 40  # characters of a reply that does not count
 
 
 def _first_line(reply: str) -> str:
@@ -33,6 +38,17 @@ def cut_word(reply: str | None) -> CutWord | None:
             return "failed"
         case _:
             return None
+
+
+def uncounted(reply: str | None, words: tuple[str, ...]) -> str | None:
+    """Return that a reply settles nothing, and which words on its first line would; None: there is no reply."""
+    if reply is None:
+        return None
+    counting = f"{', '.join(words[:-1])} or {words[-1]}"
+    said = one_line((reply.splitlines() or [""])[0], SHOWN)
+    if not said:
+        return f"the reply's first line is empty: write {counting} there"
+    return f"the reply begins with {said!r}, not with {counting}"
 
 
 def words_below(reply: str) -> str:

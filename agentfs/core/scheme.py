@@ -1,5 +1,6 @@
 """A plan, laid out for deriving: who depends on whom, in which order. Pure."""
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,10 +80,10 @@ def topological(needs: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     for step, before in needs.items():
         for dependency in set(before):
             after.setdefault(dependency, []).append(step)
-    free = [step for step, count in missing.items() if count == 0]
+    free = deque(step for step, count in missing.items() if count == 0)
     place = {step: n for n, step in enumerate(needs)}
     while free:
-        step = free.pop(0)
+        step = free.popleft()
         order.append(step)
         freed = sorted(after.get(step, ()), key=place.__getitem__)
         for dependent in freed:

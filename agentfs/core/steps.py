@@ -21,7 +21,7 @@ from agentfs.core.facts import Attempt, Talk
 from agentfs.core.failures import reason
 from agentfs.core.records import Result, Step, Trigger, Verdict
 from agentfs.core.references import Output, Resolved, Unresolved, in_step, resolve_step
-from agentfs.core.replies import cut_word, gate_word
+from agentfs.core.replies import CUT_WORDS, GATE_WORDS, cut_word, gate_word, uncounted
 
 Status = Literal[
     "waiting",
@@ -427,7 +427,8 @@ def _interrupted(base: _Base, key: str, resolved: Resolved, result: Result) -> S
             return base.view("interrupted", "a person said what became of it", move="settle_cut", **more)
         case _:
             unsure = "nothing says what it was to do" if unknown else "is not repeatable"
-            why = f"it was cut off and {unsure}: a person must say what became of it"
+            ask = f"it was cut off and {unsure}: a person must say what became of it"
+            why = uncounted(talk.reply if talk else None, CUT_WORDS) or ask
             return base.view("interrupted", why, move="person" if talk else "ask_cut", **more)
 
 
@@ -482,7 +483,8 @@ def _startable(
         case "reject":
             return base.view("gated", A_NO, move="reject", **more)
         case None:
-            return base.view("gated", f"{_came_to(base)}waits for a person's approval", move="person", **more)
+            why = uncounted(talk.reply, GATE_WORDS) or "waits for a person's approval"
+            return base.view("gated", f"{_came_to(base)}{why}", move="person", **more)
 
 
 def _came_to(base: _Base) -> str:

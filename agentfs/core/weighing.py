@@ -1,6 +1,6 @@
 """A planner's reply, weighed: the answer it amounts to, and everything that stands in its way. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,8 +45,14 @@ class Weighed:
         return not self.hard
 
 
-def weigh(text: str, standing: Standing, catalogue: Catalogue, around: Surroundings) -> Weighed:
-    """Return what a reply amounts to as the answer to a call."""
+def weigh(
+    text: str,
+    standing: Standing,
+    catalogue: Catalogue,
+    around: Surroundings,
+    check_stop: Callable[[], None] = lambda: None,
+) -> Weighed:
+    """Return what a reply amounts to as the answer to a call. `check_stop` is called often, and raises to end it."""
     try:
         said = read_answer(text, catalogue)
     except Rejected as rejected:
@@ -61,23 +67,32 @@ def weigh(text: str, standing: Standing, catalogue: Catalogue, around: Surroundi
             doubts = () if is_shown(said.why, standing.evidence) else (UNSHOWN,)
             return Weighed("impossible", None, said.why, hard, doubts)
         case _:
-            return _weighed_plan(said, standing, catalogue, around, hard)
+            check_stop()
+            return _weighed_plan(said, standing, catalogue, around, hard, check_stop)
 
 
 def _weighed_plan(
-    said: Said, standing: Standing, catalogue: Catalogue, around: Surroundings, hard: tuple[str, ...]
+    said: Said,
+    standing: Standing,
+    catalogue: Catalogue,
+    around: Surroundings,
+    hard: tuple[str, ...],
+    check_stop: Callable[[], None],
 ) -> Weighed:
     listed = loosened(said.steps, standing, catalogue)
     plan = merged(listed, standing)
     trespasses = plan_problems(listed, plan, standing, catalogue)
     hard += _told(trespasses, plan)
+    check_stop()
     try:
         checked = check_plan(Document(plan), catalogue)
     except Rejected as rejected:
         known = {problem.pointer for problem in trespasses}
         others = (problem for problem in rejected.problems if problem.pointer not in known)
         return Weighed("plan", plan, hard=(*hard, *_told(others, plan)))
-    found = lint(checked, standing.kept, catalogue, around, stepwise=standing.mode == "stepwise")
+    found = lint(
+        checked, standing.kept, catalogue, around, stepwise=standing.mode == "stepwise", check_stop=check_stop
+    )
     weighed = Weighed(
         "plan",
         plan,

@@ -11,6 +11,7 @@ from agentfs.ledger.index import UNDERWAY
 from agentfs.ledger.maintenance import Maintenance
 from agentfs.ledger.refs import BRANCH
 from agentfs.ledger.soundness import NoGit, pretended, unsound
+from agentfs.regular import read_text
 from agentfs.views.words import inert
 from agentfs.workspace import Workspace
 
@@ -73,7 +74,7 @@ def _lives(claim: str) -> bool:
 
 
 def _branch(git: Path) -> Iterator[Finding]:
-    head = (git / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+    head = read_text(git / "HEAD").strip()
     if head != f"ref: {BRANCH}":
         words = f"HEAD is not on main ({inert(head)[:60]}): commits go to main all the same"
         yield remark(ABOUT, words, "git -C runs checkout main shows them in runs/'s index again")

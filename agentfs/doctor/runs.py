@@ -7,6 +7,7 @@ from pathlib import Path
 from agentfs.core import names
 from agentfs.core.findings import Finding, fine, remark, wrong
 from agentfs.core.records import Run
+from agentfs.disk import read_whole
 from agentfs.executor.log import marks_in
 from agentfs.holding import held_inodes, is_driven
 from agentfs.seats import open_runs, subfolders
@@ -40,7 +41,7 @@ def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
     if not claimed:
         return
     left = sorted({pid for log in claimed for mark in _marks(log) for pid in find_survivors(mark)})
-    mend = f"agentfs run --resume {run} (or `agentfs watch`) ends what is left, and settles them as interrupted"
+    mend = f"agentfs resume {run} (or `agentfs watch`) ends what is left, and settles them as interrupted"
     words = f"{run}: {counted(len(claimed), 'attempt')} claim to run, and nobody drives it"
     if left:
         yield wrong("runs", f"{words}; still running: {', '.join(map(str, left))}", mend)
@@ -51,7 +52,7 @@ def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
 def _format(folder: Path, run: str) -> Iterator[Finding]:
     """Say of a run.json that this version cannot read."""
     try:
-        Run.model_validate_json((folder / names.RUN).read_bytes())
+        Run.model_validate_json(read_whole(folder / names.RUN))
     except (OSError, ValueError) as error:
         first = inert(str(error).replace("\n", " "))[:200]
         mend = f"take it back: git -C runs checkout main -- {run}/run.json; or use the agentfs that wrote it"

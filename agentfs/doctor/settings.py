@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agentfs.core.config import Settings
 from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.disk import read_whole
 from agentfs.errors import AgentfsError
 from agentfs.settings import load_settings
 from agentfs.views.words import counted, first_line, inert
@@ -85,7 +86,7 @@ _INIT = "run `agentfs init` in the workspace: it writes them anew and touches no
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_whole(path)
     except OSError:
         return None
 

@@ -13,7 +13,7 @@ from agentfs.clock import Clock, later
 from agentfs.core import names
 from agentfs.core.canonical import check_value
 from agentfs.core.cutting import as_text
-from agentfs.core.failures import TimeLimit, check_words, joined
+from agentfs.core.failures import TimeLimit, check_words, hints_of, joined
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     Check,
@@ -474,7 +474,7 @@ def _verdict(order: Order, given: ToolResult, checks: tuple[CheckResult, ...], b
         if bench.stop.is_set():  # it may have been ended, and not have failed
             return _interrupted(Failure(kind="interrupted", message="it was stopped while its checks ran"), bench)
         message = joined(f"the {check.kind} check failed: {check_words(check)}" for check in wrong)
-        return {"status": "failed", "error": Failure(kind="check", message=message)}
+        return {"status": "failed", "error": Failure(kind="check", message=message, hint=hints_of(wrong))}
     unexpected = given.surprise or surprise(order.expects, given.output, deadline=bench.deadline, stop=bench.stop)
     return {"status": "done", "surprising": unexpected is not None, "surprise": unexpected}
 

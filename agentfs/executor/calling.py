@@ -32,5 +32,7 @@ def call_tool(tool: Tool, given: JsonObject, bench: Bench) -> Said:
 
 
 def _failed(failure: Failure) -> str:
-    hint = f" ({failure.hint})" if failure.hint else ""
+    hint = (
+        f" ({failure.hint})" if failure.hint and failure.kind != "exit" else ""
+    )  # of a program's end it says it all
     return f"It failed ({failure.kind}): {failure.message}{hint}"

@@ -60,6 +60,7 @@ def _timed(bench: Bench) -> Bench:
 
 
 def _run_check(check: ResolvedCheck, bench: Bench, output: Any, gather: Gather) -> CheckResult:
+    problem: Failure | str | None
     match check:
         case ResolvedCommandCheck():
             problem, fine = _command(check, bench), "exit code 0"
@@ -74,7 +75,14 @@ def _run_check(check: ResolvedCheck, bench: Bench, output: Any, gather: Gather) 
         case _:
             assert_never(check)
     command = bench.mask.text(check.run) if isinstance(check, ResolvedCommandCheck) else None
-    return CheckResult(kind=check.kind, ok=problem is None, detail=bench.mask.text(problem or fine), run=command)
+    said, hint = (problem.message, problem.hint) if isinstance(problem, Failure) else (problem or fine, None)
+    return CheckResult(
+        kind=check.kind,
+        ok=problem is None,
+        detail=bench.mask.text(said),
+        run=command,
+        hint=bench.mask.text(hint) if hint else None,
+    )
 
 
 def _judged(check: JudgeCheck, bench: Bench, gather: Gather) -> CheckResult:
@@ -84,10 +92,9 @@ def _judged(check: JudgeCheck, bench: Bench, gather: Gather) -> CheckResult:
     return CheckResult(kind="judge", ok=verdict.met, detail=bench.mask.text(verdict.detail))
 
 
-def _command(check: ResolvedCommandCheck, bench: Bench) -> str | None:
+def _command(check: ResolvedCommandCheck, bench: Bench) -> Failure | None:
     finished = run_shell(check.run, "sh", {**ISOLATED, **(check.env or {})}, _with_isolation(bench), spill=False)
-    failure = finished.failure if isinstance(finished, ToolResult) else failure_of(finished, bench)
-    return _words(failure) if failure else None
+    return finished.failure if isinstance(finished, ToolResult) else failure_of(finished, bench)
 
 
 def _with_isolation(bench: Bench) -> Bench:
@@ -96,15 +103,10 @@ def _with_isolation(bench: Bench) -> Bench:
     return replace(bench, confinement=replace(bench.confinement, readable=readable))
 
 
-def _words(failure: Failure) -> str:
-    said, line, output = failure.message.partition("\n")
-    return f"{said} ({failure.hint}){line}{output}" if failure.hint else failure.message
-
-
-def _file(check: FileCheck, bench: Bench) -> str | None:
+def _file(check: FileCheck, bench: Bench) -> Failure | str | None:
     found = read_beneath(check.path, bench, LARGEST_FILE)
     if isinstance(found, Failure):
-        return _words(found)
+        return found
     size, content = found
     if check.min_bytes is not None and size < check.min_bytes:
         return f"{check.path} has {size} bytes, fewer than {check.min_bytes}"
@@ -136,14 +138,14 @@ def _output(check: OutputCheck, bench: Bench, output: Any) -> str | None:
     return mismatch(check.schema_, output, deadline=bench.deadline, stop=bench.stop)
 
 
-def _http(check: HttpCheck, bench: Bench) -> str | None:
+def _http(check: HttpCheck, bench: Bench) -> Failure | str | None:
     from agentfs.tools.fetching import Refused, fetch
 
     expected = check.status or 200
     try:
         reply = fetch(check.url, bench, follow=not 300 <= expected < 400)
     except Refused as refused:
-        return _words(refused.failure)
+        return refused.failure
     return None if reply.status == expected else f"{check.url} answered {reply.status}, not {expected}"
 
 

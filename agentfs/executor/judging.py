@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfs.core.cutting import fenced, head_and_tail, one_line
-from agentfs.core.records import JsonObject
+from agentfs.core.records import Failure, JsonObject
 from agentfs.executor.conversation import Message
 from agentfs.executor.evidence import OUTPUT_WORDS, Piece
 from agentfs.models.base import Form, Request
-from agentfs.models.errors import Garbled, Refused
+from agentfs.models.errors import Garbled, Refused, Unreachable
+from agentfs.models.loose_json import truth_of
 from agentfs.prompts import load_prompt
 from agentfs.tools.base import Bench
 from agentfs.tools.values import NotJson, json_value
@@ -33,8 +34,12 @@ FORM = Form(
     "verdict",
     {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "additionalProperties": False},
 )
-NO_MODEL = "there is no model to judge it: set OPENAI_API_KEY, or base_url under [executor]"
 EVIDENCE = "## The evidence\n\n"
+NO_MODEL = Failure(
+    kind="unreachable",
+    message="there is no model to judge it",
+    hint="set OPENAI_API_KEY, or base_url under [executor]",
+)
 NO_EVIDENCE = "there is nothing to judge it by: no output, no evidence"
 
 
@@ -52,7 +57,7 @@ def judge(condition: str, evidence: Sequence[Piece], bench: Bench) -> Verdict:
     if not pieces:
         return Verdict(met=False, detail=NO_EVIDENCE)
     if bench.model is None or bench.line is None:
-        return Verdict(met=False, detail=NO_MODEL)
+        raise Unreachable(NO_MODEL)
     messages: list[Message] = [
         {"role": "system", "content": load_prompt("judge", bench.confinement.workspace).text},
         {"role": "user", "content": _case(bench.mask.text(condition), pieces)},
@@ -91,7 +96,7 @@ def _weighed(text: str, evidence: Sequence[Piece]) -> Verdict | str:
     answer = _object_in(text)
     if answer is None:
         return "That was not one JSON object."
-    met, because, quote = answer.get("met"), answer.get("because"), answer.get("quote")
+    met, because, quote = truth_of(answer.get("met")), answer.get("because"), answer.get("quote")
     if not isinstance(met, bool):
         return '"met" must be true or false.'
     because = one_line(because, 1000) if isinstance(because, str) and because.strip() else "it gave no reason"

@@ -14,12 +14,13 @@ from agentfs.core import names
 from agentfs.core.facts import Claim
 from agentfs.core.records import SHA256_PATTERN, Order
 from agentfs.disk import write_all
-from agentfs.jsonlines import one_line
+from agentfs.jsonlines import one_line, read_lines
+from agentfs.regular import reading
 from agentfs.shelf import Shelf
 from agentfs.system import flags
 from agentfs.tools.base import Mask, ProcessMark
 
-_APPEND = flags("O_WRONLY", "O_APPEND", "O_CLOEXEC", "O_BINARY")
+_APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_APPEND", "O_CLOEXEC", "O_BINARY")
 MAX_LINE = 1 << 16
 IS_KEY = re.compile(SHA256_PATTERN)
 
@@ -121,7 +122,7 @@ def _who(mark: ProcessMark | None) -> dict[str, Any]:
 def claim_in(path: Path) -> Claim:
     """Return what the first line of a log says of its order; nothing where it does not read."""
     try:
-        with path.open("rb") as file:
+        with reading(path) as file:
             entry = json.loads(file.readline(MAX_LINE))
     except (OSError, ValueError, RecursionError):
         return Claim()
@@ -135,11 +136,10 @@ def claim_in(path: Path) -> Claim:
 def marks_in(path: Path) -> list[ProcessMark]:
     """Return every program an attempt's log says it started; what is torn is passed over."""
     marks = []
-    for line in path.read_bytes().splitlines():
+    for entry in read_lines(path):
         try:
-            entry = json.loads(line)
             if entry["event"] in ("claim", "program") and entry["pgid"] is not None:
                 marks.append(ProcessMark(entry["pid"], entry["pgid"], entry["start_time"], entry["boot_id"]))
-        except (ValueError, KeyError, TypeError):
+        except (KeyError, TypeError):
             continue
     return marks

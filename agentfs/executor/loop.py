@@ -18,15 +18,17 @@ from agentfs.core.catalogue import ToolSpec
 from agentfs.core.cutting import as_text, head_and_tail
 from agentfs.core.records import Failure, JsonObject, Order
 from agentfs.executor import words
+from agentfs.executor.arguments import arguments_of, fitted
 from agentfs.executor.calling import OUTPUT_LENGTH, Said, call_tool
 from agentfs.executor.conversation import Conversation
 from agentfs.executor.desk import Asked, Desk
 from agentfs.executor.ends import failure_of, no_model, time_is_up
-from agentfs.executor.offers import FINISH, FINISH_SPEC, HAND_OVER, Finish, arguments_of, hand_over_spec, offers
+from agentfs.executor.offers import FINISH, FINISH_SPEC, HAND_OVER, Finish, finish_arguments, hand_over_spec, offers
 from agentfs.executor.opening import opening
 from agentfs.executor.rebuilding import Memory, Past
 from agentfs.executor.repeats import FAIL_AT, WARN_AT, Repeats
 from agentfs.executor.scratchpad import at_plan, is_plan, plan_shown, writes_plan
+from agentfs.models.actions import tool_named
 from agentfs.models.base import Model, Reply, Request, ToolCall
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
@@ -85,7 +87,7 @@ class Loop:
         conversation: Conversation,
     ) -> None:
         self._desk, self._bench, self._model, self._line = desk, bench, model, line
-        self._talk, self._repeats = conversation, Repeats()
+        self._talk, self._opening, self._repeats = conversation, tuple(conversation.messages), Repeats()
         self._tools = {name: tools[name] for name in order.tools or () if name in tools}
         self._specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in self._tools.items()}
         self._specs |= {HAND_OVER: hand_over_spec(desk.split_over)} if desk.may_hand_over else {}
@@ -93,7 +95,13 @@ class Loop:
         self._turn = 0
         self._refused = 0  # claims to be done that were sent back
         self._planned = not desk.scratchpad
+        self._answerable = bool(order.input.keys() - {"goal"}) or not self._tools  # by its input alone
+        self._acted = False  # a tool has run, and did not fail
+        self._sent_back = False  # it ended the step with nothing done, and was told
+        self._printed = ""  # what the last tool gave back that did not fail
         self._notes: list[str] = []  # to be told at the end of this turn
+        self._ran = False  # a tool was called
+        self._last_ok = False  # the latest one did not fail
         self._reply = Reply()
 
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────────
@@ -105,7 +113,7 @@ class Loop:
                 return ToolResult(failure=failure)
             if self._turn and self._turn == self._desk.max_turns - 1:
                 self._talk.told(words.LAST_TURN)
-            self._reply = self._model.complete(self._request(), self._line)
+            self._reply = self._understood(self._model.complete(self._request(), self._line))
             self._turn += 1
             if (ended := self._take(self._reply)) is not None:
                 return ended
@@ -117,26 +125,56 @@ class Loop:
             messages = (*messages, {"role": "user", "content": words.plan_note(plan)})
         return Request("executor", messages, offers(self._specs))
 
+    def _understood(self, reply: Reply) -> Reply:
+        """Return a reply with its tools by their own names; of one that was cut short no call is taken."""
+        calls = () if reply.finish == "length" else reply.tool_calls
+        return replace(reply, tool_calls=tuple(replace(call, name=self._known(call.name)) for call in calls))
+
+    def _known(self, name: str) -> str:
+        return tool_named(name, self._specs) or name
+
     def _take(self, reply: Reply) -> Ending | None:
+        if reply.restart:
+            self._begin_again(reply)
+            return None
         self._talk.said(reply.message())
         if not reply.tool_calls:
             return self._remind(reply)
         return self._carry_out(reply.tool_calls)
 
+    def _begin_again(self, reply: Reply) -> None:
+        """Forget what was said so far: nothing was run, and from now on the model is spoken to in words alone."""
+        self._bench.log("told", {"turn": self._turn, "said": reply.text, "text": words.IN_WORDS})
+        self._talk, self._notes = Conversation(self._opening), []
+
     def _remind(self, reply: Reply) -> Ending | None:
         """Answer mere words: they end nothing."""
-        note = words.CUT if reply.finish == "length" else words.PROSE
+        note = words.CUT if reply.finish == "length" else self._reminder()
         self._bench.log("told", {"turn": self._turn, "said": reply.text, "text": note})
         ended = self._noticed(Past(None, reply.text, note))
+        if reply.spoken and not self._ran:
+            self._talk = Conversation(self._opening)  # a small model repeats what it once said: it is not shown it
         self._end_turn(note)
         return ended
+
+    def _reminder(self) -> str:
+        """Return what mere words are answered with; of the end a small model hears only when something was done."""
+        if not self._reply.spoken:
+            return words.PROSE
+        return words.NOTHING_RUN_OR_DONE if self._acted or self._answerable else words.NOTHING_RUN
 
     def _carry_out(self, calls: Sequence[ToolCall]) -> Ending | None:
         for call in calls:
             if (ended := self._one(call)) is not None:
                 return ended
-        self._end_turn()
+        self._end_turn(*self._spoken_note())
         return None
+
+    def _spoken_note(self) -> tuple[str, ...]:
+        """Return what a model that has no `finish` to see is told after every result: how it goes on."""
+        if not self._reply.spoken or not self._ran:
+            return ()
+        return (words.NEXT if self._last_ok else words.NEXT_FAILED,)
 
     def _end_turn(self, *first: str) -> None:
         for note in (*first, *self._notes):
@@ -172,6 +210,12 @@ class Loop:
     def _noticed(self, past: Past) -> ToolResult | None:
         """Look whether the loop goes in circles."""
         self._planned = self._planned or (past.ok and writes_plan(past.tool or "", past.arguments))
+        self._sent_back = self._sent_back or (
+            past.tool == FINISH and past.result in (words.NOTHING_DONE, words.NOTHING_RUN)
+        )
+        if past.tool in self._tools:
+            self._ran, self._last_ok = True, past.ok
+            self._acted, self._printed = (True, past.result) if past.ok else (self._acted, self._printed)
         count = self._repeats.count(past.tool or "", past.arguments, past.result)
         if count == WARN_AT:
             self._notes.append(words.repeated(past.tool or "", count))
@@ -185,13 +229,14 @@ class Loop:
             return Said(refused, ok=False)
         spec, tool = self._specs[call.name], self._tools.get(call.name)
         try:
-            given = arguments_of(call.arguments)
+            said = arguments_of(call.arguments)
         except NotJson as error:
             return Said(words.not_json(str(error)), ok=False)
+        given = fitted(spec, finish_arguments(said) if call.name == FINISH else said)
         if problems := input_problems(spec, given):
             return Said(words.wrong_arguments(problems), ok=False)
         if call.name == FINISH:
-            return self._finish(Finish.of(given))
+            return self._finish(Finish.of(given), has_output="output" in given)
         if call.name == HAND_OVER:
             return ToolResult(failure=Failure(kind="drift", message=str(given["why"])))
         if call.name == ASK or tool is None:
@@ -201,8 +246,6 @@ class Loop:
 
     def _refusal(self, call: ToolCall) -> str | None:
         """Return why a call is not even looked at; None if it is."""
-        if self._reply.finish == "length":
-            return words.CUT_CALL  # no tool is run from a message that is not whole
         if call in self._reply.tool_calls[MOST_CALLS:]:
             return words.MANY
         if call.name not in self._specs:
@@ -214,9 +257,13 @@ class Loop:
         confined = self._bench.confinement.sandbox != "none" or self._desk.unconfined
         return words.UNCONFINED if call.name in PROGRAMS and not confined else None
 
-    def _finish(self, said: Finish) -> Said | ToolResult:
+    def _finish(self, said: Finish, *, has_output: bool) -> Said | ToolResult:
         if said.ok and said.blocked:
             return Said(words.CONTRADICTION, ok=False)
+        if said.ok and not (self._acted or self._answerable or self._sent_back):
+            return Said(words.NOTHING_RUN if self._reply.spoken else words.NOTHING_DONE, ok=False)
+        if said.ok and self._reply.spoken and not has_output:
+            said = replace(said, output=self._printed)  # "DONE", and no more: the answer is what was printed
         if said.blocked:
             return ToolResult(blocked=said.blocked, evidence=said.evidence)
         if not said.ok:
@@ -242,6 +289,7 @@ class Loop:
             "number": self._line.number,
             "id": call.id,
             "message": self._reply.message(),
+            **({"spoken": True} if self._reply.spoken else {}),
         }
         return Asked(question, memory)
 

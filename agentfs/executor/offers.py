@@ -12,23 +12,21 @@ from agentfs.tools.values import NotJson, json_value
 FINISH, HAND_OVER = "finish", "hand_over"
 MOST_EVIDENCE, EVIDENCE_LENGTH = 20, 2000
 _NOTHING = ("", "null", "none", "no", "false", "n/a")  # how models say null in words
+_BOUNDS = ("minLength", "maxLength")
 _WHY = {"type": ["string", "null"]}
 
 _FINISH_FIELDS: Mapping[str, Any] = {
-    "ok": {"type": "boolean", "description": "true: the step is done; false: it is not"},
-    "output": {
-        "type": "string",
-        "description": "What the step gives back, as text, or JSON as text; with ok false: what went wrong",
-    },
-    "surprising": _WHY | {"description": "Why the result is not what one would expect, though it is right; or null"},
-    "blocked": _WHY | {"description": "Why the step cannot be done as it stands, by anyone; or null"},
+    "ok": {"type": "boolean", "description": "true: the step is done"},
+    "output": {"type": "string", "description": "The answer itself, as text or JSON; with ok false: what went wrong"},
+    "surprising": _WHY | {"description": "Why a right result is not what the step expects; or null"},
+    "blocked": _WHY | {"description": "What is missing, so that nobody could do the step; or null"},
     "evidence": {
         "type": "array",
         "items": {"type": "string"},
-        "description": "What shows that the step is done: lines quoted from what the tools gave back",
+        "description": "Lines of the tools' outputs that show it is done, word for word",
     },
 }
-# What is offered is closed and complete, as strict servers want it; what is taken leaves out what says nothing.
+# What is offered is closed and complete, as strict servers want it; what is taken is anything that can be understood.
 _OFFERED: dict[str, Any] = {
     "type": "object",
     "properties": dict(_FINISH_FIELDS),
@@ -36,18 +34,18 @@ _OFFERED: dict[str, Any] = {
     "additionalProperties": False,
 }
 _TAKEN: dict[str, Any] = {
-    **_OFFERED,
+    "type": "object",
     "required": ["ok"],
-    "properties": {**_FINISH_FIELDS, "output": {}, "evidence": {"type": ["array", "string", "null"]}},
+    "properties": {"ok": {"type": "boolean"}, "output": {}, "surprising": {}, "blocked": {}, "evidence": {}},
 }
-FINISH_SPEC = ToolSpec(FINISH, "End the step, and say how it ended", _TAKEN, "none", repeatable=True)
+FINISH_SPEC = ToolSpec(FINISH, "End the step. Call it alone", _TAKEN, "none", repeatable=True)
 
 
 def hand_over_spec(split_over: int) -> ToolSpec:
     """Return the tool by which a model gives a goal to the planner."""
     return ToolSpec(
         HAND_OVER,
-        f"Give the goal to a planner: if it takes more than {split_over} separate pieces of work, or you are stuck",
+        f"Give up the goal to a planner: it takes more than {split_over} pieces of work, or you are stuck",
         {
             "type": "object",
             "properties": {
@@ -64,17 +62,25 @@ def hand_over_spec(split_over: int) -> ToolSpec:
 def offers(specs: Mapping[str, ToolSpec]) -> tuple[Offer, ...]:
     """Return the tools as a model is shown them."""
     return tuple(
-        Offer(name, spec.summary, dict(_OFFERED if name == FINISH else spec.input_schema))
+        Offer(name, spec.summary, _brief(_OFFERED if name == FINISH else spec.input_schema))
         for name, spec in specs.items()
     )
 
 
-def arguments_of(text: str) -> dict[str, Any]:
-    """Return the arguments of a call; raises NotJson."""
-    value = json_value(text) if text.strip() else {}
-    if not isinstance(value, dict):
-        raise NotJson("it is another value")
-    return value
+def _brief(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without the bounds of its fields: they are checked, and small models read slowly."""
+    fields: Mapping[str, Any] = schema.get("properties", {})
+    kept = {
+        name: {key: value for key, value in field.items() if key not in _BOUNDS} for name, field in fields.items()
+    }
+    return {**schema, "properties": kept}
+
+
+def finish_arguments(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of `finish` with an `ok`: who gives an output, and names nothing missing, means done."""
+    if given.get("ok") is not None or not given.keys() & {"output", "blocked"}:
+        return given
+    return {**given, "ok": _why(given.get("blocked")) is None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +119,6 @@ def _output(given: Any) -> Any:
         return given
 
 
-def _why(given: str | None) -> str | None:
-    return None if given is None or given.strip().casefold() in _NOTHING else given.strip()
+def _why(given: Any) -> str | None:
+    text = as_text(given).strip() if given else ""
+    return None if text.casefold() in _NOTHING else text

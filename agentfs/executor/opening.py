@@ -4,6 +4,7 @@ import json
 
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.cutting import fenced, head_and_tail, one_line
+from agentfs.core.modes import DO
 from agentfs.core.records import Order
 from agentfs.executor.conversation import Message
 from agentfs.executor.desk import Desk
@@ -17,25 +18,41 @@ def opening(order: Order, desk: Desk, mask: Mask) -> tuple[tuple[Message, ...], 
     """Return the messages a loop begins with, and the hash of the prompts they were made from."""
     names = ("executor", "scratchpad") if desk.scratchpad else ("executor",)
     system, step = [load_prompt(name, desk.workspace) for name in names], load_prompt("step", desk.workspace)
+    whole = _whole_goal(order)
     told = step.filled(
         step=order.step,
-        description=order.description or "(what to do is in the input)",
-        input=_input(order),
-        condition=order.success_condition or "(nothing is said of it: use your judgement)",
+        description=whole or order.description or "do what its input says",
+        input=_section("Its input", "" if whole else _input(order)),
+        condition=_section("It is done when", order.success_condition or ""),
         earlier=_earlier(desk),
-        goal=one_line(desk.goal, GOAL_LENGTH) or "(none)",
+        goal="" if whole else _background(desk),
     )
     who = "".join(prompt.text for prompt in system)
     messages = ({"role": "system", "content": who}, {"role": "user", "content": mask.text(told)})
     return messages, sha256_bytes("".join(prompt.sha256 for prompt in (*system, step)).encode())
 
 
+def _whole_goal(order: Order) -> str:
+    """Return the goal where it is the step: it is said once."""
+    goal = order.input.get("goal")
+    return goal.strip() if order.step == DO and isinstance(goal, str) and len(order.input) == 1 else ""
+
+
+def _section(name: str, text: str) -> str:
+    return f"\n\n{name}:\n{text}" if text else ""
+
+
 def _input(order: Order) -> str:
-    return fenced(json.dumps(order.input, ensure_ascii=False, indent=2)) if order.input else "(none)"
+    return fenced(json.dumps(order.input, ensure_ascii=False, indent=2)) if order.input else ""
+
+
+def _background(desk: Desk) -> str:
+    goal = one_line(desk.goal, GOAL_LENGTH)
+    return f"Background, no work of yours: {goal}\n\n" if goal else ""
 
 
 def _earlier(desk: Desk) -> str:
     if not desk.earlier:
-        return "(this is the first)"
+        return ""
     shown = [f"- {head_and_tail(error, ERROR_LENGTH)}" for error in desk.earlier[-MOST_ERRORS:]]
-    return "\n".join(["It was tried before, and failed:", *shown])
+    return "\n".join(["It was tried before, and failed:", *shown, "", ""])

@@ -72,7 +72,7 @@ def _read_back(entries: Sequence[Mapping[str, Any]], usage: Usage | None) -> Mem
     return Memory(
         count=asked["count"],
         messages=conversations.at[asked["number"]],
-        reply=_reply(asked["message"]),
+        reply=_reply(asked["message"], spoken=asked.get("spoken") is True),
         turn=asked["turn"],
         number=max(conversations.at),
         before=tuple(past for turn, past in pasts if turn < asked["turn"]),
@@ -95,10 +95,10 @@ class _Conversations:
         self._last[request["role"]] = self.at[request["number"]] = (*kept, *request["messages"])
 
 
-def _reply(message: Mapping[str, Any]) -> Reply:
+def _reply(message: Mapping[str, Any], *, spoken: bool) -> Reply:
     calls: Sequence[Mapping[str, Any]] = message.get("tool_calls", ())
     made = (ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls)
-    return Reply(message["content"], tuple(made), "tool_calls")
+    return Reply(message["content"], tuple(made), "tool_calls", spoken=spoken)
 
 
 def answers_in(log: Path) -> frozenset[int]:

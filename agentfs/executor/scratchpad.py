@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from agentfs.core.cutting import fenced, head_and_tail
 from agentfs.core.records import Failure
-from agentfs.executor.offers import arguments_of
+from agentfs.executor.arguments import arguments_of
 from agentfs.tools.base import Bench
 from agentfs.tools.places import read_beneath
 from agentfs.tools.values import NotJson

@@ -4,26 +4,25 @@ from collections.abc import Iterable
 
 from agentfs.executor.repeats import FAIL_AT
 
-PROSE = (
-    "That was text, and no tool was called. A step ends only by the tool `finish`. "
-    "Call a tool now: one that gets the step done, or `finish`."
-)
-CUT = (
-    "Your reply was cut short because it was too long, and no tool was called. "
-    "Say less in one reply: call one tool, with shorter arguments."
-)
-CUT_CALL = "Nothing was run: your reply was cut short because it was too long. Call one tool, with shorter arguments."
-ALONE = (
-    "Refused: this call ends the step, so it must be the only one in a reply. "
-    "Look at what the other calls gave back, then call it alone."
-)
+PROSE = "That was text, and no tool was called. Call a tool, or `finish` if the step is done."
+NOTHING_RUN = "Nothing was run. Reply with one block and no other words."
+NOTHING_RUN_OR_DONE = f"{NOTHING_RUN} If the step is done, reply DONE: and the answer."
+IN_WORDS = "(it makes no native calls: the conversation begins again, in words)"  # for the log alone
+NEXT = "If the step is done, reply DONE: and the answer. If not, reply with the next block."
+NEXT_FAILED = "Reply with another block."
+CUT = "Your reply was cut short because it was too long, and nothing was run. Say less in one reply."
+ALONE = "Refused: you have not seen yet what the other calls of this reply brought. Look at it, then end the step."
 MANY = "Nothing was run: too many calls in one reply."
+NOTHING_DONE = "Refused: no tool has done anything yet. Do the step first; if it truly needs no tool, end it again."
 CONTRADICTION = (
     "Refused: `ok` is true, and `blocked` says why the step cannot be done. Only one can be so: set ok to false, "
     "or blocked to null."
 )
-PLAN_FIRST = "Refused: first write your plan, with `write_file` to the path PLAN.md. Then this call will be taken."
-LAST_TURN = "One turn is left: call `finish` now, alone, with what you have."
+PLAN_FIRST = (
+    "Refused: first write your plan, by this tool with your own steps: "
+    '{"tool": "write_file", "path": "PLAN.md", "content": "- [ ] first step"}. Then other calls are taken.'
+)
+LAST_TURN = "One turn is left: end the step now, with what you have."
 UNCONFINED = (
     "Refused: there is no sandbox here (bubblewrap), and a model may run programs only inside one. "
     'A person can install bubblewrap, or set sandbox = "off" under [tools] in agentfs.toml.'
@@ -51,8 +50,8 @@ def not_json(problem: str) -> str:
 def repeated(name: str, count: int) -> str:
     what = f"called `{name}` with these arguments" if name else "said this"
     return (
-        f"You have {what} {count} times, and nothing changed. Do something else, or call `finish` with ok set to "
-        f"false and say what is in the way. At the {FAIL_AT}th time the step is taken from you."
+        f"You have {what} {count} times, and nothing changed. Do something else, or end the step and say what is "
+        f"in the way. At the {FAIL_AT}th time the step is taken from you."
     )
 
 

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from agentfs.regular import MOST_SOURCE, read_regular
+
 
 def write_once(path: Path, content: bytes, mode: int = 0o444) -> None:
     """Create a file that must not exist, durable but for its name."""
@@ -19,3 +21,8 @@ def sync(path: Path | str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_escaped(path: Path) -> str:
+    """Return the text of a file of a repository, to be written back as it was: any bytes may be in it."""
+    return read_regular(path, MOST_SOURCE, links=True).decode("utf-8", "surrogateescape")

@@ -5,6 +5,8 @@ import re
 import socket
 from pathlib import Path
 
+from agentfs.regular import MOST_SOURCE, read_regular
+
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
 _PIECE = re.compile(r'"((?:[^"\\]|\\.)*)"?|([#;].*)|((?:[^"#;\\]|\\.)+|\\)')
@@ -14,7 +16,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
 def settings(path: Path) -> dict[str, str]:
     """Return the settings of one git config file as `section.key` or `section.sub.key`; the last one counts."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_regular(path, MOST_SOURCE, links=True).decode("utf-8", "replace")  # people link their settings
     except OSError:
         return {}
     found: dict[str, str] = {}

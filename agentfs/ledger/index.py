@@ -15,6 +15,7 @@ from agentfs.ledger.claims import BEHIND, Claims
 from agentfs.ledger.files import sync
 from agentfs.ledger.program import output
 from agentfs.ledger.trees import FILE, is_own
+from agentfs.regular import read_text
 
 UNDERWAY = (
     "rebase-merge",
@@ -43,7 +44,7 @@ class Behind:
 
     def runs(self) -> frozenset[str]:
         try:
-            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = read_text(self._path).splitlines()
         except FileNotFoundError:
             return frozenset()
         return frozenset(filter(is_run_id, lines))  # the last line may be torn

@@ -23,6 +23,7 @@ from agentfs.ledger.identity import settings
 from agentfs.ledger.index import UNDERWAY
 from agentfs.ledger.program import command, environment
 from agentfs.ledger.refs import BRANCH
+from agentfs.regular import read_text
 
 LOOSE, PACKS = 6700, 50  # git's own defaults of gc.auto and gc.autoPackLimit
 _STOP_SECONDS = 5.0
@@ -122,9 +123,7 @@ class Maintenance:
     def _has_gc(self) -> bool:
         """Whether a person's `git gc` runs: its file names process and machine, and stays behind if it is killed."""
         try:
-            pid, _, machine = (
-                (self.git / "gc.pid").read_text(encoding="utf-8", errors="replace").strip().partition(" ")
-            )
+            pid, _, machine = read_text(self.git / "gc.pid").strip().partition(" ")
         except OSError:
             return False
         return machine != os.uname().nodename or not pid.isdigit() or start_time(int(pid)) is not None

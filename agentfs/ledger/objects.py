@@ -16,9 +16,19 @@ from agentfs.ledger.errors import LedgerBroken
 from agentfs.ledger.files import sync, write_once
 from agentfs.ledger.packs import Packs
 from agentfs.ledger.trees import NewObject
+from agentfs.regular import MOST_RECORD, NotRegular, read_regular
 
 PACK_FROM = 64  # a pack is faster from a dozen on, but every look-up of git's has to try every pack
 MOST_PACKS = 200  # until `git gc` has made one of them; while there are more, objects become files
+
+
+def _inflated(source: bytes) -> bytes:
+    """Return what was compressed; of what was made to explode nothing."""
+    inflater = zlib.decompressobj()
+    whole = inflater.decompress(source, MOST_RECORD)
+    if not inflater.eof:
+        raise zlib.error("it is torn, or too large")
+    return whole
 
 
 class Objects:
@@ -92,9 +102,8 @@ class Objects:
     def _loose(self, sha: str) -> bytes | None:
         """Return an object of its own file with its header, if the bytes are those its name promises."""
         try:
-            with open(self._path(sha), "rb", buffering=0) as file:
-                whole = zlib.decompress(file.read())
-        except (FileNotFoundError, NotADirectoryError, zlib.error):
+            whole = _inflated(read_regular(self._path(sha), MOST_RECORD))
+        except (FileNotFoundError, NotADirectoryError, NotRegular, zlib.error):
             return None
         return whole if hashlib.sha1(whole, usedforsecurity=False).hexdigest() == sha else None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from agentfs.ledger.claims import Claims
 from agentfs.ledger.errors import LedgerBroken
 from agentfs.ledger.files import sync, write_once
+from agentfs.regular import MOST_RECORD, read_text
 
 BRANCH = "refs/heads/main"
 _SHA = re.compile(r"[0-9a-f]{40}")
@@ -27,7 +28,7 @@ class Branch:
     def tip(self) -> str | None:
         """Return the commit the branch is at; None where it has none yet."""
         try:
-            text = self.path.read_text(encoding="ascii", errors="replace").strip()
+            text = read_text(self.path).strip()
         except (FileNotFoundError, IsADirectoryError):
             return self._packed()  # after `git gc` the branch may live there only
         if not _SHA.fullmatch(text):
@@ -39,7 +40,7 @@ class Branch:
 
     def checked_out(self) -> bool:
         try:
-            return (self.git / "HEAD").read_text(encoding="utf-8").strip() == f"ref: {BRANCH}"
+            return read_text(self.git / "HEAD").strip() == f"ref: {BRANCH}"
         except (FileNotFoundError, UnicodeDecodeError):
             return False
 
@@ -60,7 +61,7 @@ class Branch:
 
     def _packed(self) -> str | None:
         try:
-            lines = (self.git / "packed-refs").read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = read_text(self.git / "packed-refs", MOST_RECORD).splitlines()
         except FileNotFoundError:
             return None
         return next((line[:40] for line in lines if line[41:] == BRANCH and _SHA.fullmatch(line[:40])), None)

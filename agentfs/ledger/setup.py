@@ -8,7 +8,7 @@ from pathlib import Path
 from agentfs.core import names
 from agentfs.ledger import showing
 from agentfs.ledger.errors import LedgerBroken
-from agentfs.ledger.files import sync, write_once
+from agentfs.ledger.files import read_escaped, sync, write_once
 from agentfs.ledger.identity import settings
 
 BEGIN = "# agentfs writes what stands between these two lines; your own lines go above or below"
@@ -118,7 +118,7 @@ def _write_new(path: Path, text: str) -> None:
 def _exclude_own(git: Path) -> None:
     """List agentfs's own files in info/exclude, so that what is not committed yet does not show as untracked."""
     path = git / "info" / "exclude"
-    old = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+    old = read_escaped(path) if path.exists() else ""
     block = "\n".join((BEGIN, *OWN, END)) + "\n"
     kept = re.sub(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}\n", "", old, flags=re.DOTALL | re.MULTILINE)
     new = (kept if not kept or kept.endswith("\n") else f"{kept}\n") + block
@@ -134,7 +134,7 @@ def _exclude_from_enclosing(root: Path) -> None:
             continue
         line = f"/{_escaped(root.resolve().relative_to(top).as_posix())}/"
         path = common / "info" / "exclude"
-        old = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+        old = read_escaped(path) if path.exists() else ""
         if line not in old.splitlines():
             path.parent.mkdir(exist_ok=True)
             _replace(path, (old if not old or old.endswith("\n") else f"{old}\n") + f"{line}\n")
@@ -145,12 +145,12 @@ def _common_folder(top: Path) -> Path | None:
     """Return where the repository of a work tree keeps what its work trees share; None if it is none."""
     git = top / ".git"
     if git.is_file():
-        target = git.read_text(encoding="utf-8", errors="surrogateescape").removeprefix("gitdir:").strip()
+        target = read_escaped(git).removeprefix("gitdir:").strip()
         git = top / target
     if not (git / "HEAD").exists():
         return None
     if (git / "commondir").is_file():
-        return git / (git / "commondir").read_text(encoding="utf-8", errors="surrogateescape").strip()
+        return git / read_escaped(git / "commondir").strip()
     return git
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import agentfs
 from agentfs.core import names
+from agentfs.ledger.files import read_escaped
 
 DRIVER = "agentfs-plan"
 BEGIN = "# agentfs writes what stands between these two lines, at every `agentfs init`"
@@ -42,7 +43,7 @@ def _quoted(value: str) -> str:
 def _put_block(path: Path, lines: list[str], *, last: bool) -> None:
     """Put our lines into a file of git's, in place of those we wrote before."""
     path = Path(os.path.realpath(path))
-    old = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+    old = read_escaped(path) if path.exists() else ""
     block = "\n".join((BEGIN, *lines, END)) + "\n"
     if block in old:
         return

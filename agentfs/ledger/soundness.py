@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentfs.installation import find_program, why_missing
 from agentfs.ledger.program import command, environment
+from agentfs.regular import MOST_RECORD, read_text
 
 FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
 TOLD = 50  # lines of one fsck
@@ -53,7 +54,7 @@ def pretended(root: Path) -> Iterator[tuple[Path, str]]:
         if os.path.lexists(git / name):
             yield git / name, does
     try:
-        packed = (git / "packed-refs").read_text(encoding="utf-8", errors="replace")
+        packed = read_text(git / "packed-refs", MOST_RECORD)
     except OSError:
         return
     if "refs/replace/" in packed:

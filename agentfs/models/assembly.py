@@ -72,6 +72,8 @@ class Assembly:
         self._hear(self._text, _text(delta.get("content")))
         self._hear(self._refusal, _text(delta.get("refusal")))
         self._hear(self._reasoning, _text(delta.get("reasoning_content") or delta.get("reasoning")))
+        if isinstance(legacy := delta.get("function_call"), dict):
+            self._call({"function": legacy})
         calls = delta.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, dict):

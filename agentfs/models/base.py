@@ -72,6 +72,8 @@ class Reply:
     tokens: Tokens = field(default_factory=Tokens)
     model: str | None = None  # as the endpoint names it
     request_id: str | None = None
+    spoken: bool = False  # its endpoint makes no native calls: they are read from its words
+    restart: bool = False  # that was found out by this reply: it runs nothing, and the conversation begins again
 
     def message(self) -> JsonObject:
         """Return it as it goes into the conversation."""

@@ -17,27 +17,27 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import IO, Any
 
 from agentfs.core.documents import too_deep
 from agentfs.core.failures import with_output
-from agentfs.core.records import Failure
+from agentfs.core.records import Failure, JsonObject
 from agentfs.models.assembly import Assembly, Malformed, Said
 from agentfs.models.base import Reply, Request, usage_of
 from agentfs.models.bounding import TooLarge
 from agentfs.models.errors import Garbled, ModelError, Unreachable
-from agentfs.models.ladder import Habits, tool_of
+from agentfs.models.ladder import Habits, asked, taught_by, tool_of
 from agentfs.models.letting_go import TICK_S, is_over, stopped
 from agentfs.models.line import Line
 from agentfs.models.prices import Price, unknown
-from agentfs.models.reading import message_of, reply_of
+from agentfs.models.reading import message_of, reply_of, taken_as
 
 LARGEST_ANSWER = 8 * 1024 * 1024
 STDERR_KEPT = 8192
 MOST_USD = 1_000_000.0  # that one answer may claim to have cost
 _MESSAGE = {"role", "content", "tool_calls", "usage", "refusal", "finish_reason", "model"}
 _SAYS = {"content", "tool_calls", "refusal"}
-_TEXT_ONLY = Habits(rung="text")
 
 
 class CommandModel:
@@ -55,6 +55,7 @@ class CommandModel:
     ) -> None:
         self._name, self._command, self._environment = name, tuple(command), dict(environment)
         self._table, self._temperature, self._price = table, temperature, price
+        self._habits = Habits(rung="text")  # as found in this process: a program changes with its file
 
     @property
     def name(self) -> str:
@@ -62,11 +63,12 @@ class CommandModel:
 
     def complete(self, request: Request, line: Line) -> Reply:
         """Return what the program answers."""
-        body = self._body(request)
-        line.request(request.role, self.name, request.messages, {"body": body})
+        body, messages = self._body(request), self._messages(request)
+        line.request(request.role, self.name, messages, {"body": body})
         began = time.monotonic()
+        whole = {"role": request.role, "model": self.name, "messages": list(messages), **body}
         try:
-            said, cost = _said(self._run({**self._asked(request), **body}, line))
+            said, cost = _said(self._run(whole, line))
         except ModelError as error:
             usage = usage_of(request.role, self.name, cost_usd=None)
             seconds = round(time.monotonic() - began, 3)
@@ -74,12 +76,16 @@ class CommandModel:
             raise
         return self._read(request, said, cost, line, began)
 
-    def _asked(self, request: Request) -> dict[str, Any]:
-        return {"role": request.role, "model": self.name, "messages": list(request.messages)}
+    def _messages(self, request: Request) -> tuple[JsonObject, ...]:
+        return (
+            request.messages
+            if self._habits.tools
+            else asked(replace(request, form=None), self._habits, None).messages
+        )
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "tools": [tool_of(offer) for offer in request.offers],
+            "tools": [tool_of(offer) for offer in request.offers] if self._habits.tools else [],
             "schema": request.form.schema if request.form else None,
         }
         return body if self._temperature is None else {**body, "temperature": self._temperature}
@@ -89,14 +95,15 @@ class CommandModel:
             cost = self._price(said.tokens)
         usage = usage_of(request.role, self.name, said.tokens, cost)
         told = {"finish": said.finish, "seconds": round(time.monotonic() - began, 3)}
-        raw = message_of(said)
+        raw, habits = message_of(said), self._habits
+        if learnt := taught_by(request, habits, said):
+            self._habits = learnt.habits
         try:
-            reply = reply_of(request, _TEXT_ONLY, said, None)
+            reply = reply_of(request, habits, said, None, self._habits)
         except ModelError as error:
             line.reply(raw, usage, {**told, "error": error.failure.model_dump(exclude_none=True)})
             raise
-        taken = reply.message()
-        line.reply(raw, usage, told if taken == raw else {**told, "taken_as": taken})
+        line.reply(raw, usage, {**told, **taken_as(raw, reply)})
         return reply
 
     def _run(self, request: Mapping[str, Any], line: Line) -> bytes:

@@ -32,17 +32,21 @@ def unreachable(message: str, hint: str, **more: Any) -> Mishap:
     return Mishap(Unreachable(Failure(kind="unreachable", message=message, hint=hint)), **more)
 
 
-def garbled(message: str, *, again: bool, begun: bool = True) -> Mishap:
-    """Return a mishap where something came that is no whole reply."""
-    hint = "the endpoint does not keep to the protocol, or the connection broke" if again else None
-    return Mishap(Garbled(Failure(kind="model", message=message, hint=hint)), again=again, begun=begun)
+def broken(message: str) -> Mishap:
+    """Return a mishap where no whole reply was sent: if it stays, a person must look at the endpoint."""
+    hint = "the endpoint, or what is between, breaks its replies off or does not keep to the protocol; then resume"
+    return unreachable(message, hint, again=True, begun=True)
+
+
+def garbled(message: str, *, again: bool) -> Mishap:
+    """Return a mishap where a whole reply came that is of no use: the model's doing."""
+    return Mishap(Garbled(Failure(kind="model", message=message)), again=again, begun=True)
 
 
 def compressed(encoding: str) -> Mishap:
     """Return what it means when a response is compressed: it could become anything, and is not unpacked."""
     message = f"the reply is compressed ({encoding}), which was not asked for"
-    hint = "turn compression off at the endpoint, or at what is between"
-    return Mishap(Garbled(Failure(kind="model", message=message, hint=hint)), again=False, begun=False)
+    return unreachable(message, "turn compression off at the endpoint, or at what is between", again=False)
 
 
 def late(what: str, *, begun: bool) -> Mishap:

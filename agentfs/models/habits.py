@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from agentfs.models.ladder import Habits, Rung
+from agentfs.regular import MOST_SOURCE, read_regular
 
 FILE = "agentfs/endpoints.json"  # under the user's cache folder
 KEPT_FOR = timedelta(days=7)  # then everything is tried anew: servers learn
@@ -38,10 +39,10 @@ class Endpoint:
         if isinstance(entry, dict) and (habits := _habits(entry)):
             self.habits = habits
 
-    def remember(self, habits: Habits) -> None:
-        """Keep what was found out, here and, if that can be, for other runs."""
+    def remember(self, habits: Habits, *, sure: bool = True) -> None:
+        """Keep what was found out, here and, if it is sure and that can be, for other runs."""
         self.habits = habits
-        if self.file is None:
+        if self.file is None or not sure:
             return
         known = _read(self.file)
         known[self._key] = {**asdict(habits), "on": datetime.now(UTC).date().isoformat()}
@@ -54,7 +55,7 @@ class Endpoint:
 
 def _read(path: Path | None) -> dict[str, Any]:
     try:
-        known = json.loads(path.read_bytes()) if path else {}
+        known = json.loads(read_regular(path, MOST_SOURCE, links=True)) if path else {}
     except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}

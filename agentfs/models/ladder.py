@@ -7,7 +7,8 @@ JSON of one form is asked for on the highest rung that holds:
     object    response_format json_object, the schema in the prompt
     text      the schema in the prompt, and JSON found in the text
 
-In the same way tools are offered natively, or described in the prompt where an endpoint takes none.
+In the same way tools are offered natively, or in words where an endpoint makes no native calls (`spoken`): it refuses
+them, or was offered them and answers with a call written out as text, having never made one natively.
 """
 
 import json
@@ -16,7 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agentfs.core.records import JsonObject
+from agentfs.models.actions import actions_in
+from agentfs.models.assembly import Said
 from agentfs.models.base import Form, Offer, Request
+from agentfs.models.spoken import described, in_words
 
 Rung = Literal["schema", "tool", "object", "text"]
 _LOWER: dict[Rung, Rung] = {"schema": "tool", "tool": "object", "object": "text"}
@@ -35,7 +39,8 @@ class Habits:
     """What an endpoint takes, with one model: everything, until it is found not to."""
 
     rung: Rung = "schema"
-    tools: bool = True
+    tools: bool = True  # False: tools are offered in words, and calls are read from words
+    native: bool = False  # it has made a native call: what it writes as text is text
     temperature: bool = True
     usage: bool = True  # stream_options: it tells what a stream took
 
@@ -59,7 +64,7 @@ def asked(request: Request, habits: Habits, temperature: float | None) -> Asked:
     if request.offers and habits.tools:
         options["tools"] = [tool_of(offer) for offer in request.offers]
     elif request.offers:
-        messages = with_words(tuple(_plain(message) for message in messages), _described(request.offers))
+        messages = with_words(in_words(messages, request.offers), described(request.offers))
     if request.form:
         words, more = _form(request.form, rung_of(request, habits))
         messages = with_words(messages, words) if words else messages
@@ -91,39 +96,12 @@ def _form(form: Form, rung: Rung) -> tuple[str, dict[str, Any]]:
     return words, {"response_format": {"type": "json_object"}} if rung == "object" else {}
 
 
-def _described(offers: tuple[Offer, ...]) -> str:
-    """Return words that offer tools to a model whose endpoint takes none."""
-    tools = "\n".join(
-        f"- {offer.name}: {offer.description}\n  arguments, as JSON Schema: "
-        f"{json.dumps(offer.parameters, ensure_ascii=False)}"
-        for offer in offers
-    )
-    example = '```json\n{"tool": "NAME", "arguments": {…}}\n```'
-    return f"You can call these tools:\n{tools}\n\nTo call one, write nothing but a block like this:\n{example}"
-
-
 def with_words(messages: tuple[JsonObject, ...], words: str) -> tuple[JsonObject, ...]:
     """Return messages whose first, the system's, says something more: many models take one at the start only."""
     if messages and messages[0].get("role") == "system":
         first, rest = str(messages[0].get("content") or ""), messages[1:]
         return ({"role": "system", "content": f"{first}\n\n{words}"}, *rest)
     return ({"role": "system", "content": words}, *messages)
-
-
-def _plain(message: JsonObject) -> JsonObject:
-    """Return a message of a conversation with tools in words alone."""
-    if message.get("role") == "tool":
-        return {"role": "user", "content": f"The tool answered:\n{message.get('content') or ''}"}
-    calls: Any = message.get("tool_calls")
-    if not calls:
-        return message
-    blocks = (_block(call["function"]) for call in calls)
-    content = "\n".join([str(message.get("content") or ""), *blocks]).strip()
-    return {"role": "assistant", "content": content}
-
-
-def _block(function: dict[str, str]) -> str:
-    return f'```json\n{{"tool": {json.dumps(function["name"])}, "arguments": {function["arguments"]}}}\n```'
 
 
 def lesson(
@@ -143,6 +121,30 @@ def lesson(
         return lower(replace(habits, rung=rung))
     if request.offers and habits.tools and _NAMED["tool"].search(words):
         return replace(habits, tools=False)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What a reply teaches about an endpoint."""
+
+    habits: Habits
+    sure: bool = True  # it holds for other runs, too
+
+
+def taught_by(request: Request, habits: Habits, said: Said) -> Learnt | None:
+    """Return what a reply to an offer of tools teaches; None: nothing new."""
+    if not request.offers or not habits.tools or habits.native:
+        return None
+    if said.tool_calls:
+        return Learnt(replace(habits, native=True))
+    if said.finish == "length" or said.refusal:
+        return None
+    if actions_in(said.text, {offer.name for offer in request.offers}):
+        return Learnt(replace(habits, tools=False))
+    spoke = [message for message in request.messages if message.get("role") == "assistant"]
+    if spoke and not any(message.get("tool_calls") for message in spoke):
+        return Learnt(replace(habits, tools=False), sure=False)  # it was told, and only talks
     return None
 
 

@@ -21,11 +21,11 @@ from agentfs.models.base import Reply, Request, usage_of
 from agentfs.models.bounding import UNCOMPRESSED, bound_response
 from agentfs.models.errors import ModelError
 from agentfs.models.habits import Endpoint
-from agentfs.models.ladder import Habits, asked, lesson, lower, rung_of
+from agentfs.models.ladder import Habits, asked, lesson, lower, rung_of, taught_by
 from agentfs.models.letting_go import stopped, until_stopped
 from agentfs.models.line import Line
 from agentfs.models.prices import Price, unknown
-from agentfs.models.reading import FormIgnored, message_of, reply_of
+from agentfs.models.reading import FormIgnored, message_of, reply_of, taken_as
 from agentfs.models.retrying import Mishap, Patience
 from agentfs.models.streaming import Heard, Wire
 
@@ -43,7 +43,7 @@ class _Again(Exception):
         self.wait = wait
 
 
-class _Learnt(Exception):
+class _AskOtherwise(Exception):
     """The endpoint does not take what it was asked; there is another way to ask."""
 
     def __init__(self, habits: Habits) -> None:
@@ -100,8 +100,8 @@ class OpenAIModel:
             while True:
                 try:
                     return await self._try(wire, _Try(request, self._endpoint.habits, line, mishaps))
-                except _Learnt as learnt:
-                    self._endpoint.remember(learnt.habits)
+                except _AskOtherwise as otherwise:
+                    self._endpoint.remember(otherwise.habits)
                 except _Again as again:
                     mishaps += 1
                     await asyncio.sleep(again.wait)
@@ -126,7 +126,7 @@ class OpenAIModel:
         wait = 0.0 if learnt else self._patience.wait(mishap, one.mishaps + 1)
         self._note_failure(one, mishap.error, wait, free=not mishap.begun)
         if learnt:
-            return _Learnt(learnt)
+            return _AskOtherwise(learnt)
         return mishap.error if wait is None else _Again(wait)
 
     def _note_failure(self, one: _Try, error: ModelError, wait: float | None, *, free: bool) -> None:
@@ -138,16 +138,19 @@ class OpenAIModel:
     def _read(self, said: Said, one: _Try) -> Reply:
         """Note what was said, and return what it means."""
         raw, usage, told = message_of(said), self._usage(one, said), _told(said, one)
+        if learnt := taught_by(one.request, one.habits, said):
+            self._endpoint.remember(learnt.habits, sure=learnt.sure)
         try:
-            reply = reply_of(one.request, one.habits, said, one.heard.request_id or None)
+            reply = reply_of(
+                one.request, one.habits, said, one.heard.request_id or None, learnt.habits if learnt else None
+            )
         except FormIgnored:
             one.line.reply(raw, usage, {**told, "form": "ignored"})
-            raise _Learnt(lower(replace(one.habits, rung=rung_of(one.request, one.habits)))) from None
+            raise _AskOtherwise(lower(replace(one.habits, rung=rung_of(one.request, one.habits)))) from None
         except ModelError as error:
             one.line.reply(raw, usage, {**told, "error": error.failure.model_dump(exclude_none=True)})
             raise
-        taken = reply.message()
-        one.line.reply(raw, usage, told if taken == raw else {**told, "taken_as": taken})
+        one.line.reply(raw, usage, {**told, **taken_as(raw, reply)})
         return reply
 
     def _usage(self, one: _Try, said: Said) -> Usage:

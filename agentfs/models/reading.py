@@ -1,11 +1,14 @@
 """What a reply of an endpoint means for the request it answers. Pure."""
 
+import json
+
 from agentfs.core.records import Failure, JsonObject
-from agentfs.models.actions import actions_in, json_in, without_thoughts
+from agentfs.models.actions import FINISH, actions_in, json_in, without_thoughts
 from agentfs.models.assembly import Said
 from agentfs.models.base import Form, Reply, Request, Tokens, ToolCall
 from agentfs.models.errors import Garbled, Refused
 from agentfs.models.ladder import Habits, Rung, rung_of
+from agentfs.models.spoken import has_no_tools
 
 SHOWN = 300  # characters of a model's words in a message
 
@@ -20,13 +23,23 @@ def message_of(said: Said) -> JsonObject:
     return {**message, "refusal": said.refusal} if said.refusal else message
 
 
-def reply_of(request: Request, habits: Habits, said: Said, request_id: str | None) -> Reply:
-    """Return the reply; raises Refused, Garbled, or FormIgnored where another way to ask may help."""
+def taken_as(raw: JsonObject, reply: Reply) -> JsonObject:
+    """Return what a log says of a reply that was taken for something else than was said, or was said in words."""
+    taken = reply.message()
+    flags = {"spoken": reply.spoken, "restart": reply.restart}
+    return ({} if taken == raw else {"taken_as": taken}) | {name: True for name, is_set in flags.items() if is_set}
+
+
+def reply_of(
+    request: Request, habits: Habits, said: Said, request_id: str | None, learnt: Habits | None = None
+) -> Reply:
+    """Return the reply, `learnt` being what it taught; raises Refused, Garbled, or FormIgnored: ask otherwise."""
     if said.refusal or said.finish == "content_filter":
         raise Refused(_refusal(said))
-    if said.finish == "length" and said.tool_calls:
+    if said.finish == "length" and said.tool_calls and not request.offers:
         raise Garbled(_failure("its tool call was cut short", "the model's limit on output is too small for this"))
     text, calls = _meant(request, habits, said)
+    restart = learnt is not None and habits.tools and not learnt.tools
     return Reply(
         text=text,
         tool_calls=calls,
@@ -34,6 +47,8 @@ def reply_of(request: Request, habits: Habits, said: Said, request_id: str | Non
         tokens=said.tokens or Tokens(),
         model=said.model,
         request_id=request_id,
+        spoken=restart or (bool(request.offers) and not habits.tools),
+        restart=restart,
     )
 
 
@@ -41,10 +56,20 @@ def _meant(request: Request, habits: Habits, said: Said) -> tuple[str, tuple[Too
     if request.form:
         return _formed(request.form, rung_of(request, habits), said), ()
     text = without_thoughts(said.text)
-    if not request.offers or said.tool_calls:
-        return text, said.tool_calls
-    written = actions_in(text, {offer.name for offer in request.offers}) if said.finish != "length" else ()
-    return text, tuple(ToolCall(f"call_{n}", name, given) for n, (name, given) in enumerate(written, 1))
+    if said.finish == "length":
+        return text, ()  # no tool is ever called from half a message
+    if not request.offers or habits.tools:
+        return text, said.tool_calls  # what looks like a call in its words is words
+    return _spoken(text, {offer.name for offer in request.offers})
+
+
+def _spoken(text: str, tools: set[str]) -> tuple[str, tuple[ToolCall, ...]]:
+    """Return the calls that a reply in words is, and no words beside them; or its words, if it is none."""
+    written = actions_in(text, tools)
+    if not written and text and has_no_tools(tools):
+        written = ((FINISH, json.dumps({"ok": True, "output": text}, ensure_ascii=False)),)
+    calls = tuple(ToolCall(f"call_{n}", name, given) for n, (name, given) in enumerate(written, 1))
+    return ("" if calls else text), calls
 
 
 def _formed(form: Form, rung: Rung, said: Said) -> str:

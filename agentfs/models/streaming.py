@@ -61,7 +61,7 @@ class Wire:
         except TooLarge:
             raise faults.garbled("the reply is too large", again=False) from None
         except Malformed as malformed:
-            raise faults.garbled(f"the reply is malformed: {malformed}", again=True) from None
+            raise faults.broken(f"the reply is malformed: {malformed}") from None
         return _whole(heard.said)
 
     async def _hear(self, body: Chunk, heard: Heard, line: Line) -> None:
@@ -88,7 +88,7 @@ class Wire:
 
     def _broken(self, reason: str, heard: Heard) -> Mishap:
         if heard.request_id is not None or heard.assembly.heard:
-            return faults.garbled("the connection broke in the middle of the reply", again=True)
+            return faults.broken("the connection broke in the middle of the reply")
         return faults.no_connection(self.where, reason)
 
     async def _chunks(self, body: Chunk, heard: Heard) -> AsyncGenerator[Chunk, None]:
@@ -109,9 +109,9 @@ class Wire:
         try:
             chunk = json.loads(text)
         except (ValueError, RecursionError):
-            raise faults.garbled("the reply is no JSON", again=True) from None
+            raise faults.broken("the reply is no JSON") from None
         if not isinstance(chunk, dict):
-            raise faults.garbled("the reply is no chunk of a message", again=True)
+            raise faults.broken("the reply is no chunk of a message")
         if error := chunk.get("error"):
             code = error.get("code") if isinstance(error, dict) else None
             status = code if isinstance(code, int) and 400 <= code < 600 else 500
@@ -177,9 +177,9 @@ async def _bodies(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
 def _whole(said: Said) -> Said:
     """Return what was said if its end was heard: no tool is ever called from half a message."""
     if said.finish is None:
-        raise faults.garbled("the reply broke off: it has no finish_reason", again=True)
+        raise faults.broken("the reply broke off: it has no finish_reason")
     if said.finish == "error":
-        raise faults.garbled("the endpoint broke the reply off", again=True)
+        raise faults.broken("the endpoint broke the reply off")
     if said.finish == "stop" and not (said.text or said.tool_calls or said.refusal):
         raise faults.garbled("the reply is empty", again=True)
     return said

@@ -18,6 +18,12 @@ NO_PLANNER = Failure(
     hint="set OPENAI_API_KEY, or base_url under [planner] in agentfs.toml; then resume the run",
 )
 
+NEVER_A_PLANNER = Failure(
+    kind="unreachable",
+    message="this run began without a model to plan with",
+    hint="set OPENAI_API_KEY, or base_url under [planner] in agentfs.toml; then fork the run",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -49,14 +55,18 @@ class Chosen:
         return self.model
 
 
+@dataclass(frozen=True, slots=True)
 class Nobody:
     """Stands where no model is configured: every call fails, and says what to set."""
 
+    why: Failure = NO_PLANNER
+
     def author(self, call: Call, facts: Facts) -> Author:  # noqa: ARG002
-        return Author(role="planner", name="nobody")
+        """Return who answered a call before, where its plan is still to be recorded."""
+        return Author(role="planner", name="planner", model=facts.run.models.planner)
 
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002
         return False
 
     def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:  # noqa: ARG002
-        return Answer(call=call.call, verdict="failed", error=NO_PLANNER, duration_s=0.0)
+        return Answer(call=call.call, verdict="failed", error=self.why, duration_s=0.0)

@@ -24,13 +24,16 @@ from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Revision, Verdict
 from agentfs.core.state import RunState
 from agentfs.core.weighing import Weighed, weigh
+from agentfs.disk import read_whole
 from agentfs.history import PastPlans
 from agentfs.models.base import Form, Model, Reply, Request
 from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
+from agentfs.models.letting_go import is_over, stopped
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Acceptance, Look, Writer, late_checks
 from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
+from agentfs.regular import read_text
 
 REPAIRS = 2
 RECONSIDER = "impossible: your last answer only had to be corrected -> correct it, or quote what stands in the way"
@@ -100,10 +103,10 @@ class _Conversation:
         for turn in range(REPAIRS + 1):
             try:
                 reply = self._ask(standing)
+                weighed = weigh(reply_text(reply), standing, self._catalogue, around, self._check_stop)
             except ModelError as error:
                 usable = good_enough if not isinstance(error, Stopped) else None
                 return self._used(usable, standing) if usable else _failed(error)
-            weighed = weigh(reply_text(reply), standing, self._catalogue, around)
             gives_up = weighed.verdict == "impossible" and weighed.usable
             if gives_up and turn and not weighed.soft:
                 weighed = replace(weighed, soft=(RECONSIDER,))
@@ -113,6 +116,11 @@ class _Conversation:
             good_enough = weighed if weighed.usable else good_enough
             self.messages += [_shortened(reply), {"role": "user", "content": repair(weighed, reply)}]
         return self._used(good_enough, standing) if good_enough else self._given_up(weighed)
+
+    def _check_stop(self) -> None:
+        """Raise if somebody wants the call to end, or its time is up."""
+        if is_over(self.line):
+            raise stopped(self.line)
 
     def _open(self, standing: Standing) -> Surroundings:
         """Begin: the standing instructions, and everything about this call."""
@@ -243,10 +251,10 @@ def present_plan(folder: Path, facts: Facts) -> JsonObject | None:
 def kept_context(folder: Path) -> str | None:
     """Return what the planner was given to read at the first call; None where that was not kept."""
     try:
-        return (folder / names.PLANNING / names.CONTEXT).read_text(encoding="utf-8")
+        return read_text(folder / names.PLANNING / names.CONTEXT)
     except OSError:
         return None
 
 
 def _revision_plan(folder: Path, revision: Revision) -> bytes:
-    return (folder / names.REVISIONS / names.revision_plan_file(revision.revision)).read_bytes()
+    return read_whole(folder / names.REVISIONS / names.revision_plan_file(revision.revision))

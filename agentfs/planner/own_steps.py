@@ -11,6 +11,7 @@ from agentfs.core.facts import Facts
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, PlanStatus
 from agentfs.core.state import RunState
+from agentfs.disk import read_whole
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Look
 from agentfs.planner.runbook import Situation, answer
@@ -48,7 +49,7 @@ def situation(goal: ParsedGoal, state: RunState, folder: Path) -> Situation:
     plan = None
     if state.facts.revisions:
         number = state.facts.revisions[-1].revision
-        plan = json.loads((folder / names.REVISIONS / names.revision_plan_file(number)).read_bytes())
+        plan = json.loads(read_whole(folder / names.REVISIONS / names.revision_plan_file(number)))
     views = state.steps.values()
     pending = [view for view in views if view.move == "call"]
     return Situation(

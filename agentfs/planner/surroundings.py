@@ -4,11 +4,11 @@ Everything is bounded, and no link leads out of the folder it stands in. What ca
 """
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentfs.context import ContextRule, is_path
 from agentfs.core.briefing import Material
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Run
@@ -21,8 +21,6 @@ DEEPEST = 3  # levels below the working folder
 MOST_BYTES = 64 * 1024  # of one file
 
 _LEFT_OUT = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".tox"))
-_PATH = re.compile(r"[^\s<>|*?\"']{1,300}\Z")
-
 
 LookAround = Callable[[Path, Run, Path, str | tuple[str, ...] | None], tuple[Material, Surroundings]]
 
@@ -50,8 +48,9 @@ def look_around(
     workdir = folder.resolve() / run.workdir
     listing = list_folder(workdir, own=workdir == workspace.resolve())
     items = (context,) if isinstance(context, str) else context or ()
+    rule = ContextRule.of(workspace, workdir, run.context_from)
     material = Material(
-        context=tuple(_context(item, (workdir, workspace)) for item in items),
+        context=tuple(_context(item, rule) for item in items),
         listing=listing.lines(),
         complete=listing.complete,
         instructions=read_text(workdir, INSTRUCTIONS),
@@ -105,21 +104,27 @@ def _printable(path: str) -> str:
     return "".join(character if character.isprintable() else "�" for character in text)
 
 
-def _context(item: str, roots: tuple[Path, ...]) -> tuple[str, str]:
+def _context(item: str, rule: ContextRule) -> tuple[str, str]:
     """Return where a piece of context is from, and its text: a file's, if it names one, else itself."""
-    if not _PATH.match(item):
+    if not is_path(item):
         return "From the goal", item
-    for root in roots:
-        if (text := read_text(root, item)) is not None:
+    for place in rule.places:
+        if (text := read_text(place, item, rule.may_read)) is not None:
             return f"The file {item}", text
     looks_like_a_file = "/" in item or "." in item
     return "From the goal", f"{item} (there is no such text file)" if looks_like_a_file else item
 
 
-def read_text(folder: Path, name: str) -> str | None:
-    """Return the text of a file that lies in a folder, as far as it goes; None if there is none to read."""
+def read_text(folder: Path, name: str, may_read: Callable[[str], None] | None = None) -> str | None:
+    """Return the text of a file that lies in a folder, as far as it goes; None if there is none to read.
+
+    `may_read` is given its real path, and raises to refuse.
+    """
     try:
-        with hold_folder(str(folder)) as inside, os.fdopen(inside.open_file(name), "rb") as file:
+        with (
+            hold_folder(str(folder), may_read=may_read) as inside,
+            os.fdopen(inside.open_file(name), "rb") as file,
+        ):
             source = file.read(MOST_BYTES + 1)
     except (Refused, OSError):
         return None

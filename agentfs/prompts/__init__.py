@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentfs.core.canonical import sha256_bytes
 from agentfs.errors import UserError
+from agentfs.regular import MOST_SOURCE, NotRegular, read_regular
 
 _PLACE = re.compile(r"<<([a-z_]+)>>")  # filled once: what a value holds is never filled again
 FOLDER = "prompts"  # of a workspace: a file of the same name there is used instead
@@ -28,8 +29,11 @@ class Prompt:
 def load_prompt(name: str, workspace: Path | None) -> Prompt:
     """Return a prompt: the workspace's own, else the one that comes with agentfs."""
     own = workspace / FOLDER / f"{name}.md" if workspace else None
-    source = own.read_bytes() if own and own.is_file() else (files(__package__) / f"{name}.md").read_bytes()
+    comes_along = files(__package__) / f"{name}.md"
     try:
+        source = read_regular(own, MOST_SOURCE) if own and own.is_file() else comes_along.read_bytes()
         return Prompt(name, source.decode("utf-8"), sha256_bytes(source))
+    except NotRegular as error:
+        raise UserError(f"{own}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{own}: byte {error.start + 1} is not UTF-8 (save it as UTF-8, or remove it)") from None

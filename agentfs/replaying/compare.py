@@ -16,7 +16,7 @@ _NOT_COMPARED = {
     "call": {"format", "detail"},
     "answer": {"format", "usage", "started_at", "duration_s", "error", "prompt_sha256"},
     "checks": {"format", "usage"},
-    "revision": {"format", "by", "at", "detail"},
+    "revision": {"format", "by", "at", "detail", "rejected"},
     "order": {"format", "issued_at"},
     "result": {
         "format", "usage", "started_at", "ended_at", "duration_s", "error", "checks", "surprise", "sandbox",

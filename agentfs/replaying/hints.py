@@ -29,11 +29,9 @@ class Hints:
 
     def applied(self, settings: Settings) -> Settings:
         """Return settings under which the engine finds what it had then."""
-        planner = settings.planner.model_copy(update={"kind": "model", "base_url": _THERE if self.planner else ""})
-        executor = settings.executor.model_copy(update={"kind": "model", "base_url": _THERE if self.executor else ""})
         search = settings.tools.web_search.model_copy(update={"url": _THERE if self.search else ""})
         tools = settings.tools.model_copy(update={"web_search": search})
-        return settings.model_copy(update={"planner": planner, "executor": executor, "tools": tools})
+        return settings.model_copy(update={"tools": tools})
 
 
 def hints_in(recording: Recording) -> Hints:

@@ -132,4 +132,6 @@ def _reply(end: Entry) -> Reply:
         ),
         model=end.get("served_by"),
         request_id=end.get("request_id"),
+        spoken=bool(end.get("spoken")),
+        restart=bool(end.get("restart")),
     )

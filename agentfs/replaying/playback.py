@@ -10,7 +10,7 @@ from pathlib import Path
 from agentfs.clock import Clock
 from agentfs.core import names
 from agentfs.core.records import CheckResult, Failure, JsonObject
-from agentfs.executor.offers import arguments_of
+from agentfs.executor.arguments import arguments_of
 from agentfs.replaying.compare import Departure
 from agentfs.replaying.recording import Recording
 from agentfs.replaying.tapes import Entry, Tape, Try

@@ -12,7 +12,9 @@ from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.forking import FIRST_CALL, is_forks_own
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Record, Result, Revision, Run
+from agentfs.disk import read_whole
 from agentfs.errors import UserError
+from agentfs.regular import MOST_RECORD, read_text
 from agentfs.replaying.tapes import Tape, tape_in
 from agentfs.workspace import goal_path
 
@@ -117,7 +119,7 @@ def read_recording(folder: Path) -> Recording:
     if first is not None and is_forks_own(first, run):
         raise Unreplayable(f"{run.run} began as a {run.source}, with results of that run: replay that one instead")
     goal = goal_path(folder)
-    source = goal.read_bytes()
+    source = read_whole(goal)
     goals = {sha256_bytes(source): source, **{sha256_bytes(kept): kept for kept in _kept_goals(folder)}}
     return Recording(
         folder=folder,
@@ -134,7 +136,7 @@ def read_recording(folder: Path) -> Recording:
 
 def _record(folder: Path, name: str, kind: type[R]) -> R | None:
     try:
-        return kind.model_validate_json((folder / name).read_bytes())
+        return kind.model_validate_json(read_whole(folder / name))
     except FileNotFoundError:
         return None
     except ValidationError as error:
@@ -146,7 +148,7 @@ def _record(folder: Path, name: str, kind: type[R]) -> R | None:
 
 
 def _bytes(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
+    return read_whole(path) if path.is_file() else None
 
 
 def _listed(folder: Path) -> list[str]:
@@ -156,7 +158,7 @@ def _listed(folder: Path) -> list[str]:
 def _kept_goals(folder: Path) -> Iterator[bytes]:
     for name in _listed(folder / names.PLANNING):
         if _KEPT_GOAL.match(name):
-            yield (folder / names.PLANNING / name).read_bytes()
+            yield read_whole(folder / names.PLANNING / name)
 
 
 def _calls(folder: Path) -> dict[int, RecordedCall]:
@@ -200,7 +202,7 @@ def _attempt(folder: Path, step: str, number: int, files: list[names.StepFile]) 
         result=_record(folder, path("result"), Result),
         talks={
             file.count: RecordedTalk(
-                (folder / path("question", file.count)).read_text("utf-8", "replace"),
+                read_text(folder / path("question", file.count), MOST_RECORD),
                 _bytes(folder / path("reply", file.count)),
             )
             for file in files

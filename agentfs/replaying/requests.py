@@ -49,6 +49,8 @@ def put_as(played: Try, request: Request, temperature: float | None) -> Asked:
     """Return a request as it would be sent to the endpoint that took the recorded one."""
     body = played.body
     if "schema" in body:  # a program
+        if request.offers and not body.get("tools"):  # one that makes no native calls
+            return Asked(asked(request, Habits(tools=False), None).messages, {"tools": []})
         return Asked(request.messages, {"tools": [tool_of(offer) for offer in request.offers]})
     if not body:
         return Asked(request.messages, {})

@@ -7,6 +7,7 @@ from pathlib import Path
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.config import Settings
+from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.replaying.recording import Recording, read_recording
 from agentfs.settings import load_settings
@@ -48,7 +49,7 @@ def save_recording(folder: Path, to: Path) -> None:
         raise UserError(f"{to} exists: a recording is saved to a new folder")
     shutil.copytree(folder, to, ignore=lambda at, _listed: _LEFT_OUT if Path(at) == folder else ())
     shutil.copystat(folder, to)
-    last = sha256_bytes((folder / recording.goal_name).read_bytes())
+    last = sha256_bytes(read_whole(folder / recording.goal_name))
     for number, one in recording.calls.items():
         content = recording.goals.get(one.call.goal_sha256) if one.call else None
         if one.call and content is not None and one.call.goal_sha256 != last:

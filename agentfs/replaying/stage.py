@@ -320,7 +320,9 @@ class CuedDriver(Driver):
 def open_cued(playback: Playback, settings: Settings, world: World, cues: Cues) -> CuedDriver:
     """Return a driver that has taken over the run."""
     folder = playback.folder
-    reader = reader_for(folder, settings, {}, patient=False, known=known_to(world))
+    reader = reader_for(folder, settings, patient=False, known=known_to(world))
+    if isinstance(reader.judge, FileJudge):  # run.json of the first release names a model also where there was none
+        reader.judge.catalogue = replace(reader.judge.catalogue, model=world.means.executor)
     planner = planner_for(folder, reader, world, _planner(playback.recording, reader.judge, world))
     if isinstance(planner.loop, OneStep):
         planner = replace(planner, loop=RecordedLoop(planner.loop, playback.recording))

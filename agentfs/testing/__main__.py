@@ -9,6 +9,7 @@ code is passed on; 1 if it was 0 and the script was not played to its end, or mo
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from agentfs.errors import UserError
@@ -39,9 +40,13 @@ def _run(command: list[str], server: ScriptedServer) -> int:
         for key, value in (("KIND", "model"), ("BASE_URL", server.url), ("MODEL", name))
     }
     try:
-        return subprocess.run(command, env={**os.environ, **settings}, check=False).returncode
+        popen = subprocess.Popen(command, env={**os.environ, **settings})
     except OSError as error:
         raise UserError(f"{command[0]} cannot be run: {error.strerror}") from None
+    while True:
+        with suppress(KeyboardInterrupt):  # the terminal gives Ctrl-C to the command too, which ends as it sees fit
+            code = popen.wait()
+            return code if code >= 0 else 128 - code  # as a shell says by which signal it was ended
 
 
 def _verdict(server: ScriptedServer, count: int) -> int:

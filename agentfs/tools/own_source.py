@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentfs.regular import reading
 from agentfs.tools.own import Declared, Described, Found, Function, Parameter, describe, problem_of
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _is_tool_file(entry: os.DirEntry[str]) -> bool:
 
 def _may_hold_tools(path: str) -> bool:
     try:
-        with open(path, "rb") as file:
+        with reading(path) as file:
             content = file.read(LARGEST_SOURCE + 1)
     except OSError:
         return True  # it is told why it cannot be read
@@ -96,7 +97,7 @@ def read_source(source: Source) -> Found:
     if source.path is None:
         return Found()  # an installed package whose source is not at hand: a run will load it
     try:
-        with open(source.path, "rb") as file:
+        with reading(source.path) as file:
             content = file.read(LARGEST_SOURCE + 1)
         if len(content) > LARGEST_SOURCE:
             return _broken(source, "it is larger than 1 MiB")

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from agentfs import installation
 from agentfs.core.names import inside
 from agentfs.installation import SETTINGS, workspaces_above
+from agentfs.locks import OWN
 from agentfs.tools.base import Confinement
 
 FILES = (SETTINGS, ".mcp.json", "mcp.lock.json")
@@ -90,14 +91,19 @@ class Sight:
         self._named = [str(path) for path in (confinement.workdir, *confinement.readable)]
         self._above = functools.cache(lambda folder: tuple(workspaces_above(folder)))
         self._hidden = functools.cache(hidden_parts)
+        self._kept = functools.cache(own_folders)
 
     def part_of(self, path: str) -> str | None:
         """Return the part of a workspace that this real path lies in, if it is one that is hidden."""
-        roots = dict.fromkeys((self._workspace, *self._above(os.path.dirname(path))))
-        return next((part for root in roots for part in self._hidden(root) if inside(path, part)), None)
+        return next((part for root in self._roots(path) for part in self._hidden(root) if inside(path, part)), None)
+
+    def _roots(self, path: str) -> Iterable[str]:
+        return dict.fromkeys((self._workspace, *self._above(os.path.dirname(path))))
 
     def why_hidden(self, path: str) -> str | None:
         """Return why this real path may not be seen; None if it may."""
+        if own := next((one for root in self._roots(path) for one in self._kept(root) if inside(path, one)), None):
+            return f"{os.path.basename(own)} belongs to agentfs and is hidden from tools"
         part = self.part_of(path)
         if part is None or inside(path, self._own) or inside(self._own, path):  # its own run, and what leads there
             return None
@@ -143,6 +149,13 @@ def hidden_parts(root: str) -> tuple[str, ...]:
     found = dict.fromkeys(os.path.realpath(os.path.join(root, name)) for name in sorted(names))
     python = os.path.realpath(sys.prefix)  # the environment of agentfs itself may be called .env
     return tuple(path for path in found if not inside(python, path) and os.path.exists(path))
+
+
+def own_folders(root: str) -> tuple[str, ...]:
+    """Return what agentfs keeps for itself in a workspace: never shown, whatever [tools] read names. Real paths."""
+    runs = os.path.join(root, RUNS)
+    places = (*(os.path.join(runs, ".git", name) for name in ("agentfs", OWN)), os.path.join(runs, f".{OWN}"))
+    return tuple(os.path.realpath(place) for place in places if os.path.isdir(place))
 
 
 def workspace_fences(workdir: str, workspace: str, run_files: str) -> Fences:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from agentfs.core.names import inside
 from agentfs.installation import SETTINGS, find_program, searched_path
+from agentfs.regular import reading
 from agentfs.tools.listings import Listed, read
 from agentfs.tools.protected import FOLDERS, Fences, Unfenceable, chain
 from agentfs.tools.starting import Starter
@@ -157,7 +158,7 @@ def _named_elsewhere(repository: Repository, root: str) -> _Named:
 def _says_more(config: str) -> bool:
     """Whether settings may name other places at all: most do not, and git need not be asked."""
     try:
-        with open(config, "rb") as file:
+        with reading(config, links=True) as file:
             text = file.read(LARGEST_SETTINGS).lower()
     except OSError:
         return False
@@ -253,8 +254,8 @@ def _is_linked(folder: str) -> bool:
 def _named_in(file: str) -> str | None:
     """Return the folder that a `.git` file names."""
     try:
-        with open(file, encoding="utf-8", errors="surrogateescape") as opened:
-            text = opened.read(4096)
+        with reading(file, links=True) as opened:
+            text = opened.read(4096).decode("utf-8", "surrogateescape")
     except OSError:
         return None
     return os.path.realpath(os.path.join(os.path.dirname(file), text.removeprefix("gitdir:").strip()))

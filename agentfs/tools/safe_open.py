@@ -19,7 +19,10 @@ from agentfs.system import flags, libc_call
 _OPENAT2 = 437  # the same number on every architecture that has the call, but alpha
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _FOLDER = flags("O_RDONLY", "O_DIRECTORY", "O_CLOEXEC")
-_FILE = flags("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")  # a FIFO must not make us wait
+_FILE = flags(
+    "O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"
+)  # neither a FIFO nor a lease is waited for
+_NO_LINK = flags("O_NOFOLLOW")
 LOOK = flags("O_PATH", "O_NOFOLLOW", "O_CLOEXEC")
 _TRIES = 16  # openat2 says EAGAIN when something was renamed meanwhile
 _LINKS = 8
@@ -34,6 +37,42 @@ class Refused(Exception):
     def __init__(self, kind: str, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.failure = Failure(kind=kind, message=message, hint=hint)
+
+
+# ── one name, in a folder that is held ────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def hold_inside(name: str, parent: int, *, make: bool = False) -> Iterator[int]:
+    """Hold a folder that stands under a name in a held one, and is no link; made if need be. Raises OSError."""
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=parent)
+    try:
+        fd = os.open(name, _FOLDER | _NO_LINK, dir_fd=parent)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        is_link = stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+        words = f"it is {'a link' if is_link else 'a file'}, not a folder"
+        raise NotADirectoryError(errno.ENOTDIR, words, name) from None
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def hold_named(path: str | os.PathLike[str]) -> Iterator[int]:
+    """Hold a folder that a person names: their own link to it is followed, once."""
+    fd = os.open(path, _FOLDER)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+# ── paths that may have several parts ─────────────────────────────────────────────────────────────────────
 
 
 class _How(ctypes.Structure):

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
@@ -30,6 +30,7 @@ from agentfs.tools.protected import (
     Fences,
     Unfenceable,
     hidden_parts,
+    own_folders,
     own_run,
     set_aside,
     what_agentfs_runs,
@@ -240,15 +241,17 @@ def _is_shown(path: str, workdir: str, covered: Iterable[str]) -> bool:
 
 
 def _hidden(
-    roots: Iterable[str], mounts: dict[str, Kind], readable: Sequence[str], confinement: Confinement
+    roots: Collection[str], mounts: dict[str, Kind], readable: Sequence[str], confinement: Confinement
 ) -> dict[str, Kind]:
-    """Return what of workspaces must not be seen where these mounts show it; over it, what [tools] read names."""
+    """Return what must not be seen where these mounts show it; over it what [tools] read names, over all our own."""
     covers: dict[str, Kind] = {}
     for part in (part for root in roots if _is_seen(root, mounts) for part in hidden_parts(root)):
         if _is_seen(part, mounts):
             covers[part] = "empty" if os.path.isdir(part) else "nothing"
     named = (path for path in (own_run(confinement), *readable) if any(inside(path, part) for part in covers))
-    return covers | dict.fromkeys((path for path in named if os.path.exists(path)), "shown")
+    covers |= dict.fromkeys((path for path in named if os.path.exists(path)), "shown")
+    own = (path for root in roots for path in own_folders(root) if _is_seen(path, mounts | covers))
+    return covers | dict.fromkeys(own, "empty")
 
 
 def _is_seen(path: str, mounts: dict[str, Kind]) -> bool:

@@ -10,10 +10,10 @@ class NotJson(Exception):
     """The text is no JSON value, or one that could not be kept."""
 
 
-def json_value(text: str) -> Any:
+def json_value(text: str, *, raw_line_ends: bool = False) -> Any:
     """Return the value a text is; NotJson for an infinity, a lone surrogate, a double key or nesting without end."""
     try:
-        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_doubles)
+        value = json.loads(text, strict=not raw_line_ends, parse_constant=_no_constant, object_pairs_hook=_no_doubles)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from agentfs.core import names
 from agentfs.core.agreement import Disagreement, Grade, faults, is_settled
+from agentfs.regular import reading
 from agentfs.verifying.reading import Folder, read_folder
 
 Contents = Callable[[str], bytes]  # what a blob holds
@@ -37,7 +38,7 @@ def _against(run: str, found: Folder, committed: Mapping[str, str], contents: Co
 
 def _begins_with(path: str, content: bytes) -> bool:
     try:
-        with open(path, "rb") as file:
+        with reading(path) as file:
             return file.read(len(content)) == content
     except OSError:
         return False
@@ -49,7 +50,7 @@ def _owed(run: str, found: Folder, committed: Mapping[str, str], grade: Grade) -
     commits = (
         "the process that drives it commits it"
         if grade == "later"
-        else f"agentfs run --resume {run}, or `agentfs watch`, commits it"
+        else f"agentfs resume {run}, or `agentfs watch`, commits it"
     )
     for number in sorted(found.files.revisions):
         path = f"{names.REVISIONS}/{names.revision_file(number)}"

@@ -12,6 +12,7 @@ from agentfs.core import names
 from agentfs.core.agreement import Fault, RunFiles
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
+from agentfs.disk import read_whole
 from agentfs.owed import blob_sha
 
 R = TypeVar("R", bound=Record)
@@ -37,8 +38,7 @@ def read_folder(folder: Path) -> Folder:
             found.blobs[path] = ""
             continue
         try:
-            with open(f"{folder}/{path}", "rb", buffering=0) as file:
-                source = file.read()
+            source = read_whole(f"{folder}/{path}")
         except FileNotFoundError:  # it was there a moment ago: `blobs` says that it is not
             continue
         except OSError as error:

@@ -24,6 +24,7 @@ from agentfs.core.messages import (
     revision_message,
 )
 from agentfs.core.records import Answer, Outcome, Revision
+from agentfs.disk import read_whole
 from agentfs.ledger import history
 from agentfs.ledger.trees import NewObject
 from agentfs.owed import blob_sha
@@ -169,7 +170,7 @@ class Story:
         if record.call is None:
             return None
         path = self.runs / run / names.PLANNING / names.call_file(record.call, "answer")
-        return Answer.model_validate_json(path.read_bytes())
+        return Answer.model_validate_json(read_whole(path))
 
     def _of_outcome(self, told: Told, run: str, blob: str) -> list[NewObject]:
         source = self._committed(run, names.OUTCOME, blob)
@@ -177,8 +178,8 @@ class Story:
         plan = self.runs / run / names.REVISIONS / names.revision_plan_file(last)
         try:
             record = Outcome.model_validate_json(source or b"")
-            steps = len(json.loads(plan.read_bytes())["steps"]) if last else 0
-        except (ValueError, KeyError, TypeError, OSError):
+            steps = len(json.loads(read_whole(plan))["steps"]) if last else 0
+        except (ValueError, KeyError, TypeError, OSError, RecursionError):
             return []
         messages = (form(run, record, in_plan=steps) for form in (outcome_message, outcome_message_of_0_1))
         return [_made(told, AGENTFS, record.ended_at, message) for message in messages]
@@ -186,7 +187,7 @@ class Story:
     def _committed(self, run: str, path: str, blob: str) -> bytes | None:
         """Return a file of a run if it is still what was committed; if not, that is told elsewhere."""
         try:
-            source = (self.runs / run / path).read_bytes()
+            source = read_whole(self.runs / run / path)
         except OSError:
             return None
         return source if blob_sha(source) == blob else None

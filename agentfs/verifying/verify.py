@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentfs.core import names
 from agentfs.core.agreement import Disagreement
-from agentfs.holding import held_inodes, is_driven
+from agentfs.holding import held_inodes, is_driven, is_watched
 from agentfs.ledger import Ledger, LedgerError
 from agentfs.ledger.soundness import NoGit, pretended, unsound
 from agentfs.verifying.chronicle import chronicle
@@ -115,7 +115,7 @@ class Verification:
             quiet = held(folder, {}, lambda _: b"", driven=False)
             return [one for one in quiet if "no commit" not in one.what]
         inodes = held_inodes()
-        driven = is_driven(folder, inodes) or is_driven(self.workspace.root / "goals", inodes)
+        driven = is_driven(folder, inodes) or is_watched(self.workspace.root, inodes)
         return list(held(folder, committed, partial(_content, ledger), driven=driven))
 
 

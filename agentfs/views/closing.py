@@ -1,15 +1,21 @@
 """The last words of a run that rests: how it ended, or what it waits for and exactly what to do."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentfs.core.decide import Wait
+from agentfs.core.failures import hints_of
 from agentfs.core.openings import openings, ways_on
 from agentfs.core.records import Failure
-from agentfs.core.state import RunState
+from agentfs.core.state import RunState, goal_checks
 from agentfs.core.steps import StepView
-from agentfs.engine import Driver
+from agentfs.holding import is_watched
 from agentfs.views.words import first_line, inert
+
+if TYPE_CHECKING:
+    from agentfs.engine import Driver
 
 _YES_OR_NO = ": approve or reject, on its first line"
 _WORDS = {
@@ -18,24 +24,34 @@ _WORDS = {
     "cut": ": again, done or failed, on its first line",
     "ask": "",  # it takes any words
 }
+NOTHING_DRIVES = "nothing drives it; go on with: "
 SHOWN = 5  # failed steps told at the end: all are in `agentfs show`
 
 
-def closing_words(driver: Driver, rest: Wait | None) -> list[str]:
+def closing_words(driver: "Driver", rest: Wait | None) -> list[str]:
     """Return what a person has to know when a run rests."""
     outcome, run = driver.facts.outcome, driver.facts.run.run
     if outcome is None:
         if rest is None:
             return []
-        return [f"{run} waits: {inert(rest.why)}", *what_to_do(driver.folder, driver.state), _resume(run)]
+        then = who_goes_on(run, driver.world.workspace, "then: ")
+        return [f"{run} waits: {inert(rest.why)}", *what_to_do(driver.folder, driver.state), then]
     lines = [f"{run}: {outcome.status}, {inert(outcome.summary)}"]
     if outcome.status == "failed":
         lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]
-    return lines
+    return [*lines, *_files(driver.folder.resolve() / driver.facts.run.workdir)]
 
 
-def _resume(run: str) -> str:
-    return f"then: agentfs run --resume {run}"
+def _files(folder: Path) -> Iterator[str]:
+    """Yield where the files are that the steps made; nothing where there are none."""
+    with suppress(OSError):
+        if next(folder.iterdir(), None) is not None:
+            yield f"its files: {inert(str(folder))}"
+
+
+def who_goes_on(run: str, workspace: Path, else_type: str) -> str:
+    """Return that a watch goes on with a run that nobody drives; else, behind these words, what to type."""
+    return "`agentfs watch` goes on with it" if is_watched(workspace) else f"{else_type}agentfs resume {run}"
 
 
 def failures(state: RunState) -> Iterator[str]:
@@ -47,6 +63,9 @@ def failures(state: RunState) -> Iterator[str]:
             yield f"    hint: {first_line(error.hint)}"
     if len(failed) > SHOWN:
         yield f"  and {len(failed) - SHOWN} more"
+    checked = goal_checks(state)
+    if checked and checked.checks and (hint := hints_of(one for one in checked.checks.checks if not one.ok)):
+        yield f"  hint: {first_line(hint)}"
 
 
 def _errors(state: RunState) -> Iterator[tuple[str, Failure | None]]:
@@ -74,6 +93,8 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
             if opening.about == "answer" and state.facts.proposal and state.facts.proposal.reasons:
                 lines.append(f"  see what it would change: agentfs diff {run} --question")
             lines.append(f"  answer in {inert(str(folder / opening.reply_path))}{_WORDS[opening.about]}")
+            if opening.uncounted:
+                lines.append(f"  {inert(opening.uncounted)}")
         lines.append(f"  or type: {opening.command(run, alone=len(found) == 1)}")
     plan = state.facts.plan
     if plan is not None and plan.status == "paused":

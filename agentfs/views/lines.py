@@ -1,10 +1,12 @@
 """Progress as plain lines: one per thing that happened."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TextIO
 
 from agentfs.core import decide as acts
 from agentfs.core.decide import Action, Wait
+from agentfs.core.openings import openings
 from agentfs.core.records import Result
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
@@ -18,11 +20,15 @@ ENDS = {"done": "done", "failed": "FAILED", "blocked": "BLOCKED", "rejected": "r
 class Lines:
     """Writes a line for every action worth one, and for every result."""
 
+    screen = None
+
     def __init__(self, driver: Driver, stream: TextIO) -> None:
-        self._driver, self._stream = driver, stream
+        self._driver, self._stream, self._prompt = driver, stream, ""
+        self._lent: list[str] | None = None  # what was said while another program had the terminal
         self._settled = {
             (step, a.number) for step, attempts in driver.facts.attempts.items() for a in attempts if a.result
         }
+        self._replies: set[str] = set()  # that do not count, and were pointed out
         self._say(opening_line(driver))
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
@@ -31,10 +37,32 @@ class Lines:
             if view.result is not None and (view.id, view.result.attempt) not in self._settled:
                 self._settled.add((view.id, view.result.attempt))
                 lines.append(settled_line(view))
-        self._say(*lines, *(words for action in actions if (words := action_line(action))))
+        lines += [words for action in actions if (words := action_line(action))]
+        self._say(*lines, *(reply_lines(state, self._replies) if self._driver.jobs else ()))
 
     def note(self, words: str) -> None:
         self._say(words)
+
+    def tell(self, lines: Sequence[str]) -> None:
+        self._say("", *lines)
+
+    def ask(self, prompt: str, typed: Callable[[], tuple[str, int]] | None = None) -> None:  # noqa: ARG002
+        """Write a prompt; the terminal itself shows what is typed there."""
+        had, self._prompt = bool(self._prompt), ""
+        if prompt:
+            self._say(prompt)
+            self._prompt = prompt
+            self._write("> ")
+        elif had:
+            self._write("\n")
+
+    def lend(self) -> None:
+        """Leave the terminal to another program; what is said meanwhile is written when it is back."""
+        self._lent = []
+
+    def take_back(self) -> None:
+        held, self._lent = self._lent or [], None
+        self._say(*held)
 
     def end(self, rest: Wait | None) -> None:
         for line in closing_words(self._driver, rest):
@@ -42,9 +70,23 @@ class Lines:
 
     def _say(self, *lines: str) -> None:
         """Write lines in one go: a stream may be slow, and a turn is short."""
-        if lines:
-            self._stream.write("".join(f"{inert(line)}\n" for line in lines))
-            self._stream.flush()
+        if self._lent is not None:
+            self._lent += lines
+        elif lines:
+            text = "".join(f"{inert(line)}\n" for line in lines)
+            self._write(f"\n{text}> " if self._prompt else text)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def reply_lines(state: RunState, told: set[str]) -> list[str]:
+    """Return which replies do not count, and what would; none that was told before."""
+    lines = [f"{one.name}: {one.uncounted}" for one in openings(state) if one.uncounted]
+    new = [line for line in lines if line not in told]
+    told.update(new)
+    return new
 
 
 def opening_line(driver: Driver) -> str:

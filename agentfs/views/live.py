@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Self, TextIO
@@ -14,7 +15,8 @@ from agentfs.core.steps import StepView
 from agentfs.core.tally import left_steps, tally
 from agentfs.engine import Driver
 from agentfs.views.closing import closing_words
-from agentfs.views.marks import BAD, BOLD, DIM, GOOD, WRONG, mark_of, wrong_first
+from agentfs.views.marks import BAD, BOLD, DIM, GOOD, WRONG, mark_of, painted, wrong_first
+from agentfs.views.prompt import typed_line
 from agentfs.views.screen import Screen, knows_signs, wants_colours
 from agentfs.views.table import Cell, line_of
 from agentfs.views.words import counted, cut, duration, first_line, inert, left_words, padded
@@ -33,32 +35,51 @@ class Live:
         self._state, self._waits = driver.state, ""
         self._began = driver.world.clock.monotonic()
         self._colours, self._plain = wants_colours(os.environ), not knows_signs(stream)
-        self._screen = Screen(stream, self._draw)
+        self._prompt = ""
+        self._typed: Callable[[], tuple[str, int]] = lambda: ("", 0)
+        self.screen = Screen(stream, self._draw)
 
     def __enter__(self) -> Self:
-        self._screen.start()
+        self.screen.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._screen.close(keep=True)
+        self.screen.close(keep=True)
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
         """Keep the latest state: drawing happens elsewhere, at its own pace."""
         self._state = state
         last = actions[-1]
         self._waits = last.why if isinstance(last, Wait) and last.on in ("person", "planner") else ""
-        self._screen.changed()
+        self.screen.changed()
 
     def note(self, words: str) -> None:
         """Say something above the table."""
-        self._screen.say(inert(words))
+        self.screen.say(inert(words))
+
+    def tell(self, lines: Sequence[str]) -> None:
+        """Say several lines above the table, the first of them so that it stands out."""
+        head, *more = map(inert, lines)
+        self.screen.say("", painted(head, BOLD, colours=self._colours), *more, "")
+
+    def ask(self, prompt: str, typed: Callable[[], tuple[str, int]] | None = None) -> None:
+        """Show a prompt below the table, and what is typed there; an empty one takes it away."""
+        self._prompt, self._typed = prompt, typed or self._typed
+        self.screen.draw_now()
+
+    def lend(self) -> None:
+        """Leave the terminal to another program."""
+        self.screen.lend()
+
+    def take_back(self) -> None:
+        self.screen.take_back()
 
     def end(self, rest: Wait | None) -> None:
         """Draw for the last time, then say how it ended."""
         self._state, self._waits = self._driver.state, ""
-        self._screen.close(keep=True)
+        self.screen.close(keep=True)
         for line in closing_words(self._driver, rest):
             print(inert(line), file=self._stream, flush=True)
 
@@ -66,7 +87,8 @@ class Live:
         state, run = self._state, self._driver.facts.run
         where = inert(str(self._driver.folder.resolve() / run.workdir))
         everything = all_steps(state)
-        chosen = choose(everything, max(1, height - AROUND))
+        prompt = self._prompt_lines(width)
+        chosen = choose(everything, max(1, height - AROUND - len(prompt)))
         shown = {view.id for view in chosen}
         left_out = [view for view in everything if view.id not in shown]
         now = "" if state.facts.outcome else first_line(self._waits or reason(state)) + self._coming(state)
@@ -82,7 +104,14 @@ class Live:
             self._bar(state, width),
             *last,
         ]
-        return [line_of(cells, width, colours=self._colours) for cells in rows]
+        lines = [line_of(cells, width, colours=self._colours) for cells in rows]
+        return [*lines, *prompt][-height:] if prompt else lines
+
+    def _prompt_lines(self, width: int) -> list[str]:
+        if not self._prompt:
+            return []
+        head = line_of([(self._prompt, mark_of("gated").colour)], width, colours=self._colours)
+        return ["", head, typed_line(self._typed(), width, colours=self._colours)]
 
     def _coming(self, state: RunState) -> str:
         """Return how much of the planner's reply has come, while it comes."""

@@ -1,14 +1,14 @@
 """Progress on stderr: a live table on a terminal, one plain line per action elsewhere."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
 from agentfs.core.decide import Action, Wait
 from agentfs.core.state import RunState
 from agentfs.engine import Driver
-from agentfs.views.screen import can_draw
+from agentfs.views.screen import Screen, can_draw
 
 
 class Progress(Protocol):
@@ -18,7 +18,18 @@ class Progress(Protocol):
 
     def note(self, words: str) -> None: ...
 
+    def tell(self, lines: Sequence[str]) -> None: ...
+
+    def ask(self, prompt: str, typed: Callable[[], tuple[str, int]] | None = None) -> None: ...
+
+    def lend(self) -> None: ...
+
+    def take_back(self) -> None: ...
+
     def end(self, rest: Wait | None) -> None: ...
+
+    @property
+    def screen(self) -> Screen | None: ...
 
 
 @contextmanager

@@ -29,7 +29,7 @@ Frame = Callable[[int, int], list[str]]  # columns and rows -> lines that fit
 
 def can_draw(stream: TextIO, term: str) -> bool:
     """Whether a stream is a terminal that can draw over what it has drawn, and that is ours to draw on."""
-    return stream.isatty() and can_move_the_cursor(term) and not _in_background(stream.fileno())
+    return stream.isatty() and can_move_the_cursor(term) and not is_in_background(stream.fileno())
 
 
 def can_move_the_cursor(term: str) -> bool:
@@ -55,7 +55,9 @@ class Screen:
         self._said: deque[str] = deque()
         self._drawn: tuple[os.terminal_size, list[str]] | None = None  # None: not there, or no longer as it was
         self._changed, self._due = True, 0.0
-        self._catches_suspension = False
+        self._catches_suspension, self._lent = False, False
+        self.suspended: Callable[[], None] = lambda: None  # called before the shell gets the terminal
+        self.continued: Callable[[], None] = lambda: None  # and when we have it back
         self._drawing, self._closing = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._keep_drawing, name="screen", daemon=True)
 
@@ -67,6 +69,22 @@ class Screen:
     def changed(self) -> None:
         """Say that the next frame will look different."""
         self._changed = True
+
+    def draw_now(self) -> None:
+        """Draw without waiting for the next frame's time: a person sees what they type."""
+        self._changed = True
+        self._draw()
+
+    def lend(self) -> None:
+        """Leave the terminal to another program; what is said meanwhile is written when it is back."""
+        with self._drawing:
+            self._lent = True
+            self._write(f"\r{CLEAR_BELOW}{SHOW}")
+
+    def take_back(self) -> None:
+        with self._drawing:
+            self._lent, self._drawn = False, None
+        self.draw_now()
 
     def say(self, *lines: str) -> None:
         """Have lines written above for good; they are as long as they are."""
@@ -90,13 +108,15 @@ class Screen:
     def _draw(self, *, last: bool = False, keep: bool = True) -> None:
         """Draw a frame if there is a reason to."""
         with self._drawing:
+            if self._lent and not last:
+                return
             size, now = self._size(), time.monotonic()
             known = self._drawn is not None and self._drawn[0] == size
             if known and not (last or self._changed or self._said or now >= self._due):
                 return
             self._changed, self._due = False, now + STALE_SECONDS
             said = [self._said.popleft() for _ in range(len(self._said))]
-            if _in_background(self._stream.fileno()):
+            if is_in_background(self._stream.fileno()):
                 self._drawn = None
                 self._write("".join(f"{line}\r\n" for line in said))
                 return
@@ -130,10 +150,13 @@ class Screen:
             signal.signal(signal.SIGTSTP, self._suspend)
 
     def _suspend(self, *_: object) -> None:
-        self._write(f"\r{CLEAR_BELOW}{SHOW}")
+        if not self._lent:
+            self._write(f"\r{CLEAR_BELOW}{SHOW}")
+        self.suspended()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTSTP)  # we stand still here until somebody says `fg`
         self._drawn = None
+        self.continued()
         signal.signal(signal.SIGTSTP, self._suspend)
 
 
@@ -150,7 +173,7 @@ def painted_frame(said: list[str], lines: list[str], *, fresh: bool, last: bool)
     return "".join([*parts, SHOWN])
 
 
-def _in_background(terminal: int) -> bool:
+def is_in_background(terminal: int) -> bool:
     """Whether a terminal belongs to another job, as with `agentfs watch &`."""
     try:
         return os.tcgetpgrp(terminal) != os.getpgrp()

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agentfs.regular import reading
 from agentfs.views.marks import RUN_COLOURS, mark_of, painted, wrong_first
+from agentfs.views.status import shown_state
 from agentfs.views.table import columned
 from agentfs.views.words import block, cut, duration, first_line, inert, json_text, left_words
 
@@ -17,7 +19,7 @@ _KERNEL = ("driver", "pgid", "start_time", "boot_id")  # of a claim: for finding
 
 def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
     """Return a run's steps, what went wrong first, each with its state and the beginning of its output."""
-    state = painted(page["state"], RUN_COLOURS.get(page["state"]), colours=colours)
+    state = painted(shown_state(page), RUN_COLOURS.get(page["state"]), colours=colours)
     lines = [f"{page['run']}: {state}, {first_line(page['why'])}"]
     if page.get("goal"):
         lines.append(f"  goal      {first_line(str(page['goal']))}")
@@ -25,10 +27,26 @@ def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list
         lines.append(f"  plan      revision {page['revision']}, {first_line(str(page.get('status')))}")
     if page["workdir"]:
         lines.append(f"  works in  {inert(page['workdir'])}")
+    lines += _proof(page.get("outcome"))
     for step in wrong_first([*page["steps"], *page["left"]], lambda step: str(step["state"])):
         head, *more = _step(step, colours=colours)
         lines += ["", head, *(cut(line, most_of(width)) for line in more)]
     return lines
+
+
+def _proof(outcome: object) -> Iterator[str]:
+    """Yield what shows that a run is done, or which part of it failed."""
+    match outcome:
+        case {"proof": {"level": str() as level, "by": {"person": person, "planner": planner, "judge": judge}}}:
+            counts = (
+                (person, "of yours"),
+                (planner, "by a model that failed before the work"),
+                (judge, "by a judge"),
+            )
+            listed = ", ".join(f"{count} {whose}" for count, whose in counts if count)
+            yield f"  proof     {inert(level)}{f': checks that hold: {listed}' if listed else ''}"
+        case {"blame": str() as blame}:
+            yield f"  failed in {inert(blame)}"
 
 
 def most_of(width: int | None) -> int | None:
@@ -140,6 +158,7 @@ def _check(check: dict[str, Any]) -> list[str]:
     return [
         *(_section(name, str(check["run"])) if check.get("run") else [f"  {name}"]),
         *(f"    {line}" for line in block(str(check.get("detail")))),
+        *([f"    hint: {first_line(str(check['hint']))}"] if check.get("hint") else ()),
     ]
 
 
@@ -161,7 +180,7 @@ def _field(name: str, value: Any) -> list[str]:
 def log_tail(path: Path, most: int | None) -> list[str]:
     """Return the last lines of an attempt's log in words; torn ones are passed over."""
     try:
-        with path.open("rb") as file:
+        with reading(path) as file:
             file.seek(max(0, file.seek(0, 2) - TAIL_BYTES))
             source = file.read()
     except OSError as error:

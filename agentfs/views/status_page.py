@@ -7,7 +7,6 @@ from pathlib import Path
 
 from agentfs.core import names
 from agentfs.core.calls import question_of
-from agentfs.core.facts import PlannerCall, Talk
 from agentfs.core.phase import phase, reason
 from agentfs.core.replies import gate_word
 from agentfs.core.state import RunState
@@ -18,6 +17,7 @@ from agentfs.views.closing import what_to_do
 from agentfs.views.live import all_steps
 from agentfs.views.picture import picture, shown_state, sign_of
 from agentfs.views.show import log_tail
+from agentfs.views.status import NOT_DRIVEN
 from agentfs.views.words import duration, first_line, in_markdown, inert, left_words
 
 EVERY_SECONDS = 1.0
@@ -36,27 +36,32 @@ class StatusFile:
     _written: str = field(default="", repr=False)
     _at: float = field(default=float("-inf"), repr=False)
 
-    def keep(self, state: RunState, *, now: bool = False) -> None:
+    def keep(self, state: RunState, *, now: bool = False, driven: bool = True) -> None:
         """Write the page if it has changed and the last one is old enough, or if it has to be right now."""
         if not now and self.clock() - self._at < EVERY_SECONDS:
             return
-        self._at, page = self.clock(), status_page(self.folder, state)
+        self._at, page = self.clock(), status_page(self.folder, state, driven=driven)
         if page != self._written:
             replace(self.folder / names.STATUS, page.encode("utf-8", "replace"))
             self._written = page
 
 
-def status_page(folder: Path, state: RunState) -> str:
-    """Return the page."""
-    return "\n".join(_lines(folder, state)) + "\n"
+def status_page(folder: Path, state: RunState, *, driven: bool = True) -> str:
+    """Return the page; `driven`: whether a process goes on with the run after it is written."""
+    return "\n".join(_lines(folder, state, driven=driven)) + "\n"
 
 
-def _lines(folder: Path, state: RunState) -> Iterator[str]:
+def _lines(folder: Path, state: RunState, *, driven: bool) -> Iterator[str]:
     facts, run = state.facts, state.facts.run.run
     yield f"# {_cell(facts.goal.title)}"
-    yield from ("", f"**{phase(state)}**: {_cell(reason(state))}")
+    now = phase(state)
+    stands_still = not driven and facts.outcome is None
+    word = NOT_DRIVEN if stands_still and now in ("running", "planning") else now
+    yield from ("", f"**{word}**: {_cell(reason(state))}")
     if facts.outcome is None:
-        yield from _section("Waits for you", [*what_to_do(folder, state), *_unanswered(state)])
+        yield from _section("Waits for you", [*what_to_do(folder, state), *_outdated(state)])
+    if stands_still:
+        yield from ("", f"Nothing drives it; go on with: `agentfs resume {run}`")
     if facts.plan_file.problems:
         yield from ("", "plan.json is not valid, so the last revision holds; see plan.error.md.")
     yield from _plan(state)
@@ -97,31 +102,15 @@ def _tail(path: Path) -> list[str]:
     return log_tail(path, LOG_WIDTH)[-LOG_LINES:] if path.exists() else []
 
 
-def _unanswered(state: RunState) -> Iterator[str]:
-    """Yield why a reply that is there does not count."""
-    replies = [(view.id, _reply(state, view)) for view in state.moving("person")]
-    if (one := state.calls.unapplied) is not None and one.talks:
-        asked = question_of(one, state.facts)
-        replies.append((f"call {one.number}", asked.reply if asked else None))
-        yield from _outdated(one, asked)
-    for about, reply in replies:
-        if reply is not None:
-            said = first_line(reply) or "nothing"
-            yield f"  the reply to {about} begins with {said!r}, which is none of the words that count"
-
-
-def _outdated(one: PlannerCall, asked: Talk | None) -> Iterator[str]:
+def _outdated(state: RunState) -> Iterator[str]:
     """Yield that a yes was for a plan that is no longer there."""
+    if (one := state.calls.unapplied) is None:
+        return
+    asked = question_of(one, state.facts)
     for talk in one.talks:
         if talk is not asked and gate_word(talk.reply) == "approve":
             file = f"{names.PLANNING}/{names.call_file(one.number, 'reply', talk.count)}"
             yield f"  the yes in {file} does not apply: the plan has changed since it was asked for"
-
-
-def _reply(state: RunState, view: StepView) -> str | None:
-    number = view.next if view.status == "gated" else view.attempt
-    talks = state.facts.attempt(view.id, number).talks
-    return talks[-1].reply if talks else None
 
 
 def _row(view: StepView, *, asks: bool) -> str:

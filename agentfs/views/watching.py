@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from agentfs.core.decide import Action, IssueOrder, StartAttempt, StopAttempt, Wait
 from agentfs.engine import Driver
 from agentfs.views.closing import failures, what_to_do
-from agentfs.views.lines import action_line, settled_line
+from agentfs.views.lines import action_line, reply_lines, settled_line
 from agentfs.views.words import inert
 
 
@@ -20,6 +20,7 @@ class Teller:
     def __init__(self, stream: TextIO, stamp: Callable[[], str] | None = None) -> None:
         self._stream, self._stamp = stream, stamp  # with a stamp: JSON
         self._told: set[str] = set()
+        self._replies: dict[str, set[str]] = {}  # by run: those that do not count, and were pointed out
 
     def tell(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
         """Write one line."""
@@ -65,6 +66,8 @@ class Teller:
         for action in actions:
             if words := action_line(action):
                 self.tell(_event(action), words, run, **_about(action))
+        for words in reply_lines(driver.state, self._replies.setdefault(run, set())) if driver.jobs else ():
+            self.tell("todo", words, run)  # at rest, `waits` says it
 
     def waits(self, driver: Driver, rest: Wait) -> None:
         run = driver.facts.run.run
@@ -74,6 +77,7 @@ class Teller:
 
     def ended(self, driver: Driver) -> None:
         outcome, run = driver.facts.outcome, driver.facts.run.run
+        self._replies.pop(run, None)
         if outcome is None:
             return
         self.tell("ended", f"{outcome.status}, {outcome.summary}", run, status=outcome.status, reason=outcome.reason)
@@ -83,6 +87,7 @@ class Teller:
 
     def let_go(self, run: str) -> None:
         """Hear that a run is no longer driven though it has not ended; why was told."""
+        self._replies.pop(run, None)
 
 
 def _event(action: Action) -> str:

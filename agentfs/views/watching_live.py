@@ -96,6 +96,7 @@ class LiveTeller(Teller):
         self._scroll_away(ENDED_SHOWN)
 
     def let_go(self, run: str) -> None:
+        super().let_go(run)
         with self._lock:
             self._drivers.pop(run, None)
             self._rows.pop(run, None)

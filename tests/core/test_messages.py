@@ -103,6 +103,7 @@ def test_a_revision_says_who_why_what_and_on_what_evidence() -> None:
         ({"trigger": "goal_changed"}, "revision 2, after the goal changed"),
         ({"trigger": "asked"}, "revision 2, as asked"),
         ({"trigger": "step_unreachable"}, "revision 2, after total could not be reached"),
+        ({"trigger": "step_unreachable", "rejected": "total"}, "revision 2, after a person rejected total"),
         ({"evidence": ("steps/total.1.result.json",) * 3}, "revision 2, after total failed three times"),
         ({"evidence": ("steps/total.1.result.json",) * 9}, "revision 2, after total failed 9 times"),
         ({"evidence": ()}, "revision 2, after total failed again and again"),

@@ -27,11 +27,11 @@ import agentfs
 from agentfs import driving, keeper, stillness
 from agentfs.cli import main as command
 from agentfs.core.config import Settings
-from agentfs.disk import locked
 from agentfs.driving import Stop, drive
 from agentfs.ended import ended_runs
 from agentfs.engine import World
 from agentfs.inbox import Inbox
+from agentfs.locks import locked
 from agentfs.means import catalogue_of
 from agentfs.moving import StillChanging
 from agentfs.seats import open_runs
@@ -178,7 +178,7 @@ def one_pass(root: Path) -> int:
     settings = load_settings(workspace.settings, environment)
     with open_world(workspace, settings, environment, print, stop.wake.set) as world:
         world.keeper.look_through(ended_runs(workspace.runs))
-        _take(Inbox(workspace, settings, catalogue_of(settings, environment), model=False))
+        _take(Inbox(workspace, settings, catalogue_of(settings, environment), planner=False))
         for folder in open_runs(workspace.runs):
             _drive(folder, settings, world, stop)
         while not world.keeper.is_idle():
@@ -187,6 +187,7 @@ def one_pass(root: Path) -> int:
 
 
 def _take(inbox: Inbox) -> None:
+    inbox.finish_intakes()
     inbox.bring_back()
     while (found := inbox.look()).complete or found.restless:
         for path in found.complete:

@@ -1,8 +1,10 @@
 """kill -9 of a daemon before every change of a file while it takes a goal and runs it: the goal runs exactly once."""
 
+import os
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -73,11 +75,13 @@ def taken_once(begins: Place, point: Point, own: Path, _forks: Forks) -> str:
     place = copy_of(begins, own / "place")
     killed, _ = watched(place, *point.options(place, "signal=KILL"))
     in_goals, in_runs = waiting(place), list(place.runs.glob("*/*/goal.md"))
-    assert len(in_goals) + len(in_runs) == 1, f"one goal, and now: {in_goals} {in_runs}"
-    assert (in_goals or in_runs)[0].read_text() == GOAL
+    on_its_way = list(place.runs.glob("*/*/.dropped"))
+    assert len(in_goals) + (len(in_runs) or len(on_its_way)) == 1, f"now: {in_goals} {on_its_way} {in_runs}"
+    assert {path.read_text() for path in (*in_goals, *on_its_way, *in_runs)} == {GOAL}
     with Watching(place):
         wait_for(lambda: is_over(place), "the goal's end")
     assert [path.name for path in (place.root / "goals").rglob("*") if path.is_file()] == []
+    assert list(place.runs.glob("*/*/.dropped")) == []
     ran_once(place)
     return "killed" if killed else "not reached"
 
@@ -100,8 +104,8 @@ def ran_once(place: Place) -> None:
 
 
 def takes(point: Point) -> bool:
-    """Whether a point stands right before the goal leaves, or comes."""
-    return point.path.endswith(("goals/job.md", "job/goal.md"))
+    """Whether a point stands right before the goal leaves, comes, or is made durable."""
+    return point.path.endswith(("goals/job.md", "/job")) and point.call in ("renameat", "linkat", "unlinkat", "fsync")
 
 
 def test_killed_while_it_takes_a_goal(begins: Place, folder: Path) -> None:
@@ -109,3 +113,25 @@ def test_killed_while_it_takes_a_goal(begins: Place, folder: Path) -> None:
     _, trace = watched(place)
     cuts = some(points(trace, place.root), 2, about="intake", always=takes)
     sweep("killed while it takes a goal", cuts, partial(taken_once, begins), folder)
+
+
+@pytest.mark.parametrize("kind", ["edited", "link", "pipe"])
+def test_what_changed_while_nobody_watched_is_rejected(begins: Place, folder: Path, kind: str) -> None:
+    """The daemon is gone right before the run has its goal; what was judged is no longer what is there."""
+    place = copy_of(begins, folder / f"changed-{kind}")
+    _, trace = watched(copy_of(begins, folder / f"undisturbed-{kind}"))
+    commits = Point("linkat", 2, f"runs/{datetime.now().astimezone():%Y-%m-%d}/job")
+    killed, _ = watched(place, *commits.options(place, "signal=KILL"))
+    assert killed, trace
+    (dropped,) = place.runs.glob("*/job/.dropped")
+    if kind == "edited":
+        dropped.write_text(GOAL.replace("echo x", "touch owned"))
+    else:
+        dropped.unlink()
+        dropped.symlink_to(place.root / "agentfs.toml") if kind == "link" else os.mkfifo(dropped)
+    with Watching(place) as daemon:
+        assert "job.md:1:1: it was changed while it was being taken (look at it, then" in daemon.rejected("job.md")
+        daemon.drop("job.md", GOAL)
+        wait_for(lambda: is_over(place), "the goal's end")
+    assert os.path.lexists(place.root / "goals" / "rejected" / "job.md")
+    ran_once(place)

@@ -62,6 +62,15 @@ GOALS = (
          _is_json("point.json", {"x": 1, "y": 2})),
     Goal("find-word", "Which of the files in notes/ mentions the word zebra? Answer with its name.", _says("b.txt"),
          (("notes/a.txt", "a horse\n"), ("notes/b.txt", "a zebra\n"), ("notes/c.txt", "a cow\n"))),
+    Goal("unique", "Write the lines of log.txt to unique.txt, each only once, in the order in which they first come.",
+         _same_lines("unique.txt", ["start", "load", "save", "stop"]),
+         (("log.txt", "start\nload\nstart\nsave\nload\nstop\n"),)),
+    Goal("change-port", "In config.json set port to 9090 and leave everything else as it is.",
+         _is_json("config.json", {"host": "localhost", "port": 9090, "debug": False}),
+         (("config.json", '{"host": "localhost", "port": 8080, "debug": false}\n'),)),
+    Goal("adults", "Write to adults.csv the header line of people.csv and every row of it whose age is 18 or more.",
+         _same_lines("adults.csv", ["name,age", "Ann,31", "Cid,18"]),
+         (("people.csv", "name,age\nAnn,31\nBob,12\nCid,18\nDot,7\n"),)),
 )  # fmt: skip
 
 

@@ -27,7 +27,8 @@ from agentfs.core.references import Output, in_step, problems_in_step, resolve_s
 from agentfs.core.replies import cut_word, gate_word, words_below
 from agentfs.core.toml_text import read_toml
 from agentfs.core.weighing import weigh
-from agentfs.executor.offers import Finish, arguments_of
+from agentfs.executor.arguments import arguments_of
+from agentfs.executor.offers import Finish
 from agentfs.tools.values import NotJson
 from tests.builders import CATALOGUE
 

@@ -136,7 +136,8 @@ def whose(request: dict[str, Any]) -> str:
         return "judge"
     if system.startswith("You summarize"):
         return "summarize"
-    step = user.partition("# The step: ")[2].partition("\n")[0]
+    ids = {step["description"]: step["id"] for step in STEPS}
+    step = ids.get(user.partition("Step: ")[2].partition("\n")[0], "do")
     return f"{step}, again" if "It was tried before" in user else step
 
 
@@ -187,13 +188,12 @@ def test_nobody_sees_more_than_their_part(place: Place, server: ScriptedServer) 
     assert second & CONVERSATIONS == set()
     assert found == {
         "planner 1": ABOUT_THE_GOAL | FOR_THE_PLANNER,
-        "raccoon": {"raccoon", "gecko", "lynx", "ibis", "capybara", "badger", "otters"},
-        "civet": {"civet", "mongoose", "toucan", "jackal", "dingo", "otters"},
+        "raccoon": {"gecko", "lynx", "ibis", "capybara", "badger", "otters"},
+        "civet": {"mongoose", "toucan", "jackal", "dingo", "otters"},
         "judge": {"toucan", "jackal", "dingo", "eels", "stoat", "iguana", "fine-weather"},  # of civet and gibbon
         "summarize": {"ocelot", "kestrel"},
-        "gibbon": {"gibbon", "wombat", "eels", "stoat", "osprey", "otters"},
+        "gibbon": {"wombat", "eels", "stoat", "osprey", "otters"},
         "gibbon, again": {
-            "gibbon",
             "wombat",
             "eels",
             "stoat",
@@ -236,6 +236,6 @@ def test_what_a_loop_did_before_it_drifted_stays_with_it(place: Place, server: S
     assert seen(server) == {
         "do": ABOUT_THE_GOAL | {"iguana", "osprey", "capybara"},
         "planner 1": ABOUT_THE_GOAL | FOR_THE_PLANNER | {"heron"},
-        "civet": {"civet", "mongoose", "toucan", "jackal", "otters"},
+        "civet": {"mongoose", "toucan", "jackal", "otters"},
         "judge": {"toucan", "jackal"},
     }

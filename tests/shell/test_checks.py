@@ -13,6 +13,7 @@ from agentfs.core.records import CheckResult, ResolvedCheck, Sandbox
 from agentfs.executor import checks as checks_module
 from agentfs.executor.checks import run_checks, surprise
 from agentfs.executor.evidence import Piece, output_piece
+from agentfs.models.errors import Unreachable
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
 CHECK: TypeAdapter[ResolvedCheck] = TypeAdapter(ResolvedCheck)
@@ -51,22 +52,18 @@ def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(checks_module, "CHECK_S", 0.3)
     command = {"kind": "command", "run": "echo begun; sleep 61400"}
     more = "no check is given more: let a step do what takes so long, and check what it made"
-    assert one(a_workbench(tmp_path), command) == (
-        False,
-        f"it did not end within 0.3 s and was killed: begun ({more})",
-    )
-    ok, detail = one(a_workbench(tmp_path, deadline_s=0.2), command)
-    assert (ok, detail.split("(")[0], "timeout_s" in detail) == (
-        False,
-        "it did not end within 0.2 s and was killed: begun ",
-        True,
-    )
+    (late,) = run(a_workbench(tmp_path), command)
+    assert (late.ok, late.detail, late.hint) == (False, "it did not end within 0.3 s and was killed: begun", more)
+    (late,) = run(a_workbench(tmp_path, deadline_s=0.2), command)
+    assert (late.ok, late.detail) == (False, "it did not end within 0.2 s and was killed: begun")
+    assert "timeout_s" in (late.hint or "")
 
 
 @confined
 def test_a_command_runs_in_the_sandbox(tmp_path: Path) -> None:
-    ok, detail = one(a_workbench(tmp_path, "bubblewrap"), {"kind": "command", "run": "touch /tmp/x"})
-    assert (ok, "Read-only file system" in detail, "workdir" in detail) == (False, True, True)
+    (found,) = run(a_workbench(tmp_path, "bubblewrap"), {"kind": "command", "run": "touch /tmp/x"})
+    assert (found.ok, "Read-only file system" in found.detail) == (False, True)
+    assert "workdir" in (found.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -81,8 +78,8 @@ def test_a_command_runs_in_the_sandbox(tmp_path: Path) -> None:
         ({"min_bytes": 14}, True, "file is as it should be"),
         ({"min_bytes": 15}, False, "file has 14 bytes, fewer than 15"),
         ({"path": "absent"}, False, "there is no absent in the working folder"),
-        ({"path": "../x"}, False, "../x leads out of the working folder (name a file inside it)"),
-        ({"path": "folder"}, False, "folder is not a file with content (name a regular file)"),
+        ({"path": "../x"}, False, "../x leads out of the working folder"),
+        ({"path": "folder"}, False, "folder is not a file with content"),
     ],
 )  # fmt: skip
 def test_files(tmp_path: Path, more: dict[str, Any], detail: str, *, ok: bool) -> None:
@@ -194,13 +191,12 @@ def test_nothing_expected_is_never_surprising() -> None:
 
 def test_a_judge_needs_a_model(tmp_path: Path) -> None:
     check = {"kind": "judge", "condition": "it is good"}
-    detail = "there is no model to judge it: set OPENAI_API_KEY, or base_url under [executor]"
 
     def some_evidence(_condition: str) -> list[Piece]:
         return [output_piece("good")]
 
-    (found,) = run_checks([CHECK.validate_python(check)], a_workbench(tmp_path).bench, "good", some_evidence)
-    assert (found.ok, found.detail) == (False, detail)
+    with pytest.raises(Unreachable, match="there is no model to judge it"):
+        run_checks([CHECK.validate_python(check)], a_workbench(tmp_path).bench, "good", some_evidence)
 
 
 def test_all_run_in_order_whatever_fails(tmp_path: Path) -> None:

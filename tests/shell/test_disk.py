@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentfs import disk
-from agentfs.disk import appear, install, locked, publish, replace
+from agentfs.disk import appear, install, publish, replace
 from agentfs.watch import FolderWatch
 from tests.workspaces import wait_for
 
@@ -174,16 +172,3 @@ def test_a_view_is_replaced_whole(tmp_path: Path) -> None:
         replace(tmp_path / "STATUS.md", text)
     assert (tmp_path / "STATUS.md").read_bytes() == b"two"
     assert os.listdir(tmp_path) == ["STATUS.md"]
-
-
-def test_a_lock_is_held_by_one_and_freed_by_death(tmp_path: Path) -> None:
-    code = f"import fcntl, os, time; fcntl.flock(os.open({str(tmp_path)!r}, os.O_RDONLY), fcntl.LOCK_EX); print(1, flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        with locked(tmp_path) as mine:
-            assert mine is False
-        holder.kill()
-        holder.wait()
-    with locked(tmp_path) as mine:
-        assert mine is True

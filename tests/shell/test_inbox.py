@@ -14,8 +14,9 @@ from agentfs.core.config import Settings
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.inbox import Inbox, Refused, is_goal_name, is_junk
 from agentfs.means import catalogue_of
-from agentfs.moving import StillChanging, free_place, move_in
+from agentfs.moving import StillChanging, free_names, move_in
 from agentfs.stillness import QUIET, Stillness
+from agentfs.tools.safe_open import hold_named
 from agentfs.workspace import Workspace
 
 BOOK = "# Job\n\n## Steps\n\n### a\n```sh\necho a\n```\n"
@@ -147,7 +148,8 @@ def test_a_goal_moves_into_its_run(inbox: Inbox) -> None:
     inode = goal.stat().st_ino
     folder = taken(inbox, goal.name)
     assert folder.name == "tidy-up"
-    assert (folder / "goal.md").stat().st_ino == inode
+    assert (folder / "goal.md").read_text() == BOOK
+    assert (folder / "goal.md").stat().st_ino != inode, "a file of the run's own"
     assert os.listdir(inbox.folder) == []
     run = json.loads((folder / "run.json").read_text())
     assert (run["source"], run["approve"], run["run"]) == (str(goal), "never", f"{folder.parent.name}/tidy-up")
@@ -197,10 +199,10 @@ def test_a_goal_that_is_no_good(inbox: Inbox, content: bytes, words: str) -> Non
 def test_a_goal_that_cannot_be_read(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     (inbox.folder / "job.md").write_text(BOOK)
 
-    def denied(path: Path) -> bytes:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    def denied(path: str, *_: int) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
-    monkeypatch.setattr("agentfs.inbox.read_whole", denied)
+    monkeypatch.setattr("agentfs.inbox.read_regular", denied)
     assert "job.md:1:1: cannot be read: Permission denied (give the user" in refused(inbox, "job.md")
 
 
@@ -236,7 +238,9 @@ def test_where_nothing_can_be_moved_the_goal_stays_and_is_left_in_peace(inbox: I
     (inbox.folder / "rejected").write_text("a file in the way")
     (inbox.folder / "job.md").write_text("")
     said = inbox.reject(inbox.folder / "job.md", AgentfsError("job.md: no good"))
-    assert said == Refused("job.md", "job.md: no good; and it cannot be moved to rejected/: File exists", None)
+    assert said == Refused(
+        "job.md", "job.md: no good; and it cannot be moved to rejected/: it is a file, not a folder", None
+    )
     assert (inbox.folder / "job.md").exists()
     assert not inbox.look().restless
     time.now += module.AGAIN_SECONDS
@@ -244,14 +248,16 @@ def test_where_nothing_can_be_moved_the_goal_stays_and_is_left_in_peace(inbox: I
 
 
 def test_a_goal_edited_after_it_was_read_goes_back(inbox: Inbox, tmp_path: Path) -> None:
-    goal, place = inbox.folder / "job.md", tmp_path / "goal.md"
+    goal, run = inbox.folder / "job.md", tmp_path / "run"
     goal.write_text("newer")
-    with pytest.raises(StillChanging):
-        move_in(goal, place, b"older")
-    assert (goal.read_text(), place.exists()) == ("newer", False)
-    goal.unlink()
-    with pytest.raises(StillChanging):
-        move_in(goal, place, b"older")
+    run.mkdir()
+    with hold_named(run) as held:
+        with pytest.raises(StillChanging):
+            move_in(goal, held, "2026-11-16/job", "goal.md", b"older")
+        assert (goal.read_text(), os.listdir(run)) == ("newer", [])
+        goal.unlink()
+        with pytest.raises(StillChanging):
+            move_in(goal, held, "2026-11-16/job", "goal.md", b"older")
 
 
 def test_what_was_on_its_way_when_the_intake_was_cut_off(inbox: Inbox) -> None:
@@ -273,8 +279,58 @@ def test_what_was_on_its_way_when_the_intake_was_cut_off(inbox: Inbox) -> None:
     assert len(os.listdir(inbox.folder)) == 2
 
 
-def test_a_free_place(tmp_path: Path) -> None:
-    assert free_place(tmp_path, "x.md") == tmp_path / "x.md"
-    (tmp_path / "x.md").symlink_to("nowhere")
-    assert free_place(tmp_path, "x.md") == tmp_path / "x-2.md"
+def cut_off(inbox: Inbox, *, has_goal: bool = False) -> Path:
+    """Return the folder of a run whose intake ended right after the rename, or right after the goal was written."""
+    (inbox.folder / "job.md").write_text(BOOK)
+    folder = taken(inbox, "job.md")
+    (folder / ".dropped").write_text(BOOK)
+    if not has_goal:
+        (folder / "goal.md").unlink()
+    return folder
+
+
+@pytest.mark.parametrize("has_goal", [False, True])
+def test_an_intake_that_was_cut_off_is_finished(inbox: Inbox, has_goal: bool) -> None:
+    folder = cut_off(inbox, has_goal=has_goal)
+    assert inbox.finish_intakes() == ([], True)
+    assert (folder / "goal.md").read_text() == BOOK
+    assert not (folder / ".dropped").exists()
+    assert os.listdir(inbox.folder) == []
+
+
+@pytest.mark.parametrize("has_goal", [False, True])
+def test_what_is_not_what_was_judged_is_rejected_and_not_lost(inbox: Inbox, has_goal: bool) -> None:
+    folder = cut_off(inbox, has_goal=has_goal)
+    (folder / ".dropped").write_text("newer")
+    (refused,), settled = inbox.finish_intakes()
+    assert (refused.name, settled) == ("job.md", True)
+    assert "it was changed while it was being taken" in (inbox.folder / "rejected/job.md.error.md").read_text()
+    assert (inbox.folder / "rejected/job.md").read_text() == "newer"
+    assert (folder / "goal.md").exists() == has_goal
+    (inbox.folder / "job.md").write_text(BOOK)
+    assert taken(inbox, "job.md").name == ("job-2" if has_goal else "job"), "a folder with no goal is free again"
+
+
+def test_a_folder_with_a_goal_on_its_way_is_not_free(inbox: Inbox) -> None:
+    folder = cut_off(inbox)
+    (inbox.folder / "job.md").write_text(BOOK)
+    assert taken(inbox, "job.md").name == "job-2"
+    assert (folder / ".dropped").exists()
+
+
+def test_an_error_file_never_takes_the_place_of_a_goal(inbox: Inbox) -> None:
+    for name in ("job.md.error.md", "job.md"):
+        (inbox.folder / name).write_text("")
+        refused(inbox, name)
+    assert (inbox.folder / "rejected/job.md.error.md").read_text() == ""
+    assert (inbox.folder / "rejected/job-2.md.error.md").exists()
+
+
+def test_names_that_are_free(tmp_path: Path) -> None:
+    with hold_named(tmp_path) as folder:
+        assert next(free_names(folder, "x.md")) == "x.md"
+        (tmp_path / "x.md").symlink_to("nowhere")
+        assert next(free_names(folder, "x.md")) == "x-2.md"
+        (tmp_path / "x-2.md.error.md").touch()
+        assert next(free_names(folder, "x.md", beside=".error.md")) == "x-3.md"
     assert stat.S_ISLNK((tmp_path / "x.md").lstat().st_mode)

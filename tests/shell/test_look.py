@@ -1,8 +1,6 @@
 """status, show, log and tools over real workspaces: they read, they never write, and every mistake gets words."""
 
-import fcntl
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 
 from agentfs.cli import main
 from agentfs.holding import is_driven
+from agentfs.locks import locked
 
 GOAL = """\
 # Count words
@@ -112,7 +111,7 @@ def test_status_lists_runs_in_eighty_columns_of_a_terminal_and_whole_elsewhere(
     assert max(map(len, lines)) <= 80
     day = failed.parent.name
     found = told_json(capsys, "status")
-    assert [set(one) for one in found] == [{"run", "state", "steps", "why", "outcome", "at", "driven"}] * 2
+    assert [set(one) for one in found] == [{"run", "state", "steps", "why", "outcome", "at", "driven", "ways"}] * 2
     assert found[1]["run"] == f"{day}/count"
     assert found[1]["steps"] == {"done": 2, "failed": 0, "skipped": 0, "total": 2}
     assert found[0]["outcome"] == json.loads((failed / "outcome.json").read_bytes())
@@ -157,7 +156,7 @@ def test_a_waiting_run_says_what_to_do(workspace: Path, capsys: pytest.CaptureFi
         f"  read {folder}/steps/send.1.question.md",
         f"  answer in {folder}/steps/send.1.reply.md: approve or reject, on its first line",
         f"  or type: agentfs approve {folder.parent.name}/ask",
-        f"nothing drives it; go on with: agentfs run --resume {folder.parent.name}/ask",
+        f"nothing drives it; go on with: agentfs resume {folder.parent.name}/ask",
     ]
 
 
@@ -166,14 +165,11 @@ def test_a_driven_run_is_known_by_its_lock_which_is_left_alone(
 ) -> None:
     folder = run("ask", GATED)
     assert not is_driven(folder)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(folder) as mine:
+        assert mine
         assert is_driven(folder)
         assert told_json(capsys, "status")[0]["driven"] is True
         assert told(capsys, "status", "ask").splitlines()[-1] == "it is being driven now"
-    finally:
-        os.close(descriptor)
     assert not is_driven(folder)
 
 

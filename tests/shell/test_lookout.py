@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from agentfs.core import names
-from agentfs.disk import locked, temp_name
+from agentfs.disk import temp_name
 from agentfs.driving import RESTLESS_SECONDS, Lookout, is_news, is_unnamed
 from agentfs.engine import Driver
+from agentfs.locks import locked
 from agentfs.settings import load_settings
 from agentfs.watch import FolderWatch
 from agentfs.workspace import find_workspace

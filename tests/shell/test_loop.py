@@ -49,7 +49,7 @@ def test_a_step_from_its_opening_to_its_result(tmp_path: Path) -> None:
     assert room.model.told() == ["", '{"path": "a.txt", "bytes": 3}', "", "one"]
     system, user = room.model.asked[0].messages
     assert (system["role"], user["role"]) == ("system", "user")
-    for said in ("Write one into a.txt", '"word": "one"', "Tidy the shop", "(this is the first)"):
+    for said in ("Step: Write one into a.txt", '"word": "one"', "Tidy the shop"):
         assert said in str(user["content"])
     assert [offer.name for offer in room.model.asked[0].offers] == [*READ, "finish"]
     assert result.usage is not None
@@ -87,10 +87,10 @@ def test_several_calls_in_one_reply_run_in_their_order(tmp_path: Path) -> None:
         (calls(call("read_file", "")), "Nothing was run: the arguments do not fit. 'path' is a required property"),
         (calls(call("read_file", path=1)), "Nothing was run: the arguments do not fit. path: 1 is not of type 'string'"),
         (calls(call("read_file", path="../../run.json")), "It failed (outside)"),
-        (calls(call("finish", ok="true", output="x")), "Nothing was run: the arguments do not fit. ok: 'true' is not of type 'boolean'"),
+        (calls(call("finish", ok="perhaps", output="x")), "Nothing was run: the arguments do not fit. ok: 'perhaps' is not of type 'boolean'"),
+        (calls(call("finish")), "Nothing was run: the arguments do not fit. 'ok' is a required property"),
         (calls(call("finish", ok=True, output="x", blocked="no key")), words.CONTRADICTION),
-        (calls(call("finish", ok=True, output="x", verdict="approved")), "Nothing was run: the arguments do not fit."),
-        (replace(calls(call("write_file", path="never", content="x")), finish="length"), words.CUT_CALL),
+        (replace(calls(call("write_file", path="never", content="x")), finish="length"), words.CUT),
     ],
 )  # fmt: skip
 def test_what_the_model_is_told_when_it_goes_wrong(tmp_path: Path, turn: Reply, told: str) -> None:
@@ -156,7 +156,13 @@ def test_a_condition_without_checks_is_judged(tmp_path: Path) -> None:
     room = a_room(tmp_path, [finish("12 rows were counted"), verdict(True, "12 rows were counted", "I can see it")])
     result = done(room, success_condition="There are 12 rows")
     assert [check.model_dump() for check in result.checks] == [
-        {"kind": "judge", "ok": True, "detail": "I can see it (it quotes: '12 rows were counted')", "run": None}
+        {
+            "kind": "judge",
+            "ok": True,
+            "detail": "I can see it (it quotes: '12 rows were counted')",
+            "run": None,
+            "hint": None,
+        }
     ]
     assert [request.role for request in room.model.asked] == ["executor", "judge"]
     assert result.usage is not None

@@ -24,7 +24,14 @@ from tests.workspaces import wait_for
 
 TOOLS = ["ask", "list_files", "write_file", "read_file"]
 ANY_OUTPUT = [{"kind": "output", "schema": {}}]  # a person's check, so that no judge need look
-STEP = {"id": "look", "description": "Look at it", "tools": TOOLS, "depends_on": [], "checks": ANY_OUTPUT}
+STEP: dict[str, Any] = {
+    "id": "look",
+    "description": "Look at it",
+    "tools": TOOLS,
+    "input": {"n": 1},
+    "depends_on": [],
+    "checks": ANY_OUTPUT,
+}
 NOTE = {"id": "other", "tool": "note", "input": {"text": "x"}, "depends_on": []}
 
 
@@ -299,7 +306,7 @@ def test_a_judge_among_the_goals_own_checks(tmp_path: Path) -> None:
     assert done.driver.facts.outcome.status == "done"
     found = json.loads((done.folder / "planning/2.checks.json").read_text())
     assert found["checks"] == [
-        {"kind": "judge", "ok": True, "detail": "so it is (it quotes: 'colour is blue')", "run": None}
+        {"kind": "judge", "ok": True, "detail": "so it is (it quotes: 'colour is blue')", "run": None, "hint": None}
     ]
     assert found["usage"]["requests"] == 1
     shown = in_chat(script.asked[1])

@@ -127,22 +127,36 @@ def test_a_body_of_ones_own(server: ScriptedServer, tmp_path: Path) -> None:
     assert {name: server.requests[0][name] for name in body} == body
 
 
-def test_tools_are_described_where_an_endpoint_takes_none(server: ScriptedServer, tmp_path: Path) -> None:
+def test_tools_are_offered_in_words_where_an_endpoint_takes_none(server: ScriptedServer, tmp_path: Path) -> None:
     server.refuses = frozenset({"tools"})
-    server.says('I look.\n```json\n{"tool": "shell", "arguments": {"command": "ls"}}\n```')
+    server.says("```sh\nls\n```")
+    server.says('```json\n{"tool": "look_up", "word": "a"}\n```')
     server.says("There is a.txt.")
-    model, offers = a_model(tmp_path, server.url), (offer("shell", "command"),)
+    model, offers = a_model(tmp_path, server.url), (offer("shell", "command"), offer("look_up", "word"))
     first = model.complete(ask(offers=offers), Talk().line)
+    assert (first.text, first.spoken) == ("", True)
     assert [(call.name, json.loads(call.arguments)) for call in first.tool_calls] == [("shell", {"command": "ls"})]
 
-    messages = (*ask().messages, first.message(), tool_said(first.tool_calls[0].id, "a.txt"))
+    messages = (*ask().messages, first.message(), tool_said(first.tool_calls[0].id, ""), said("user", "Go on."))
+    second = model.complete(Request("executor", messages, offers), Talk().line)
+    messages += (second.message(), tool_said(second.tool_calls[0].id, "a.txt"))
     model.complete(Request("executor", messages, offers), Talk().line)
     sent = server.requests[-1]["messages"]
     assert "tools" not in server.requests[-1]
-    assert [message["role"] for message in sent] == ["system", "user", "assistant", "user"]
-    assert "- shell: Does shell." in sent[0]["content"]
-    assert '{"tool": "shell", "arguments": {"command": "ls"}}' in sent[2]["content"]
-    assert sent[3]["content"] == "The tool answered:\na.txt"
+    assert sent == [
+        said(
+            "system",
+            "You are brief.\n\nReply with one sh block and nothing else:\n\n```sh\nthe commands\n```\n\n"
+            "It is run, and you are shown what it prints.\n\n"
+            "Instead of that, the one block may be json and hold one of these:\n"
+            '{"tool": "look_up", "word": "…"}  Does look_up.',
+        ),
+        said("user", "What is it?\n\nWrite the sh commands that do this, in one sh block."),
+        said("assistant", "```sh\nls\n```"),
+        said("user", "Result:\n(nothing)\n\nGo on."),
+        said("assistant", '```json\n{"tool": "look_up", "word": "a"}\n```'),
+        said("user", "Result:\na.txt"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -161,15 +175,57 @@ def test_the_ways_in_which_tools_are_refused(status: int, words: str, server: Sc
     assert ["tools" in request for request in server.requests] == [True, False]
 
 
-def test_calls_written_as_text_are_calls(server: ScriptedServer, tmp_path: Path) -> None:
+def habits(home: Path, server: ScriptedServer) -> dict[str, Any]:
+    known = json.loads((home / ENDPOINTS).read_bytes()) if (home / ENDPOINTS).exists() else {}
+    return dict(known.get(f"{server.url} tiny", {}))
+
+
+def test_an_endpoint_that_writes_its_first_call_as_text_is_known_to_make_none(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
     written = '```json\n{"name": "shell", "arguments": {"command": "ls"}}\n```'
     server.says(written)
-    talk = Talk()
-    reply = a_model(tmp_path, server.url).complete(ask(offers=(offer("shell", "command"),)), talk.line)
-    assert [(call.id, call.name) for call in reply.tool_calls] == [("call_1", "shell")]
-    logged = talk.logged("reply")[0]
+    server.says(written)
+    talk, offers = Talk(), (offer("shell", "command"),)
+    model = a_model(tmp_path, server.url)
+    first = model.complete(ask(offers=offers), talk.line)
+    assert (first.tool_calls, first.text, first.restart) == ((), written, True), "what teaches it is not run"
+    assert talk.logged("reply")[0]["restart"] is True
+    assert (habits(tmp_path, server)["tools"], habits(tmp_path, server)["native"]) == (False, False)
+    second = a_model(tmp_path, server.url).complete(ask(offers=offers), talk.line)
+    assert [(call.id, call.name) for call in second.tool_calls] == [("call_1", "shell")]
+    assert ["tools" in request for request in server.requests] == [True, False], "for the next run, too"
+    logged = talk.logged("reply")[1]
     assert logged["message"] == said("assistant", written)
-    assert logged["taken_as"] == reply.message(), "what was said, and what it was taken for"
+    assert logged["taken_as"] == second.message(), "what was said, and what it was taken for"
+
+
+def test_after_one_native_call_text_is_text(server: ScriptedServer, tmp_path: Path) -> None:
+    written, offers = "```sh\nls\n```", (offer("shell", "command"),)
+    server.calls(("shell", {"command": "ls"}))
+    for _ in range(3):
+        server.says(written)
+    model = a_model(tmp_path, server.url)
+    assert model.complete(ask(offers=offers), Talk().line).tool_calls
+    assert habits(tmp_path, server)["native"] is True
+    talked = (*ask().messages, said("assistant", "Well."), said("user", "Call a tool."))
+    for another in (model, a_model(tmp_path, server.url)):
+        reply = another.complete(Request("executor", talked, offers), Talk().line)
+        assert (reply.tool_calls, reply.text, reply.restart) == ((), written, False)
+    assert all("tools" in request for request in server.requests)
+
+
+def test_one_that_only_talks_is_spoken_to_in_words_for_now(server: ScriptedServer, tmp_path: Path) -> None:
+    for _ in range(4):
+        server.says("I would look first.")
+    model, offers = a_model(tmp_path, server.url), (offer("shell", "command"),)
+    assert model.complete(ask(offers=offers), Talk().line).restart is False
+    talked = (*ask().messages, said("assistant", "I would look first."), said("user", "Call a tool."))
+    assert model.complete(Request("executor", talked, offers), Talk().line).restart is True
+    assert model.complete(ask(offers=offers), Talk().line).spoken is True
+    assert habits(tmp_path, server) == {}, "no other run is told: it is a guess"
+    a_model(tmp_path, server.url).complete(ask(offers=offers), Talk().line)
+    assert ["tools" in request for request in server.requests] == [True, True, False, True]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 1}', '{"URL tiny": {"rung": "fish", "on": "2026-11-16"}}'])

@@ -9,16 +9,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentfs.models.actions import actions_in, json_in, without_thoughts
-from agentfs.models.assembly import Assembly
+from agentfs.models.assembly import Assembly, Said
 from agentfs.models.events import Events
+from agentfs.models.ladder import Habits, taught_by
+from agentfs.models.loose_json import loose_object
+from agentfs.models.reading import reply_of
 from agentfs.models.retrying import seconds_after
+from tests.conversations import ask, offer
 
-TOOLS = {"shell", "finish"}
+TOOLS = {"shell", "finish", "python", "ask"}
 LS = ("shell", {"command": "ls"})
+DONE = ("finish", {"ok": True, "output": "4"})
+JSON_LS = '{"tool": "shell", "arguments": {"command": "ls"}}'
 WRITTEN: dict[str, tuple[str, list[tuple[str, Any]]]] = {
-    "a block": ('```json\n{"tool": "shell", "arguments": {"command": "ls"}}\n```', [LS]),
-    "a block in prose": ('I look.\n\n```json\n{"tool": "shell", "arguments": {"command": "ls"}}\n```\nDone.', [LS]),
-    "a block of no language": ('```\n{"tool": "shell", "arguments": {"command": "ls"}}\n```', [LS]),
+    # the protocol
+    "a sh block": ("```sh\nls\n```", [LS]),
+    "a shell block": ("```shell\nls\n```\n", [LS]),
+    "a bash block": ("```bash\nls\n```", [("shell", {"command": "ls", "interpreter": "bash"})]),
+    "a python block": ("```python\nprint(1)\n```", [("python", {"code": "print(1)"})]),
+    "a block with fences in it": ("````sh\ncat > a.md <<E\n```\nx\n```\nE\n````", [("shell", {"command": "cat > a.md <<E\n```\nx\n```\nE"})]),
+    "a block that was not closed": ("```sh\nls", [LS]),
+    "two sh blocks": ("```sh\nls\n```\n\n```sh\nls\n```", [LS, LS]),
+    "done": ("DONE", [("finish", {"ok": True})]),
+    "done, with the answer": ("DONE: 4", [DONE]),
+    "done, with an empty block": ("DONE:\n\n```sh\n```", [("finish", {"ok": True})]),
+    "done, in bold": ("**DONE:** 4", [DONE]),
+    "done, in small letters": ("Done: 4", [DONE]),
+    "done, in several lines": ("DONE:\na\nb", [("finish", {"ok": True, "output": "a\nb"})]),
+    "done, in a block": ("```sh\nDONE: 4\n```", [DONE]),
+    "done, in half a block": ("```sh\nDONE: 4", [DONE]),
+    "done, after a block": ("```sh\nls\n```\nDONE", [LS, ("finish", {"ok": True})]),
+    "done, before a block": ("DONE\n```sh\nls\n```", [("finish", {"ok": True}), LS]),
+    "a block in the answer": ("DONE: I ran\n```sh\nls\n```", [("finish", {"ok": True, "output": "I ran\n```sh\nls\n```"})]),
+    "failed": ("FAILED: no such file", [("finish", {"ok": False, "output": "no such file"})]),
+    "a question": ("ASK: Which colour?", [("ask", {"question": "Which colour?"})]),
+    # other forms
+    "a json block": (f"```json\n{JSON_LS}\n```", [LS]),
+    "commands in a block of no language": ("```\nls\n```", [LS]),
+    "a block of no language": (f"```\n{JSON_LS}\n```", [LS]),
+    "a block in the tool's name": ('```ask\n{"question": "Why?"}\n```', [("ask", {"question": "Why?"})]),
     "the whole text": ('{"name": "shell", "arguments": {"command": "ls"}}', [LS]),
     "parameters": ('{"name": "shell", "parameters": {"command": "ls"}}', [LS]),
     "arguments as text": ('{"name": "shell", "arguments": "{\\"command\\": \\"ls\\"}"}', [LS]),
@@ -27,33 +56,77 @@ WRITTEN: dict[str, tuple[str, list[tuple[str, Any]]]] = {
         '{"tool_calls": [{"id": "1", "type": "function", "function": {"name": "shell", "arguments": {"command": "ls"}}}]}',
         [LS],
     ),
+    "in its older form": ('{"function_call": {"name": "shell", "arguments": {"command": "ls"}}}', [LS]),
+    "with a prefix": ('{"name": "functions.shell", "arguments": {"command": "ls"}}', [LS]),
     "tagged": ('<tool_call>\n{"name": "shell", "arguments": {"command": "ls"}}\n</tool_call>', [LS]),
-    "two blocks": (
-        '```json\n{"tool": "shell", "arguments": {"command": "ls"}}\n```\n```json\n{"tool": "finish", "ok": true}\n```',
-        [LS, ("finish", {"ok": True})],
-    ),
-    "two lines of one block": (
-        '```json\n{"tool": "shell", "arguments": {"command": "ls"}}\n{"tool": "finish", "arguments": {}}\n```',
-        [LS, ("finish", {})],
-    ),
-    "a list": ('[{"tool": "shell", "arguments": {"command": "ls"}}]', [LS]),
-    "after thoughts": (
-        '<think>{"tool": "finish"}</think>\n{"tool": "shell", "arguments": {"command": "ls"}}',
-        [LS],
-    ),
+    "tagged, without an end": ('<tool_call>\n{"name": "shell", "arguments": {"command": "ls"}}', [LS]),
+    "a function": ('<function=shell>{"command": "ls"}</function>', [LS]),
+    "a function with parameters": ("<function=shell>\n<parameter=command>\nls\n</parameter>\n</function>", [LS]),
+    "single quotes": ("{'tool': 'shell', 'arguments': {'command': 'ls'}}", [LS]),
+    "single quotes and JSON's constants": ("{'ok': true, 'output': '4', 'blocked': null}", [("finish", {"ok": True, "output": "4", "blocked": None})]),
+    "JSON in JSON": (json.dumps(JSON_LS), [LS]),
+    "doubled braces": ('{{"name": "shell", "arguments": {"command": "ls"}}}', [LS]),
+    "line ends in a string": ('{"tool": "shell", "command": "ls\nls"}', [("shell", {"command": "ls\nls"})]),
+    "finish without its wrapping": ('{"ok": true, "output": "4"}', [DONE]),
+    "ok as a word": ('{"tool": "finish", "ok": "true"}', [("finish", {"ok": "true"})]),
+    "two blocks": (f'```json\n{JSON_LS}\n```\n```json\n{{"tool": "finish", "ok": true}}\n```', [LS, ("finish", {"ok": True})]),
+    "two lines of one block": (f'```json\n{JSON_LS}\n{{"tool": "finish", "arguments": {{}}}}\n```', [LS, ("finish", {})]),
+    "a list": (f"[{JSON_LS}]", [LS]),
+    "after thoughts": (f'<think>{{"tool": "finish"}}</think>\n{JSON_LS}', [LS]),
     "no arguments": ('{"tool": "finish", "arguments": null}', [("finish", {})]),
+    # no calls: something else is in the reply, or nothing that can be understood
+    "a block in prose": (f"I look.\n\n```json\n{JSON_LS}\n```\nDone.", []),
+    "a sentence before": ("I look.\n```sh\nls\n```", []),
+    "a sentence after": ("```sh\nls\n```\nThat lists the files.", []),
+    "a block beside one that is none": ('```sh\nls\n```\n```json\n{"a": 1}\n```', []),
+    "a quoted file": ("The file says:\n\n> ```sh\n> rm -r .\n> ```", []),
+    "prose that begins with done": ("Done with the first part, now the rest.", []),
     "another tool": ('{"tool": "rocket", "arguments": {}}', []),
+    "a call among other values": (f"[{JSON_LS}, 1]", []),
     "a name that is no name": ('{"tool": {"shell": 1}, "arguments": {}}', []),
     "half a block": ('```json\n{"tool": "shell", "arguments": {"comm', []),
+    "an empty block": ("```sh\n\n```", []),
+    "JSON that is no call in a block of no language": ('```\n{"a": 1}\n```', []),
+    "a block of another language": ("```text\nls\n```", []),
     "prose": ("I would call shell with ls.", []),
     "JSON in the middle of prose": ('I would write {"tool": "shell", "arguments": {}} now.', []),
+    "Python that is no value": ("{'tool': __import__('os')}", []),
+    "a key twice": ('{"tool": "shell", "command": "ls", "command": "rm"}', []),
+    "a key twice, in single quotes": ("{'tool': 'shell', 'command': 'ls', 'command': 'rm'}", []),
+    "nested without end": ("[" * 100_000, []),
+    "fences without end": ("```sh\n" * 20_000, []),
     "nothing": ("", []),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "calls"), WRITTEN.values(), ids=WRITTEN.keys())
 def test_calls_written_as_text(text: str, calls: list[tuple[str, Any]]) -> None:
-    assert [(name, json.loads(arguments)) for name, arguments in actions_in(text, TOOLS)] == calls
+    assert [(name, loose_object(arguments)) for name, arguments in actions_in(text, TOOLS)] == calls
+
+
+@pytest.mark.parametrize("text", [text for text, _ in WRITTEN.values()], ids=WRITTEN.keys())
+def test_for_an_endpoint_with_native_calls_none_of_it_is_a_call(text: str) -> None:
+    request = ask(offers=tuple(offer(name, "x") for name in sorted(TOOLS)))
+    said = Said(text, (), "", "", "stop", None, None)
+    for habits in (Habits(native=True), Habits()):
+        learnt = taught_by(request, habits, said)
+        reply = reply_of(request, habits, said, None, learnt.habits if learnt else None)
+        assert (reply.tool_calls, reply.text) == ((), without_thoughts(text))
+        assert reply.restart is (bool(actions_in(text, TOOLS)) and not habits.native), "a first one is asked again"
+
+
+def test_a_reply_cut_short_calls_nothing() -> None:
+    request = ask(offers=(offer("shell", "command"),))
+    reply = reply_of(request, Habits(tools=False), Said("```sh\nrm -r bui", (), "", "", "length", None, None), None)
+    assert reply.tool_calls == ()
+
+
+def test_without_tools_a_reply_is_the_answer() -> None:
+    request = ask(offers=(offer("finish", "output"),))
+    reply = reply_of(request, Habits(tools=False), Said("Blue.", (), "", "", "stop", None, None), None)
+    assert [(call.name, json.loads(call.arguments)) for call in reply.tool_calls] == [
+        ("finish", {"ok": True, "output": "Blue."})
+    ]
 
 
 FOUND: dict[str, tuple[str, Any]] = {
@@ -122,6 +195,10 @@ CALLS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, str]]]] = {
     "all with one index": (
         [_call("shell", "1", index=0, id="a"), _call("shell", "2", index=0, id="b")],
         [("a", "shell", "1"), ("b", "shell", "2")],
+    ),
+    "in the older form": (
+        [_delta(function_call={"name": "shell", "arguments": '{"x"'}), _delta(function_call={"arguments": ": 1}"})],
+        [("call_1", "shell", '{"x": 1}')],
     ),
     "with no index": ([_call("shell", "1", id="a"), _call(None, "2")], [("a", "shell", "12")]),
     "with no id": ([_call("shell", "1", index=0), _call("note", "2", index=1)], [("call_1", "shell", "1"), ("call_2", "note", "2")]),

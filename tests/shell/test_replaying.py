@@ -20,7 +20,13 @@ from tests.scripts import Script, Turn, call, calls, finish, verdict
 from tests.workspaces import Place
 
 TOOLS = ["shell", "summarize", "note"]
-STEP: dict[str, Any] = {"id": "look", "description": "Look at it", "tools": TOOLS, "depends_on": []}
+STEP: dict[str, Any] = {
+    "id": "look",
+    "description": "Look at it",
+    "tools": TOOLS,
+    "input": {"n": 1},
+    "depends_on": [],
+}
 
 
 def goes_as_it_went(drive: Drive) -> None:
@@ -99,6 +105,7 @@ def test_an_endpoint_that_takes_less(tmp_path: Path, lesser: ScriptedServer) -> 
     done = {"ok": True, "output": "53", "surprising": None, "blocked": None, "evidence": []}
     step = {"id": "look", "description": "look", "tools": ["shell"], "depends_on": []}
     lesser.says(json.dumps({"steps": [{**step, "success_condition": "a number is told"}]}))
+    lesser.says("```sh\necho it is 53\n```")
     lesser.says(json.dumps({"tool": "finish", "arguments": done}))
     lesser.says('{"met": true, "because": "so", "quote": "The output is: 53"}')
     place.agentfs("run", place.goal("Reckon\n"), "--mode", "split")

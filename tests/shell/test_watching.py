@@ -155,6 +155,7 @@ def test_a_glance_at_nothing(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
     first, second = HeldFolder(tmp_path / "goals"), HeldFolder(tmp_path / "goals")
     first.take()
     assert first.is_there()

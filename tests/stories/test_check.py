@@ -107,7 +107,7 @@ def dropped(root: Path, name: str) -> list[str]:
     goals = root / "goals"
     goals.mkdir()
     (root / name).rename(goals / name)
-    inbox = Inbox(Workspace(root), Settings(), catalogue_of(Settings(), {}), model=False)
+    inbox = Inbox(Workspace(root), Settings(), catalogue_of(Settings(), {}), planner=False)
     with pytest.raises((BadFile, NoModel)) as caught:
         inbox.taking(goals / name)
     return str(caught.value).splitlines()

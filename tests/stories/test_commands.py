@@ -1,5 +1,6 @@
 """What a person does to a run by command: each edits files, as an editor could, and says what it changed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -71,7 +72,7 @@ def test_a_draft_is_approved_by_command(place: Place) -> None:
     assert said.stdout == ""
     assert said.stderr.splitlines() == [
         f'runs/{run}/plan.json: "status" is now "approved" (it was "draft")',
-        f"nothing drives it; go on with: agentfs run --resume {run}",
+        f"nothing drives it; go on with: agentfs resume {run}",
     ]
     assert (place.run_folder() / "plan.json").read_bytes() == before.replace(b'"draft"', b'"approved"')
     assert place.agentfs("run", "--resume", "job", env=ADA).stdout == "hello\n"
@@ -103,9 +104,8 @@ def test_a_draft_is_not_rejected_but_changed(place: Place) -> None:
     assert "is not rejected but changed: edit runs/" in refused
     assert "agentfs cancel" in refused
     assert "is a draft" in place.agentfs("pause", "job", code=2).stderr
-    assert "agentfs approve" in place.agentfs("resume", "job", code=2).stderr
+    assert "agentfs approve" in place.agentfs("resume", "job", code=3).stderr
     place.agentfs("cancel", "job")
-    place.agentfs("run", "--resume", "job", code=1)
     assert place.read("outcome.json")["status"] == "cancelled"
 
 
@@ -155,8 +155,7 @@ def test_a_pause_lets_what_runs_finish_and_nothing_new_start(place: Place) -> No
     assert (code, out) == (3, "")
     assert attempts(place) == ["slow.1"]
     assert "already" in place.agentfs("pause", "job").stderr
-    place.agentfs("resume", "job", env=ADA)
-    assert place.agentfs("run", "--resume", "job", env=ADA).stdout == "last\n"
+    assert place.agentfs("resume", "job", env=ADA).stdout == "last\n"
     assert place.log() == [
         "agentfs job: revision 1, the first plan",
         "Ada job: revision 2, edited by Ada",
@@ -190,8 +189,7 @@ def test_cancel_ends_what_runs_within_seconds(place: Place) -> None:
     assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _works_in(pid, files_of(place))]
     assert "has ended" in place.agentfs("cancel", "job", code=2).stderr
     (files_of(place) / "go").touch()
-    place.agentfs("resume", "job")
-    assert place.agentfs("run", "--resume", "job", env=ADA).stdout == "last\n"
+    assert place.agentfs("resume", "job", env=ADA).stdout == "last\n"
     assert place.log()[1:] == [
         "Ada job: revision 2, edited by Ada",
         "agentfs job: cancelled, 0 of 2 steps",
@@ -246,10 +244,7 @@ def test_retry_says_that_a_cancelled_run_stays_cancelled(place: Place) -> None:
     place.agentfs("run", place.runbook(CHAIN))
     place.agentfs("retry", "job", "first")
     place.agentfs("cancel", "job")
-    said = place.agentfs("retry", "job", "second").stderr
-    assert "is about to end all the same: the plan's status is cancelled" in said
-    place.agentfs("run", "--resume", "job", code=1)
-    assert "job stays cancelled" in place.agentfs("retry", "job", "aside").stderr
+    assert "job stays cancelled" in place.agentfs("retry", "job", "second").stderr
 
 
 FAILS = "### ok\n```sh\necho ok\n```\n### bad\n```sh\ntest -e mended; cat mended\n```\nretries: 0\n"
@@ -260,8 +255,7 @@ def test_a_failed_run_is_taken_up_again(place: Place) -> None:
     (files_of(place) / "mended").write_text("mended\n")
     said = place.agentfs("resume", "job")
     assert "bad.1.again.md: set aside" in said.stderr
-    assert "outcome.json" not in place.tree()
-    assert place.agentfs("run", "--resume", "job").stdout == "mended\n"
+    assert said.stdout == "mended\n"
     assert attempts(place) == ["bad.1", "bad.2", "ok.1"]
     assert place.log() == [
         "agentfs job: revision 1, the first plan",
@@ -269,7 +263,8 @@ def test_a_failed_run_is_taken_up_again(place: Place) -> None:
         "agentfs job: done, 2 of 2 steps",
     ]
     place.ledger_is_sound()
-    assert "is done: there is nothing to resume" in place.agentfs("resume", "job", code=2).stderr
+    refused = place.agentfs("resume", "job", "--add-minutes", "1", code=2).stderr
+    assert "is done: there is nothing to resume" in refused
 
 
 @pytest.mark.parametrize("command", ["resume", "run --resume"])
@@ -277,12 +272,11 @@ def test_a_run_whose_plan_was_edited_after_it_was_done_goes_on_with_it(place: Pl
     place.agentfs("run", place.runbook("### one\n```sh\necho 1\n```\n\n### two\n```sh\necho two\n```\n"))
     plan = place.run_folder() / "plan.json"
     plan.write_text(plan.read_text().replace("echo two", "echo 2"))
-    if command == "resume":
-        assert "outcome.json: removed" in place.agentfs("resume", "job").stderr
-    assert place.agentfs("run", "--resume", "job", env=ADA).stdout == "2\n"
+    resumed = place.agentfs(*command.split(), "job", env=ADA)
+    assert resumed.stdout == "2\n"
+    assert "outcome.json: removed" in resumed.stderr
     assert attempts(place) == ["one.1", "two.1", "two.2"]
     assert place.log()[2:] == ["Ada job: revision 2, edited by Ada", "agentfs job: done, 2 of 2 steps"]
-    assert "is done: there is nothing to resume" in place.agentfs("resume", "job", code=2).stderr
 
 
 def test_run_resume_takes_up_a_failed_run(place: Place) -> None:
@@ -299,7 +293,7 @@ def test_the_goals_own_checks_run_again(place: Place) -> None:
     (files_of(place) / "proof").touch()
     said = place.agentfs("resume", "job")
     assert "planning/2.again.md: set aside" in said.stderr
-    assert place.agentfs("run", "--resume", "job").stdout == "x\n"
+    assert said.stdout == "x\n"
     assert attempts(place) == ["go.1"]
     assert place.read("planning/3.checks.json")["checks"][0]["ok"] is True
 
@@ -319,7 +313,7 @@ def test_a_top_up_is_an_edit_of_the_limits(place: Place) -> None:
     said = place.agentfs("resume", "job", "--add-minutes", "15", "--add-replans", "2", "--add-cost", "0.5", env=ADA)
     assert '"minutes" of "limits" is now 45 (it was 30)' in said.stderr
     assert place.read("plan.json")["limits"] == {"minutes": 45, "replans": 5, "cost_usd": 5.5}
-    assert place.agentfs("run", "--resume", "job", env=ADA).stdout == "mended\n"
+    assert said.stdout == "mended\n"
     assert place.log()[2] == "Ada job: revision 2, edited by Ada"
     for wrong in ("0", "-3", "x", "nan", "inf"):
         assert "above 0" in place.agentfs("resume", "job", f"--add-minutes={wrong}", code=2).stderr
@@ -329,10 +323,9 @@ def test_a_run_that_waits_for_more_time_goes_on_after_a_top_up(place: Place) -> 
     book = "### a\n```sh\necho a\n```\n### b\n```sh\necho b\n```\n"
     waiting = place.agentfs("run", place.runbook(book, "limits:\n  minutes: 0"), code=3)
     assert "the limit of 0 minutes is reached" in waiting.stderr
-    assert "neither paused nor ended" in place.agentfs("resume", "job", code=2).stderr
-    place.agentfs("resume", "job", "--add-minutes", "1.5")
+    assert "the limit of 0 minutes is reached" in place.agentfs("resume", "job", code=3).stderr
+    assert place.agentfs("resume", "job", "--add-minutes", "1.5").stdout == "b\n"
     assert place.read("plan.json")["limits"] == {"minutes": 1.5}
-    assert place.agentfs("run", "--resume", "job").stdout == "b\n"
 
 
 # ── left out ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -468,10 +461,11 @@ def test_a_run_that_was_edited_and_cancelled_goes_on_when_it_is_resumed(place: P
     place.agentfs("run", place.runbook("### a\n```sh\necho a\n```\ngate\n"), code=3)
     plan = place.run_folder() / "plan.json"
     plan.write_text(plan.read_text().replace("echo a", "echo another"))
-    place.agentfs("cancel", "job")
+    edited = json.loads(plan.read_text())
+    plan.write_text(json.dumps({**edited, "status": "cancelled"}))
     with Watching(place) as daemon:
         daemon.wait_to_hear("job: cancelled")
-    place.agentfs("resume", "job")
+    place.agentfs("resume", "job", code=3)
     with Watching(place) as daemon:
         daemon.wait_to_hear("job: waits: ")
         assert not (place.run_folder() / "outcome.json").exists()

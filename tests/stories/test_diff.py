@@ -96,6 +96,5 @@ def test_following_is_left_by_ctrl_c_and_an_ended_run_is_not_waited_for(place: P
     os.kill(follower.pid, signal.SIGINT)
     assert end(follower, signal.SIGCONT)[0] == 130
     place.agentfs("cancel", "job")
-    place.agentfs("run", "--resume", "job", code=1)
     last = place.agentfs("log", "job", "-f").stdout.splitlines()[-1]
     assert last.split(" ", 1)[1] == "outcome: cancelled, 0 of 3 steps"

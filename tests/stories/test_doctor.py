@@ -198,7 +198,7 @@ def test_attempts_that_claim_to_run_with_nobody_driving_them(made: Place) -> Non
         "remark",
         "1 attempt claim to run, and nobody drives it",
     )
-    assert f"agentfs run --resume {made.run_folder().parent.name}/job" in stale["mend"]
+    assert f"agentfs resume {made.run_folder().parent.name}/job" in stale["mend"]
     survivor = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         mark = mark_of(survivor.pid)

@@ -80,7 +80,13 @@ def test_a_planned_step_is_done_by_the_other_model_and_judged(place: Place, serv
     assert json.loads(done.stdout) == {"colour": "blue"}
     result = place.read("steps/colour.1.result.json")
     assert result["checks"] == [
-        {"kind": "judge", "ok": True, "detail": 'look at it (it quotes: \'"colour": "blue"\')', "run": None}
+        {
+            "kind": "judge",
+            "ok": True,
+            "detail": 'look at it (it quotes: \'"colour": "blue"\')',
+            "run": None,
+            "hint": None,
+        }
     ]
     server.done()
 
@@ -88,13 +94,14 @@ def test_a_planned_step_is_done_by_the_other_model_and_judged(place: Place, serv
 def test_a_claim_without_proof_is_tried_again_with_the_reason(place: Place, server: ScriptedServer) -> None:
     step = by_model("report", "write_file", checks=[{"kind": "file", "path": "report.md"}])
     server.plan({"steps": [step]}, to=PLANNER)
+    server.calls(("write_file", {"path": "notes.md", "content": "a report is due"}), to=EXECUTOR)
     server.calls(finish("I wrote report.md"), to=EXECUTOR)
     server.calls(write("report.md", "all is well"), to=EXECUTOR)
     server.calls(finish("now it is there"), to=EXECUTOR)
     done = place.agentfs("run", place.goal("Report\n"), "--mode", "split")
     assert done.stdout == "now it is there\n"
     assert place.read("steps/report.1.result.json")["error"]["kind"] == "check"
-    first, second, _ = sent(server, EXECUTOR)
+    first, _, second, _ = sent(server, EXECUTOR)
     assert ("report.md is not there" in first, "the file check failed" in second) == (False, True)
     server.done()
 
@@ -106,7 +113,7 @@ def test_a_question_inside_a_step_is_answered_by_a_command(place: Place, server:
     assert "Which colour?" in (place.run_folder() / "steps/do.1.question.md").read_text()
     status = place.agentfs("status", "job")
     assert "waits for a person's answer" in status.stdout
-    assert "agentfs run --resume" in place.agentfs("reply", "job", "do", "Blue").stderr
+    assert "agentfs resume" in place.agentfs("reply", "job", "do", "Blue").stderr
     server.calls(("ask", {"question": "Dark or light?"}))
     again = place.agentfs("run", "--resume", "job", code=3)
     assert "do.1.question-2.md" in again.stderr
@@ -123,6 +130,7 @@ def test_a_question_inside_a_step_is_answered_by_a_command(place: Place, server:
 def test_a_loop_that_hands_over_goes_on_with_a_planner(place: Place, server: ScriptedServer) -> None:
     server.calls(("hand_over", {"why": "it takes nine pieces of work"}), to=EXECUTOR)
     server.plan({"steps": [by_model("one", "note", checks=[SOME_TEXT])]}, to=PLANNER)
+    server.calls(("note", {"text": "one"}), to=EXECUTOR)
     server.calls(finish("one of nine"), to=EXECUTOR)
     server.plan(verdict(True, "The output is: one of nine"), to=EXECUTOR)
     done = place.agentfs("run", place.goal("Move the shop\n"))
@@ -135,13 +143,13 @@ def test_a_loop_that_hands_over_goes_on_with_a_planner(place: Place, server: Scr
 def test_a_server_without_tools_is_spoken_to_in_text(place: Place, tmp_path: Path) -> None:
     with ScriptedServer(refuses=["tools"]) as server:
         place.env["OPENAI_BASE_URL"] = server.url
-        server.says('I will look.\n```json\n{"name": "list_files", "arguments": {"path": "."}}\n```')
+        server.says('```json\n{"name": "list_files", "arguments": {"path": "."}}\n```')
         server.says("There is nothing. I am done.")
         ends = {"name": "finish", "arguments": finish("nothing there")[1]}
         server.says(f"```json\n{json.dumps(ends)}\n```")
         done = place.agentfs("run", place.goal("Look around\n"))
         assert done.stdout == "nothing there\n"
-        assert "A step ends only by the tool" in json.dumps(server.requests[-1]["messages"])
+        assert "If the step is done, reply DONE" in json.dumps(server.requests[-1]["messages"])
         server.done()
 
 
@@ -151,6 +159,7 @@ def test_no_model_to_be_reached_is_told_in_a_line_and_the_run_stays(place: Place
     assert "127.0.0.1:9" in done.stderr
     assert place.read("steps/do.1.result.json")["error"]["kind"] == "unreachable"
     place.env["OPENAI_BASE_URL"] = server.url
+    server.calls(("list_files", {}))
     server.calls(finish("here"))
     assert place.agentfs("run", "--resume", "job").stdout == "here\n"
 
@@ -179,8 +188,7 @@ def test_a_judge_of_the_goal_for_whom_there_is_no_room_is_asked_after_a_top_up(
     done = place.agentfs("run", place.runbook(COLOUR, f"{JUDGED}\nlimits: {{requests: 0}}"), code=3)
     assert "limits.requests" in done.stderr
     server.plan(verdict(True, "The output is: blue"))
-    place.agentfs("resume", "job", "--add-requests", "1")
-    assert place.agentfs("run", "--resume", "job").stdout == "blue\n"
+    assert place.agentfs("resume", "job", "--add-requests", "1").stdout == "blue\n"
     server.done()
 
 

@@ -1,6 +1,5 @@
 """Forgetting runs: their files go, their history stays, and nothing else is touched."""
 
-import fcntl
 import json
 import os
 import pty
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agentfs.locks import locked
 from tests.daemons import Watching, book
 from tests.workspaces import DEADLINE, Place, wait_for
 
@@ -90,27 +90,25 @@ def test_only_runs_that_have_ended(place: Place) -> None:
     done, waits = ran(place), ran(place, "waits", GATE)
     said = place.agentfs("forget", "job", "waits", code=2)
     assert said.stderr.splitlines() == [
-        f"{waits} has not ended: end it first (agentfs cancel {waits}), and let it come to its end",
+        f"{waits} has not ended: end it first (agentfs cancel {waits})",
         "nothing was forgotten",
     ]
     place.agentfs("forget", "--state", "done", "--yes")
     assert names(place) == {"waits"}
     place.agentfs("cancel", "waits")
-    place.agentfs("run", "--resume", waits, code=None)
+    place.agentfs("forget", "waits")
+    assert names(place) == set()
     assert done != waits
 
 
 def test_a_run_that_is_driven_is_kept(place: Place) -> None:
     run = ran(place)
-    descriptor = os.open(place.run_folder(), os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(place.run_folder()) as mine:
+        assert mine
         said = place.agentfs("forget", run, code=2)
         assert "is being driven by another agentfs" in said.stderr
         kept = forget_json(place, "--name", "job", "--yes", code=2)
         assert (kept["forgotten"], kept["kept"]) == ([], [{"run": run, "why": "another agentfs drives it"}])
-    finally:
-        os.close(descriptor)
     assert names(place) == {"job"}
     place.ledger_is_sound()
 

@@ -50,7 +50,7 @@ def test_a_new_run_begins_where_a_revision_stood(place: Place, day: str) -> None
         f"{day}/job-2: fork of {day}/job@1: keeps 2 steps (a, c)",
         "still to run: b",
         "files/ is copied as it is now",
-        f"nothing drives it; go on with: agentfs run --resume {day}/job-2",
+        f"nothing drives it; go on with: agentfs resume {day}/job-2",
     ]
     assert contents(place.run_folder()) == before
     assert place.tree("job-2") == [
@@ -85,8 +85,8 @@ def test_a_fork_of_the_last_revision_has_nothing_left_to_do(place: Place, day: s
         "run": f"{day}/another-try",
         "source": f"fork of {day}/job@2",
         "mode": "auto",
-        "planner": "gpt-5",
-        "executor": "gpt-5-mini",
+        "planner": None,
+        "executor": None,
         "plan": True,
         "kept": ["a", "b", "c"],
         "to_run": [],
@@ -116,7 +116,6 @@ def test_a_cancelled_run_forks_approved_a_draft_stays_one_and_a_folder_outside_i
     assert place.read("planning/1.result.json", "job-2")["plan"]["status"] == "draft"
     place.agentfs("approve", "job")
     place.agentfs("cancel", "job")
-    place.agentfs("run", "--resume", "job", code=1)
     said = place.agentfs("fork", "job")
     assert f"both work in {place.root / 'shop'}: it is not copied" in said.stderr
     place.agentfs("run", "--resume", "job-3")

@@ -66,7 +66,7 @@ def test_a_no_is_never_replaced_and_only_its_clean_up_runs(place: Place, line: s
     assert outcome["steps"]["done"] == ["build", "withdraw"]
     assert not (place.run_folder() / "files" / "published").exists()
     assert place.log()[1:] == [
-        "agentfs job: revision 2, after publish could not be reached",
+        "agentfs job: revision 2, after a person rejected publish",
         "agentfs job: failed, 2 of 4 steps",
     ]
 
@@ -81,6 +81,19 @@ def test_a_no_without_a_clean_up_ends_the_run(place: Place) -> None:
     outcome = place.read("outcome.json")
     assert (outcome["reason"], outcome["summary"]) == ("rejected", "publish was rejected; 1 of 3 steps done")
     assert outcome["calls"] == 1
+
+
+def test_a_no_is_cleaned_up_after_though_no_replans_are_left(place: Place) -> None:
+    place.agentfs("run", place.runbook(PUBLISH.format(line=""), "limits: {replans: 0}"), code=3)
+    foreseen = place.agentfs("reject", "job", "--dry-run").stderr
+    assert foreseen.splitlines()[-1] == f"it would then clean up, and end failed: {GAVE_UP}"
+    place.agentfs("reject", "job")
+    place.agentfs("resume", "job", code=1)
+    outcome = place.read("outcome.json")
+    assert (outcome["status"], outcome["reason"]) == ("failed", "rejected")
+    assert outcome["summary"].startswith("publish was rejected; the clean-up is done")
+    assert outcome["steps"]["done"] == ["build", "withdraw"]
+    assert place.agentfs("replay", "job").stdout.startswith("replayed: the same ")
 
 
 # ── where a model plans ───────────────────────────────────────────────────────────────────────────────────
@@ -104,6 +117,18 @@ def shell(name: str, command: str, *after: str, **fields: Any) -> dict[str, Any]
     words = f"the command of {name} prints its file"
     does: dict[str, Any] = {"id": name, "description": f"do {name}", "tool": "shell", "input": {"command": command}}
     return {**does, "success_condition": words, "depends_on": list(after), **fields}
+
+
+def test_a_no_ends_the_run_where_a_planner_has_no_replans_left(asking: Place, server: ScriptedServer) -> None:
+    server.plan({"steps": [shell("publish", "touch published", gate=True)]})
+    goal = asking.goal("---\nlimits: {replans: 0}\n---\nPublish it\n")
+    asking.agentfs("run", goal, "--mode", "split", code=3)
+    asking.agentfs("reject", "job", "--because", "not today")
+    asking.agentfs("resume", "job", code=1)
+    outcome = asking.read("outcome.json")
+    assert (outcome["status"], outcome["reason"]) == ("failed", "rejected")
+    assert outcome["summary"].startswith("publish was rejected: not today")
+    server.done()
 
 
 def test_the_planners_next_answer_to_a_no_needs_a_yes(asking: Place, server: ScriptedServer) -> None:
@@ -146,7 +171,7 @@ exit 3
 def test_a_gated_step_that_failed_says_so_first_wherever_a_person_is_asked_again(place: Place) -> None:
     place.agentfs("run", place.runbook(FAILS), code=3)
     first = (place.run_folder() / "steps" / "publish.1.question.md").read_text()
-    assert first.startswith("# May publish run?\n\nIt would run (`sh`):\n\n~~~\n")
+    assert first.startswith("# May publish run?\n\nPut it out.\n\nIt would run (`sh`):\n\n~~~\n")
     place.agentfs("approve", "job")
     asks = place.agentfs("run", "--resume", "job", code=3).stderr
     happened = "attempt 1 failed: exit code 3: "

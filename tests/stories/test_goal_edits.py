@@ -98,3 +98,71 @@ def test_an_edited_goal_that_a_model_plans_keeps_what_was_set_by_hand(tmp_path: 
         assert "- it changes what you set by hand: tell.input\n" in question
         assert place.read("planning/2.json")["detail"] == "Ada edited the goal"
         assert "Ada" not in json.dumps(server.requests[-1]["messages"]), "a model need not know who"
+
+
+FALLBACK = "### b\n```sh\necho b\n```\n### undo\non failure of: b\n```sh\necho undone\n```\n"
+
+
+@pytest.mark.parametrize("approve", ["plan", "always"])
+@pytest.mark.parametrize(("old", "new"), [("echo told", "touch owned"), ("echo undone", "touch owned")])
+def test_an_edited_goal_is_approved_again_where_plans_are(tmp_path: Path, approve: str, old: str, new: str) -> None:
+    """Also if it changes only what is not in the plan yet: a fallback runs without a question later."""
+    place = Place(tmp_path)
+    place.agentfs("init")
+    (place.root / "agentfs.toml").write_text(f'approve = "{approve}"\n')
+    place.agentfs("run", place.runbook(BOOK + FALLBACK), code=3)
+    edit(place, "goal.md", "echo held", "echo held on")
+    place.agentfs("run", "--resume", "job", code=3)
+    assert commands(place)["hold"] == "echo held on", "a draft is not approved yet: nothing is asked twice"
+    assert not (place.run_folder() / "planning" / "2.question.md").exists()
+    place.agentfs("approve", "job")
+    place.agentfs("run", "--resume", "job", code=3)
+    before = commands(place)
+    edit(place, "goal.md", old, new)
+    assert "planning/3.question.md" in place.agentfs("run", "--resume", "job", code=3).stderr
+    question = (place.run_folder() / "planning" / "3.question.md").read_text()
+    assert f'- the goal was edited after its plan was approved (approve = "{approve}")\n' in question
+    assert commands(place) == before
+    place.agentfs("approve", "job", "hold")
+    place.agentfs("run", "--resume", "job", code=3)
+    assert not (place.run_folder() / "steps" / "tell.1.json").exists(), "nothing runs meanwhile that was not approved"
+    place.agentfs("approve", "job", "planning/3")
+    place.agentfs("run", "--resume", "job")
+    assert (place.run_folder() / "files" / "owned").exists() == (old == "echo told")
+
+
+def test_an_edited_goal_that_a_model_plans_is_approved_again(tmp_path: Path) -> None:
+    def steps(command: str) -> dict[str, Any]:
+        words = {"description": "do it", "success_condition": "the command prints its file", "tool": "shell"}
+        hold = {"id": "hold", **words, "input": {"command": "echo held"}, "depends_on": [], "gate": True}
+        return {"steps": [hold, {"id": "tell", **words, "input": {"command": command}, "depends_on": ["hold"]}]}
+
+    with ScriptedServer() as server:
+        place = Place(tmp_path)
+        place.env |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-for-tests"}
+        server.plan(steps("echo told"))
+        place.agentfs("run", place.goal("Tell\n"), "--mode", "split", "--approve", "plan", code=3)
+        place.agentfs("approve", "job")
+        place.agentfs("run", "--resume", "job", code=3)
+        edit(place, "goal.md", "Tell", "Tell it all")
+        server.plan(steps("touch owned"))
+        assert "planning/2.question.md" in place.agentfs("run", "--resume", "job", code=3).stderr
+        assert commands(place)["tell"] == "echo told"
+
+
+def test_a_rejected_edit_is_asked_about_again_before_it_runs(tmp_path: Path) -> None:
+    """A no leaves the plan as it is; what the edited goal does about a failure is part of that edit."""
+    place = Place(tmp_path)
+    place.agentfs("init")
+    (place.root / "agentfs.toml").write_text('approve = "plan"\n')
+    fails = BOOK.replace("echo told", "false") + FALLBACK.replace("of: b", "of: tell").replace("echo b", "echo told")
+    place.agentfs("run", place.runbook(fails), code=3)
+    place.agentfs("approve", "job")
+    place.agentfs("run", "--resume", "job", code=3)
+    edit(place, "goal.md", "echo undone", "touch owned")
+    place.agentfs("run", "--resume", "job", code=3)
+    place.agentfs("reject", "job", "planning/2")
+    place.agentfs("run", "--resume", "job", code=3)
+    place.agentfs("approve", "job", "hold")
+    assert "planning/3.question.md" in place.agentfs("run", "--resume", "job", code=3).stderr
+    assert not (place.run_folder() / "files" / "owned").exists()

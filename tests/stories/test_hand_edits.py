@@ -295,7 +295,7 @@ def test_a_gate_fails_closed_whatever_else_is_said(place: Place) -> None:
         facts: Facts = RunReader(folder, FileJudge(Catalogue(specs(), frozenset({"shell"}))), patient=False).read()
         assert derive(facts, Means()).steps["send"].move == "person", wrong
     place.agentfs("run", "--resume", "job", code=3)
-    assert "none of the words that count" in (folder / "STATUS.md").read_text()
+    assert "not with approve or reject" in (folder / "STATUS.md").read_text()
     assert not (folder / "files" / "sent").exists()
 
 

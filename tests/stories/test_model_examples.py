@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -231,6 +232,24 @@ def test_more_was_asked_than_the_script_holds(tmp_path: Path) -> None:
     done = typed(place, sys.executable, "-m", "agentfs.testing", "script.yaml", *GOAL)
     assert done.returncode == 4, done.stderr
     assert "the script has no answer to this request" in done.stderr
+
+
+def test_control_c_is_for_the_command_and_shows_no_traceback(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (place.root / "script.yaml").write_text("[]")
+    place.agentfs("init")
+    words = [sys.executable, "-m", "agentfs.testing", "script.yaml", sys.executable, "-m", "agentfs", "watch"]
+    process = subprocess.Popen(
+        words, cwd=place.root, env=place.env, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        said = first + process.stderr.read()
+        assert process.wait(timeout=DEADLINE) == 130
+    assert said.splitlines()[-1] == "stopped; `agentfs watch` goes on from here"
+    assert "Traceback" not in said
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:

@@ -72,9 +72,10 @@ def assert_drifted(place: Place, why: str, *, kind: str = "drift") -> None:
 
 
 def test_a_short_goal_costs_no_call_of_the_planners_model(place: Place, server: ScriptedServer) -> None:
+    server.calls(("list_files", {}))
     server.calls(finish("tidy"))
     assert place.agentfs("run", place.goal(GOAL)).stdout == "tidy\n"
-    assert asked(server) == [EXECUTOR]
+    assert asked(server) == [EXECUTOR, EXECUTOR]
     assert "hand_over" in offered(server.requests[0])
     assert place.read("run.json")["mode"] == "auto"
     (step,) = place.read("plan.json")["steps"]
@@ -124,14 +125,15 @@ def test_a_loop_that_goes_in_circles(place: Place, server: ScriptedServer) -> No
 
 
 def test_a_loop_that_claims_to_be_done_against_a_failing_check(place: Place, server: ScriptedServer) -> None:
+    server.calls(("list_files", {}), to=EXECUTOR)
     for _ in range(4):  # it is sent back three times
         server.calls(finish("I wrote report.md"), to=EXECUTOR)
     server.plan({"steps": [MEND]}, to=PLANNER)
     place.agentfs("run", place.goal(CHECKED))
     missing = "there is no report.md in the working folder"
     assert_drifted(place, f"it claimed to be done against a failing check: file: {missing}")
-    assert missing in said_to(server, 1), "the loop is told what is missing"
-    assert missing in said_to(server, 4), "the planner sees which check failed"
+    assert missing in said_to(server, 2), "the loop is told what is missing"
+    assert missing in said_to(server, 5), "the planner sees which check failed"
     server.done()
 
 

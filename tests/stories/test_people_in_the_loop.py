@@ -126,7 +126,8 @@ def test_an_act_by_file_is_the_same_by_command(place: Place, act: str, by: str) 
     by_file, by_command, code, files, commits, difference = ACTS[act]
     place.agentfs("run", place.runbook(BOOK), code=3)
     (by_file if by == "file" else by_command)(place)
-    go_on(place, code)
+    if (act, by) != ("cancel", "command"):  # which ends the run itself
+        go_on(place, code)
     assert tree(place, *A_DONE, *ASKED, *files)
     assert place.log() == [FIRST, *commits]
     if difference:

@@ -158,7 +158,7 @@ def test_replan_md_and_the_command_ask_for_another_plan(place: Place, server: Sc
     assert "use the new way" in asked(server)
     server.plan({"steps": [shell("newest", "echo newest")]})
     said = place.agentfs("replan", "job", "--because", "newer still").stderr
-    assert "agentfs run --resume" in said
+    assert "agentfs resume" in said
     place.agentfs("run", "--resume", "job", code=3)
     place.agentfs("approve", "job", "planning/3")
     assert place.agentfs("run", "--resume", "job").stdout == "newest\n"
@@ -318,7 +318,7 @@ def test_ctrl_c_while_the_planner_thinks(place: Place, server: ScriptedServer) -
     process = place.begin("run", place.goal("Tidy\n"), "--mode", "split")
     wait_for(lambda: len(server.requests) == 1, "the request")
     code, _, err = end(process, signal.SIGTERM)
-    assert (code, "go on with: agentfs run --resume" in err) == (130, True)
+    assert (code, "go on with: agentfs resume" in err) == (130, True)
     assert place.read("planning/1.result.json")["verdict"] == "interrupted"
     server.plan({"steps": [shell("one", "echo 1")]})
     assert place.agentfs("run", "--resume", "job").stdout == "1\n"

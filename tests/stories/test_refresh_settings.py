@@ -48,9 +48,9 @@ def test_a_hint_names_what_works_and_it_does(place: Place, failed: str) -> None:
     )
     assert place.agentfs("run", "--resume", "job", code=1).stdout == ""  # that alone is not enough
     began = (place.run_folder() / "run.json").read_bytes()
-    said = place.agentfs(*command.split()[1:], env=ADA).stderr.splitlines()
-    assert said[0] == f'runs/{failed}/plan.json: "read" of "tools" is now ["{data}"] (it was [])'
-    assert place.agentfs("run", "--resume", "job", env=ADA).stdout == "42\n"
+    done = place.agentfs(*command.split()[1:], env=ADA)
+    assert f'runs/{failed}/plan.json: "read" of "tools" is now ["{data}"] (it was [])' in done.stderr
+    assert done.stdout == "42\n"
     assert place.read("plan.json")["tools"] == {"read": [str(data)]}
     assert (place.run_folder() / "run.json").read_bytes() == began
     assert place.read("revisions/2.json")["by"] == {"role": "person", "name": "Ada", "model": None}
@@ -88,9 +88,9 @@ def test_a_plan_that_needs_the_network_is_taken_once_the_run_has_it(place: Place
         )
         settings(place, f'network = true\nhosts = ["127.0.0.1:{server.port}"]')
         place.agentfs("run", "--resume", "job", code=3)
-        said = place.agentfs("resume", "job", "--refresh-settings").stderr
-        assert '"network" of "tools" is now true (it was false)' in said
-        assert place.agentfs("run", "--resume", "job").stdout == "hello\n"
+        done = place.agentfs("resume", "job", "--refresh-settings")
+        assert '"network" of "tools" is now true (it was false)' in done.stderr
+        assert done.stdout == "hello\n"
     assert place.read("plan.json")["tools"] == {"network": True, "hosts": [f"127.0.0.1:{server.port}"]}
     settings(place, "")
     place.agentfs("retry", "job", "a")
@@ -104,13 +104,13 @@ def test_tightened_settings_reach_a_run_too_and_a_goal_may_still_only_tighten(pl
     settings(place, 'read = ["/srv"]\nallow = ["shell", "note", "ask"]')
     place.agentfs("run", place.runbook("### a\ngate\n```sh\ntrue\n```\n", front="tools: [shell, note]"), code=3)
     settings(place, 'allow = ["shell", "python", "ask", "note"]')
-    said = place.agentfs("resume", "job", "--refresh-settings").stderr
+    said = place.agentfs("resume", "job", "--refresh-settings", code=3).stderr
     assert '"read" of "tools" is now [] (it was ["/srv"])' in said
     assert place.read("plan.json")["tools"] == {"read": []}
     settings(place, 'read = ["/srv"]\nallow = ["shell", "note"]')
-    place.agentfs("resume", "job", "--refresh-settings")
+    place.agentfs("resume", "job", "--refresh-settings", code=3)
     assert "tools" not in place.read("plan.json")  # it is what the run began with
-    again = place.agentfs("resume", "job", "--refresh-settings").stderr
+    again = place.agentfs("resume", "job", "--refresh-settings", code=3).stderr
     assert f"[tools] in agentfs.toml is what {place.run_folder().parent.name}/job has already" in again
 
 
@@ -148,22 +148,21 @@ def _status(place: Place) -> str | None:
 
 
 def test_killed_anywhere_the_command_is_typed_again(place: Place, failed: str) -> None:
-    """It is stopped after each thing it makes durable, and killed there."""
+    """It is stopped after each thing it makes durable before the run goes on, and killed there."""
     folder, kept = place.run_folder(), place.root.parent / "kept"
     shutil.copytree(folder, kept)
     read = {"read": [str(place.root.parent / "data")]}
-    found: list[tuple[object, bool]] = []
-    while (stopped := _killed_after(place, len(found) + 1)) is not None:
-        before = place.read("plan.json").get("tools")
-        assert place.looks("resume", "job", "--refresh-settings")[0] == 0
-        assert (place.read("plan.json")["tools"], (folder / "outcome.json").exists()) == (read, False)
-        found.append((before, stopped))
+    found: list[object] = []
+    while _killed_after(place, len(found) + 1):  # the outcome goes last
+        found.append(place.read("plan.json").get("tools"))
+        assert place.agentfs("resume", "job", "--refresh-settings").stdout == "42\n"
+        assert place.read("plan.json")["tools"] == read
         shutil.rmtree(folder)
         shutil.copytree(kept, folder)
-    edited = [before for before, _ in found].index(read)  # the plan is the old one, or the new one
-    assert [before for before, _ in found] == [None] * edited + [read] * (len(found) - edited)
-    assert all(ended for _, ended in found)  # the outcome goes last
-    place.agentfs("run", "--resume", "job", "--refresh-settings")
+    edited = found.index(read)  # the plan is the old one, or the new one
+    assert found == [None] * edited + [read] * (len(found) - edited)
+    assert place.agentfs("resume", "job").stdout == "42\n"  # killed after that, it goes on
+    assert place.read("plan.json")["tools"] == read
 
 
 def _killed_after(place: Place, stops: int) -> bool | None:

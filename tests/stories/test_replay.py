@@ -124,6 +124,7 @@ def test_killed_in_the_middle_of_a_loop_and_of_a_call(place: Place, server: Scri
     finish = {"ok": True, "output": "done", "surprising": None, "blocked": None, "evidence": []}
     place.agentfs("run", "--resume", "job", code=3)
     place.agentfs("reply", "job", "do-it", "again")
+    server.calls(("shell", {"command": "echo one"}))
     server.calls(("finish", finish))
     server.plan({"met": True, "because": "it says so", "quote": "The output is: done"})
     place.agentfs("run", "--resume", "job")

@@ -54,6 +54,7 @@ def test_three_steps_become_a_plan_results_and_a_history(place: Place) -> None:
         "steps/tell.1.result.json",
     ]
     assert (place.run_folder() / "files" / "report.txt").read_text() == "there are 3 words"
+    assert done.stderr.splitlines()[-1] == f"its files: {place.run_folder() / 'files'}"
     assert place.log() == ["agentfs job: revision 1, the first plan", "agentfs job: done, 3 of 3 steps"]
     place.ledger_is_sound()
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from agentfs.cli import parser, reading
 from agentfs.core.phase import Phase
 from agentfs.views.status import runs_table
-from tests.workspaces import Place
+from tests.daemons import Watching
+from tests.workspaces import Place, end, wait_for
 
 SAY = "### say\n```note\nhello\n```\n"
 GATE = "### say\ngate\n```note\nhello\n```\n"
@@ -102,6 +104,55 @@ def test_since_goes_by_what_the_outcome_says(place: Place) -> None:
     assert listed(place, "--since", "1w") == ["ask", "job"]
 
 
+def test_a_run_that_nothing_drives_is_not_called_running_and_the_list_says_what_to_type(place: Place) -> None:
+    steps = "### slow\nrepeatable\n```sh\ntouch begun; while ! test -e go; do sleep 0.05; done\n```\n"
+    driver = place.begin("run", place.runbook(steps, name="slow.md"))
+    wait_for(lambda: any(place.runs.glob("*/slow/files/begun")), "the step to begin")
+    folder = place.run_folder("slow")
+    day = folder.parent.name
+    assert [line.split()[1] for line in place.agentfs("status").stdout.splitlines()[1:] if "/slow" in line] == [
+        "running"
+    ]
+    end(driver, signal.SIGTERM)
+    assert place.agentfs("status").stdout.splitlines()[1:5] == [
+        f"{day}/ask   waiting     0/1    just now  say: waits for a person's approval",
+        f"  agentfs approve {day}/ask",
+        f"{day}/slow  not driven  0/1    just now  slow is next",
+        f"  agentfs resume {day}/slow",
+    ]
+    one = next(one for one in json.loads(place.agentfs("status", "--json").stdout) if one["run"] == f"{day}/slow")
+    assert (one["state"], one["driven"], one["ways"]) == ("running", False, [f"agentfs resume {day}/slow"])
+    assert place.agentfs("status", "slow").stdout.startswith(f"{day}/slow: not driven, 0 of 1 steps done\n")
+    assert place.agentfs("show", "slow").stdout.startswith(f"{day}/slow: not driven, slow is next\n")
+    page = (folder / "STATUS.md").read_text()
+    assert "**not driven**: slow is next\n" in page
+    assert f"Nothing drives it; go on with: `agentfs resume {day}/slow`\n" in page
+
+
+def test_a_daemon_that_stops_leaves_no_page_that_says_running(place: Place) -> None:
+    steps = "### slow\nrepeatable\n```sh\ntouch begun; while ! test -e go; do sleep 0.05; done\n```\n"
+    with Watching(place) as daemon:
+        (daemon.goals / "slow.md").write_text(f"# Job\n\n## Steps\n\n{steps}")
+        wait_for(lambda: any(place.runs.glob("*/slow/files/begun")), "the step to begin")
+    assert "**not driven**" in (place.run_folder("slow") / "STATUS.md").read_text()
+
+
+def test_what_to_type_is_never_cut(place: Place) -> None:
+    folder = copy_of(place, "ask", "a-run-whose-name-is-as-long-as-names-may-be-to-48")
+    run = f"{folder.parent.name}/{folder.name}"
+    runs = [one for one in json.loads(place.agentfs("status", "--json").stdout) if one["run"] == run]
+    runs[0]["ways"] = [f"agentfs reply {run} a-step again|done|failed", *(f"agentfs approve {n}" for n in range(4))]
+    lines = runs_table(runs, datetime.now(UTC), 80, colours=False)
+    assert lines[2:] == [
+        "  agentfs reply \\",
+        f"      {run} a-step \\",
+        "      again|done|failed",
+        "  agentfs approve 0",
+        f"  agentfs status {run}",
+    ]
+    assert max(map(len, lines)) <= 80
+
+
 def test_by_state(place: Place) -> None:
     copy_of(place, "job", "bad", status="failed")
     copy_of(place, "job", "off", status="cancelled")
@@ -184,8 +235,6 @@ def test_the_table_fits_a_terminal_and_is_whole_elsewhere_and_obeys_nobody(place
     for columns in (20, 30, 40, 60, 80, 100):
         lines = runs_table(runs, datetime.now(UTC), columns, colours=False)
         assert max(sum(2 if character >= "⺀" else 1 for character in line) for line in lines) <= columns
-        assert [line[:11] for line in lines] == [
-            "RUN".ljust(11),
-            *[place.run_folder().parent.name + "/"] * 2,
-        ] or columns < 40
+        day = place.run_folder().parent.name
+        assert [line[:11] for line in lines] == ["RUN".ljust(11), f"{day}/", "  agentfs a", f"{day}/"] or columns < 40
         assert ("␛[31mrote" in "\n".join(lines)) == (columns >= 60)

@@ -300,5 +300,4 @@ def test_a_run_that_ended_waits_for_nobody(place: Place) -> None:
     name = place.goal(book("echo a", "echo b", lines="gate"))
     place.agentfs("run", name, code=3)
     place.agentfs("cancel", "job")
-    place.agentfs("run", "--resume", "job", code=1)
     assert "Waits for you" not in page_of(place.run_folder())

@@ -11,7 +11,7 @@ def test_the_table_is_kept_current_until_a_person_has_seen_enough(place: Place) 
         assert len(screen) == 2
         place.agentfs("plan", place.runbook("### a\n```sh\necho a\n```\n", name="two.md"))
         screen = shown.wait_to_see("/two", "draft")
-        assert ["/two" in screen[1], "/one" in screen[2]] == [True, True]  # what waits for a person comes first
+        assert ["/two" in screen[1], "agentfs approve" in screen[2], "/one" in screen[3]] == [True] * 3
         shown.press_control_c()
         assert shown.wait() == (0, "")
         assert shown.terminal.shows_cursor()

@@ -48,7 +48,7 @@ def test_ctrl_c_once_lets_running_steps_finish(place: Place) -> None:
     (files / "go").touch()
     code, out, err = end(process, signal.SIGCONT)
     assert (code, out) == (130, "")
-    assert "agentfs run --resume" in err
+    assert "agentfs resume" in err
     assert place.read("steps/slow.1.result.json")["status"] == "done"
     assert "steps/last.1.json" not in place.tree()
     assert place.agentfs("run", "--resume", "job").stdout == "last\n3\n"

@@ -53,7 +53,7 @@ def test_an_earlier_plan_becomes_the_next_revision(place: Place, edited: str) ->
         "    b: what it did, or what it followed, has changed",
         "  kept: a, c",
         f"{at}/outcome.json: removed, the run goes on",
-        f"nothing drives it; go on with: agentfs run --resume {edited}",
+        f"nothing drives it; go on with: agentfs resume {edited}",
     ]
     folder = place.run_folder()
     assert (folder / "plan.json").read_bytes() == (folder / "revisions/1.plan.json").read_bytes()
@@ -85,7 +85,6 @@ def test_the_switch_stays_as_it_is_but_a_cancelled_run_comes_back(place: Place) 
         {"command": "echo b"},
     )
     place.agentfs("cancel", "job")
-    place.agentfs("run", "--resume", "job", code=1)
     assert place.read("outcome.json")["status"] == "cancelled"
     assert "outcome.json: removed, the run goes on" in place.agentfs("restore", "job@2").stderr
     assert place.read("plan.json")["status"] == "approved"

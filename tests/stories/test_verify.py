@@ -531,9 +531,7 @@ def test_while_it_is_driven_what_is_not_committed_yet_is_not_missing(place: Plac
     assert driven.stderr == "1 run, 0 revisions, 0 commits: files and ledger agree; 1 commit still to come\n"
     end(running, signal.SIGKILL)
     left = place.agentfs("verify", code=2)
-    assert (
-        f"{run}/revisions/1.json: has no commit, and nobody drives the run (agentfs run --resume {run}" in left.stdout
-    )
+    assert f"{run}/revisions/1.json: has no commit, and nobody drives the run (agentfs resume {run}" in left.stdout
     (place.runs / ".git" / "refs" / "heads" / "main.lock").unlink()
     (place.run_folder() / "files" / "go").touch()
     place.agentfs("run", "--resume", "job")

@@ -105,10 +105,12 @@ def test_goals_on_another_file_system_are_taken_once(place: Place, cut: str) -> 
     on_its_way = place.root / "goals" / ".on-its-way" / day / "job" / "job.md"
     goal = place.runs / day / "job" / "goal.md"
     kill = {
-        "before the run has it": ("-P", str(goal), "-e", "trace=linkat", "-e", "inject=linkat:signal=KILL"),
-        "after the run has it": ("-P", str(on_its_way), "-e", "trace=unlink", "-e", "inject=unlink:signal=KILL"),
+        "before the run has it": (str(goal.parent), "linkat", ":when=2"),  # the first is run.json
+        "after the run has it": (str(on_its_way.parent), "unlinkat", ""),
     }
-    under = ("strace", "-f", "-D", "-qq", "-o", str(place.root.parent / "trace"), *kill[cut])
+    path, call, when = kill[cut]
+    inject = ("-P", path, "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL{when}")
+    under = ("strace", "-f", "-D", "-qq", "-o", str(place.root.parent / "trace"), *inject)
     with mounted("tmpfs", "size=2m", place.root / "goals"):
         with Watching(place, under=under) as killed:
             killed.drop_across("job.md", GOOD)

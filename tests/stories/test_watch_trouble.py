@@ -302,6 +302,21 @@ def test_what_is_edited_in_a_run_that_has_ended_is_told(place: Place) -> None:
         assert daemon.outcome("job")["answer"] == "ok"
 
 
+def test_a_plan_that_is_saved_as_it_was_after_the_end_is_no_edit(place: Place) -> None:
+    with Watching(place) as daemon:
+        daemon.drop("job.md", book("echo ok"))
+        daemon.outcome("job")
+    folder = place.run_folder("job")
+    plan = (folder / "plan.json").read_bytes()
+    (folder / "plan.json").write_bytes(plan)
+    with Watching(place) as daemon:
+        daemon.drop("other.md", book("echo ok"))
+        daemon.outcome("other")
+        (place.run_folder("other") / "plan.json").write_bytes(plan + b"\n")  # every run is looked at before again
+        daemon.wait_to_hear("/other: plan.json changed, but the run has ended", seconds=20)
+        assert "/job: plan.json" not in daemon.said()
+
+
 def test_it_stops_when_the_workspace_is_gone(place: Place) -> None:
     with Watching(place) as daemon:
         os.rename(place.root, place.root.parent / "moved")

@@ -156,3 +156,24 @@ def test_checks_and_needs_name_their_command_and_a_timeout_how_long_it_was(place
     assert '    hint: give it more time: the line `timeout: 2s` in the runbook, or "timeout_s": 2 in plan.json' in (
         ended.stderr.splitlines()
     )
+
+
+def test_what_to_do_about_a_failed_check_stands_below_the_reason(place: Place) -> None:
+    """A hint may be long; the reason is the line that every list shows."""
+    where = place.root.parent / "elsewhere"
+    where.mkdir()
+    (where / "list").write_text("x\n")
+    look = f"cat {where}/list"
+    book = f"### a\n```sh\necho a\n```\ncheck: `{look}`\nretries: 0\n"
+    ended = place.agentfs("run", place.runbook(book), code=1).stderr
+    error, check = place.read("steps/a.1.result.json")["error"], place.read("steps/a.1.result.json")["checks"][0]
+    hint = f"tools do not see {where}/list"
+    assert error["hint"].startswith(hint)
+    assert check["hint"] == error["hint"]
+    assert "tools do not see" not in error["message"].splitlines()[0]
+    assert [line for line in ended.splitlines() if hint in line] == [f"    hint: {error['hint']}"]
+    assert hint not in place.agentfs("status").stdout
+    assert f"    hint: {hint}" in place.agentfs("show", "job", "a").stdout
+    front = f"checks:\n  - cat {where}/list"
+    ended = place.agentfs("run", place.runbook("### a\n```sh\necho a\n```\n", front, "goal.md"), code=1).stderr
+    assert [line.strip()[:5] for line in ended.splitlines() if hint in line] == ["hint:"]

@@ -1,0 +1,121 @@
+"""Who drives a run and who watches goals/: locks on files of agentfs's own, which no step can open.
+
+Owns `locks/` in `own_folder`. A step may open, and so lock, every folder that it sees; so no lock is taken on what a
+step sees. A lock is `flock` on a file that is named after the inode of its folder: it follows a folder that is
+renamed. The file names its process, and is removed when the lock is let go of. One that is still there without its
+process is taken like any other: the kernel ends a lock, not the file.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentfs.system import flags
+
+OWN = "agentfs-own"  # in runs/.git: neither steps nor `git clean` in any repository come there
+_TRIES = 100  # each time somebody else removed the file between opening and locking it
+_OPEN = flags("O_RDWR", "O_CREAT", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+_OPEN_OF_OTHERS = flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+
+
+def own_folder(runs: Path) -> Path:
+    """Return where agentfs keeps what is its own in a workspace; hidden from steps, whatever [tools] read names."""
+    git = runs / ".git"
+    is_elsewhere = git.is_file() or (not git.exists() and (runs / "HEAD").is_file())  # a work tree, or a bare one
+    return runs / f".{OWN}" if is_elsewhere else git / OWN
+
+
+def lock_file(folder: Path, runs: Path | None = None) -> Path:
+    """Return the file that is locked for a folder. `runs`: of its workspace, unless the folder is that of a run."""
+    found = os.stat(folder)
+    return own_folder(runs or folder.parent.parent) / "locks" / f"{found.st_dev}-{found.st_ino}"
+
+
+class Lock:
+    """The lock of a folder, until it is let go of; the kernel lets go when the process ends."""
+
+    def __init__(self, folder: Path, runs: Path | None = None) -> None:
+        self.folder, self._runs = folder, runs
+        self._path: Path | None = None
+        self._descriptor: int | None = None
+
+    def take(self) -> bool:
+        """Return whether the lock is ours now; False if another process has it."""
+        self.release()
+        path = lock_file(self.folder, self._runs)
+        for _ in range(_TRIES):
+            descriptor = _open(path)
+            try:
+                mine = _locked(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            if mine and _is_at(path, descriptor):
+                self._path, self._descriptor = path, descriptor  # `release` closes it from now on
+                _sign(descriptor, self.folder)
+                return True
+            os.close(descriptor)
+            if not mine:
+                return False
+        return False
+
+    def is_held(self) -> bool:
+        """Whether the lock is ours and everybody else can see that: its file is still in its place."""
+        return self._path is not None and self._descriptor is not None and _is_at(self._path, self._descriptor)
+
+    def release(self) -> None:
+        path, descriptor = self._path, self._descriptor
+        self._path = self._descriptor = None
+        if path is None or descriptor is None:
+            return
+        try:
+            if _is_at(path, descriptor):
+                with contextlib.suppress(OSError):  # a file that stays is in nobody's way
+                    os.unlink(path)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, runs: Path | None = None) -> Iterator[bool]:
+    """Hold a folder's lock for as long as the block runs; yields False if another process holds it."""
+    lock = Lock(folder, runs)
+    try:
+        yield lock.take()
+    finally:
+        lock.release()
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, _OPEN, 0o644)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, _OPEN, 0o644)
+    except PermissionError:
+        return os.open(path, _OPEN_OF_OTHERS)  # another user's: enough to see that it is locked
+
+
+def _locked(descriptor: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the file under this name is the one that is open: another one is another lock."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _sign(descriptor: int, folder: Path) -> None:
+    with contextlib.suppress(OSError):  # a full disk; it is for people only
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, os.fsencode(f"{os.getpid()} {folder.parent.name}/{folder.name}\n"))

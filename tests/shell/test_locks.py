@@ -1,0 +1,117 @@
+"""Locks of runs and of goals/: one holder at a time, whatever becomes of the files they are taken on."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from agentfs.locks import Lock, lock_file, locked, own_folder
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from agentfs.locks import Lock
+lock = Lock(Path(sys.argv[1]))
+print(lock.take(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs/2026-11-16/job"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_a_lock_is_held_by_one_and_freed_by_death(run: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        assert lock_file(run).read_text() == f"{holder.pid} 2026-11-16/job\n"
+        with locked(run) as mine:
+            assert mine is False
+        holder.kill()
+        holder.wait()
+    with locked(run) as mine:
+        assert mine is True
+    assert os.listdir(lock_file(run).parent) == [], "nothing is left of a lock that was let go of"
+
+
+def test_a_lock_follows_its_folder(run: Path) -> None:
+    with locked(run) as mine:
+        assert mine
+        moved = run.rename(run.with_name("other"))
+        run.mkdir()
+        with locked(moved) as second:
+            assert not second
+        with locked(run) as second:
+            assert second
+
+
+def test_a_folder_locked_by_a_step_is_free(run: Path) -> None:
+    import fcntl
+
+    descriptor = os.open(run, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(run) as mine:
+        assert mine
+    os.close(descriptor)
+
+
+def test_a_lock_that_many_take_in_turn_is_held_by_one(run: Path) -> None:
+    """Its file comes and goes with every holder, and still no two of them hold the lock at once."""
+    inside, most, stop, wrong = 0, 0, threading.Event(), []
+    guard = threading.Lock()
+
+    def take_turns() -> None:
+        nonlocal inside, most
+        lock = Lock(run)
+        while not stop.is_set():
+            if not lock.take():
+                continue
+            with guard:
+                inside += lock.is_held()
+                most = max(most, inside)
+            with guard:
+                inside -= lock.is_held()
+                if inside < 0:
+                    wrong.append(inside)
+            lock.release()
+
+    threads = [threading.Thread(target=take_turns) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    stop.wait(0.5)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert (most, wrong) == (1, [])
+
+
+def test_a_holder_knows_that_its_lock_was_deleted(run: Path) -> None:
+    first, second = Lock(run), Lock(run)
+    assert first.take()
+    shutil.rmtree(own_folder(run.parent.parent))
+    assert not first.is_held()
+    assert second.take()
+    first.release()
+    assert second.is_held(), "a lock that is lost removes nothing of another's"
+    second.release()
+
+
+def test_where_the_ledger_is_no_repository_of_its_own_locks_lie_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/.git").write_text("gitdir: elsewhere\n")
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare/HEAD").touch()
+    names = {name: own_folder(tmp_path / name).relative_to(tmp_path / name) for name in ("new", "linked", "bare")}
+    assert {name: str(path) for name, path in names.items()} == {
+        "new": ".git/agentfs-own",
+        "linked": ".agentfs-own",
+        "bare": ".agentfs-own",
+    }
