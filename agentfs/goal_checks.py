@@ -35,6 +35,7 @@ from agentfs.executor.evidence import (
     Gather,
     Piece,
     changes_in,
+    changes_in_order,
     changes_piece,
     file_pieces,
     is_named,
@@ -208,8 +209,20 @@ def touched(driver: Driver, bench: Bench) -> Iterator[str]:
     checks = persons_checks(driver.state)
     if not checks:
         return
-    watched, changes, workdir = watched_by(checks, bench), _changes(driver), bench.confinement.workdir
-    made = set(changes.added)
-    had = [word for word in watched.names if any(f"{word}/{name}" not in made for name in snapshot(workdir / word))]
-    yield from dict.fromkeys(path for path in (*changes.changed, *changes.removed) if watched.has(path))
-    yield from (path for path in changes.added if watched.has_new(path) or is_named(path, had))
+    watched, first, workdir = watched_by(checks, bench), _first_changes(driver), bench.confinement.workdir
+    own = {path for path, what in first.items() if what == "added"}
+    had = [word for word in watched.names if any(f"{word}/{name}" not in own for name in snapshot(workdir / word))]
+    for path in first:
+        if watched.has_new(path) or is_named(path, had) if path in own else watched.has(path):
+            yield path
+
+
+def _first_changes(driver: Driver) -> dict[str, str]:
+    """Return each file that attempts changed, and what became of it first: one that was added then is their own."""
+    attempts = [(step, one) for step, listed in driver.facts.attempts.items() for one in listed]
+    attempts.sort(key=lambda each: each[1].order.issued_at if each[1].order else "")
+    found: dict[str, str] = {}
+    for step, one in attempts:
+        for what, path in changes_in_order(_log(driver, step, one.number)):
+            found.setdefault(path, what)
+    return found

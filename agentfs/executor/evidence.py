@@ -34,6 +34,7 @@ MOST_SCRIPTS, LARGEST_SCRIPT = 20, 64 * 1024  # that checks run, and whose words
 CHANGED, TAMPERED, SPOILED = "changed", "tampered", "spoiled"  # events in a log
 NOT_PUT_BACK = "a step changed what it may not change, and it has not been put back"
 OUTPUT_WORDS = "The output is:"
+_KINDS = ("added", "changed", "removed")
 _NAME = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
 _LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
 
@@ -154,14 +155,16 @@ def compare(before: Snapshot, after: Snapshot) -> Changes:
 
 def changes_in(log: Path) -> Changes:
     """Return what an attempt changed, as its log has it."""
-    entries = [entry for entry in read_lines(log) if entry.get("event") == CHANGED]
-    return Changes(*(tuple(_names(entries, what)) for what in ("added", "changed", "removed")))
+    found = [*changes_in_order(log)]
+    return Changes(*(tuple(dict.fromkeys(path for kind, path in found if kind == what)) for what in _KINDS))
 
 
-def _names(entries: Iterable[Mapping[str, Any]], what: str) -> Iterator[str]:
-    for entry in entries:
-        listed = entry.get(what)
-        yield from (name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
+def changes_in_order(log: Path) -> Iterator[tuple[str, str]]:
+    """Yield what became of a file, and which, in the order of the log."""
+    for entry in read_lines(log):
+        for what in _KINDS if entry.get("event") == CHANGED else ():
+            listed = entry.get(what)
+            yield from ((what, name) for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
 
 
 class FolderWatch:

@@ -264,7 +264,7 @@ class Players:
         if system.startswith("A step of a plan failed"):
             return replies.plan({"input": None, "why": "nothing was wrong with it"})
         if request["model"] == PLANNER:
-            self.answers += 1
+            self.answers += all(message["role"] != "assistant" for message in request["messages"])  # else: put right
             said = self.cast.planner(self.answers, texts)
             return said if isinstance(said, ScriptedReply) else replies.plan(said)
         return replies.calls(*self._turn(request, texts))
