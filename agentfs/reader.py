@@ -24,7 +24,7 @@ from agentfs.executor.log import claim_in
 from agentfs.executor.rebuilding import answers_in
 from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
-from agentfs.regular import MOST_RECORD, read_regular, read_text
+from agentfs.regular import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.stillness import Stillness, signature
 from agentfs.workspace import goal_path
 
@@ -203,7 +203,17 @@ class RunReader:
         if found is None:
             self._plan, self._plan_signature = _missing_plan(path, expected=planned), None
             return self._plan
-        source = read_whole(path)
+        try:
+            source = read_whole(path)
+        except BlockingIOError:  # whoever writes it holds a lease
+            self.restless = True
+            return replace(self._plan, being_saved=True)
+        except NotRegular as error:
+            problem = Problem(
+                f"plan.json cannot be read: {error.strerror}", "put a plan there, or restore the last one"
+            )
+            self._plan, self._plan_signature = PlanFile(None, None, (problem,)), found
+            return self._plan
         digest = sha256_bytes(source)
         if digest != self._plan.sha256 and digest not in ours and not self._complete(path):
             return replace(self._plan, being_saved=True)  # what stood there before still holds

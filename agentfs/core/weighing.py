@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from agentfs.core.answer_plan import Standing, kept_plan, loosened, merged
+from agentfs.core.answer_plan import Standing, kept_plan, loosened, merged, plan_of
 from agentfs.core.answer_policy import is_shown, plan_problems, verdict_problems
 from agentfs.core.answers import Said, SaidVerdict, read_answer
 from agentfs.core.catalogue import Catalogue
@@ -59,6 +59,8 @@ def weigh(
         return Weighed(hard=_told(rejected.problems))
     hard = _told(verdict_problems(said, standing))
     match said.verdict:
+        case "keep" if standing.plan is not None and _has_other_checks(standing):
+            return Weighed("plan", plan_of(standing.steps, standing), hard=hard)
         case "keep":
             return Weighed("keep", hard=hard)
         case "finished":
@@ -101,6 +103,12 @@ def _weighed_plan(
         soft=_told((one.problem for one in found if not one.hard), plan),
     )
     return _unchanged(weighed, standing) if weighed.usable and _is_same(checked, standing) else weighed
+
+
+def _has_other_checks(standing: Standing) -> bool:
+    """Whether the goal was edited so that its checks are others: then even a plan that is kept gets them."""
+    present: Any = (standing.plan or {}).get("checks") or []
+    return standing.wants_checks or list(standing.checks) != present
 
 
 def _is_same(plan: Plan, standing: Standing) -> bool:

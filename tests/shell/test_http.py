@@ -106,7 +106,7 @@ def test_nothing_listens(tmp_path: Path) -> None:
 
 def checked(work: Workbench, url: str, status: int | None = None) -> tuple[bool, str]:
     (found,) = run_checks([HttpCheck(kind="http", url=url, status=status)], work.bench, None)
-    return found.ok, found.detail
+    return found.ok, f"{found.detail} ({found.hint})" if found.hint else found.detail
 
 
 def test_the_check(tmp_path: Path) -> None:

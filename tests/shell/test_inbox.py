@@ -199,7 +199,7 @@ def test_a_goal_that_is_no_good(inbox: Inbox, content: bytes, words: str) -> Non
 def test_a_goal_that_cannot_be_read(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     (inbox.folder / "job.md").write_text(BOOK)
 
-    def denied(path: str, *_: int) -> bytes:
+    def denied(path: str, *_: int, **__: int) -> bytes:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     monkeypatch.setattr("agentfs.inbox.read_regular", denied)

@@ -169,7 +169,9 @@ BOOK = "### a\n```sh\necho hi\n```\n"
 
 def test_runs_that_is_no_repository_becomes_one(place: Place) -> None:
     place.agentfs("init")
-    subprocess.run(["rm", "-rf", str(place.runs / ".git")], check=True)
+    subprocess.run(["rm", "-rf", str(place.runs / ".git")], check=True)  # and with it what the workspace is known by
+    assert f"agentfs trust {place.root}" in place.agentfs("run", place.runbook(BOOK), code=2).stderr
+    place.agentfs("trust", str(place.root))
     place.agentfs("run", place.runbook(BOOK))
     assert len(place.log()) == 2
 
