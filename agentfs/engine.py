@@ -42,6 +42,7 @@ from agentfs.disk import Leftover
 from agentfs.executor.attempt import Halt
 from agentfs.executor.checks import Checker, run_checks
 from agentfs.executor.desk import MAX_TURNS
+from agentfs.executor.evidence import FolderWatch
 from agentfs.leftovers import look_after
 from agentfs.models.base import Model
 from agentfs.models.meter import Meter
@@ -99,6 +100,7 @@ class World:
     planner: Models = no_model  # and those that plan
     check: Checker = run_checks
     starter: Starter = field(default_factory=Starter)  # of processes
+    watch: FolderWatch = field(default_factory=FolderWatch)  # of working folders
     bell: Callable[[Path], RunBell] = no_bell  # who is told that a run waits for a person
     max_turns: int = MAX_TURNS  # of one step's loop
     call_s: float = CALL_SECONDS  # that one call of the planner may take

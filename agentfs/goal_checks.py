@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from agentfs.core.canonical import check_value
 from agentfs.core.cutting import as_text
 from agentfs.core.failures import TimeLimit
 from agentfs.core.outcomes import answer_of
-from agentfs.core.proof import acceptance_checks, names_in, persons_checks, steps_to_check
+from agentfs.core.proof import acceptance_checks, persons_checks, steps_to_check
 from agentfs.core.records import (
     Check,
     CheckResult,
@@ -29,24 +30,31 @@ from agentfs.disk import publish
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import Workshop, render
 from agentfs.executor.evidence import (
+    NOT_PUT_BACK,
     Changes,
     Gather,
     Piece,
     changes_in,
+    changes_in_order,
     changes_piece,
     file_pieces,
+    is_named,
     no_evidence,
     output_piece,
+    snapshot,
     tool_pieces,
+    watched_by,
 )
 from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
-from agentfs.orders import bench_for_checks, outputs_of, workshop
+from agentfs.orders import bench_for_checks, outputs_of, spoiled_files, workshop
 from agentfs.planner.acceptance import Look
 from agentfs.tools.base import Bench
 
 BEFORE_SECONDS = 20.0  # that one check may take before the work: a model wrote it, and nobody has looked at it
+COPIED_FILES, COPIED_BYTES = 500, 4 * 1024 * 1024  # of a folder that a check may write in, where it does no harm
+_IN_A_COPY = 'cp -a . "$TMPDIR/copy" && cd "$TMPDIR/copy" && exec sh -c "$CHECK"'
 
 
 # ── before the work ───────────────────────────────────────────────────────────────────────────────────────
@@ -69,7 +77,24 @@ def look_before(call: int, driver: Driver, job: Job) -> Look:
 def _found_before(check: Check, shop: Workshop, bench: Bench) -> CheckResult:
     until = replace(bench, deadline=bench.now() + BEFORE_SECONDS, limit=TimeLimit(BEFORE_SECONDS, "check"))
     resolved = ResolvedCommandCheck(kind="command", run=check.run) if isinstance(check, CommandCheck) else check
-    return shop.check((resolved,), until, None, no_evidence)[0]
+    found = shop.check((resolved,), until, None, no_evidence)[0]
+    if found.ok or not isinstance(check, CommandCheck) or not _is_small(shop.confinement.workdir):
+        return found
+    copied = ResolvedCommandCheck(kind="command", run=_IN_A_COPY, env={"CHECK": check.run})
+    again = shop.check((copied,), until, None, no_evidence)[0]
+    return again if again.ok else found  # it made for itself what it looks for
+
+
+def _is_small(folder: Path) -> bool:
+    """Whether a folder can be copied for a check: everything in it."""
+    size = entries = 0
+    for parent, _, files in os.walk(folder):
+        entries += len(files) + 1
+        with suppress(OSError):
+            size += sum(os.lstat(os.path.join(parent, name)).st_size for name in files)
+        if entries > COPIED_FILES or size > COPIED_BYTES:
+            return False
+    return True
 
 
 # ── at the end ────────────────────────────────────────────────────────────────────────────────────────────
@@ -89,6 +114,9 @@ def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
         line = Line(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), whose=whose)
         bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line)
         found, error = _found(driver, shop, bench)
+        if spoiled := spoiled_files(whose, driver):
+            words = f"{NOT_PUT_BACK}: {', '.join(map(os.path.basename, spoiled))}"
+            found = (*found, CheckResult(kind="file", ok=False, detail=words))
         again = tuple(_found_again(step, driver, shop, bench) for step in steps_to_check(state)) if not error else ()
     record = driver.world.mask.record(
         GoalChecks(
@@ -96,7 +124,7 @@ def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
             after={step: view.attempt for step, view in state.steps.items()},
             checks=found,
             steps=again,
-            touched=tuple(touched(driver)),
+            touched=driver.world.watch.touched(action.call, lambda: tuple(touched(driver, bench))),
             error=error,
             usage=line.usage,
         )
@@ -133,7 +161,8 @@ def _found(driver: Driver, shop: Workshop, bench: Bench) -> tuple[tuple[CheckRes
 def _found_again(step: Step, driver: Driver, shop: Workshop, bench: Bench) -> StepChecks:
     checks = _resolved(step, driver)
     if isinstance(checks, str):  # what it used has gone with a step that left the plan
-        return StepChecks(step=step.id, checks=())
+        gone = CheckResult(kind="command", ok=False, detail=f"it cannot be run again: {checks}")
+        return StepChecks(step=step.id, checks=(gone,))
     aside = replace(bench, whose=f"{bench.whose}.{step.id}")
     return StepChecks(step=step.id, checks=shop.check(checks, aside, None, no_evidence))
 
@@ -175,12 +204,25 @@ def _changes(driver: Driver) -> Changes:
     )
 
 
-def touched(driver: Driver) -> Iterator[str]:
-    """Yield the files that a person's checks name and that a step changed."""
-    named = [os.path.normpath(word) for check in persons_checks(driver.state) for word in names_in(check)]
-    if not named:
+def touched(driver: Driver, bench: Bench) -> Iterator[str]:
+    """Yield the files that a person's checks name and that a step changed; of a folder also what was put into it."""
+    checks = persons_checks(driver.state)
+    if not checks:
         return
-    changes = _changes(driver)
-    for path in dict.fromkeys((*changes.changed, *changes.removed)):
-        if any(path == word or path.startswith(f"{word}/") for word in named):
+    watched, first, workdir = watched_by(checks, bench), _first_changes(driver), bench.confinement.workdir
+    own = {path for path, what in first.items() if what == "added"}
+    had = [word for word in watched.names if any(f"{word}/{name}" not in own for name in snapshot(workdir / word))]
+    for path in first:
+        if watched.has_new(path) or is_named(path, had) if path in own else watched.has(path):
             yield path
+
+
+def _first_changes(driver: Driver) -> dict[str, str]:
+    """Return each file that attempts changed, and what became of it first: one that was added then is their own."""
+    attempts = [(step, one) for step, listed in driver.facts.attempts.items() for one in listed]
+    attempts.sort(key=lambda each: each[1].order.issued_at if each[1].order else "")
+    found: dict[str, str] = {}
+    for step, one in attempts:
+        for what, path in changes_in_order(_log(driver, step, one.number)):
+            found.setdefault(path, what)
+    return found

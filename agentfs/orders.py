@@ -31,7 +31,7 @@ from agentfs.executor.attempt import (
     unstarted,
 )
 from agentfs.executor.desk import Accept, Asked, Desk
-from agentfs.executor.evidence import no_evidence, protected_files
+from agentfs.executor.evidence import left_spoiled, no_evidence, protected_files
 from agentfs.executor.log import AlreadyClaimed, AttemptLog
 from agentfs.executor.rebuilding import remembered
 from agentfs.questions import gate
@@ -301,7 +301,7 @@ def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
 
 def confine_model(room: Confinement, doubts: Doubts | None) -> Confinement:
     """Return a room in which what checks rest on is read-only."""
-    more = doubts.protected if doubts else ()
+    more = tuple(Path(os.path.realpath(path)) for path in (doubts.protected if doubts else ()))
     return replace(room, protected=(*room.protected, *more)) if more else room
 
 
@@ -356,6 +356,7 @@ def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None)
         check=driver.world.check,
         retry_wait_s=_retry_wait(order, driver) if order else 0.0,
         starter=driver.world.starter,
+        watch=driver.world.watch,
         doubts=doubts,
     )
 
@@ -396,13 +397,35 @@ def doubts_about(order: Order, driver: Driver) -> Doubts | None:
     planned = planners_checks(facts) if order.tool is None else frozenset()
     view = driver.state.steps.get(order.step)
     own = zip((view.step.checks if view else None) or (), order.checks, strict=False)
-    earlier = (one.result for one in facts.attempts.get(order.step, ()) if one.result)
+    unproven = tuple(resolved for check, resolved in own if check_sha256(check) in planned)
+    earlier = [one for one in facts.attempts.get(order.step, ()) if one.result and one.number != order.attempt]
+    seen = [check for one in earlier if one.order and _began(one.result) for check in one.order.checks]
+    persons = persons_checks(driver.state)
     return Doubts(
         names_in=(facts.goal.text,),
-        unproven=tuple(resolved for check, resolved in own if check_sha256(check) in planned),
-        held=frozenset(digest for result in earlier for digest in result.held_before),
-        protected=protected_files(facts.goal.protect, persons_checks(driver.state), confine(driver, ()).workdir),
+        unproven=unproven,
+        unseen=tuple(check for check in unproven if check not in seen),
+        held=frozenset(digest for one in earlier if one.result for digest in one.result.held_before),
+        protect=facts.goal.protect,
+        protected=protected_files(facts.goal.protect, persons, confine(driver, ()).workdir),
+        persons=persons,
+        spoiled=tuple(spoiled_files(names.conversation(order.step, order.attempt), driver)),
     )
+
+
+def spoiled_files(whose: str, driver: Driver) -> list[str]:
+    """Return the protected files that an attempt of this run changed and nobody has put back."""
+    guilty = (
+        driver.folder / names.STEPS / names.step_file(step, one.number, "log")
+        for step, attempts in driver.facts.attempts.items()
+        for one in attempts
+        if one.result and one.result.error and one.result.error.kind == "tampered"
+    )
+    return driver.world.watch.spoiled(whose, lambda: left_spoiled(guilty))
+
+
+def _began(result: Result | None) -> bool:
+    return result is not None and result.status in ("done", "failed")
 
 
 def _retry_wait(order: Order, driver: Driver) -> float:

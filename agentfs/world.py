@@ -219,7 +219,7 @@ def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     return driver
 
 
-def planner_for(folder: Path, reader: RunReader, world: World, model: Planner | None = None) -> Planner:
+def planner_for(folder: Path, reader: RunReader, world: World, model: Planner | None = None) -> Chosen:
     """Return who answers the calls of a run; `model`: another planner in the place of the one on a model."""
     if not isinstance(reader.judge, FileJudge):
         raise TypeError("a driver judges files")

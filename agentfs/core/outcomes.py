@@ -15,7 +15,8 @@ from agentfs.core.tally import steps_by_end, tally
 
 def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
     """Return the record of a run's end."""
-    by_end, proof = steps_by_end(state), _proof(state) if end.status == "done" else None
+    by_end, shown = steps_by_end(state), state.facts.run.proof is not None  # else: a run of the first release
+    proof = _proof(state) if shown and end.status == "done" else None
     return Outcome(
         run=state.facts.run.run,
         status=end.status,
@@ -29,7 +30,7 @@ def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
             planner=_total("planner", _planner_usage(state)), executor=_total("executor", _executor_usage(state))
         ),
         proof=proof,
-        blame=blame_for(state, end.reason),
+        blame=blame_for(state, end.reason) if shown else None,
         started_at=state.facts.run.started_at,
         ended_at=ended_at,
     )

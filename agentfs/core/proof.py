@@ -32,7 +32,7 @@ from agentfs.core.state import RunState
 
 LEVELS: tuple[ProofLevel, ...] = ("claimed", "judged", "checked")  # the weakest first
 Blame = Literal["planning", "execution"]
-_WORD = re.compile(r"[^\s|&;<>()$`\"'=*?\[\]{}]+")
+_WORD = re.compile(r"[^\s|&;:,<>()$`\"'=*?\[\]{}]+")
 _FIRST = re.compile(r"""\s*(?:"([^"$`\\]+)"|'([^']+)'|([\w./+@%:,-]+))""")
 _LOOKS = (CommandCheck, FileCheck)  # checks that only look, so that they can be run again
 
@@ -138,7 +138,41 @@ def names_in(check: Check) -> Iterator[str]:
     if isinstance(check, FileCheck):
         yield check.path
     if isinstance(check, CommandCheck):
-        yield from (word.removeprefix("./") for word in _WORD.findall(check.run) if not word.startswith("-"))
+        yield from words_in(check.run)
+
+
+def words_in(text: str) -> Iterator[str]:
+    """Yield the words of a shell text or a script that may be files."""
+    yield from (word.removeprefix("./") for word in _WORD.findall(text) if not word.startswith("-"))
+
+
+def settings_of(check: Check) -> Iterator[str]:
+    """Yield patterns of files that decide what a command does, though it does not name them: a Makefile, say."""
+    for word in names_in(check):
+        yield from _SETTINGS.get(word.rsplit("/", 1)[-1], ())
+
+
+def tests_of(check: Check) -> Iterator[str]:
+    """Yield patterns of files that a command finds by itself and runs as tests."""
+    for word in names_in(check):
+        yield from _TESTS.get(word.rsplit("/", 1)[-1], ())
+
+
+_PYTEST = ("conftest.py", "pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml")
+_NODE = ("package.json", "jest.config.*", "vitest.config.*")
+_SETTINGS: dict[str, tuple[str, ...]] = {
+    "make": ("Makefile", "makefile", "GNUmakefile"),
+    "pytest": _PYTEST,
+    "tox": _PYTEST,
+    **dict.fromkeys(("npm", "npx", "yarn", "pnpm", "bun", "jest", "vitest"), _NODE),
+    "cargo": ("Cargo.toml", "build.rs"),
+    "just": ("justfile", "Justfile"),
+}
+_TESTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("pytest", "unittest", "tox"), ("test*.py", "*_test.py")),
+    **dict.fromkeys(("npm", "npx", "yarn", "pnpm", "bun", "jest", "vitest"), ("*.test.*", "*.spec.*")),
+    "go": ("*_test.go",),
+}
 
 
 def first_word(check: Check) -> str | None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from agentfs.core.cutting import as_text
 from agentfs.core.failures import TimeLimit, check_words, hints_of, joined
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
+    Check,
     CheckResult,
     Failure,
     JsonObject,
@@ -33,19 +34,27 @@ from agentfs.executor.checks import Checker, run_checks, surprise
 from agentfs.executor.desk import Asked, Desk
 from agentfs.executor.evidence import (
     CHANGED,
+    NOT_PUT_BACK,
+    SPOILED,
+    TAMPERED,
     Changes,
+    FolderWatch,
     Gather,
     Piece,
     Snapshot,
+    Watched,
+    changes_in,
     changes_piece,
     compare,
     file_pieces,
     hashes,
     no_evidence,
     output_piece,
+    protected_files,
     quoted_piece,
     snapshot,
     tool_pieces,
+    watched_by,
 )
 from agentfs.executor.log import AttemptLog
 from agentfs.executor.rebuilding import ANSWER, Memory, remembered
@@ -80,11 +89,13 @@ class Doubts:
     """What is looked at because a model has a part in an attempt: it is not believed on its word."""
 
     names_in: tuple[str, ...] = ()  # texts that may name files which a judge should see
-    unproven: tuple[
-        ResolvedCheck, ...
-    ] = ()  # a planner's checks: run before the first attempt, to see if they can fail
+    unproven: tuple[ResolvedCheck, ...] = ()  # a planner's checks
+    unseen: tuple[ResolvedCheck, ...] = ()  # of them: to be run before this attempt, to see if they can fail
     held: frozenset[str] = frozenset()  # checks, hashed, that held before an earlier attempt
-    protected: tuple[Path, ...] = ()  # files that the step may not change
+    protect: tuple[str, ...] = ()  # paths and globs of what the step may not change
+    protected: tuple[Path, ...] = ()  # what that is now, with the files that a person's checks run
+    persons: tuple[Check, ...] = ()  # checks of a person: what they name is watched
+    spoiled: tuple[str, ...] = ()  # protected files, as an earlier attempt left them: nobody has put them back
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,7 @@ class Workshop:
     check: Checker = run_checks
     retry_wait_s: float = 0.0  # before another try, if this one fails
     starter: Starter = field(default_factory=Starter)
+    watch: FolderWatch = field(default_factory=FolderWatch)
     doubts: Doubts | None = None  # None: a tool does a person's own step, or the run is of the first release
 
 
@@ -110,6 +122,7 @@ class Before:
 
     folder: Snapshot | None = None
     protected: Mapping[str, str] = field(default_factory=dict)  # path -> sha256
+    watched: Watched = field(default_factory=Watched)  # what a person's checks rest on
 
 
 def render(record: Record) -> bytes:
@@ -130,6 +143,7 @@ def attempt(order: Order, shop: Workshop, stop: StopSign) -> Result | Asked:
     log = _log(order, shop, before)
     started, began = shop.clock.stamp(), shop.clock.monotonic()
     bench = _bench(order, shop, stop, log, began)
+    before = _with_watched(before, shop, bench)
     try:
         given = _call(order, shop, bench, log)
         return _ended(order, given, shop, bench, log, started, before)
@@ -140,7 +154,16 @@ def attempt(order: Order, shop: Workshop, stop: StopSign) -> Result | Asked:
 def _look_before(shop: Workshop) -> Before:
     if shop.doubts is None:
         return Before()
-    return Before(snapshot(shop.confinement.workdir), hashes(shop.doubts.protected))
+    return Before(_folder(shop), hashes(shop.doubts.protected))
+
+
+def _folder(shop: Workshop) -> Snapshot:
+    room = shop.confinement
+    return snapshot(room.workdir, without=room.workspace / "runs")
+
+
+def _with_watched(before: Before, shop: Workshop, bench: Bench) -> Before:
+    return replace(before, watched=watched_by(shop.doubts.persons, bench)) if shop.doubts else before
 
 
 def resume(order: Order, reply: str, shop: Workshop, stop: StopSign) -> Result | Asked:
@@ -155,8 +178,9 @@ def resume(order: Order, reply: str, shop: Workshop, stop: StopSign) -> Result |
             return _settle(order, ToolResult(failure=lost), shop, bench, log, order.issued_at, Before())
         bench.line.number, bench.line.usage = memory.number, memory.usage
         log.write(ANSWER, {"count": memory.count, "reply": reply})
+        before = _with_watched(_look_before(shop), shop, bench)  # what changed until it waited is in the log
         given = _go_on(order, shop, shop.desk, bench, memory, reply)
-        return _ended(order, given, shop, bench, log, memory.started_at, Before())
+        return _ended(order, given, shop, bench, log, memory.started_at, before)
     finally:
         log.close()
 
@@ -178,6 +202,8 @@ def _ended(
 ) -> Result | Asked:
     if isinstance(given, ToolResult):
         return _settle(order, given, shop, bench, log, started, before)
+    _untampered(order, ToolResult(), shop, before, log)
+    _changes(order, before, shop, log)
     return wait_with(given, order, log, shop.shelf, shop.mask, _worked(order, shop, bench))
 
 
@@ -200,8 +226,8 @@ def _settle(
     order: Order, given: ToolResult, shop: Workshop, bench: Bench, log: AttemptLog, started: str, before: Before
 ) -> Result:
     """Run the checks, publish the result, close the story in the log."""
-    given = _untampered(given, before, log)
-    changes = _changes(before, shop, log)
+    given = _untampered(order, given, shop, before, log)
+    changes = _changes(order, before, shop, log)
     held = _held(order, shop)
     given, checks = _checked(order, given, shop, bench, log, held, changes)
     verdict, ended_at = _verdict(order, given, checks, bench), shop.clock.stamp()
@@ -267,9 +293,13 @@ def asks_a_model(order: Order, tools: Mapping[str, Tool]) -> bool:
 
 def _call(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> ToolResult | Asked:
     """Call the tool, or have a model do the step. What goes wrong is a failure of the step, never of the driver."""
+    if shop.doubts and shop.doubts.spoiled:
+        log.claim(None)
+        log.write(SPOILED, {"files": [*shop.doubts.spoiled]})
+        return ToolResult(failure=_tampering(NOT_PUT_BACK, shop.doubts.spoiled))
     if order.tool is None:
         log.claim(None)
-        _look_at_checks(order, shop, bench, log)
+        _look_at_checks(shop, bench, log)
         return _by_model(order, shop, bench)
     tool = shop.tools.get(order.tool or "")
     if tool is None:
@@ -300,12 +330,13 @@ def _as_planned(order: Order) -> JsonObject:
     return {name: value for name, value in order.input.items() if name != "env"}
 
 
-def _look_at_checks(order: Order, shop: Workshop, bench: Bench, log: AttemptLog) -> None:
-    """Run a planner's checks before the step's first attempt ever: one that holds already proves nothing."""
-    if shop.doubts is None or order.attempt > 1 or not shop.doubts.unproven:
+def _look_at_checks(shop: Workshop, bench: Bench, log: AttemptLog) -> None:
+    """Run a planner's checks before the first attempt they are for: one that holds already proves nothing."""
+    unseen = shop.doubts.unseen if shop.doubts else ()
+    if not unseen:
         return
-    found = shop.check(shop.doubts.unproven, replace(bench, whose=f"{bench.whose}{names.BEFORE}"), None, no_evidence)
-    held = [check_sha256(check) for check, one in zip(shop.doubts.unproven, found, strict=True) if one.ok]
+    found = shop.check(unseen, replace(bench, whose=f"{bench.whose}{names.BEFORE}"), None, no_evidence)
+    held = [check_sha256(check) for check, one in zip(unseen, found, strict=True) if one.ok]
     log.write(HELD_BEFORE, {"checks": held})
 
 
@@ -318,25 +349,46 @@ def _held(order: Order, shop: Workshop) -> frozenset[str]:
     return shop.doubts.held.union(*(map(str, listed) for listed in found if isinstance(listed, list)))
 
 
-def _untampered(given: ToolResult, before: Before, log: AttemptLog) -> ToolResult:
-    """Return what was given; a failure if a protected file is not what it was."""
-    touched = [path for path, known in before.protected.items() if hashes((Path(path),)).get(path) != known]
+def _untampered(order: Order, given: ToolResult, shop: Workshop, before: Before, log: AttemptLog) -> ToolResult:
+    """Return what was given; a failure if a protected file is not what it was, now or when the attempt waited."""
+    whose = names.conversation(order.step, order.attempt)
+    touched = [*_tampered_before(order, shop), *shop.watch.tampered(whose, lambda: _tampered(shop, before))]
     if not touched or (given.failure and given.failure.kind == "interrupted"):
         return given
-    log.write("tampered", {"files": touched})
-    message = f"it changed what it may not change: {', '.join(map(os.path.basename, touched))}"
+    now = hashes(map(Path, touched))
+    log.write(TAMPERED, {"files": touched, "left": {path: now.get(path) for path in touched}})
+    return replace(given, failure=_tampering("it changed what it may not change", touched))
+
+
+def _tampering(what: str, files: Sequence[str]) -> Failure:
+    listed = ", ".join(dict.fromkeys(map(os.path.basename, files)))
     hint = "it is protected by the goal, or a check runs it; put it back before the step is tried again"
-    return replace(given, failure=Failure(kind="tampered", message=message, hint=hint))
+    return Failure(kind="tampered", message=f"{what}: {listed}", hint=hint)
 
 
-def _changes(before: Before, shop: Workshop, log: AttemptLog) -> Changes | None:
-    """Return what the attempt changed in the working folder, and write it down."""
+def _tampered(shop: Workshop, before: Before) -> list[str]:
+    if shop.doubts is None or before.folder is None:
+        return []
+    planted = protected_files(shop.doubts.protect, (), shop.confinement.workdir)
+    now = hashes((*shop.doubts.protected, *planted))
+    return [path for path in sorted({*before.protected, *now}) if now.get(path) != before.protected.get(path)]
+
+
+def _tampered_before(order: Order, shop: Workshop) -> list[str]:
+    entries = read_lines(Path(shop.shelf.path(order.step, order.attempt, "log")))
+    found = [entry.get("files") for entry in entries if entry.get("event") == TAMPERED]
+    return [str(path) for listed in found if isinstance(listed, list) for path in listed]
+
+
+def _changes(order: Order, before: Before, shop: Workshop, log: AttemptLog) -> Changes | None:
+    """Return what the attempt changed in the working folder so far, and write down what is new of it."""
     if before.folder is None:
         return None
-    changes = compare(before.folder, snapshot(shop.confinement.workdir))
+    known, whose = before.folder, names.conversation(order.step, order.attempt)
+    changes = shop.watch.changes(whose, lambda: compare(known, _folder(shop)))
     if changes.all():
-        log.write(CHANGED, changes.as_json())
-    return changes
+        log.write(CHANGED, changes.as_json(before.watched))
+    return changes_in(Path(shop.shelf.path(order.step, order.attempt, "log")))
 
 
 def _gather(order: Order, given: ToolResult, shop: Workshop, bench: Bench, changes: Changes | None) -> Gather:
@@ -369,16 +421,18 @@ def _checked(
     changes: Changes | None,
 ) -> tuple[ToolResult, tuple[CheckResult, ...]]:
     """Return what the checks found; and what was given, with a failure if a judge could not be asked."""
-    wanted = _wanted(order, held, shop)
     if given.failure is not None or given.blocked is not None:
         return given, ()
-    if wanted is None:
+    proven, condition = _is_proven(order, held, shop), order.success_condition or order.description
+    if not proven and not condition:
         message = "nothing shows that it is done: it has no check, and nothing to judge it by"
         return replace(given, failure=Failure(kind="unproven", message=message, hint="give it a check")), ()
-    if not wanted:
-        return given, ()
+    gather = _gather(order, given, shop, bench, changes)
     try:
-        checks = shop.check(wanted, bench, given.output, _gather(order, given, shop, bench, changes))
+        checks = shop.check(order.checks, bench, given.output, gather) if order.checks else ()
+        if not proven and condition and all(check.ok for check in checks):
+            judge = JudgeCheck(kind="judge", condition=condition)
+            checks = (*checks, *shop.check((judge,), bench, given.output, gather))
     except ModelError as error:
         from agentfs.executor.ends import failure_of
 
@@ -388,20 +442,16 @@ def _checked(
     return given, checks
 
 
-def _wanted(order: Order, held: frozenset[str], shop: Workshop) -> tuple[ResolvedCheck, ...] | None:
-    """Return the checks of an order; where none counts, a judge too looks at what a model did. None: nothing can.
+def _is_proven(order: Order, held: frozenset[str], shop: Workshop) -> bool:
+    """Whether the checks of an order can show that it is done; else a judge looks at what a model did.
 
     The step `do` is judged by the plan's own checks.
     """
     if order.tool is not None or (shop.desk is not None and shop.desk.may_hand_over):
-        return order.checks
+        return True
     if shop.doubts is None:  # a run of the first release
-        condition = None if order.checks else order.success_condition
-        return (*order.checks, *([JudgeCheck(kind="judge", condition=condition)] if condition else []))
-    if any(_counts(check, held, shop.doubts.unproven) for check in order.checks):
-        return order.checks
-    condition = order.success_condition or order.description
-    return (*order.checks, JudgeCheck(kind="judge", condition=condition)) if condition else None
+        return bool(order.checks) or not order.success_condition
+    return any(_counts(check, held, shop.doubts.unproven) for check in order.checks)
 
 
 def _counts(check: ResolvedCheck, held: frozenset[str], planned: tuple[ResolvedCheck, ...]) -> bool:

@@ -1,6 +1,7 @@
 """Runs checks: success is checked, not claimed. Each gives a verdict and what it found; none is skipped."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +32,13 @@ LARGEST_FILE = 64 * 1024 * 1024
 SURPRISE_S = 10.0
 ISOLATION = str(Path(__file__).resolve().parent / "isolation")
 # Python in a check takes its own library first: a json.py that a step put beside the check is not what it imports.
-ISOLATED = {"PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1", "PYTHONPATH": ISOLATION}
+# Nor is bytecode that it put there.
+ISOLATED = {
+    "PYTHONSAFEPATH": "1",
+    "PYTHONNOUSERSITE": "1",
+    "PYTHONPATH": ISOLATION,
+    "PYTHONPYCACHEPREFIX": os.devnull,
+}
 
 
 Checker = Callable[[Sequence[ResolvedCheck], Bench, Any, Gather], tuple[CheckResult, ...]]

@@ -13,12 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from agentfs.core.cutting import as_text, head_and_tail, one_line
-from agentfs.core.proof import first_word
+from agentfs.core.proof import first_word, names_in, settings_of, tests_of, words_in
 from agentfs.core.records import Check, Failure, JsonObject
 from agentfs.jsonlines import read_lines
 from agentfs.tools.base import Bench
@@ -29,12 +30,15 @@ MOST_ENTRIES = 10_000  # of a folder that are compared
 MOST_NAMES = 200  # of what changed that are written down
 MOST_FILES, FILE_LENGTH, LARGEST_FILE = 8, 2_000, 256 * 1024
 TOOLS_LENGTH, CALL_LENGTH = 6_000, 1_500
-CHANGED = "changed"  # the event in a log
+MOST_SCRIPTS, LARGEST_SCRIPT = 20, 64 * 1024  # that checks run, and whose words are looked at
+CHANGED, TAMPERED, SPOILED = "changed", "tampered", "spoiled"  # events in a log
+NOT_PUT_BACK = "a step changed what it may not change, and it has not been put back"
 OUTPUT_WORDS = "The output is:"
+_KINDS = ("added", "changed", "removed")
 _NAME = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
 _LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
 
-Snapshot = Mapping[str, tuple[int, int]]  # path -> size and time of its last change
+Snapshot = Mapping[str, tuple[int, int, int]]  # path -> size, and when it was written and touched last
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,27 @@ class Piece:
 
     label: str
     body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the checks of a person rest on."""
+
+    names: tuple[str, ...] = ()  # files, folders and other words
+    settings: tuple[str, ...] = ()  # patterns of files that count wherever they lie, also where one is put there
+    tests: tuple[str, ...] = ()  # patterns of files that count wherever they lie, if they were there
+
+    def has(self, path: str) -> bool:
+        """Whether a file that was there is one of them."""
+        return is_named(path, self.names) or _is_like(path, (*self.settings, *self.tests))
+
+    def has_new(self, path: str) -> bool:
+        """Whether a file counts that was not there."""
+        return _is_like(path, self.settings)
+
+
+def _is_like(path: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(os.path.basename(path), pattern) for pattern in patterns)
 
 
 Gather = Callable[[str], Sequence[Piece]]  # the evidence for a condition
@@ -56,9 +81,11 @@ class Changes:
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
-    def as_json(self) -> JsonObject:
+    def as_json(self, watched: "Watched") -> JsonObject:
+        """Return as many names as are written down; those that are watched come first."""
         named = {"added": self.added, "changed": self.changed, "removed": self.removed}
-        return {what: list(names[:MOST_NAMES]) for what, names in named.items() if names}
+        ordered = {what: sorted(names, key=lambda name: not watched.has(name)) for what, names in named.items()}
+        return {what: [*names[:MOST_NAMES]] for what, names in ordered.items() if names}
 
     def all(self) -> tuple[str, ...]:
         return (*self.added, *self.changed, *self.removed)
@@ -68,19 +95,22 @@ class Changes:
             yield from (f"{what}: {name}" for name in names[:MOST_NAMES])
 
 
-def snapshot(folder: Path) -> Snapshot:
-    """Return the files in a folder with size and time of change, as many as are compared. Links are not followed."""
-    found: dict[str, tuple[int, int]] = {}
+def snapshot(folder: Path, without: Path | None = None) -> Snapshot:
+    """Return the files in a folder with size and times, as many as are compared. Links are not followed.
+
+    `without`: a folder in it that is no part of the work, such as the workspace's runs/.
+    """
+    found: dict[str, tuple[int, int, int]] = {}
     waiting = [""]
     while waiting and len(found) < MOST_ENTRIES:
         parent = waiting.pop()
         for entry in _entries(folder / parent):
             path = f"{parent}/{entry.name}" if parent else entry.name
             if entry.is_dir(follow_symlinks=False):
-                waiting += [] if entry.name in _LEFT_OUT else [path]
+                waiting += [] if entry.name in _LEFT_OUT or folder / path == without else [path]
             elif len(found) < MOST_ENTRIES:
                 seen = entry.stat(follow_symlinks=False)
-                found[_printable(path)] = (seen.st_size, seen.st_mtime_ns)
+                found[_printable(path)] = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)  # nobody sets the last
     return found
 
 
@@ -97,13 +127,13 @@ def _printable(path: str) -> str:
 
 
 def hashes(files: Iterable[Path]) -> dict[str, str]:
-    """Return the hash of each file that is there; of a folder, those of the files in it."""
+    """Return the hash of each file that is there, also behind a link; of a folder, those of the files in it."""
     found = {}
     for path in files:
         inside = (path / name for name in snapshot(path)) if path.is_dir() and not path.is_symlink() else (path,)
         for one in inside:
             with suppress(OSError, Refused):
-                found[str(one)] = _hash(one)
+                found[str(one)] = _hash(Path(os.path.realpath(one)))
     return found
 
 
@@ -125,14 +155,46 @@ def compare(before: Snapshot, after: Snapshot) -> Changes:
 
 def changes_in(log: Path) -> Changes:
     """Return what an attempt changed, as its log has it."""
-    entries = [entry for entry in read_lines(log) if entry.get("event") == CHANGED]
-    return Changes(*(tuple(_names(entries, what)) for what in ("added", "changed", "removed")))
+    found = [*changes_in_order(log)]
+    return Changes(*(tuple(dict.fromkeys(path for kind, path in found if kind == what)) for what in _KINDS))
 
 
-def _names(entries: Iterable[Mapping[str, Any]], what: str) -> Iterator[str]:
-    for entry in entries:
-        listed = entry.get(what)
-        yield from (name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
+def changes_in_order(log: Path) -> Iterator[tuple[str, str]]:
+    """Yield what became of a file, and which, in the order of the log."""
+    for entry in read_lines(log):
+        for what in _KINDS if entry.get("event") == CHANGED else ():
+            listed = entry.get(what)
+            yield from ((what, name) for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
+
+
+class FolderWatch:
+    """What became of a folder, found by looking; a replay has another that looks into the recording."""
+
+    def changes(self, whose: str, look: Callable[[], Changes]) -> Changes:  # noqa: ARG002
+        """Return what an attempt changed since it was last asked."""
+        return look()
+
+    def tampered(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
+        """Return the protected files that an attempt changed since it was last asked."""
+        return look()
+
+    def spoiled(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
+        """Return the protected files that are as an earlier attempt left them, which it may not."""
+        return look()
+
+    def touched(self, call: int, look: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the files under a person's checks that steps changed, at the checks of this number."""
+        return look()
+
+
+def left_spoiled(logs: Iterable[Path]) -> list[str]:
+    """Return the protected files that attempts changed and nobody has put back, or changed, since."""
+    left: dict[str, str | None] = {}
+    for log in logs:
+        for entry in read_lines(log):
+            known = entry.get("left") if entry.get("event") == TAMPERED else None
+            left |= known if isinstance(known, dict) else {}
+    return [path for path, known in left.items() if hashes((Path(path),)).get(path) == known]
 
 
 # ── pieces ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -199,5 +261,40 @@ def protected_files(patterns: Iterable[str], checks: Iterable[Check], workdir: P
     """Return what no model may change: what the goal protects, and the file that a person's check runs."""
     found = [path for pattern in patterns for path in glob.glob(pattern, root_dir=workdir, recursive=True)]
     found += [word for check in checks if (word := first_word(check))]
-    inside = (Path(os.path.normpath(workdir / path)) for path in dict.fromkeys(found))
-    return tuple(path for path in inside if path != workdir and path.is_relative_to(workdir) and path.exists())
+    return tuple(path for path in _inside(found, workdir) if path.exists())
+
+
+def _inside(found: Iterable[str], workdir: Path) -> Iterator[Path]:
+    paths = (Path(os.path.normpath(workdir / path)) for path in dict.fromkeys(found))
+    return (path for path in paths if path != workdir and path.is_relative_to(workdir))
+
+
+def is_named(path: str, words: Iterable[str]) -> bool:
+    """Whether one of these words is a file, or a folder that it lies in."""
+    return any(path == word or path.startswith(f"{word}/") for word in words)
+
+
+def watched_by(checks: Sequence[Check], bench: Bench) -> Watched:
+    """Return what a person's checks rest on: what they name, and what the scripts among that name in turn."""
+    workdir = str(bench.confinement.workdir)
+    found = dict.fromkeys(_relative(word, workdir) for check in checks for word in names_in(check))
+    waiting, looked_at = [*found], 0
+    while waiting and looked_at < MOST_SCRIPTS:
+        content = read_beneath(waiting.pop(0), bench, LARGEST_SCRIPT)
+        if isinstance(content, Failure) or content[0] > LARGEST_SCRIPT:
+            continue
+        looked_at += 1
+        text = content[1].decode("utf-8", "replace")
+        words = (_relative(word, workdir) for word in words_in(text) if "." in word or "/" in word)
+        new = [word for word in dict.fromkeys(words) if word not in found]
+        found |= dict.fromkeys(new)
+        waiting += new
+    return Watched(
+        tuple(word for word in found if not word.startswith(("/", "..")) and word != "."),
+        tuple(pattern for check in checks for pattern in settings_of(check)),
+        tuple(pattern for check in checks for pattern in tests_of(check)),
+    )
+
+
+def _relative(word: str, workdir: str) -> str:
+    return os.path.normpath(word.removeprefix(f"{workdir}/"))

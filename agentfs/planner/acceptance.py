@@ -44,7 +44,10 @@ Look = Callable[[Sequence[Check]], tuple[CheckResult | None, ...]]
 NOT_RUN = "exit code 127: it was left out"  # what a replay takes a check for that was not kept
 LATE = "written after the work began"
 _SHOWN = 200
-_BROKEN = re.compile(r"exit code 12[67]\b|syntax error|SyntaxError|: not found\b|command not found|unexpected EOF")
+_BROKEN = re.compile(
+    r"exit code 12[67]\b|syntax error|SyntaxError|: not found\b|command not found|unexpected EOF"
+    r"|Read-only file system|did not end within"
+)
 _FILE_NAME = re.compile(r"(?<![\w$./*-])(?:[\w-]+/)*[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w(*-])")
 
 

@@ -31,19 +31,22 @@ from agentfs.planner import Planner
 from agentfs.planner.acceptance import Look
 from agentfs.planner.choosing import Nobody
 from agentfs.planner.model import ModelPlanner
+from agentfs.planner.one_step import OneStep
+from agentfs.planner.surroundings import LookAround
 from agentfs.prompts import load_prompt
 from agentfs.replaying.hints import Hints
 from agentfs.replaying.models import RecordedModel
 from agentfs.replaying.playback import Playback
 from agentfs.replaying.recording import Recording
+from agentfs.replaying.tapes import Tape
 from agentfs.replaying.timeline import LAST
-from agentfs.replaying.tools import RecordedChecks, RecordedTool
+from agentfs.replaying.tools import RecordedChecks, RecordedTool, RecordedWatch
 from agentfs.tools.base import Tool
 from agentfs.tools.registry import Known, builtins, known_tools
 from agentfs.world import known_to, planner_for, take_charge
 
 _LISTING = re.compile(
-    r"\n\n# Working folder\n\n(It is empty\.|(`{3,})\n(.*?)\n\2(\n\(and more that is not listed\))?)(?=\n\n# )",
+    r"\n\n# Working folder\n\n(It is empty\.|(`{3,})\n(.*?)\n\2(\n\(and more that is not listed\))?)(?=\n\n# |\Z)",
     re.DOTALL,
 )
 _ENTRY = re.compile(r"(.*)  (\d+) bytes\Z")
@@ -121,6 +124,7 @@ def recorded_world(playback: Playback, settings: Settings, hints: Hints, workspa
             executor=executor if hints.executor else no_model,
             planner=(lambda _run, _name: planner) if hints.planner else no_model,
             check=RecordedChecks(playback),
+            watch=RecordedWatch(playback),
             max_turns=hints.max_turns or settings.executor.max_turns,
         )
 
@@ -175,7 +179,29 @@ class RecordedPlanner:
         tape = self.recording.tape(names.call_conversation(call.call))
         if recorded and recorded.answer and recorded.answer.verdict == "failed" and not tape.tries:
             return Nobody()
-        return replace(self.planner, look=partial(_looked, tape.tries[0].messages[1:2] if tape.tries else ()))
+        return replace(self.planner, look=_look_then(tape))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLoop:
+    """Code that plans one step, and has checks written for the working folder as it was."""
+
+    loop: OneStep
+    recording: Recording
+
+    def author(self, call: Call, facts: Facts) -> Author:
+        return self.loop.author(call, facts)
+
+    def takes_time(self, call: Call, facts: Facts) -> bool:
+        return self.loop.takes_time(call, facts)
+
+    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+        tape = self.recording.tape(names.call_conversation(call.call))
+        return replace(self.loop, look_around=_look_then(tape)).answer(call, state, folder, line, look)
+
+
+def _look_then(tape: Tape) -> LookAround:
+    return partial(_looked, tape.tries[0].messages[1:2] if tape.tries else ())
 
 
 def _looked(
@@ -298,6 +324,8 @@ def open_cued(playback: Playback, settings: Settings, world: World, cues: Cues) 
     if isinstance(reader.judge, FileJudge):  # run.json of the first release names a model also where there was none
         reader.judge.catalogue = replace(reader.judge.catalogue, model=world.means.executor)
     planner = planner_for(folder, reader, world, _planner(playback.recording, reader.judge, world))
+    if isinstance(planner.loop, OneStep):
+        planner = replace(planner, loop=RecordedLoop(planner.loop, playback.recording))
     driver = CuedDriver(folder, reader, world, planner, places=10_000)
     driver.playback, driver.cues, driver.held = playback, cues, {}
     take_charge(driver)

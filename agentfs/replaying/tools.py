@@ -3,8 +3,9 @@
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agentfs.core import names
@@ -13,8 +14,9 @@ from agentfs.core.proof import check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
 from agentfs.executor.calling import OUTPUT_LENGTH
 from agentfs.executor.checks import run_checks
-from agentfs.executor.evidence import Gather, Piece
+from agentfs.executor.evidence import NOT_PUT_BACK, SPOILED, TAMPERED, Changes, FolderWatch, Gather, Piece, changes_in
 from agentfs.executor.judging import EVIDENCE
+from agentfs.jsonlines import read_lines
 from agentfs.planner.acceptance import NOT_RUN
 from agentfs.replaying.playback import NOT_RECORDED, DriverDied, Playback
 from agentfs.replaying.recording import LOG
@@ -158,3 +160,41 @@ def _told(text: str, ok: bool, bench: Bench) -> ToolResult:
         text = _CUT.sub(" " * int(found[1]), text, count=1)
     failed = None if ok else _FAILED.match(text)
     return ToolResult(failure=Failure(kind=failed[1], message=failed[2])) if failed else ToolResult(output=text)
+
+
+class RecordedWatch(FolderWatch):
+    """What became of the folder then. An attempt that waited is given all of it when it is first asked."""
+
+    def __init__(self, playback: Playback) -> None:
+        self._recording = playback.recording
+        self._given: set[tuple[str, str]] = set()
+
+    def changes(self, whose: str, look: Callable[[], Changes]) -> Changes:  # noqa: ARG002
+        return changes_in(self._log(whose)) if self._is_new("changes", whose) else Changes()
+
+    def tampered(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
+        return self._files(whose, TAMPERED) if self._is_new("tampered", whose) else []
+
+    def spoiled(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
+        if whose.startswith(names.STEPS):
+            return self._files(whose, SPOILED)
+        recorded = self._recording.calls.get(int(whose.removeprefix(f"{names.PLANNING}/").partition(".")[0]))
+        last = recorded.checks.checks[-1:] if recorded and recorded.checks else ()
+        words = last[0].detail if last else ""
+        return words.partition(": ")[2].split(", ") if words.startswith(NOT_PUT_BACK) else []
+
+    def _files(self, whose: str, event: str) -> list[str]:
+        found = [entry.get("files") for entry in read_lines(self._log(whose)) if entry.get("event") == event]
+        return [str(path) for listed in found if isinstance(listed, list) for path in listed]
+
+    def touched(self, call: int, look: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:  # noqa: ARG002
+        recorded = self._recording.calls.get(call)
+        return recorded.checks.touched if recorded and recorded.checks else ()
+
+    def _is_new(self, what: str, whose: str) -> bool:
+        known = (what, whose) in self._given
+        self._given.add((what, whose))
+        return not known
+
+    def _log(self, whose: str) -> Path:
+        return self._recording.folder / f"{whose}.log.jsonl"

@@ -164,7 +164,10 @@ def scripted(server: ScriptedServer) -> None:
     server.calls(finish("41 eels", surprising="heron", evidence=["marmot"]), to=EXECUTOR, when="gecko")
     server.calls(read("burrow.txt"), to=EXECUTOR, when="mongoose")
     server.calls(finish("a toucan", evidence=["condor"]), to=EXECUTOR, when="mongoose")
-    server.plan({"met": True, "because": "it is", "quote": "a toucan"}, to=EXECUTOR, when="You judge")
+    for output in ("a toucan", "fine-weather"):
+        server.plan(
+            {"met": True, "because": "it is", "quote": f"The output is: {output}"}, to=EXECUTOR, when="You judge"
+        )
     server.says("stoat", to=EXECUTOR, when="You summarize")
     server.plan({"keep": True}, to=PLANNER)
     server.calls(read("lair.txt"), to=EXECUTOR, when="wombat")
@@ -187,7 +190,7 @@ def test_nobody_sees_more_than_their_part(place: Place, server: ScriptedServer) 
         "planner 1": ABOUT_THE_GOAL | FOR_THE_PLANNER,
         "raccoon": {"gecko", "lynx", "ibis", "capybara", "badger", "otters"},
         "civet": {"mongoose", "toucan", "jackal", "dingo", "otters"},
-        "judge": {"toucan", "condor"},
+        "judge": {"toucan", "jackal", "dingo", "eels", "stoat", "iguana", "fine-weather"},  # of civet and gibbon
         "summarize": {"ocelot", "kestrel"},
         "gibbon": {"wombat", "eels", "stoat", "osprey", "otters"},
         "gibbon, again": {
@@ -227,12 +230,12 @@ def test_what_a_loop_did_before_it_drifted_stays_with_it(place: Place, server: S
     server.calls(("hand_over", {"why": "heron"}), to=EXECUTOR)
     server.plan({"steps": [STEPS[1]]}, to=PLANNER)
     server.calls(finish("a toucan", evidence=["condor"]), to=EXECUTOR)
-    server.plan({"met": True, "because": "it is", "quote": "a toucan"}, to=EXECUTOR)
+    server.plan({"met": True, "because": "it is", "quote": "The output is: a toucan"}, to=EXECUTOR)
     place.agentfs("run", place.goal(GOAL.replace("final.txt", "lair.txt")), "--mode", "scratchpad", "--workdir", ".")
     server.done()
     assert seen(server) == {
         "do": ABOUT_THE_GOAL | {"iguana", "osprey", "capybara"},
         "planner 1": ABOUT_THE_GOAL | FOR_THE_PLANNER | {"heron"},
         "civet": {"mongoose", "toucan", "jackal", "otters"},
-        "judge": {"toucan", "condor"},
+        "judge": {"toucan", "jackal"},
     }

@@ -12,6 +12,7 @@ from agentfs.core.conformance import mismatch
 from agentfs.core.records import CheckResult, ResolvedCheck, Sandbox
 from agentfs.executor import checks as checks_module
 from agentfs.executor.checks import run_checks, surprise
+from agentfs.executor.evidence import Piece, output_piece
 from agentfs.models.errors import Unreachable
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
@@ -190,8 +191,12 @@ def test_nothing_expected_is_never_surprising() -> None:
 
 def test_a_judge_needs_a_model(tmp_path: Path) -> None:
     check = {"kind": "judge", "condition": "it is good"}
+
+    def some_evidence(_condition: str) -> list[Piece]:
+        return [output_piece("good")]
+
     with pytest.raises(Unreachable, match="there is no model to judge it"):
-        one(a_workbench(tmp_path), check, "good")
+        run_checks([CHECK.validate_python(check)], a_workbench(tmp_path).bench, "good", some_evidence)
 
 
 def test_all_run_in_order_whatever_fails(tmp_path: Path) -> None:

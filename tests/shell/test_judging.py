@@ -52,7 +52,7 @@ NO_BOOL = '"met" must be true or false.'
         (verdict(True, " … "), NOTHING),
         (Reply('{"met": true, "because": "trust me"}'), NOTHING),
         (Reply('{"met": true, "because": "x", "quote": ["exit code 0"]}'), NOTHING),
-        (verdict("true", "exit code 0"), Verdict(True, "so it is (it quotes: 'exit code 0')")),
+        (verdict("true", "exit code 0, all"), Verdict(True, "so it is (it quotes: 'exit code 0, all')")),
         (verdict("perhaps", "exit code 0"), NO_BOOL),
         (verdict(1, "exit code 0"), NO_BOOL),
         (verdict(None, "exit code 0"), NO_BOOL),

@@ -153,10 +153,16 @@ def test_only_checks_make_it_done(tmp_path: Path) -> None:
 
 
 def test_a_condition_without_checks_is_judged(tmp_path: Path) -> None:
-    room = a_room(tmp_path, [finish("12 rows", evidence=["count: 12"]), verdict(True, "count: 12", "it was counted")])
+    room = a_room(tmp_path, [finish("12 rows were counted"), verdict(True, "12 rows were counted", "I can see it")])
     result = done(room, success_condition="There are 12 rows")
     assert [check.model_dump() for check in result.checks] == [
-        {"kind": "judge", "ok": True, "detail": "it was counted (it quotes: 'count: 12')", "run": None, "hint": None}
+        {
+            "kind": "judge",
+            "ok": True,
+            "detail": "I can see it (it quotes: '12 rows were counted')",
+            "run": None,
+            "hint": None,
+        }
     ]
     assert [request.role for request in room.model.asked] == ["executor", "judge"]
     assert result.usage is not None

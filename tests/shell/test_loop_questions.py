@@ -23,7 +23,15 @@ from tests.scripts import Script, an_order, call, calls, finish, verdict
 from tests.workspaces import wait_for
 
 TOOLS = ["ask", "list_files", "write_file", "read_file"]
-STEP = {"id": "look", "description": "Look at it", "tools": TOOLS, "input": {"n": 1}, "depends_on": []}
+ANY_OUTPUT = [{"kind": "output", "schema": {}}]  # a person's check, so that no judge need look
+STEP: dict[str, Any] = {
+    "id": "look",
+    "description": "Look at it",
+    "tools": TOOLS,
+    "input": {"n": 1},
+    "depends_on": [],
+    "checks": ANY_OUTPUT,
+}
 NOTE = {"id": "other", "tool": "note", "input": {"text": "x"}, "depends_on": []}
 
 
@@ -126,9 +134,9 @@ def test_turns_are_counted_over_waits(tmp_path: Path) -> None:
 
 def test_the_judge_of_a_step_that_asked(tmp_path: Path) -> None:
     place = Driven(tmp_path / "w")
-    waits = place.begin([{**STEP, "success_condition": "A colour is known"}], Script([asking()]))
+    waits = place.begin([{**STEP, "checks": [], "success_condition": "A colour is known"}], Script([asking()]))
     waits.answer("look.1.reply.md", "blue")
-    done = place.go_on(Script([finish("blue"), verdict(True, "blue")]))
+    done = place.go_on(Script([finish("blue"), verdict(True, "The output is: blue")]))
     assert done.result("look")["checks"][0]["ok"] is True
     assert done.result("look")["usage"]["requests"] == 3
 
@@ -243,13 +251,14 @@ def test_the_conversation_reads_back_as_it_was(tmp_path: Path) -> None:
 def test_nothing_of_another_step_is_in_a_request(tmp_path: Path) -> None:
     place = Driven(tmp_path / "w")
     steps: list[dict[str, Any]] = [
-        {"id": "first-zebra", "description": "zebra", "why": "walrus", "tools": TOOLS, "depends_on": []},
+        {"id": "first-zebra", "description": "zebra", "why": "walrus", "tools": TOOLS, "depends_on": [], "checks": ANY_OUTPUT},
         {
             "id": "second",
             "description": "Use the input",
             "input": {"count": "{{steps.first-zebra.output}}"},
             "tools": TOOLS,
             "depends_on": ["first-zebra"],
+            "checks": ANY_OUTPUT,
         },
         {"id": "third-otter", "description": "otter", "tool": "note", "input": {"text": "heron"}, "depends_on": ["second"]},
     ]  # fmt: skip
@@ -300,7 +309,10 @@ def test_a_judge_among_the_goals_own_checks(tmp_path: Path) -> None:
         {"kind": "judge", "ok": True, "detail": "so it is (it quotes: 'colour is blue')", "run": None, "hint": None}
     ]
     assert found["usage"]["requests"] == 1
-    assert "look: the colour is blue\\n\\nother: else" in in_chat(script.asked[1])
+    shown = in_chat(script.asked[1])
+    assert "The output of the step look" in shown
+    assert "The output is: the colour is blue" in shown
+    assert "The output is: else" in shown
     assert (done.folder / "planning/2.checks.log.jsonl").exists()
 
 

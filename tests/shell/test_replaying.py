@@ -56,7 +56,7 @@ def test_a_step_that_was_edited_while_a_model_did_it(tmp_path: Path) -> None:
         return calls(call("shell", command="sleep 30"))
 
     turns: list[Turn] = [calls(call("shell", command="echo 1")), edited, finish("seen")]
-    drive = place.begin([{**STEP, "repeatable": True}], Script(turns))
+    drive = place.begin([{**STEP, "repeatable": True, "checks": [{"kind": "output", "schema": {}}]}], Script(turns))
     assert (drive.result("look", 1)["error"]["kind"], drive.result("look", 2)["output"]) == ("superseded", "seen")
     goes_as_it_went(drive)
 
@@ -64,13 +64,13 @@ def test_a_step_that_was_edited_while_a_model_did_it(tmp_path: Path) -> None:
 def test_loops_side_by_side_a_judge_a_summary_and_circles(tmp_path: Path) -> None:
     def answer(request: Request) -> Any:
         if request.role == "judge":
-            return verdict(met=True, quote="seen it")
+            return verdict(met=True, quote="The output is: seen")
         said = json.dumps(request.messages)
         if not request.offers:
             return Reply("short")
         if "in circles" in said:
             return calls(call("shell", command="echo again"))
-        return finish("seen", evidence=["seen it"]) if "short" in said else calls(call("summarize", text="long"))
+        return finish("seen") if "short" in said else calls(call("summarize", text="long"))
 
     steps = [
         {**STEP, "id": "one", "success_condition": "it was seen"},
@@ -106,8 +106,8 @@ def test_an_endpoint_that_takes_less(tmp_path: Path, lesser: ScriptedServer) -> 
     step = {"id": "look", "description": "look", "tools": ["shell"], "depends_on": []}
     lesser.says(json.dumps({"steps": [{**step, "success_condition": "a number is told"}]}))
     lesser.says("```sh\necho it is 53\n```")
-    lesser.says(json.dumps({"tool": "finish", "arguments": {**done, "evidence": ["it is 53"]}}))
-    lesser.says('{"met": true, "because": "so", "quote": "it is 53"}')
+    lesser.says(json.dumps({"tool": "finish", "arguments": done}))
+    lesser.says('{"met": true, "because": "so", "quote": "The output is: 53"}')
     place.agentfs("run", place.goal("Reckon\n"), "--mode", "split")
     assert replay(place.run_folder(), environment={}).departures == ()
 

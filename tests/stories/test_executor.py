@@ -132,6 +132,7 @@ def test_a_loop_that_hands_over_goes_on_with_a_planner(place: Place, server: Scr
     server.plan({"steps": [by_model("one", "note", checks=[SOME_TEXT])]}, to=PLANNER)
     server.calls(("note", {"text": "one"}), to=EXECUTOR)
     server.calls(finish("one of nine"), to=EXECUTOR)
+    server.plan(verdict(True, "The output is: one of nine"), to=EXECUTOR)
     done = place.agentfs("run", place.goal("Move the shop\n"))
     assert done.stdout == "one of nine\n"
     assert place.read("planning/2.json")["trigger"] == "drift"
@@ -176,7 +177,7 @@ def test_a_judge_of_the_goal_who_is_not_reached_says_nothing_of_the_goal(
     assert not (place.run_folder() / "outcome.json").exists()
     found = place.read("planning/2.checks.json")
     assert (found["checks"], found["error"]["kind"]) == ([], "unreachable")
-    server.plan(verdict(True, "blue"))
+    server.plan(verdict(True, "The output is: blue"))
     assert place.agentfs("run", "--resume", "job").stdout == "blue\n"
     assert place.read("outcome.json")["reason"] == "steps_done"
 
@@ -186,7 +187,7 @@ def test_a_judge_of_the_goal_for_whom_there_is_no_room_is_asked_after_a_top_up(
 ) -> None:
     done = place.agentfs("run", place.runbook(COLOUR, f"{JUDGED}\nlimits: {{requests: 0}}"), code=3)
     assert "limits.requests" in done.stderr
-    server.plan(verdict(True, "blue"))
+    server.plan(verdict(True, "The output is: blue"))
     assert place.agentfs("resume", "job", "--add-requests", "1").stdout == "blue\n"
     server.done()
 
@@ -202,9 +203,12 @@ def test_nothing_leaks_over_the_wire(place: Place, server: ScriptedServer) -> No
     server.plan({"keep": True}, to=PLANNER)
     server.calls(("list_files", {"path": ".", "pattern": "*.md"}), to=EXECUTOR)
     server.calls(finish("done"), to=EXECUTOR)
+    server.plan(verdict(True, "The output is: done"), to=EXECUTOR)
     place.agentfs("run", place.goal("Count the otters\n\nIn the pond, gently.\n"), "--mode", "split")
     server.done()
     executor, planner = sent(server, EXECUTOR), sent(server, PLANNER)
+    judged = executor.pop()
+    assert [word for word in ("raccoon", "walrus", "badger", "heron", "planner") if word in judged] == []
     for request in executor[3:]:
         assert "41 eels" in request
         assert "Count the otters" in request

@@ -70,6 +70,7 @@ def test_arithmetic_goes_step_by_step(tmp_path: Path) -> None:
             [
                 *(f"planning/{n}.{kind}" for n in (1, 2, 3) for kind in ("json", "log.jsonl", "result.json")),
                 *(f"planning/{n}.plan.1.json" for n in (1, 2)),
+                "planning/context.md",
             ]
         ),
         *(f"revisions/{n}.{kind}" for n in (1, 2) for kind in ("json", "plan.json")),

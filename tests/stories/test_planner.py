@@ -134,6 +134,9 @@ def test_the_goal_edited_mid_run_is_planned_anew(place: Place, server: ScriptedS
     run(place, code=3)
     server.plan({"steps": [shell("end-well", "echo new")]})
     (place.run_folder() / "goal.md").write_text("Tidy the shop, and the cellar\n")
+    place.agentfs("run", "--resume", "job", code=3)
+    assert "it drops what you were to approve: end" in (place.run_folder() / "planning/2.question.md").read_text()
+    place.agentfs("approve", "job", "planning/2")
     assert place.agentfs("run", "--resume", "job").stdout == "new\n"
     assert triggers(place)[1] == ("goal_changed", None, [])
     assert place.log()[1] == "agentfs planner job: revision 2, after the goal changed"
@@ -147,6 +150,8 @@ def test_replan_md_and_the_command_ask_for_another_plan(place: Place, server: Sc
     server.plan({"steps": [shell("new", "echo new", gate=True)]})
     (place.run_folder() / "replan.md").write_text("use the new way\n")
     place.agentfs("run", "--resume", "job", code=3)
+    place.agentfs("approve", "job", "planning/2")
+    place.agentfs("run", "--resume", "job", code=3)
     assert (place.run_folder() / "planning" / "2.asked.md").read_text() == "use the new way\n"
     assert not (place.run_folder() / "replan.md").exists()
     assert triggers(place)[1] == ("asked", None, ["planning/2.asked.md"])
@@ -154,6 +159,8 @@ def test_replan_md_and_the_command_ask_for_another_plan(place: Place, server: Sc
     server.plan({"steps": [shell("newest", "echo newest")]})
     said = place.agentfs("replan", "job", "--because", "newer still").stderr
     assert "agentfs resume" in said
+    place.agentfs("run", "--resume", "job", code=3)
+    place.agentfs("approve", "job", "planning/3")
     assert place.agentfs("run", "--resume", "job").stdout == "newest\n"
     assert place.log()[2] == "agentfs planner job: revision 3, as asked"
     said = place.agentfs("replan", "job").stderr
@@ -254,6 +261,7 @@ def test_a_goal_that_is_impossible_from_the_start_ends_and_may_be_asked_for_agai
     place: Place, server: ScriptedServer
 ) -> None:
     server.plan({"impossible": "there is no shop"})
+    server.plan({"impossible": "there is no shop"})  # nothing shows it, so it is asked once more
     done = run(place, code=1)
     assert "there is no shop" in done.stderr
     outcome = place.read("outcome.json")

@@ -121,12 +121,12 @@ def test_killed_in_the_middle_of_a_loop_and_of_a_call(place: Place, server: Scri
     process = place.begin("run", "--resume", "job")
     wait_for(lambda: len(server.requests) == 4, "the second turn")
     end(process, signal.SIGKILL)
-    finish = {"ok": True, "output": "done", "surprising": None, "blocked": None, "evidence": ["it says done"]}
+    finish = {"ok": True, "output": "done", "surprising": None, "blocked": None, "evidence": []}
     place.agentfs("run", "--resume", "job", code=3)
     place.agentfs("reply", "job", "do-it", "again")
     server.calls(("shell", {"command": "echo one"}))
     server.calls(("finish", finish))
-    server.plan({"met": True, "because": "it says so", "quote": "it says done"})
+    server.plan({"met": True, "because": "it says so", "quote": "The output is: done"})
     place.agentfs("run", "--resume", "job")
     assert replay(place).stdout == "replayed: the same 2 calls, 2 attempts, 1 revision, outcome done\n"
 
@@ -138,6 +138,8 @@ def test_the_goal_edited_mid_run_comes_from_the_ledger_or_from_a_saved_copy(
     place.agentfs("run", place.goal("Tidy the shop\n"), "--mode", "split", code=3)
     server.plan({"steps": [shell("end-well", "echo new")]})
     (place.run_folder() / "goal.md").write_text("Tidy the shop, and the cellar\n", encoding="utf-8")
+    place.agentfs("run", "--resume", "job", code=3)
+    place.agentfs("approve", "job", "planning/2")
     place.agentfs("run", "--resume", "job")
     same = "replayed: the same 2 calls, 2 attempts, 2 revisions, outcome done\n"
     assert replay(place).stdout == same
