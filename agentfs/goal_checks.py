@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from agentfs.core.canonical import check_value
 from agentfs.core.cutting import as_text
 from agentfs.core.failures import TimeLimit
 from agentfs.core.outcomes import answer_of
-from agentfs.core.proof import acceptance_checks, persons_checks, steps_to_check
+from agentfs.core.proof import acceptance_checks, check_sha256, persons_checks, steps_to_check, written_by_models
 from agentfs.core.records import (
     Check,
     CheckResult,
@@ -53,8 +52,6 @@ from agentfs.planner.acceptance import Look
 from agentfs.tools.base import Bench
 
 BEFORE_SECONDS = 20.0  # that one check may take before the work: a model wrote it, and nobody has looked at it
-COPIED_FILES, COPIED_BYTES = 500, 4 * 1024 * 1024  # of a folder that a check may write in, where it does no harm
-_IN_A_COPY = 'cp -a . "$TMPDIR/copy" && cd "$TMPDIR/copy" && exec sh -c "$CHECK"'
 
 
 # ── before the work ───────────────────────────────────────────────────────────────────────────────────────
@@ -77,24 +74,8 @@ def look_before(call: int, driver: Driver, job: Job) -> Look:
 def _found_before(check: Check, shop: Workshop, bench: Bench) -> CheckResult:
     until = replace(bench, deadline=bench.now() + BEFORE_SECONDS, limit=TimeLimit(BEFORE_SECONDS, "check"))
     resolved = ResolvedCommandCheck(kind="command", run=check.run) if isinstance(check, CommandCheck) else check
-    found = shop.check((resolved,), until, None, no_evidence)[0]
-    if found.ok or not isinstance(check, CommandCheck) or not _is_small(shop.confinement.workdir):
-        return found
-    copied = ResolvedCommandCheck(kind="command", run=_IN_A_COPY, env={"CHECK": check.run})
-    again = shop.check((copied,), until, None, no_evidence)[0]
-    return again if again.ok else found  # it made for itself what it looks for
-
-
-def _is_small(folder: Path) -> bool:
-    """Whether a folder can be copied for a check: everything in it."""
-    size = entries = 0
-    for parent, _, files in os.walk(folder):
-        entries += len(files) + 1
-        with suppress(OSError):
-            size += sum(os.lstat(os.path.join(parent, name)).st_size for name in files)
-        if entries > COPIED_FILES or size > COPIED_BYTES:
-            return False
-    return True
+    alone = replace(until, looks_only=frozenset((check_sha256(check),)))
+    return shop.check((resolved,), alone, None, no_evidence)[0]
 
 
 # ── at the end ────────────────────────────────────────────────────────────────────────────────────────────
@@ -112,7 +93,8 @@ def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
     with JsonLines(log, shop.mask, shop.clock) as said:
         bench = bench_for_checks(shop, driver, job, whose)
         line = Line(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), whose=whose)
-        bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line)
+        written = written_by_models(state.facts)
+        bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line, looks_only=written)
         found, error = _found(driver, shop, bench)
         if spoiled := spoiled_files(whose, driver):
             words = f"{NOT_PUT_BACK}: {', '.join(map(os.path.basename, spoiled))}"

@@ -378,7 +378,8 @@ def _acceptance(driver: Driver) -> Accept | None:
         room = room_of_step(driver.state.bounds.output_bytes, 1)
         resolved = resolve_step(Step(id="goal", checks=own), {}, facts.goal.text, room)
         checks = resolved.checks if isinstance(resolved, Resolved) else ()
-        found = driver.world.check(checks, replace(bench, whose=f"{bench.whose}{names.ACCEPT}"), output, no_evidence)
+        aside = replace(bench, whose=f"{bench.whose}{names.ACCEPT}", looks_only=frozenset(written))
+        found = driver.world.check(checks, aside, output, no_evidence)
         bench.log("acceptance", {"checks": [one.model_dump(exclude_none=True) for one in found]})
         shown = [
             one if check_sha256(check) not in written else one.model_copy(update={"run": None})

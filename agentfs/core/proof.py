@@ -125,6 +125,11 @@ def planners_checks(facts: Facts) -> frozenset[str]:
     )
 
 
+def written_by_models(facts: Facts) -> frozenset[str]:
+    """Return the hashes of every check that a model wrote: of the goal, and of steps."""
+    return planners_checks(facts) | held_before(facts).keys()
+
+
 def persons_checks(state: RunState) -> tuple[Check, ...]:
     """Return the checks that a person wrote: of the goal, and of its steps."""
     written, planned = held_before(state.facts), planners_checks(state.facts)

@@ -335,9 +335,15 @@ def _look_at_checks(shop: Workshop, bench: Bench, log: AttemptLog) -> None:
     unseen = shop.doubts.unseen if shop.doubts else ()
     if not unseen:
         return
-    found = shop.check(unseen, replace(bench, whose=f"{bench.whose}{names.BEFORE}"), None, no_evidence)
+    before = replace(bench, whose=f"{bench.whose}{names.BEFORE}", looks_only=_written(shop))
+    found = shop.check(unseen, before, None, no_evidence)
     held = [check_sha256(check) for check, one in zip(unseen, found, strict=True) if one.ok]
     log.write(HELD_BEFORE, {"checks": held})
+
+
+def _written(shop: Workshop) -> frozenset[str]:
+    """Return the checks of this step, hashed, that a planner wrote."""
+    return frozenset(map(check_sha256, shop.doubts.unproven)) if shop.doubts else frozenset()
 
 
 def _held(order: Order, shop: Workshop) -> frozenset[str]:
@@ -427,7 +433,7 @@ def _checked(
     if not proven and not condition:
         message = "nothing shows that it is done: it has no check, and nothing to judge it by"
         return replace(given, failure=Failure(kind="unproven", message=message, hint="give it a check")), ()
-    gather = _gather(order, given, shop, bench, changes)
+    gather, bench = _gather(order, given, shop, bench, changes), replace(bench, looks_only=_written(shop))
     try:
         checks = shop.check(order.checks, bench, given.output, gather) if order.checks else ()
         if not proven and condition and all(check.ok for check in checks):

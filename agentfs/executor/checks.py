@@ -4,11 +4,13 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_never
 
 from agentfs.core.failures import TimeLimit
+from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     CheckResult,
     Failure,
@@ -30,6 +32,10 @@ from agentfs.tools.programs import failure_of, run_shell
 CHECK_S = 120.0  # the most that one check may take
 LARGEST_FILE = 64 * 1024 * 1024
 SURPRISE_S = 10.0
+# What a model wrote as a check changes nothing: it runs in a copy of the folder, or where it cannot write. One that
+# makes for itself what it looks for holds before the work, too.
+COPIED_FILES, COPIED_BYTES = 500, 4 * 1024 * 1024
+_IN_A_COPY = 'cp -a . "$TMPDIR/copy" && cd "$TMPDIR/copy" && exec sh -c "$CHECK"'
 ISOLATION = str(Path(__file__).resolve().parent / "isolation")
 # Python in a check takes its own library first: a json.py that a step put beside the check is not what it imports.
 # Nor is bytecode that it put there.
@@ -93,8 +99,25 @@ def _judged(check: JudgeCheck, bench: Bench, gather: Gather) -> CheckResult:
 
 
 def _command(check: ResolvedCommandCheck, bench: Bench) -> Failure | None:
-    finished = run_shell(check.run, "sh", {**ISOLATED, **(check.env or {})}, _with_isolation(bench), spill=False)
+    command, env, bench = check.run, {**ISOLATED, **(check.env or {})}, _with_isolation(bench)
+    if check_sha256(check) in bench.looks_only:
+        bench = replace(bench, confinement=replace(bench.confinement, writable=False))
+        if _is_small(bench.confinement.workdir):
+            command, env = _IN_A_COPY, {**env, "CHECK": command}
+    finished = run_shell(command, "sh", env, bench, spill=False)
     return finished.failure if isinstance(finished, ToolResult) else failure_of(finished, bench)
+
+
+def _is_small(folder: Path) -> bool:
+    """Whether a folder can be copied for a check: everything in it."""
+    size = entries = 0
+    for parent, _, files in os.walk(folder):
+        entries += len(files) + 1
+        with suppress(OSError):
+            size += sum(os.lstat(os.path.join(parent, name)).st_size for name in files)
+        if entries > COPIED_FILES or size > COPIED_BYTES:
+            return False
+    return True
 
 
 def _with_isolation(bench: Bench) -> Bench:

@@ -82,6 +82,7 @@ class Bench:
     whose: str = ""  # what it is for: steps/total.1, steps/total.1.needs, planning/2.checks
     now: Callable[[], float] = time.monotonic  # the clock that the deadline is of
     limit: TimeLimit = USUAL  # what made the deadline
+    looks_only: frozenset[str] = frozenset()  # checks, hashed, that a model wrote: they change nothing
     starter: Starter = field(default_factory=Starter)  # of processes
 
     def may_wait(self) -> bool:
