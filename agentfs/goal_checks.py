@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from agentfs.core import decide as acts
 from agentfs.core import names
@@ -28,6 +29,7 @@ from agentfs.core.steps import LIMIT, UNREACHABLE
 from agentfs.disk import publish
 from agentfs.engine import Driver, Job, News
 from agentfs.executor.attempt import Workshop, render
+from agentfs.executor.checks import is_small
 from agentfs.executor.evidence import (
     NOT_PUT_BACK,
     Changes,
@@ -48,7 +50,7 @@ from agentfs.jsonlines import JsonLines
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
 from agentfs.orders import bench_for_checks, outputs_of, spoiled_files, workshop
-from agentfs.planner.acceptance import Look
+from agentfs.planner.acceptance import Look, file_names
 from agentfs.tools.base import Bench
 
 BEFORE_SECONDS = 20.0  # that one check may take before the work: a model wrote it, and nobody has looked at it
@@ -75,7 +77,28 @@ def _found_before(check: Check, shop: Workshop, bench: Bench) -> CheckResult:
     until = replace(bench, deadline=bench.now() + BEFORE_SECONDS, limit=TimeLimit(BEFORE_SECONDS, "check"))
     resolved = ResolvedCommandCheck(kind="command", run=check.run) if isinstance(check, CommandCheck) else check
     alone = replace(until, looks_only=frozenset((check_sha256(check),)))
-    return shop.check((resolved,), alone, None, no_evidence)[0]
+    found = shop.check((resolved,), alone, None, no_evidence)[0]
+    if found.ok or not isinstance(check, CommandCheck):
+        return found
+    missing = [name for name in file_names(check.run) if not (shop.confinement.workdir / name).exists()]
+    return _found_with(missing, check, shop, until) or found
+
+
+def _found_with(missing: Sequence[str], check: CommandCheck, shop: Workshop, bench: Bench) -> CheckResult | None:
+    """Return that a check holds once the files it names are there, whatever is in them: it proves nothing."""
+    if not missing or not is_small(shop.confinement.workdir):
+        return None
+    for content in ("", "-\n"):
+        put = "; ".join(
+            f"mkdir -p {quote(os.path.dirname(name) or '.')}; printf %s {quote(content)} > {quote(name)}"
+            for name in missing
+        )
+        mutant = ResolvedCommandCheck(kind="command", run=f"{put}; sh -c {quote(check.run)}")
+        alone = replace(bench, looks_only=frozenset((check_sha256(mutant),)))
+        if shop.check((mutant,), alone, None, no_evidence)[0].ok:
+            words = f"it holds as soon as {missing[0]} is there, whatever is in it"
+            return CheckResult(kind="command", ok=True, detail=words, run=check.run)
+    return None
 
 
 # ── at the end ────────────────────────────────────────────────────────────────────────────────────────────

@@ -102,13 +102,13 @@ def _command(check: ResolvedCommandCheck, bench: Bench) -> Failure | None:
     command, env, bench = check.run, {**ISOLATED, **(check.env or {})}, _with_isolation(bench)
     if check_sha256(check) in bench.looks_only:
         bench = replace(bench, confinement=replace(bench.confinement, writable=False))
-        if _is_small(bench.confinement.workdir):
+        if is_small(bench.confinement.workdir):
             command, env = _IN_A_COPY, {**env, "CHECK": command}
     finished = run_shell(command, "sh", env, bench, spill=False)
     return finished.failure if isinstance(finished, ToolResult) else failure_of(finished, bench)
 
 
-def _is_small(folder: Path) -> bool:
+def is_small(folder: Path) -> bool:
     """Whether a folder can be copied for a check: everything in it."""
     size = entries = 0
     for parent, _, files in os.walk(folder):

@@ -46,7 +46,8 @@ LATE = "written after the work began"
 _SHOWN = 200
 _BROKEN = re.compile(
     r"exit code 12[67]\b|syntax error|SyntaxError|: not found\b|command not found|unexpected EOF"
-    r"|Read-only file system|did not end within"
+    r"|unterminated|Read-only file system|did not end within",
+    re.IGNORECASE,
 )
 _FILE_NAME = re.compile(r"(?<![\w$./*-])(?:[\w-]+/)*[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w(*-])")
 
@@ -134,9 +135,9 @@ class Writer:
         """Yield the files a check names that nobody spoke of: the work would have to guess them."""
         known = "\n".join((self.goal, *self.listing))
         text = check.path if isinstance(check, FileCheck) else check.run if isinstance(check, CommandCheck) else ""
-        for found in _FILE_NAME.finditer(text):
-            if found[0] not in known and found[0].rsplit("/", 1)[-1] not in known:
-                yield found[0]
+        for name in file_names(text):
+            if name not in known and name.rsplit("/", 1)[-1] not in known:
+                yield name
 
     def _ask(self) -> Sequence[Any]:
         """Ask a model for checks, in a context of its own: the goal and the folder, and what was wrong before."""
@@ -160,6 +161,11 @@ class Writer:
             wrong = "\n".join(f"- {one}" for one in self.problems)
             parts.append(f"# These checks cannot be used\n\n{wrong}\n\nWrite others in their place.")
         return "\n\n".join(parts)
+
+
+def file_names(text: str) -> list[str]:
+    """Return the words of a command that are names of files, as far as one can tell by looking."""
+    return list(dict.fromkeys(found[0] for found in _FILE_NAME.finditer(text)))
 
 
 def _shown(check: Check) -> str:
