@@ -20,7 +20,7 @@ from agentfs.core.facts import Facts
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, JsonObject, Run
 from agentfs.core.state import Means, RunState
-from agentfs.disk import publish
+from agentfs.disk import publish, read_whole
 from agentfs.engine import Driver, Job, JobKey, News, World, no_model
 from agentfs.executor.attempt import Halt, render
 from agentfs.judge import FileJudge
@@ -73,7 +73,7 @@ def set_up(recording: Recording, root: Path) -> Path:
     publish(folder / names.RUN, render(recording.run), durable=False)
     publish(folder / recording.goal_name, recording.first_goal(), durable=False)
     if (kept := recording.folder / names.PLANNING / names.CONTEXT).is_file():
-        publish(folder / names.PLANNING / names.CONTEXT, kept.read_bytes(), durable=False)
+        publish(folder / names.PLANNING / names.CONTEXT, read_whole(kept), durable=False)
     return folder
 
 

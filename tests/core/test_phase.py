@@ -41,7 +41,7 @@ def _asked() -> Facts:
             "plan.json is not valid: see plan.error.md",
         ),
         (facts(a_plan(a_step("a", skip="no"))), "running", "it is about to end"),
-        (PureWorld().play(facts(a_plan(a_step("a"))))[0], "done", "1 of 1 steps done (claimed, not checked)"),
+        (PureWorld().play(facts(a_plan(a_step("a"))))[0], "done", "1 of 1 steps done"),
         (
             PureWorld().play(facts(a_plan(a_step("a"), status="cancelled")))[0],
             "cancelled",

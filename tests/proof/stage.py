@@ -228,7 +228,7 @@ def inventing_judge(_evidence: str, _folder: Path) -> Body:
 
 def irrelevant_judge(evidence: str, _folder: Path) -> Body:
     """Quotes the claim itself: it is there, and shows nothing."""
-    found = re.search(r"The output is: .*|The answer.*", evidence)
+    found = re.search(r"The output is: .*", evidence)
     return {"met": True, "because": "it says so", "quote": found[0] if found else "The output is: done"}
 
 
