@@ -32,6 +32,7 @@ Each mechanism was broken once on purpose; these worlds fall (others may too):
 | Python in checks takes bytecode from the folder               | plants-bytecode                           |
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,14 @@ REPLAYED = (
 )
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=str)
+def _played() -> list[World]:
+    """Return the worlds that are played: each behaviour once, and what is replayed; all of them in the long sweep."""
+    first = {world.behaviour: world for world in reversed(WORLDS)}
+    some = {str(world) for world in first.values()} | set(REPLAYED)
+    return [world for world in WORLDS if os.environ.get("AGENTFS_SWEEP") or str(world) in some]
+
+
+@pytest.mark.parametrize("world", _played(), ids=str)
 def test_world(world: World, tmp_path: Path) -> None:
     ended = play(world, tmp_path)
     assert ended.is_met == world.honest, "the truth of this world is not what it should be"
