@@ -47,7 +47,7 @@ def _fork(run: Opened, arguments: Namespace) -> Fork:
     facts = run.state.facts
     if facts.goal.problems:
         raise UserError(
-            f"the goal of {run.run} is not valid: {inert(facts.goal.problems[0].message)} (mend it first)"
+            f"the goal of {run.run} is not valid: {inert(facts.goal.problems[0].message)} (fix it first)"
         )
     recorded = revisions_of(run.folder)
     if not recorded:
