@@ -253,7 +253,7 @@ def _reason(name: str, error: AgentfsError) -> str:
             "",
             *lines,
             "",
-            "Mend it, then move it back into goals/ (`agentfs check FILE` tells whether it is good).",
+            "Fix it, then move it back into goals/ (`agentfs check FILE` says whether it is valid).",
             "",
         ]
     )

@@ -235,7 +235,7 @@ def ask_gate(view: StepView, driver: Driver) -> None:
 def _put_gate(view: StepView, order: Order, driver: Driver) -> News:
     """Write the question of a gate, and return the news that it stands."""
     count = len(driver.facts.attempt(view.id, order.attempt).talks) + 1
-    text = gate(order, names.step_file(view.id, order.attempt, "reply", count), view.result)
+    text = gate(order, names.step_file(view.id, order.attempt, "reply", count), view.result, view.step.why)
     driver.shelf.put(names.step_file(view.id, order.attempt, "question", count), text.encode(), durable=True)
 
     def news(facts: Facts) -> Facts:

@@ -41,8 +41,8 @@ _COMMANDS = """The same by command:
 - `agentfs approve {run} planning/{call}`
 - `agentfs reject {run} planning/{call} --because TEXT`
 
-Or edit plan.json yourself: a yes is for the changes shown above. If they come to be others, the question is
-put anew, or falls away if nothing is left to ask."""
+Or edit plan.json yourself: a yes is for the changes shown above. If they come to be others, you are asked
+again, or not at all if nothing is left to ask."""
 
 
 def _how(reply: str, words: dict[str, str]) -> str:
@@ -50,12 +50,13 @@ def _how(reply: str, words: dict[str, str]) -> str:
     return _HOW.format(reply=reply, words=listed)
 
 
-def gate(order: Order, reply: str, before: Result | None = None) -> str:
-    """Return a gate's question, bound to its key: what the last attempt came to, and what would run."""
+def gate(order: Order, reply: str, before: Result | None = None, why: str | None = None) -> str:
+    """Return a gate's question, bound to its key: what the last attempt came to, what would run, and why."""
     shown = json_text(order.model_dump(mode="json", by_alias=True))  # no sign in it hides what is approved
     parts = [
         *_asks_to_run(order, before),
         *([in_markdown(first_line(order.description))] if order.description else []),
+        *([f"Why: {in_markdown(first_line(why))}"] if why else []),
         _does(order, "It would"),
         _how(reply, {"approve": "the order below is given", "reject": "it is not; words below it say why"}),
         f"The order in full:\n\n```json\n{shown}\n```",

@@ -159,7 +159,7 @@ def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
         return None, None
     if file.problems or source is None:
         note = (
-            "\nplan.error.md beside it says the same; mend it first"
+            "\nplan.error.md beside it says the same; fix it first"
             if state and names.PLAN_ERROR in state.facts.notes
             else ""
         )
@@ -205,7 +205,7 @@ def set_aside_files(run: Opened, files: list[str], command: str) -> None:
     for name in files:
         with suppress(FileExistsError):  # it is set aside already
             publish(run.folder / name, words.encode("utf-8", "replace"), durable=True)
-            say(f"{run.shown(name)}: set aside, to be done anew")
+            say(f"{run.shown(name)}: will be retried")
 
 
 def reopen(run: Opened) -> None:

@@ -312,7 +312,7 @@ def _proving(commands: Any) -> None:
     doctor = _add(
         commands, "doctor", command("doctor", "doctor"), "what is wrong with this machine and workspace",
         "Git, the sandbox, watches, file systems, settings, trust, schemas, tools, model endpoints, the ledger and\n"
-        "stale claims, each with how to mend it. Nothing of the workspace is run and no token is spent: models are\n"
+        "stale claims, each with how to fix it. Nothing of the workspace is run and no token is spent: models are\n"
         "listed, tools are read by their source. What a file system can do is tried in folders that are called\n"
         ".agentfs-doctor-PID.tmp, in runs/ and goals/, and are removed again. Outside any workspace only the\n"
         "machine is looked at. Exit code 0: all is well, or there are only notes. 2: something is wrong.",

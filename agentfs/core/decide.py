@@ -231,7 +231,7 @@ def _put_right(state: RunState) -> Iterator[Action]:
         if text is not None and text != state.facts.notes.get(name):
             yield WriteNote(name, text, f"{text.splitlines()[0].strip('# ')}: see {name}")
         if text is None and name in state.facts.notes:
-            yield RemoveNote(name, f"what {name} was about has been mended")
+            yield RemoveNote(name, f"what {name} reported is fixed")
     for one in state.moving("stop"):
         yield StopAttempt(one.id, one.attempt, "superseded", one.why)
     for stray in state.strays:
@@ -308,7 +308,7 @@ def _apply(state: RunState, one: PlannerCall) -> list[Action]:
 def _why_ask(one: PlannerCall) -> str:
     if not one.talks:
         return f"the answer of call {one.number} needs a person's yes"
-    return f"the plan has changed since {_question(one, one.talks[-1].count)} was put: it is put anew"
+    return f"the plan has changed since {_question(one, one.talks[-1].count)} was asked: asking again"
 
 
 def _question(one: PlannerCall, count: int) -> str:
@@ -470,7 +470,7 @@ def _finish(state: RunState) -> Action:
         return _cleaned_up(state)
     scheme = state.scheme
     if scheme is None or not any(state.steps[leaf].status == "done" for leaf in scheme.leaves):
-        return EndRun("failed", "step_failed", "no step that the plan ends with was done")
+        return EndRun("failed", "step_failed", "none of the plan's last steps was done")
     if is_stepwise(state.facts) and not state.calls.finished:
         return _one_more(state)
     if not acceptance_checks(state.facts) and not steps_to_check(state):

@@ -28,4 +28,4 @@ def _goal_error(problems: Sequence[Problem]) -> str:
 
 def _note(file: str, problems: Sequence[Problem], holds: str) -> str:
     listed = "\n".join(f"    {problem.shown(file)}" for problem in problems)  # indented: it renders as text
-    return f"# {file} is not valid\n\n{listed}\n\n{holds} Mend the file and save it; this note goes away by itself.\n"
+    return f"# {file} is not valid\n\n{listed}\n\n{holds} Fix the file and save it; this note is then removed.\n"

@@ -41,7 +41,7 @@ def _settings(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[
     except AgentfsError as error:
         lines = str(error).splitlines()
         for line in lines:
-            yield wrong("settings", inert(line), "mend it; what follows here goes by the defaults")
+            yield wrong("settings", inert(line), "fix it; what follows assumes the defaults")
         return
     yield fine("settings", f"{workspace.settings} reads")
 
@@ -97,7 +97,7 @@ def _tools(root: Path, settings: Settings) -> Iterator[Finding]:
 
     known = known_tools(root)
     for words in known.broken:
-        yield wrong("tools", inert(words), "mend it; runs refuse plans that need such a tool")
+        yield wrong("tools", inert(words), "fix it; runs refuse plans that need such a tool")
     unknown = sorted(set(settings.tools.allow) - set(known.specs))
     for name in unknown:
         yield wrong(
@@ -122,4 +122,4 @@ def _rejected(goals: Path) -> Iterator[Finding]:
         words = (
             f"{counted(len(left), 'goal')} could not be taken ({first_line(left[0])}{' …' if len(left) > 1 else ''})"
         )
-        yield remark("goals/", words, "the reason is in goals/rejected/NAME.error.md: mend the goal, move it back")
+        yield remark("goals/", words, "the reason is in goals/rejected/NAME.error.md: fix the goal, move it back")

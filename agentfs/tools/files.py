@@ -58,7 +58,7 @@ def _edit_file(given: Mapping[str, Any], bench: Bench) -> ToolResult:
     with writing(path, bench) as (parent, name):
         text = _text_of(Folder(parent), name, path)
         if (count := _count(text, old)) != 1:
-            found = "is not in" if count == 0 else f"stands {count} times in"
+            found = "is not in" if count == 0 else f"occurs {count} times in"
             raise Refused("input", f"the text to replace {found} {path}", "old must match exactly once")
         try:
             content = text.replace(old, given["new"], 1).encode("utf-8")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agentfs.core.decide import Wait
 from agentfs.core.failures import hints_of
 from agentfs.core.openings import openings, ways_on
-from agentfs.core.records import Failure
+from agentfs.core.records import Failure, Outcome
 from agentfs.core.state import RunState, goal_checks
 from agentfs.core.steps import StepView
 from agentfs.holding import is_watched
@@ -36,10 +36,16 @@ def closing_words(driver: "Driver", rest: Wait | None) -> list[str]:
             return []
         then = who_goes_on(run, driver.world.workspace, "then: ")
         return [f"{run} waits: {inert(rest.why)}", *what_to_do(driver.folder, driver.state), then]
-    lines = [f"{run}: {outcome.status}, {inert(outcome.summary)}"]
+    lines = [f"{run}: {inert(ended_words(outcome))}"]
     if outcome.status == "failed":
         lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]
     return [*lines, *_files(driver.folder.resolve() / driver.facts.run.workdir)]
+
+
+def ended_words(outcome: Outcome) -> str:
+    """Return how a run ended, and its summary; a summary that begins with the status says both."""
+    summary = outcome.summary
+    return summary if summary.startswith(outcome.status) else f"{outcome.status}, {summary}"
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -62,7 +62,8 @@ def heading(page: dict[str, Any]) -> str:
     before = "a plan that is no revision" if page["from"] is None else _called(page["from"])
     after = f"the answer of call {waiting['call']}" if waiting else _called(page["to"])
     by = page["by"]
-    who = f", by {first_line(by['name']) or by['role']}: {first_line(by['detail'])}" if by else ""
+    why = f": {first_line(by['detail'])}" if by and page["from"] != 0 else ""  # a first plan needs no reason
+    who = f", by {first_line(by['name']) or by['role']}{why}" if by else ""
     return f"{before} -> {after}{who}"
 
 

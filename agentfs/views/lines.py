@@ -12,9 +12,10 @@ from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.engine import Driver
 from agentfs.views.closing import closing_words
-from agentfs.views.words import duration, first_line, inert
+from agentfs.views.words import counted, duration, first_line, inert
 
 ENDS = {"done": "done", "failed": "FAILED", "blocked": "BLOCKED", "rejected": "rejected", "interrupted": "cut off"}
+FAILURES = ("step_failed", "repeated_failure")  # triggers
 
 
 class Lines:
@@ -37,7 +38,7 @@ class Lines:
             if view.result is not None and (view.id, view.result.attempt) not in self._settled:
                 self._settled.add((view.id, view.result.attempt))
                 lines.append(settled_line(view))
-        lines += [words for action in actions if (words := action_line(action))]
+        lines += [words for action in actions if (words := action_line(action, state))]
         self._say(*lines, *(reply_lines(state, self._replies) if self._driver.jobs else ()))
 
     def note(self, words: str) -> None:
@@ -90,9 +91,10 @@ def reply_lines(state: RunState, told: set[str]) -> list[str]:
 
 
 def opening_line(driver: Driver) -> str:
-    """Return which run this is, where it works, and how to choose another folder."""
+    """Return which run this is, where it works, and for a new run how to choose another folder."""
     run = driver.facts.run
-    return f"{run.run}: working in {driver.folder.resolve() / run.workdir} (choose another with --workdir)"
+    hint = "" if driver.facts.revisions else " (choose another with --workdir)"
+    return f"{run.run}: working in {driver.folder.resolve() / run.workdir}{hint}"
 
 
 def settled_line(view: StepView) -> str:
@@ -112,26 +114,50 @@ def _again_words(view: StepView, result: Result) -> str:
     """Return whether an attempt that failed is tried again, and when."""
     if view.move == "retry" and view.not_before is not None:
         pause = datetime.fromisoformat(view.not_before) - datetime.fromisoformat(result.ended_at)
-        return f"; it is tried again in {duration(pause.total_seconds())}"
-    return "; it is tried again" if view.move == "order" else ""
+        return f"; retrying in {duration(pause.total_seconds())}"
+    return "; retrying" if view.move == "order" else ""
 
 
-def action_line(action: Action) -> str | None:
-    """Return what an action is worth telling; None if it tells itself."""
+def action_line(action: Action, state: RunState) -> str | None:
+    """Return what to print for an action decided in a state; None if it speaks for itself."""
     match action:
         case acts.IssueOrder(view=view):
             return f"{view.id}: started{f' (attempt {view.next})' if view.next > 1 else ''}"
         case acts.StartAttempt(view=view):
             return f"{view.id}: started{f' (attempt {view.attempt})' if view.attempt > 1 else ''}"
-        case acts.RecordRevision() | acts.AskAnswer() | acts.WriteNote() | acts.RemoveNote():
+        case acts.RecordRevision():
+            return _revision_line(action, state)
+        case acts.AskAnswer() | acts.WriteNote() | acts.RemoveNote():
             return f"plan: {action.why}"
         case acts.CallPlanner():
-            return f"planner: {first_line(action.why)}"
+            return _call_line(action)
         case acts.AskPerson(view=view) | acts.SettleReply(view=view):
             return f"{view.id}: {action.why}"
         case acts.StopAttempt(step=step):
             return f"{step}: stopped, {action.why}"
         case acts.RunGoalChecks():
-            return "the goal's own checks run"
+            return "running the goal's checks"
         case _:
             return None
+
+
+def _revision_line(action: acts.RecordRevision, state: RunState) -> str:
+    """Return the number of a new revision and its size, and why it is there unless a call made it."""
+    plan = state.facts.plan_file.plan
+    size = counted(len(plan.steps) if plan else 0, "step")
+    edited = f" ({action.why})" if action.call is None else ""
+    return f"plan: revision {len(state.facts.revisions) + 1}, {size}{edited}"
+
+
+def _call_line(action: acts.CallPlanner) -> str:
+    """Return what the planner, or for a repair the executor's model, is asked for, and why."""
+    first = action.pending[0]
+    if first.trigger == "first":
+        return "planning…"
+    if first.trigger == "next_step":
+        return "planning the next step…"
+    doing = "repairing" if action.role == "executor" else "replanning"
+    why = first_line(first.detail)
+    if first.step and first.trigger in FAILURES:
+        why = f"{first.step} failed ({why.removeprefix(f'{first.step}: ')})"
+    return f"{doing}: {why}"

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from agentfs.core.decide import Action, IssueOrder, StartAttempt, StopAttempt, Wait
 from agentfs.engine import Driver
-from agentfs.views.closing import failures, what_to_do
+from agentfs.views.closing import ended_words, failures, what_to_do
 from agentfs.views.lines import action_line, reply_lines, settled_line
 from agentfs.views.words import inert
 
@@ -64,7 +64,7 @@ class Teller:
                     "settled", settled_line(view), run, step=view.id, attempt=result.attempt, status=result.status
                 )
         for action in actions:
-            if words := action_line(action):
+            if words := action_line(action, driver.state):
                 self.tell(_event(action), words, run, **_about(action))
         for words in reply_lines(driver.state, self._replies.setdefault(run, set())) if driver.jobs else ():
             self.tell("todo", words, run)  # at rest, `waits` says it
@@ -80,7 +80,7 @@ class Teller:
         self._replies.pop(run, None)
         if outcome is None:
             return
-        self.tell("ended", f"{outcome.status}, {outcome.summary}", run, status=outcome.status, reason=outcome.reason)
+        self.tell("ended", ended_words(outcome), run, status=outcome.status, reason=outcome.reason)
         if outcome.status == "failed":
             for line in failures(driver.state):
                 self.tell("todo", line.strip(), run)

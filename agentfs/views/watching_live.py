@@ -17,7 +17,7 @@ from agentfs.clock import Clock
 from agentfs.core.decide import Action, WriteNote
 from agentfs.core.state import RunState
 from agentfs.engine import Driver
-from agentfs.views.closing import failures
+from agentfs.views.closing import ended_words, failures
 from agentfs.views.lines import action_line
 from agentfs.views.overview import Look, Overview, Row, ended_row, overview_lines, row_of
 from agentfs.views.screen import Screen, knows_signs, wants_colours
@@ -80,7 +80,7 @@ class LiveTeller(Teller):
     def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
         super().turn(driver, actions, settled)
         for action in actions:
-            if isinstance(action, WriteNote) and (words := action_line(action)):
+            if isinstance(action, WriteNote) and (words := action_line(action, driver.state)):
                 self._keep(words, driver.facts.run.run)
         self._screen.changed()
 
@@ -89,7 +89,7 @@ class LiveTeller(Teller):
         self.let_go(run)
         if outcome is None:
             return
-        lines = [self._line(f"{outcome.status}, {outcome.summary}", run)]
+        lines = [self._line(ended_words(outcome), run)]
         lines += failures(driver.state) if outcome.status == "failed" else []
         with self._lock:
             self._ended.append((ended_row(driver.state, outcome, self._clock.day()), lines))

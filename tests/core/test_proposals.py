@@ -289,7 +289,7 @@ def test_a_yes_is_for_the_steps_that_were_shown() -> None:
     assert acts(elsewhere) == [("InstallPlan", "call 2 answered with a plan")], "what was shown is still what is done"
     again = edited(yes, a_plan(A, a_step("b", depends_on=["a"], why="mine, and mine")))
     assert question_of(again.planner_call(2), again) is None
-    why = "the plan has changed since planning/2.question.md was put: it is put anew"
+    why = "the plan has changed since planning/2.question.md was asked: asking again"
     assert acts(again) == [("AskAnswer", why)]
 
 

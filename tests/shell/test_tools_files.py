@@ -139,8 +139,8 @@ def test_edit_replaces_the_one_place(work: Workbench) -> None:
     ("content", "message"),
     [
         ("b", "the text to replace is not in x"),
-        ("aa-aa", "the text to replace stands 2 times in x"),
-        ("aaa", "the text to replace stands 2 times in x"),
+        ("aa-aa", "the text to replace occurs 2 times in x"),
+        ("aaa", "the text to replace occurs 2 times in x"),
     ],
 )
 def test_edit_must_match_exactly_once(work: Workbench, content: str, message: str) -> None:

@@ -136,11 +136,11 @@ def a_failure(attempt: int, message: str) -> Result:
 
 def test_a_failed_attempt_says_whether_it_is_tried_again() -> None:
     again = a_view(1, "ready", a_failure(1, "exit code 3\nmore"), "order")
-    assert settled_line(again) == "s1: FAILED in 1.0 s (attempt 1): exit code 3; it is tried again"
+    assert settled_line(again) == "s1: FAILED in 1.0 s (attempt 1): exit code 3; retrying"
     assert about(again) == "tried again: exit code 3"
     assert settled_line(a_view(1, "failed", a_failure(2, "x\x1b"))) == "s1: FAILED in 1.0 s (attempt 2): x␛"
     long = settled_line(a_view(1, "ready", a_failure(1, "y" * 999), "order"))
-    assert long == f"s1: FAILED in 1.0 s (attempt 1): {'y' * 999}; it is tried again"
+    assert long == f"s1: FAILED in 1.0 s (attempt 1): {'y' * 999}; retrying"
 
 
 def test_of_a_thousand_steps_the_telling_ones_are_shown() -> None:
@@ -210,7 +210,7 @@ def test_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:
     shown = on_a_terminal(tmp_path, columns=200, TERM="dumb")
     assert "\x1b" not in shown.raw
     lines = shown.terminal.everything
-    assert any(line.startswith("bad: FAILED in") and line.endswith("; it is tried again") for line in lines)
+    assert any(line.startswith("bad: FAILED in") and line.endswith("; retrying") for line in lines)
     assert lines[-2] == CLOSING[0]
     assert lines[-1].startswith(CLOSING[1])
 

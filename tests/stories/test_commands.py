@@ -211,7 +211,7 @@ def _works_in(pid: str, folder: Path) -> bool:
 def test_retry_does_a_step_and_what_depends_on_it_anew(place: Place) -> None:
     place.agentfs("run", place.runbook(CHAIN))
     said = place.agentfs("retry", "job", "first", env=ADA)
-    assert "first.1.again.md: set aside, to be done anew" in said.stderr
+    assert "first.1.again.md: will be retried" in said.stderr
     assert "outcome.json: removed, the run goes on" in said.stderr
     assert (place.run_folder() / "steps/first.1.again.md").read_text().startswith("Ada set this aside with")
     place.agentfs("run", "--resume", "job")
@@ -254,7 +254,7 @@ def test_a_failed_run_is_taken_up_again(place: Place) -> None:
     place.agentfs("run", place.runbook(FAILS), code=1)
     (files_of(place) / "mended").write_text("mended\n")
     said = place.agentfs("resume", "job")
-    assert "bad.1.again.md: set aside" in said.stderr
+    assert "bad.1.again.md: will be retried" in said.stderr
     assert said.stdout == "mended\n"
     assert attempts(place) == ["bad.1", "bad.2", "ok.1"]
     assert place.log() == [
@@ -292,7 +292,7 @@ def test_the_goals_own_checks_run_again(place: Place) -> None:
     place.agentfs("run", place.runbook("### go\n```sh\necho x\n```\n", front), code=1)
     (files_of(place) / "proof").touch()
     said = place.agentfs("resume", "job")
-    assert "planning/2.again.md: set aside" in said.stderr
+    assert "planning/2.again.md: will be retried" in said.stderr
     assert said.stdout == "x\n"
     assert attempts(place) == ["go.1"]
     assert place.read("planning/3.checks.json")["checks"][0]["ok"] is True

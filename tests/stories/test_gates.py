@@ -48,6 +48,13 @@ echo sorry
 GAVE_UP = "A person rejected 'publish': nothing takes its place. Clean-up: 'withdraw'."
 
 
+def test_a_gate_says_why_its_step_is_there(place: Place) -> None:
+    steps = "### send\nSend the totals.\nwhy: The book-keeper waits\ngate\n```sh\necho sent\n```\n"
+    place.agentfs("run", place.runbook(steps), code=3)
+    question = (place.run_folder() / "steps" / "send.1.question.md").read_text()
+    assert "\n\nSend the totals.\n\nWhy: The book-keeper waits\n\nIt would run (`sh`):\n" in question
+
+
 @pytest.mark.parametrize("line", ["", "on failure: continue"])
 def test_a_no_is_never_replaced_and_only_its_clean_up_runs(place: Place, line: str) -> None:
     place.agentfs("run", place.runbook(PUBLISH.format(line=line)), code=3)

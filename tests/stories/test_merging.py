@@ -249,9 +249,9 @@ def test_a_yes_is_for_the_changes_that_were_shown(conflict: SlowPlanner) -> None
     (conflict.folder / "planning" / "2.reply.md").write_text("approve\n")
     plan.write_text(plan.read_text().replace("echo Ada; cat", "echo Lovelace; cat"))
     said = place.agentfs("approve", "job", code=2).stderr
-    assert "the plan has changed since planning/2.question.md was put: it is put anew" in said
+    assert "the plan has changed since planning/2.question.md was asked: asking again" in said
     err = place.agentfs("run", "--resume", "job", code=3).stderr
-    assert "the plan has changed since planning/2.question.md was put: it is put anew" in err
+    assert "the plan has changed since planning/2.question.md was asked: asking again" in err
     assert "Lovelace" in conflict.question("2.question-2.md")
     status = (conflict.folder / "STATUS.md").read_text()
     assert "the yes in planning/2.reply.md does not apply: the plan has changed since it was asked for" in status

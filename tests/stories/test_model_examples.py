@@ -22,6 +22,8 @@ def copied(example: str, tmp_path: Path) -> Place:
     place = Place(tmp_path)
     shutil.copytree(EXAMPLES / example, place.root, dirs_exist_ok=True)
     place.env["PATH"] = f"{Path(sys.executable).parent}:{place.env['PATH']}"
+    for setting in ("AGENTFS_PROOF_ACCEPTANCE", "AGENTFS_EXECUTOR_REPAIR"):  # as a person runs it: with the defaults
+        place.env.pop(setting)
     return place
 
 
@@ -70,7 +72,7 @@ def test_arithmetic_goes_step_by_step(tmp_path: Path) -> None:
             [
                 *(f"planning/{n}.{kind}" for n in (1, 2, 3) for kind in ("json", "log.jsonl", "result.json")),
                 *(f"planning/{n}.plan.1.json" for n in (1, 2)),
-                "planning/context.md",
+                *(f"planning/{name}" for name in ("4.checks.json", "4.checks.log.jsonl", "context.md")),
             ]
         ),
         *(f"revisions/{n}.{kind}" for n in (1, 2) for kind in ("json", "plan.json")),

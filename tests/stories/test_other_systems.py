@@ -128,5 +128,5 @@ def test_edits_made_there_are_driven_on_linux(made: Place, tmp_path: Path) -> No
     assert [told[0] for told in play(place, EDITING, "windows").values()] == [0, 0, 0]
     place.agentfs("trust", ".")
     assert place.agentfs("run", "--resume", "gated").stdout == "hello\n"
-    assert "no step that the plan ends with was done" in place.agentfs("run", "--resume", "failed", code=1).stderr
+    assert "none of the plan's last steps was done" in place.agentfs("run", "--resume", "failed", code=1).stderr
     place.agentfs("verify")

@@ -20,7 +20,7 @@ def test_a_failed_run_is_taken_up_and_driven(place: Place, resume: tuple[str, ..
     (place.run_folder() / "files" / "mended").write_text("mended\n")
     done = place.agentfs(*resume, "job")
     assert done.stdout == "mended\n"
-    assert "bad.2.again.md: set aside" in done.stderr
+    assert "bad.2.again.md: will be retried" in done.stderr
     assert "nothing drives it" not in done.stderr
     assert place.agentfs(*resume, "job").stdout == "mended\n"  # it is done: there is its answer
 

@@ -32,8 +32,8 @@ def check_pauses(place: Place, name: str, pause: float) -> None:
 def test_a_run_waits_before_each_try_and_wakes_in_time(place: Place) -> None:
     done = place.agentfs("run", place.runbook(THIRD_TIME.format(pause="0.3s")))
     check_pauses(place, "job", 0.3)
-    told = re.findall(r"fetch: FAILED .*; (it is tried again in .*)", done.stderr)
-    assert told == ["it is tried again in 0.3 s", "it is tried again in 0.6 s"]
+    told = re.findall(r"fetch: FAILED .*; (retrying in .*)", done.stderr)
+    assert told == ["retrying in 0.3 s", "retrying in 0.6 s"]
     assert place.read("plan.json")["steps"][0] | {"input": {}} == {
         "id": "fetch",
         "tool": "shell",
@@ -69,7 +69,7 @@ def test_it_says_when_the_next_try_is_and_a_person_need_not_wait(place: Place) -
     assert why in place.agentfs("status").stdout
     assert place.agentfs("status", "--json", "job").stdout.count("follows at") >= 1
     code, _, said = end(process, signal.SIGINT)
-    assert (code, said.count("it is tried again in 1 h 0 min")) == (130, 1), said
+    assert (code, said.count("retrying in 1 h 0 min")) == (130, 1), said
     plan = place.run_folder() / "plan.json"
     plan.write_text(plan.read_text().replace('"retry_wait_s": 3600', '"retry_wait_s": 0'))
     place.agentfs("run", "--resume", "job", code=1)

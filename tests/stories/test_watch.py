@@ -92,7 +92,7 @@ def test_a_goal_that_is_no_good_is_rejected_with_its_reason_and_holds_up_nothing
     assert (rejected / "bad.md").read_text() == bad
     reason = (rejected / "bad.md.error.md").read_text()
     assert reason.startswith("# bad.md was not taken\n\n    bad.md:6:")
-    assert "Mend it, then move it back into goals/" in reason
+    assert "Fix it, then move it back into goals/" in reason
     watching.drop("bad.md", "\n")
     wait_for((rejected / "bad-2.md").exists, "the second rejected goal")
     assert "bad.md:1:1: the goal is empty" in (rejected / "bad-2.md.error.md").read_text()

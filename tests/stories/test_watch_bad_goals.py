@@ -78,7 +78,7 @@ def test_a_goal_that_is_no_good_is_rejected_with_its_reason(watching: Watching) 
     for name, (content, words) in WRITTEN.items():
         assert said[name].startswith(f"# {name} was not taken\n\n    {words}"), said[name]
         assert said[name].endswith(
-            "\nMend it, then move it back into goals/ (`agentfs check FILE` tells whether it is good).\n"
+            "\nFix it, then move it back into goals/ (`agentfs check FILE` says whether it is valid).\n"
         )
         assert (watching.goals / "rejected" / name).read_bytes() == content
         assert f"rejected: {name}" in watching.said()

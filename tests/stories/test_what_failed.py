@@ -47,7 +47,7 @@ def test_a_failed_run_is_the_same_everywhere(place: Place) -> None:
     run = place.run_folder().parent.name + "/job"
     said = [line.partition(" (attempt 1): ")[2] for line in ended.stderr.splitlines() if "FAILED" in line]
     assert said == [UPLOAD, SLOWLY]
-    assert f"planner: upload: {UPLOAD}" in ended.stderr.splitlines()
+    assert f"replanning: upload failed ({UPLOAD})" in ended.stderr.splitlines()
     assert f"{run}: failed, {SUMMARY}" in ended.stderr.splitlines()
 
     outcome = place.read("outcome.json")
