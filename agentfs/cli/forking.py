@@ -46,9 +46,7 @@ def _fork(run: Opened, arguments: Namespace) -> Fork:
     """Return the run to be made; what cannot go on in a new run is told before anything is written."""
     facts = run.state.facts
     if facts.goal.problems:
-        raise UserError(
-            f"the goal of {run.run} is not valid: {inert(facts.goal.problems[0].message)} (fix it first)"
-        )
+        raise UserError(f"the goal of {run.run} is not valid: {inert(facts.goal.problems[0].message)} (fix it first)")
     recorded = revisions_of(run.folder)
     if not recorded:
         raise UserError(f"{run.run} has no plan yet: there is nothing to fork")

@@ -189,9 +189,7 @@ def test_a_goal_that_is_no_good(inbox: Inbox, content: bytes, words: str) -> Non
     reason = refused(inbox, "job.md")
     assert words in reason
     assert reason.startswith("# job.md was not taken\n\n    job.md:")
-    assert reason.endswith(
-        "Fix it, then move it back into goals/ (`agentfs check FILE` says whether it is valid).\n"
-    )
+    assert reason.endswith("Fix it, then move it back into goals/ (`agentfs check FILE` says whether it is valid).\n")
     assert (inbox.folder / "rejected" / "job.md").read_bytes() == content
     assert list(inbox.workspace.runs.glob("*/*")) == []
 
