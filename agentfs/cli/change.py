@@ -172,7 +172,8 @@ def _asked_by(run: Opened, step: str) -> Opening:
 
 def _must_go_on(run: Opened) -> None:
     if run.outcome is not None:
-        raise UserError(f"{run.run} has ended: {inert(run.outcome.summary)} (agentfs resume takes it up again)")
+        way = f"retry {run.run} STEP" if run.outcome.status == "done" else f"resume {run.run}"
+        raise UserError(f"{run.run} has ended: {inert(run.outcome.summary)} (agentfs {way} continues it)")
 
 
 def _check_revision(run: Opened) -> None:

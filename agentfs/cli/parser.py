@@ -190,7 +190,7 @@ def _making(commands: Any) -> None:
     check.add_argument("--against", metavar="RUN", help="what the plan in FILE would mean for this run")
     _json(check)
     trust = _add(
-        commands, "trust", command("make", "trust"), "allow runs in a workspace somebody else made",
+        commands, "trust", command("make", "trust"), "allow runs in a workspace another user made",
         "A workspace you did not `init` may carry settings and tools of its own. Look at its agentfs.toml\n"
         "and tools/ first.",
     )  # fmt: skip
@@ -235,7 +235,7 @@ def _listing(commands: Any) -> None:
         help="without those that ended before: 90min, 3h, 2d, 4w ago, or a day (2026-11-01)",
     )
     _state(status, STATES)
-    status.add_argument("--watch", action="store_true", help="show it anew every second, until Ctrl-C")
+    status.add_argument("--watch", action="store_true", help="refresh it every second, until Ctrl-C")
     _json(status)
 
 
@@ -333,7 +333,7 @@ def _replaying(commands: Any) -> None:
     replay = _add(
         commands, "replay", command("replay", "replay"), "run it again from its files, and say where that departs",
         "No network, no cost, no effects: models, tools and checks give what they gave then, people's acts come\n"
-        "where they came; everything else is decided anew, in a workspace of its own. RUN is left as it is.\n"
+        "where they came; everything else is decided again, in a workspace of its own. RUN is left as it is.\n"
         "Exit code 0: the same. 1: it departs, each difference a line. 2: it cannot be replayed.",
     )  # fmt: skip
     replay.add_argument("run", metavar="RUN", help=f"{RUN}; or the folder of a saved recording")
@@ -380,7 +380,7 @@ def _changing(commands: Any) -> None:
     cancel = _change(commands, "cancel", command("change", "cancel"), "end a run: what runs is ended too")
     cancel.add_argument("run", metavar="RUN", help=RUN)
     retry = _change(
-        commands, "retry", command("change", "retry"), "do a step anew, and what depends on it",
+        commands, "retry", command("change", "retry"), "run a step again, and what depends on it",
         "Sets its last attempt aside. A run that had ended goes on.",
     )  # fmt: skip
     _run_and_step(retry)
@@ -402,7 +402,7 @@ def _undoing(commands: Any) -> None:
     fork = _change(
         commands, "fork", command("forking", "fork", drives=True), "begin a new run from any revision of another",
         "With that revision's plan, the results that still count under it, and files/ as it is now; RUN is left as\n"
-        "it is. A mode that begins in another way (one loop, or several steps) begins anew, from the goal alone.\n"
+        "it is. A mode that begins in another way (one loop, or several steps) starts over, from the goal alone.\n"
         "Prints the new run's id; with --json also source, mode, planner, executor, plan, kept, to_run, workdir.",
     )  # fmt: skip
     fork.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: that revision (default: the last)")
@@ -450,7 +450,7 @@ def _resuming(commands: Any) -> None:
     resume = _change(
         commands, "resume", command("drive", "resume"), "go on with a run that stopped, is paused, or has ended",
         "Drives it here, as `run` does, until it rests; where `agentfs watch` runs, that goes on with it.\n"
-        "A paused run is approved again. In one that has failed, what failed is set aside and tried again.\n"
+        "A paused run is approved again. In one that has failed, what failed is tried again.\n"
         "Limits are raised by what is added: an edit of `limits` in its plan.json. A run keeps the settings it\n"
         "began with; --refresh-settings gives it [tools] as agentfs.toml has it now: an edit of `tools` there.",
     )  # fmt: skip

@@ -65,7 +65,7 @@ def take_up(run: Opened, more: Numbers, *, refresh: bool = False) -> None:
     """Change what holds a run up: its tools, its status, its limits, what failed; then remove its outcome."""
     done = run.outcome is not None and run.outcome.status == "done"
     if done and not _goes_on(run):
-        raise UserError(f"{run.run} is done: there is nothing to resume (agentfs retry {run.run} STEP does one anew)")
+        raise UserError(f"{run.run} is done: nothing to resume (agentfs retry {run.run} STEP runs one again)")
     if refresh:
         from agentfs.cli.refreshing import refresh_tools
 

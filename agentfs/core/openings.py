@@ -99,7 +99,7 @@ def ways_on(state: RunState, run: str) -> tuple[str, ...]:
     if facts.broken:
         return ()  # its words name the file
     if facts.plan_file.problems:
-        return (f"mend runs/{facts.run.run}/{names.PLAN}: {names.PLAN_ERROR} beside it says how",)
+        return (f"fix runs/{facts.run.run}/{names.PLAN}: {names.PLAN_ERROR} beside it says how",)
     if found := openings(state):
         return tuple(one.command(run, alone=len(found) == 1) for one in found)
     if (facts.plan is not None and facts.plan.status == "paused") or state.calls.failed or state.moving("reach"):

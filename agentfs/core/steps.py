@@ -313,7 +313,7 @@ def _settled(base: _Base, resolved: Resolved) -> StepView:
     """Return the state of a step that could run now, or need not."""
     key, result = base.key(resolved), base.latest.result
     if result is None or base.latest.again:
-        return _startable(base, key, resolved, "ready", "nothing stands in its way")
+        return _startable(base, key, resolved, "ready", "it is ready")
     fits = result.key == key and all(result.after.get(d) == n for d, n in base.after.items())
     match result.status:
         case "done" if fits:
@@ -473,7 +473,7 @@ def _startable(
     last = base.attempts[-1] if base.attempts else Attempt(0)
     talk = _talk(last) if not (last.result or last.unsettled) else None
     if talk is None or talk.key != key:
-        return base.view("gated", "a person must approve it", move="ask", **more)
+        return base.view("gated", "needs approval", move="ask", **more)
     more["next"] = last.number
     match gate_word(talk.reply):
         case "approve":
@@ -483,7 +483,7 @@ def _startable(
         case "reject":
             return base.view("gated", A_NO, move="reject", **more)
         case None:
-            why = uncounted(talk.reply, GATE_WORDS) or "waits for a person's approval"
+            why = uncounted(talk.reply, GATE_WORDS) or "needs approval"
             return base.view("gated", f"{_came_to(base)}{why}", move="person", **more)
 
 

@@ -34,8 +34,9 @@ def closing_words(driver: "Driver", rest: Wait | None) -> list[str]:
     if outcome is None:
         if rest is None:
             return []
-        then = who_goes_on(run, driver.world.workspace, "then: ")
-        return [f"{run} waits: {inert(rest.why)}", *what_to_do(driver.folder, driver.state), then]
+        todo, then = what_to_do(driver.folder, driver.state), who_goes_on(run, driver.world.workspace, "then: ")
+        resumes = any(f"agentfs resume {run}" in line for line in todo)  # that is all there is to type
+        return [f"{run} waits: {inert(rest.why)}", *todo, *([] if resumes else [then])]
     lines = [f"{run}: {inert(ended_words(outcome))}"]
     if outcome.status == "failed":
         lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]

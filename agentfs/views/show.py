@@ -67,7 +67,7 @@ def _step(step: dict[str, Any], *, colours: bool) -> Iterator[str]:
         yield from _does(step)
     if step["state"] != "done":
         yield f"    {first_line(step['because'])}"
-    if step["output"] is not None and step["state"] == "done":
+    if step["output"] not in (None, "") and step["state"] == "done":
         yield from _short("output", _text(step["output"]), OUTPUT_LINES)
 
 

@@ -128,7 +128,7 @@ def test_an_edit_reruns_that_step_and_what_depends_on_it() -> None:
         Effect("a", "kept", "attempt 1 succeeded"),
         Effect("b", "again", "what it did, or what it followed, has changed"),
         Effect("c", "kept", "attempt 1 succeeded"),
-        Effect("d", "first", "nothing stands in its way"),
+        Effect("d", "first", "it is ready"),
     )
     assert fates(given, a_step("a", input={"text": "new"}), a_step("b"), a_step("c", depends_on=["a"])) == {
         "a": "again",

@@ -34,7 +34,7 @@ def _asked() -> Facts:
         (_running(facts(WIDE), *"abcd"), "running", "a, b, c and 1 more are running"),
         (facts(a_plan(a_step("a"), status="draft")), "draft", "the plan is a draft: approve it"),
         (facts(a_plan(a_step("a"), status="paused")), "paused", "the plan is paused: resume it"),
-        (_asked(), "waiting", "a: waits for a person's approval"),
+        (_asked(), "waiting", "a: needs approval"),
         (
             replace(facts(WIDE), plan_file=PlanFile("f" * 64, None, (Problem("bad"),)), notes={"plan.error.md": "x"}),
             "waiting",

@@ -80,7 +80,7 @@ def unanswered() -> Facts:
         (replace(facts(a_plan(status="paused")), broken=("run.json is torn",)), ()),
         (
             replace(facts(a_plan()), plan_file=PlanFile("f" * 64, None, (Problem("bad"),))),
-            ("mend runs/2026-11-16/goal/plan.json: plan.error.md beside it says how",),
+            ("fix runs/2026-11-16/goal/plan.json: plan.error.md beside it says how",),
         ),
     ],
 )

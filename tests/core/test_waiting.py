@@ -34,7 +34,7 @@ def test_a_gate_and_a_question_are_two_things() -> None:
             "steps/a.1.question.md",
             "gate",
             "steps/a.1.question.md",
-            "a: waits for a person's approval",
+            "a: needs approval",
             f"agentfs approve {RUN} a",
         ),
         Waiting(

@@ -150,7 +150,7 @@ def test_a_waiting_run_says_what_to_do(workspace: Path, capsys: pytest.CaptureFi
         "driven": False,
     }
     assert one["by_step"] == [
-        {"id": "send", "state": "gated", "why": "waits for a person's approval", "attempt": 0, "left_in": None}
+        {"id": "send", "state": "gated", "why": "needs approval", "attempt": 0, "left_in": None}
     ]
     assert told(capsys, "status", "ask").splitlines()[2:] == [
         f"  read {folder}/steps/send.1.question.md",

@@ -236,7 +236,7 @@ GATE = a_step("send", gate=True, description="Send the letters", depends_on=[])
             unreadable_plan(),
             "waiting",
             "plan.json is not valid: see plan.error.md",
-            ("mend runs/2026-11-16/goal/plan.json: plan.error.md beside it says how",),
+            ("fix runs/2026-11-16/goal/plan.json: plan.error.md beside it says how",),
         ),
         (replace(facts(WIDE), broken=("steps/a.1.json is torn",)), "waiting", "steps/a.1.json is torn", ()),
     ],

@@ -34,6 +34,7 @@ def test_a_run_that_nobody_drives_is_ended_and_may_be_forgotten(place: Place) ->
     place.ledger_is_sound()
     place.agentfs("verify")
     assert "has ended" in place.agentfs("cancel", "job", code=2).stderr
+    assert f"(agentfs resume {run} continues it)" in place.agentfs("pause", "job", code=2).stderr
     place.agentfs("forget", "job", "--yes")
     assert not list(place.runs.glob("20*/*"))
 

@@ -264,7 +264,7 @@ def test_a_failed_run_is_taken_up_again(place: Place) -> None:
     ]
     place.ledger_is_sound()
     refused = place.agentfs("resume", "job", "--add-minutes", "1", code=2).stderr
-    assert "is done: there is nothing to resume" in refused
+    assert "is done: nothing to resume" in refused
 
 
 @pytest.mark.parametrize("command", ["resume", "run --resume"])

@@ -183,7 +183,7 @@ def test_a_gated_step_that_failed_says_so_first_wherever_a_person_is_asked_again
     asks = place.agentfs("run", "--resume", "job", code=3).stderr
     happened = "attempt 1 failed: exit code 3: "
     assert f"job waits: publish: {happened}" in asks
-    assert "; waits for a person's approval\n" in asks
+    assert "; needs approval\n" in asks
     assert "tried again" not in asks, "that is for the person to say"
     question = (place.run_folder() / "steps" / "publish.2.question.md").read_text()
     assert question.startswith("# publish failed: exit code 3: ")

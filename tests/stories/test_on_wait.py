@@ -34,7 +34,7 @@ def test_each_thing_is_told_once_whoever_drives(place: Place) -> None:
     run = f"{folder.parent.name}/job"
     things = [
         f"{run}|ask|{folder}/steps/who.1.question.md|who: Who?|agentfs reply {run} who TEXT",
-        f"{run}|gate|{folder}/steps/send.1.question.md|send: waits for a person's approval|agentfs approve {run} send",
+        f"{run}|gate|{folder}/steps/send.1.question.md|send: needs approval|agentfs approve {run} send",
     ]
     assert told(place) == things
     place.agentfs("run", "--resume", "job", code=3)

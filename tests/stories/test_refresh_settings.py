@@ -66,7 +66,7 @@ def test_resuming_and_refreshing_is_one_command_and_doing_it_twice_changes_nothi
     done = place.agentfs("run", "--resume", "job", "--refresh-settings")
     assert (done.stdout, place.read("outcome.json")["status"]) == ("42\n", "done")
     again = place.agentfs("run", "--resume", "job", "--refresh-settings", code=2)
-    assert "is done: there is nothing to resume" in again.stderr
+    assert "is done: nothing to resume" in again.stderr
     assert "goes with --resume" in place.agentfs("run", "job.md", "--refresh-settings", code=2).stderr
     assert [one.name for one in place.runs.glob("20*/*")] == ["job"]
 

@@ -115,7 +115,7 @@ def test_a_run_that_nothing_drives_is_not_called_running_and_the_list_says_what_
     ]
     end(driver, signal.SIGTERM)
     assert place.agentfs("status").stdout.splitlines()[1:5] == [
-        f"{day}/ask   waiting     0/1    just now  say: waits for a person's approval",
+        f"{day}/ask   waiting     0/1    just now  say: needs approval",
         f"  agentfs approve {day}/ask",
         f"{day}/slow  not driven  0/1    just now  slow is next",
         f"  agentfs resume {day}/slow",

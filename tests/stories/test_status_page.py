@@ -107,7 +107,7 @@ flowchart TD
 | ✓ | a | done | 1 | T | attempt 1 succeeded |
 | ▸ | hold | running | 1 |  | Hold on a little. |
 | ? | colour | asks | 1 |  | waits for a person's answer |
-| ? | send | gated |  |  | waits for a person's approval |
+| ? | send | gated |  |  | needs approval |
 
 ## hold, attempt 1
 

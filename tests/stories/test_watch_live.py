@@ -48,7 +48,7 @@ def test_a_person_looks_types_and_leaves(place: Place) -> None:
         drop(place, "send.md", book("true", "echo sent", lines="gate").replace("gate", "", 1))
         drop(place, "works.md", book("while ! test -e go; do sleep 0.02; done", front="workdir: held"))
         screen = shown.wait_to_see("2 open runs, 1 waits for you · 1 of 4 places used", "five words")
-        assert row_of(screen, "send") == ["send", "waiting", "1/2", "b: waits for a person's approval"]
+        assert row_of(screen, "send") == ["send", "waiting", "1/2", "b: needs approval"]
         assert screen[screen.index("    agentfs approve send") + 1].startswith("▸ works ")
         assert row_of(screen, "works") == ["works", "running", "0/1", "a"]
         assert row_of(screen, "count") == ["count", "done", "1/1", "five words"]
@@ -119,7 +119,7 @@ def test_a_plan_that_is_broken_by_hand_is_told_above(place: Place) -> None:
         plan = place.run_folder("send") / "plan.json"
         whole = plan.read_text()
         plan.write_text(whole[:-9])
-        shown.wait_to_see("mend runs/", "/plan.json: plan.error.md beside it says how")
+        shown.wait_to_see("fix runs/", "/plan.json: plan.error.md beside it says how")
         shown.wait_to_see("/send: plan: plan.json is not valid")
         plan.write_text(whole)
         shown.wait_to_see("    agentfs approve send")
