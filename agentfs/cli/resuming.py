@@ -11,6 +11,7 @@ from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
 from agentfs.core.edits import set_value
 from agentfs.core.phase import reason
+from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Limits, Plan
 from agentfs.core.reopening import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
 from agentfs.errors import UserError
@@ -92,8 +93,8 @@ def _kept_busy(run: Opened) -> str:
 
 
 def _goes_on(run: Opened) -> bool:
-    """Whether a run that is done has something to do: its plan or its goal was edited since."""
-    return still_ends(run.state.facts, run.state.means) is None
+    """Whether a run that is done has something to do: an edit since, or checks, for its folder may have changed."""
+    return bool(acceptance_checks(run.state.facts)) or still_ends(run.state.facts, run.state.means) is None
 
 
 def _aside(run: Opened) -> Aside:

@@ -95,3 +95,30 @@ def test_a_stopped_watch_drives_nothing(place: Place) -> None:
         daemon.end(signal.SIGTERM)
         assert "nothing drives it" in place.agentfs("approve", "job").stderr
         assert place.agentfs("resume", "job").stdout == "sent\n"
+
+
+CHECKED = """---
+checks: ["grep -q ready report.txt"]
+---
+# Report
+
+## Steps
+
+### write
+```sh
+echo ready > report.txt; echo written
+```
+"""
+
+
+def test_a_done_run_is_checked_again_when_it_is_resumed(place: Place) -> None:
+    place.agentfs("run", place.goal(CHECKED))
+    assert place.agentfs("resume", "job").stdout == "written\n"
+    assert place.read("outcome.json")["proof"]["by"]["person"] == 1
+    (place.run_folder() / "files/report.txt").write_text("spoiled\n", encoding="utf-8")
+    place.agentfs("resume", "job", code=1)
+    outcome = place.read("outcome.json")
+    assert (outcome["status"], outcome["reason"]) == ("failed", "goal_checks_failed")
+    assert [path.name for path in sorted((place.run_folder() / "steps").glob("*.result.json"))] == [
+        "write.1.result.json"
+    ]
