@@ -211,10 +211,10 @@ def _changes(driver: Driver) -> Changes:
 
 def touched(driver: Driver, bench: Bench) -> Iterator[str]:
     """Yield the files that a person's checks name and that a step changed; of a folder also what was put into it."""
-    checks = persons_checks(driver.state)
-    if not checks:
+    checks, first, workdir = persons_checks(driver.state), _first_changes(driver), bench.confinement.workdir
+    if not checks or not first:
         return
-    watched, first, workdir = watched_by(checks, bench), _first_changes(driver), bench.confinement.workdir
+    watched = watched_by(checks, bench)
     own = {path for path, what in first.items() if what == "added"}
     had = [word for word in watched.names if any(f"{word}/{name}" not in own for name in snapshot(workdir / word))]
     for path in first:

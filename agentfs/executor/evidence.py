@@ -281,8 +281,8 @@ def watched_by(checks: Sequence[Check], bench: Bench) -> Watched:
     waiting, looked_at = [*found], 0
     while waiting and looked_at < MOST_SCRIPTS:
         content = read_beneath(waiting.pop(0), bench, LARGEST_SCRIPT)
-        if isinstance(content, Failure) or content[0] > LARGEST_SCRIPT:
-            continue
+        if isinstance(content, Failure) or content[0] > LARGEST_SCRIPT or b"\0" in content[1]:
+            continue  # there is none, or it is no script
         looked_at += 1
         text = content[1].decode("utf-8", "replace")
         words = (_relative(word, workdir) for word in words_in(text) if "." in word or "/" in word)

@@ -162,12 +162,13 @@ def test_secrets_that_are_words_of_our_own_hide_nothing_else(tmp_path: Path) -> 
         place.agentfs("reply", "job", "approved", "yes, assistant")
         end = {"ok": True, "output": "all is well", "surprising": None, "blocked": None, "evidence": []}
         server.calls(("finish", end), to=EXECUTOR)
+        server.plan({"met": True, "because": "so it is", "quote": "is: all is well"}, to=EXECUTOR)
         done = place.agentfs("run", "--resume", "job")
         server.done()
     assert done.stdout == "all is well\n"
     assert place.read("steps/failed.1.result.json")["output"] == "it [secret A_KEY] 1"
     assert place.read("outcome.json")["steps"]["done"] == ["failed", "approved"]
-    resumed = server.requests[-1]["messages"]
+    resumed = server.requests[-2]["messages"]  # the last one is the judge's
     assert [message["role"] for message in resumed] == [
         *("system", "user", "assistant", "tool", "assistant", "tool"),
     ], "the conversation was read back from its log"

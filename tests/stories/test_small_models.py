@@ -42,7 +42,13 @@ def run(place: Place, server: ScriptedServer, *, code: int = 0, mode: str = "sin
 
 def run_step(place: Place, server: ScriptedServer, *tools: str) -> str:
     place.env["OPENAI_BASE_URL"] = server.url
-    step = {"id": "sum", "tools": tools, "input": {"material": "1 2 3"}, "depends_on": []}
+    step = {
+        "id": "sum",
+        "description": "Add these up",
+        "tools": tools,
+        "input": {"material": "1 2 3"},
+        "depends_on": [],
+    }
     return str(place.agentfs("run", place.goal(json.dumps({"goal": "Add", "steps": [step]}), "job.json")).stdout)
 
 
@@ -171,14 +177,16 @@ def test_an_end_with_nothing_done_is_sent_back_once(place: Place, spoken: bool) 
 
 def test_a_step_that_can_be_answered_from_its_input_may_end_at_once(place: Place, native: ScriptedServer) -> None:
     native.calls(("finish", {"ok": True, "output": "6"}))
+    native.plan({"met": True, "because": "so it says", "quote": "The output is: 6"})
     assert run_step(place, native, "shell") == "6\n"
     native.done()
 
 
 def test_a_step_with_no_tools_is_answered_by_the_reply(place: Place, server: ScriptedServer) -> None:
     server.says("It is 6.")
+    server.plan({"met": True, "because": "so it says", "quote": "The output is: It is 6."})
     assert run_step(place, server) == "It is 6.\n"
-    assert "You have no tools" in chat(server)[0][1]
+    assert "You have no tools" in chat(server, -2)[0][1]
     server.done()
 
 
