@@ -1,0 +1,69 @@
+"""Which checks that a model writes prove something: seen from outside, before and after the work."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfs.testing import ScriptedServer
+from tests.workspaces import Place
+
+GOAL = "Write the names in data.csv, sorted, to names.txt\n"
+COMPARES = 'test "$(cat names.txt)" = "$(sort data.csv)"'
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as server:
+        yield server
+
+
+@pytest.fixture
+def place(tmp_path: Path, server: ScriptedServer) -> Place:
+    place = Place(tmp_path)
+    place.env |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-a-key-for-tests"}
+    del place.env["AGENTFS_PROOF_ACCEPTANCE"]
+    (place.root / "shop").mkdir()
+    (place.root / "shop/data.csv").write_text("cid\nann\n", encoding="utf-8")
+    return place
+
+
+def checks(*commands: str) -> dict[str, Any]:
+    return {"checks": [{"kind": "command", "run": command} for command in commands]}
+
+
+@pytest.mark.parametrize(
+    ("vacuous", "detail"),
+    [
+        ("sort -c names.txt", "it holds as soon as names.txt is there, whatever is in it"),
+        ("test -s names.txt", "it holds as soon as names.txt is there, whatever is in it"),
+        ("sort data.csv > names.txt", "exit code 0"),
+        ("touch names.txt && test -e names.txt", "exit code 0"),
+    ],
+)
+def test_a_check_that_proves_nothing_is_sent_back_and_marked(
+    place: Place, server: ScriptedServer, vacuous: str, detail: str
+) -> None:
+    server.plan(checks(vacuous))
+    server.plan(checks(COMPARES))
+    server.calls(("shell", {"command": "sort data.csv > names.txt"}))
+    server.calls(("finish", {"ok": True, "output": "written"}))
+    place.agentfs("run", place.goal(GOAL), "--workdir", "shop")
+    server.done()
+    before = [(one["ok"], one["detail"]) for one in place.read("planning/1.result.json")["before"]]
+    assert before[0] == (True, detail)
+    assert before[1][0] is False
+    assert place.read("plan.json")["checks"] == checks(COMPARES)["checks"]
+    proof = place.read("outcome.json")["proof"]
+    assert (proof["level"], proof["by"]["planner"], proof["held_before"]) == ("checked", 1, 0)
+
+
+def test_a_check_that_is_no_shell_text_is_sent_back(place: Place, server: ScriptedServer) -> None:
+    server.plan(checks('test "$(cat names.txt" = "$(sort data.csv)"'))
+    server.plan(checks(COMPARES))
+    server.calls(("shell", {"command": "sort data.csv > names.txt"}))
+    server.calls(("finish", {"ok": True, "output": "written"}))
+    place.agentfs("run", place.goal(GOAL), "--workdir", "shop")
+    assert place.read("plan.json")["checks"] == checks(COMPARES)["checks"]
+    assert [one["ok"] for one in place.read("planning/1.result.json")["before"]] == [False]
