@@ -31,7 +31,7 @@ from agentfs.executor.attempt import (
     unstarted,
 )
 from agentfs.executor.desk import Accept, Asked, Desk
-from agentfs.executor.evidence import left_spoiled, no_evidence, protected_files
+from agentfs.executor.evidence import left_spoiled, no_evidence, protected_files, snapshot
 from agentfs.executor.log import AlreadyClaimed, AttemptLog
 from agentfs.executor.rebuilding import remembered
 from agentfs.questions import gate
@@ -373,6 +373,8 @@ def _acceptance(driver: Driver) -> Accept | None:
     own = tuple(check for check in acceptance_checks(facts) if not isinstance(check, JudgeCheck))
     if not own or facts.run.proof is None:
         return None
+    workdir, runs = driver.folder.resolve() / facts.run.workdir, driver.world.workspace / "runs"
+    before = snapshot(workdir, without=runs)
 
     def accept(bench: Bench, output: Any) -> list[str]:
         room = room_of_step(driver.state.bounds.output_bytes, 1)
@@ -385,7 +387,9 @@ def _acceptance(driver: Driver) -> Accept | None:
             one if check_sha256(check) not in written else one.model_copy(update={"run": None})
             for check, one in zip(own, found, strict=False)
         ]
-        return [f"{one.kind}: {check_words(one)}" for one in shown if not one.ok]
+        wrong = [f"{one.kind}: {check_words(one)}" for one in shown if not one.ok]
+        untouched = wrong and before == snapshot(workdir, without=runs)
+        return [*wrong, "no file has been changed so far"] if untouched else wrong
 
     return accept
 

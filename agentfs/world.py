@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from agentfs.bell import Bell, no_bell
@@ -27,6 +28,7 @@ from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
 from agentfs.planner.own_steps import OwnSteps
 from agentfs.planner.repair import Repair
+from agentfs.planner.surroundings import look_around
 from agentfs.prompts import load_prompt
 from agentfs.reader import RunReader
 from agentfs.recovery import asked_of_models, take_over
@@ -203,7 +205,8 @@ def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
     if model is None:
         return Nobody()
     prompt = load_prompt("planner", world.workspace)
-    return ModelPlanner(model, prompt, judge.catalogue, judge.parsed, world.workspace, world.clock)
+    look = partial(look_around, mask=world.mask.text)
+    return ModelPlanner(model, prompt, judge.catalogue, judge.parsed, world.workspace, world.clock, look)
 
 
 def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
@@ -231,6 +234,7 @@ def planner_for(folder: Path, reader: RunReader, world: World, model: Planner | 
             world.clock,
             world.workspace,
             lambda run: world.executor(run, None),
+            partial(look_around, mask=world.mask.text),
         ),
         model=model or _model_planner(folder, reader.judge, world),
         repair=Repair(lambda run: world.executor(run, None), reader.judge.catalogue, world.workspace, world.clock),

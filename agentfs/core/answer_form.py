@@ -57,11 +57,6 @@ def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool, checks: boo
     return _closed_object(fields) | {"$defs": defs}
 
 
-def checks_form(catalogue: Catalogue) -> JsonObject:
-    """Return the form in which a model answers with acceptance checks alone."""
-    return _closed_object({"checks": {"type": "array", "items": _acceptance(catalogue), "maxItems": MOST_CHECKS}})
-
-
 def input_form(spec: ToolSpec) -> JsonObject:
     """Return the form in which a model answers with another input for a step that failed."""
     return _closed_object({"input": _or_null(_tool_input(spec)), "why": _text("what was wrong", _WORDS)})

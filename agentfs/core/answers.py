@@ -23,6 +23,7 @@ from agentfs.core.problems import Problem, Rejected
 SaidVerdict = Literal["plan", "keep", "finished", "impossible"]
 
 _ASIDE = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)  # what some models say to themselves first
+_SHELL_BLOCK = re.compile(r"^```(?:sh|bash|shell)?[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
 _OPENING = re.compile(r"[\[{]")
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
@@ -56,6 +57,8 @@ def read_answer(text: str, catalogue: Catalogue) -> Said:
         raise Rejected([Problem("the answer is neither an object nor a list", _FORMS)])
     given = {name: one for name, one in value.items() if one is not None}
     verdicts = [*_verdicts(given)]
+    if "impossible" in verdicts and "steps" in verdicts:
+        verdicts.remove("impossible")  # it knows a way to try
     if (chosen := _FIELD_OF.get(str(given.get("verdict")))) in verdicts:
         verdicts = [chosen]  # said in so many words: whatever else was filled in does not count
     match verdicts:
@@ -149,14 +152,16 @@ def _schema(given: Any) -> Any:
 
 
 def read_checks(text: str) -> list[Any]:
-    """Return the checks that a reply lists, in plan form; none where it lists none."""
+    """Return the checks that a reply lists, as JSON or as the lines of a shell block; none where it lists none."""
     text = _ASIDE.sub("", text, count=1)
     spans = [text.strip(), *(match[2] for match in _FENCE.finditer(text)), *_within(text)]
     for value in _read(spans)[0]:
         found = value.get("checks") if isinstance(value, dict) else value
         if isinstance(found, list):
             return [_check(check) for check in lenient_checks(found)]
-    return []
+    block = _SHELL_BLOCK.search(text)
+    lines = (line.strip() for line in block[1].replace("\\\n", " ").splitlines()) if block else ()
+    return [{"kind": "command", "run": line} for line in lines if line and not line.startswith("#")]
 
 
 # ── JSON in a text ────────────────────────────────────────────────────────────────────────────────────────

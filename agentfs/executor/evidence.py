@@ -206,7 +206,7 @@ def no_evidence(_condition: str) -> Sequence[Piece]:
 
 
 def output_piece(output: Any, label: str = "The output, which is to be judged") -> Piece:
-    return Piece(label, f"{OUTPUT_WORDS} {as_text(output)}")
+    return Piece(label, f"{OUTPUT_WORDS} {text}" if (text := as_text(output)).strip() else "")
 
 
 def tool_pieces(log: Path, label: str = "What the tools returned") -> Iterator[Piece]:
@@ -224,10 +224,11 @@ def _call(entry: Mapping[str, Any]) -> str:
 
 def file_pieces(texts: Iterable[str], bench: Bench) -> Iterator[Piece]:
     """Yield the files that texts name, as they are."""
-    names = dict.fromkeys(name for text in texts for name in _NAME.findall(text) if "." in name or "/" in name)
+    words = (word.rstrip(".") for text in texts for word in _NAME.findall(text))
+    names = dict.fromkeys(word for word in words if "." in word or "/" in word)
     shown = 0
     for name in names:
-        found = read_beneath(name.rstrip("."), bench, LARGEST_FILE) if shown < MOST_FILES else None
+        found = read_beneath(name, bench, LARGEST_FILE) if shown < MOST_FILES else None
         if found is None or isinstance(found, Failure):
             continue
         size, content = found

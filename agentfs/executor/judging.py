@@ -23,12 +23,11 @@ from agentfs.tools.values import NotJson, json_value
 
 EVIDENCE_LENGTH = 16_000  # characters, all of it together
 SHORTEST_QUOTE = 12  # characters
-TRIES = 2
 QUOTE_SHOWN = 300
-_FIELDS: JsonObject = {
-    "met": {"type": "boolean"},
-    "because": {"type": "string", "maxLength": 1000},
+_FIELDS: JsonObject = {  # in this order: what is found before what is concluded from it
     "quote": {"type": "string", "maxLength": 2000},
+    "because": {"type": "string", "maxLength": 1000},
+    "met": {"type": "boolean"},
 }
 FORM = Form(
     "verdict",
@@ -62,18 +61,19 @@ def judge(condition: str, evidence: Sequence[Piece], bench: Bench) -> Verdict:
         {"role": "system", "content": load_prompt("judge", bench.confinement.workspace).text},
         {"role": "user", "content": _case(bench.mask.text(condition), pieces)},
     ]
-    problem = ""
-    for _ in range(TRIES):
-        try:
-            reply = bench.model.complete(Request("judge", tuple(messages), form=FORM), bench.line)
-        except (Refused, Garbled) as error:
-            return Verdict(met=False, detail=f"it could not be judged: {error.failure.message}")
-        found = _weighed(reply.text, pieces)
+    try:
+        reply = bench.model.complete(Request("judge", tuple(messages), form=FORM), bench.line)
+        found = _evaluate(reply.text, pieces)
         if isinstance(found, Verdict):
             return found
-        problem = found
-        messages += [reply.message(), {"role": "user", "content": f"{problem} Answer again, in that form."}]
-    return Verdict(met=False, detail=f"the judge gave no answer that counts. {problem}")
+        messages += [reply.message(), {"role": "user", "content": f"{found.problem} {found.again}"}]
+        reply = bench.model.complete(Request("judge", tuple(messages), form=found.form), bench.line)
+    except (Refused, Garbled) as error:
+        return Verdict(met=False, detail=f"it could not be judged: {error.failure.message}")
+    found = _evaluate(reply.text, pieces, found.because)
+    if isinstance(found, Verdict):
+        return found
+    return Verdict(met=False, detail=f"the judge gave no answer that counts. {found.problem}")
 
 
 def _fitted(evidence: Sequence[Piece]) -> list[Piece]:
@@ -91,20 +91,40 @@ def _case(condition: str, pieces: Sequence[Piece]) -> str:
     return f"## The condition\n\n{fenced(condition)}\n\n{EVIDENCE}{shown}\n"
 
 
-def _weighed(text: str, evidence: Sequence[Piece]) -> Verdict | str:
-    """Return the verdict of an answer, or what is wrong with the answer."""
+@dataclass(frozen=True, slots=True)
+class _SendBack:
+    """What is wrong with an answer; `because`: it says that the condition is met, and only its quote is wrong."""
+
+    problem: str
+    because: str | None = None
+
+    @property
+    def again(self) -> str:
+        if self.because is None:
+            return "Answer again, in that form."
+        return "Copy one whole line of the evidence that shows it, and reply with nothing else."
+
+    @property
+    def form(self) -> Form | None:
+        return FORM if self.because is None else None
+
+
+def _evaluate(text: str, evidence: Sequence[Piece], because: str | None = None) -> Verdict | _SendBack:
+    """Return the verdict of an answer, or what is wrong with it. `because`: an answer that lacked a quote."""
     answer = _object_in(text)
     if answer is None:
-        return "That was not one JSON object."
-    met, because, quote = truth_of(answer.get("met")), answer.get("because"), answer.get("quote")
+        if because is None:
+            return _SendBack("That was not one JSON object.")
+        answer = {"met": True, "because": because, "quote": text.strip().strip("`").strip()}
+    met, why, quote = truth_of(answer.get("met")), answer.get("because"), answer.get("quote")
     if not isinstance(met, bool):
-        return '"met" must be true or false.'
-    because = one_line(because, 1000) if isinstance(because, str) and because.strip() else "it gave no reason"
+        return _SendBack('"met" must be true or false.')
+    why = one_line(why, 1000) if isinstance(why, str) and why.strip() else "it gave no reason"
     if not met:
-        return Verdict(met=False, detail=because)
+        return Verdict(met=False, detail=why)
     if problem := _quote_problem(quote, evidence):
-        return problem
-    return Verdict(met=True, detail=f"{because} (it quotes: {one_line(str(quote), QUOTE_SHOWN)!r})")
+        return _SendBack(problem, why)
+    return Verdict(met=True, detail=f"{why} (it quotes: {one_line(str(quote), QUOTE_SHOWN)!r})")
 
 
 def _quote_problem(quote: object, evidence: Sequence[Piece]) -> str | None:
@@ -115,8 +135,8 @@ def _quote_problem(quote: object, evidence: Sequence[Piece]) -> str | None:
     whole, lines = _flat(quote), [line for part in quote.splitlines() if (line := _flat(part))]
     quotes = [whole] if any(whole in body for body in bodies) else lines
     if not all(any(one in body for body in bodies) for one in quotes):
-        return "Your quote does not stand in the evidence, word for word."
-    if all(len(one) < SHORTEST_QUOTE or one in OUTPUT_WORDS for one in quotes):
+        return "Your quote is not in the evidence."
+    if all(len(one) < SHORTEST_QUOTE or one in _flat(OUTPUT_WORDS) for one in quotes):
         return (
             f"Your quote is too short to show anything: quote at least {SHORTEST_QUOTE} characters of the evidence."
         )
@@ -124,7 +144,8 @@ def _quote_problem(quote: object, evidence: Sequence[Piece]) -> str | None:
 
 
 def _flat(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
+    """Return a text as its words: how they are set apart is no matter of truth."""
+    return re.sub(r"[\s,;:.'\"`]+", " ", text).strip()
 
 
 def _object_in(text: str) -> dict[str, Any] | None:

@@ -216,6 +216,8 @@ class Loop:
         if past.tool in self._tools:
             self._ran, self._last_ok = True, past.ok
             self._acted, self._printed = (True, past.result) if past.ok else (self._acted, self._printed)
+        elif past.tool == FINISH:
+            self._last_ok = past.ok  # a claim that was sent back is not offered again
         count = self._repeats.count(past.tool or "", past.arguments, past.result)
         if count == WARN_AT:
             self._notes.append(words.repeated(past.tool or "", count))

@@ -17,10 +17,10 @@ _BY_SHELL = frozenset(
     {SHELL, PYTHON, "read_file", "write_file", "edit_file", "list_files", "search_files", "note", "summarize"}
 )
 _UNSAID = frozenset({FINISH, "hand_over", ASK})  # what ends or asks is a line; giving up is no way to be offered
-_RUN = "It is run, and you are shown what it prints."
 _SHOWN = "You are shown the result."
-_SH = f"Reply with one sh block and nothing else:\n\n```sh\nthe commands\n```\n\n{_RUN}"
-_PYTHON = f"Reply with one python block and nothing else:\n\n```python\nthe code\n```\n\n{_RUN}"
+# no block as an example: a small model sends it back as it is
+_SH = "Each turn reply with exactly one ```sh block; it is run and you get its output."
+_PYTHON = "Each turn reply with exactly one ```python block; it is run and you get its output."
 _ASK = "If only a person can tell, reply ASK: and the question."
 _ANSWER_ALONE = "You have no tools. Reply with the answer, and nothing else."
 NOTHING = "(nothing)"

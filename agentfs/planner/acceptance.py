@@ -13,9 +13,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
-from agentfs.core.answer_form import MOST_CHECKS, checks_form
+from agentfs.core.answer_form import MOST_CHECKS
 from agentfs.core.answers import read_checks
 from agentfs.core.canonical import check_value
 from agentfs.core.catalogue import Catalogue
@@ -33,7 +34,7 @@ from agentfs.core.records import (
     JudgeCheck,
     Step,
 )
-from agentfs.models.base import Form, Model, Request, Role
+from agentfs.models.base import Model, Request, Role
 from agentfs.models.errors import Garbled, Refused
 from agentfs.models.line import Line
 from agentfs.prompts import load_prompt
@@ -97,8 +98,19 @@ class Writer:
         conditions = [check for check in usable if isinstance(check, JudgeCheck)]
         looking = [check for check in usable if not isinstance(check, JudgeCheck)]
         for check, found in zip(looking, self.look(looking) if looking else (), strict=True):
-            self._take(check, found)
+            self._take(*self._compared(check, found))
         self.fails_now += conditions
+
+    def _compared(self, check: Check, found: CheckResult | None) -> tuple[Check, CheckResult | None]:
+        """Return, of a check that does the work itself, one that compares what it makes with what is there."""
+        if found is None or not found.ok or not isinstance(check, CommandCheck):
+            return check, found
+        comparing = changes_nothing(check.run)
+        again = self.look((comparing,))[0] if comparing else None
+        if comparing is None or again is None or again.ok or _BROKEN.search(again.detail):
+            return check, found
+        self.before.append(CheckBefore(sha256=check_sha256(check), ok=True, detail=found.detail))
+        return comparing, again
 
     def _take(self, check: Check, found: CheckResult | None) -> None:
         if found is None:
@@ -147,7 +159,7 @@ class Writer:
             {"role": "system", "content": load_prompt("checks", self.workspace).text},
             {"role": "user", "content": self._question()},
         )
-        request = Request(self.role, messages, form=Form("checks", checks_form(self.catalogue)))
+        request = Request(self.role, messages)
         try:
             reply = self.model.complete(request, self.line)
         except (Refused, Garbled):
@@ -156,10 +168,10 @@ class Writer:
 
     def _question(self) -> str:
         listing = "\n".join(self.listing) or "(empty)"
-        parts = [f"# Goal\n\n{self.goal}", f"# Working folder\n\n{fenced(listing)}"]
+        parts = [f"The goal: {self.goal}", f"# Working folder\n\n{fenced(listing)}"]
         if self.problems:
             wrong = "\n".join(f"- {one}" for one in self.problems)
-            parts.append(f"# These checks cannot be used\n\n{wrong}\n\nWrite others in their place.")
+            parts.append(f"These checks cannot be used:\n\n{wrong}\n\nReply with one ```sh block of better ones.")
         return "\n\n".join(parts)
 
 
@@ -168,8 +180,22 @@ def file_names(text: str) -> list[str]:
     return list(dict.fromkeys(found[0] for found in _FILE_NAME.finditer(text)))
 
 
+def changes_nothing(command: str) -> CommandCheck | None:
+    """Return a check that a command would change none of the files it names; None: it names none."""
+    names = [name for name in file_names(command) if "/" not in name]
+    if not names:
+        return None
+    kept = '"$TMPDIR"/kept'
+    files = " ".join(map(quote, names))
+    same = (f'test "$(cat {quote(name)})" = "$(cat {kept}/{quote(name)})"' for name in names)
+    return CommandCheck(
+        kind="command", run=f"mkdir {kept} && cp {files} {kept} && {{ {command}; }} && {' && '.join(same)}"
+    )
+
+
 def _shown(check: Check) -> str:
-    return one_line(json.dumps(check_value(check), ensure_ascii=False), _SHOWN)
+    text = check.run if isinstance(check, CommandCheck) else json.dumps(check_value(check), ensure_ascii=False)
+    return f"`{one_line(text, _SHOWN)}`"
 
 
 def late_checks(given: Sequence[Any], known: Sequence[JsonObject], catalogue: Catalogue) -> Acceptance:

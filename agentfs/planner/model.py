@@ -126,7 +126,8 @@ class _Conversation:
         """Begin: the standing instructions, and everything about this call."""
         goal = self.planner.parsed(self.call.goal_sha256)
         run = self.state.facts.settings
-        material, around = self.planner.look(self.folder, run, self.planner.workspace, goal.fields.context)
+        text = self.state.facts.goal.text
+        material, around = self.planner.look(self.folder, run, self.planner.workspace, goal.fields.context, text)
         material = replace(material, kept=kept_context(self.folder))
         pins = PastPlans(self.folder).pins(self.state.facts.revisions)
         self.listing = material.listing

@@ -63,7 +63,7 @@ class OneStep:
         if not wants_acceptance(facts):
             own = facts.goal.checks if facts.run.proof is not None else ()
             return Acceptance(tuple(map(check_value, own)), ())
-        material, _ = self.look_around(folder, facts.settings, self.workspace, None)
+        material, _ = self.look_around(folder, facts.settings, self.workspace, None, facts.goal.text)
         writer = Writer(
             goal=facts.goal.text,
             listing=material.listing,

@@ -4,7 +4,7 @@ Everything is bounded, and no link leads out of the folder it stands in. What ca
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +18,12 @@ from agentfs.tools.safe_open import Refused, hold_folder
 INSTRUCTIONS = "AGENTS.md"
 MOST_ENTRIES = 200
 DEEPEST = 3  # levels below the working folder
+MOST_HEADS, HEAD_LINES, HEAD_WIDTH = 5, 4, 100  # files, lines of each, characters of each
 MOST_BYTES = 64 * 1024  # of one file
 
 _LEFT_OUT = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".tox"))
 
-LookAround = Callable[[Path, Run, Path, str | tuple[str, ...] | None], tuple[Material, Surroundings]]
+LookAround = Callable[[Path, Run, Path, str | tuple[str, ...] | None, str], tuple[Material, Surroundings]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +34,35 @@ class Listing:
     folders: tuple[str, ...]
     complete: bool
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, heads: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+        """Return a line for each entry; below a file, how it begins."""
         entries = {
             **{f"{folder}/": "" for folder in self.folders},
             **{p: f"  {n} bytes" for p, n in self.files.items()},
         }
-        return tuple(f"{path}{entries[path]}" for path in sorted(entries))
+        return tuple(line for path in sorted(entries) for line in (f"{path}{entries[path]}", *heads.get(path, ())))
 
 
 def look_around(
-    folder: Path, run: Run, workspace: Path, context: str | tuple[str, ...] | None
+    folder: Path,
+    run: Run,
+    workspace: Path,
+    context: str | tuple[str, ...] | None,
+    goal: str = "",
+    *,
+    mask: Callable[[str], str] = str,
 ) -> tuple[Material, Surroundings]:
-    """Return what a planner is shown, and what lint knows of the same folder. `folder`: the run's."""
+    """Return what a planner is shown, and what lint knows of the same folder.
+
+    `folder`: the run's. `goal`: its text; of the files that it names, the first lines are shown.
+    """
     workdir = folder.resolve() / run.workdir
     listing = list_folder(workdir, own=workdir == workspace.resolve())
     items = (context,) if isinstance(context, str) else context or ()
     rule = ContextRule.of(workspace, workdir, run.context_from)
     material = Material(
         context=tuple(_context(item, rule) for item in items),
-        listing=listing.lines(),
+        listing=listing.lines(_heads(listing, workdir, goal, mask)),
         complete=listing.complete,
         instructions=read_text(workdir, INSTRUCTIONS),
     )
@@ -60,6 +71,14 @@ def look_around(
         str(workdir), readable, frozenset(listing.files), frozenset(listing.folders), listing.complete
     )
     return material, around
+
+
+def _heads(listing: Listing, workdir: Path, goal: str, mask: Callable[[str], str]) -> dict[str, list[str]]:
+    named = [path for path in listing.files if path in goal][:MOST_HEADS]
+    texts = {path: mask(read_text(workdir, path) or "") for path in named}
+    return {
+        path: [f"    {line[:HEAD_WIDTH]}" for line in text.splitlines()[:HEAD_LINES]] for path, text in texts.items()
+    }
 
 
 def list_folder(folder: Path, *, own: bool = False) -> Listing:

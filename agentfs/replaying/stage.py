@@ -210,6 +210,7 @@ def _looked(
     run: Run,
     workspace: Path,  # noqa: ARG001 - nothing is read from where it lies now
     context: object,  # noqa: ARG001
+    goal: str,  # noqa: ARG001
 ) -> tuple[Material, Surroundings]:
     """Return the working folder as a planner was shown it then."""
     found = _LISTING.search(str(told[0].get("content")) if told else "")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.answers import Said, read_answer
+from agentfs.core.answers import Said, read_answer, read_checks
 from agentfs.core.problems import Rejected
 from tests.core.planning_samples import CATALOGUE
 
@@ -40,7 +40,7 @@ FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answe
             Said("plan", STEPS, beside=("status", "limits", "tools")),
         ),
         (json.dumps({"verdict": "plan", "steps": STEPS, "keep": True, "impossible": "no plan yet"}), PLAN),
-        (json.dumps({"verdict": "impossible", "steps": STEPS, "impossible": "no road"}), Said("impossible", why="no road")),
+        (json.dumps({"verdict": "impossible", "steps": STEPS, "impossible": "no road"}), PLAN),
         (json.dumps({"verdict": "keep", "steps": STEPS}), PLAN),
         ('{"keep": true}', Said("keep")),
         ('{"keep": true, "steps": []}', Said("keep")),
@@ -148,3 +148,16 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(Rejected):
         assert read_answer(text, CATALOGUE).verdict in ("plan", "keep", "finished", "impossible")
+
+
+@pytest.mark.parametrize(
+    ("text", "commands"),
+    [
+        ("```sh\ntest -e a\n\n# why\ntest -e b \\\n  -a -e c\n```", ["test -e a", "test -e b    -a -e c"]),
+        ("Here:\n```\ntest -e a\n```\nDone.", ["test -e a"]),
+        ("test -e a", []),
+        ('{"checks": [{"kind": "command", "run": "test -e a"}]}', ["test -e a"]),
+    ],
+)
+def test_checks_are_json_or_the_lines_of_a_shell_block(text: str, commands: list[str]) -> None:
+    assert [check["run"] for check in read_checks(text)] == commands

@@ -8,6 +8,7 @@ and code that the model was not shown finds it so; `false`: it says so, and it i
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -149,8 +150,8 @@ def _usages(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def tried(goal: Goal, name: str, way: Way) -> Tried:
-    with tempfile.TemporaryDirectory(prefix="beside-", dir=os.environ.get("AGENTFS_LIVE_FOLDER")) as folder:
-        files = Path(folder) / "files"
+    with _folder(f"{goal.name}-{name.replace(' ', '-')}") as folder:
+        files = folder / "files"
         files.mkdir()
         for path, text in goal.files:
             (files / path).parent.mkdir(exist_ok=True)
@@ -159,6 +160,16 @@ def tried(goal: Goal, name: str, way: Way) -> Tried:
         done = way(goal, files)
         seconds = time.monotonic() - began
         return Tried(goal.name, name, done.claims, goal.met(files, done.answer), seconds, done.sent, done.said)
+
+
+@contextlib.contextmanager
+def _folder(name: str) -> Iterator[Path]:
+    """Give a new folder; it is kept, conversations and all, where AGENTFS_LIVE_FOLDER names a place for it."""
+    if kept := os.environ.get("AGENTFS_LIVE_FOLDER"):
+        yield Path(tempfile.mkdtemp(prefix=f"{name}-", dir=kept))
+        return
+    with tempfile.TemporaryDirectory(prefix="beside-") as folder:
+        yield Path(folder)
 
 
 def report(rows: Iterable[Tried]) -> str:

@@ -38,7 +38,6 @@ def checks(*commands: str) -> dict[str, Any]:
     [
         ("sort -c names.txt", "it holds as soon as names.txt is there, whatever is in it"),
         ("test -s names.txt", "it holds as soon as names.txt is there, whatever is in it"),
-        ("sort data.csv > names.txt", "exit code 0"),
         ("touch names.txt && test -e names.txt", "exit code 0"),
     ],
 )
@@ -67,3 +66,29 @@ def test_a_check_that_is_no_shell_text_is_sent_back(place: Place, server: Script
     place.agentfs("run", place.goal(GOAL), "--workdir", "shop")
     assert place.read("plan.json")["checks"] == checks(COMPARES)["checks"]
     assert [one["ok"] for one in place.read("planning/1.result.json")["before"]] == [False]
+
+
+def test_a_check_that_does_the_work_becomes_one_that_compares(place: Place, server: ScriptedServer) -> None:
+    """A weak model writes the work down instead of a check: what it would make must be what is there."""
+    server.says("```sh\nsort data.csv > names.txt\n```")
+    server.calls(("shell", {"command": "printf 'ann\\n' > names.txt"}))
+    server.calls(("finish", {"ok": True, "output": "written"}))
+    server.calls(("shell", {"command": "sort data.csv > names.txt"}))
+    server.calls(("finish", {"ok": True, "output": "written"}))
+    place.agentfs("run", place.goal(GOAL), "--workdir", "shop")
+    server.done()
+    assert "sort data.csv > names.txt" in place.read("plan.json")["checks"][0]["run"]
+    assert [one["ok"] for one in place.read("planning/1.result.json")["before"]] == [True, False]
+    assert place.read("outcome.json")["proof"]["level"] == "checked"
+
+
+def test_a_claim_that_was_sent_back_says_that_no_file_changed(place: Place, server: ScriptedServer) -> None:
+    server.plan(checks(COMPARES))
+    server.calls(("shell", {"command": "sort data.csv"}))
+    server.calls(("finish", {"ok": True, "output": "written"}))
+    server.calls(("shell", {"command": "sort data.csv > names.txt"}))
+    server.calls(("finish", {"ok": True, "output": "written"}))
+    place.agentfs("run", place.goal(GOAL), "--workdir", "shop")
+    server.done()
+    log = (place.run_folder() / "steps/do.1.log.jsonl").read_text(encoding="utf-8")
+    assert "no file has been changed so far" in log

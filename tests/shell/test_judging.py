@@ -26,8 +26,9 @@ def a_bench(tmp_path: Path, *turns: Turn, environ: dict[str, str] | None = None)
     return replace(work.bench, model=model, line=line), model
 
 
-NOT_FOUND = "Your quote does not stand in the evidence, word for word."
+NOT_FOUND = "Your quote is not in the evidence."
 NOTHING = "You say that it is met, and quote nothing from the evidence."
+COPY = "Copy one whole line of the evidence that shows it, and reply with nothing else."
 SHORT = "Your quote is too short to show anything: quote at least 12 characters of the evidence."
 NO_OBJECT = "That was not one JSON object."
 NO_BOOL = '"met" must be true or false.'
@@ -71,7 +72,8 @@ def test_answers(tmp_path: Path, reply: Reply, expected: Verdict | str) -> None:
     bench, model = a_bench(tmp_path / "1", reply, reply)
     told = judge("all were copied", EVIDENCE, bench)
     assert told == Verdict(False, f"the judge gave no answer that counts. {expected}")
-    assert model.asked[1].messages[-1]["content"] == f"{expected} Answer again, in that form."
+    again = "Answer again, in that form." if expected in (NO_OBJECT, NO_BOOL) else COPY
+    assert model.asked[1].messages[-1]["content"] == f"{expected} {again}"
     bench, model = a_bench(tmp_path / "2", reply, verdict(True, "exit code 0, all"))
     assert judge("all were copied", EVIDENCE, bench).met, "the second answer counts"
 

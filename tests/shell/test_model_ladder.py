@@ -146,8 +146,7 @@ def test_tools_are_offered_in_words_where_an_endpoint_takes_none(server: Scripte
     assert sent == [
         said(
             "system",
-            "You are brief.\n\nReply with one sh block and nothing else:\n\n```sh\nthe commands\n```\n\n"
-            "It is run, and you are shown what it prints.\n\n"
+            "You are brief.\n\nEach turn reply with exactly one ```sh block; it is run and you get its output.\n\n"
             "Instead of that, the one block may be json and hold one of these:\n"
             '{"tool": "look_up", "word": "…"}  Does look_up.',
         ),

@@ -29,7 +29,7 @@ def test_a_folder_is_listed_nearest_first_and_without_what_nobody_reads(tmp_path
         ("src", "src/deep"),
         complete=False,
     )
-    assert found.lines() == (
+    assert found.lines({}) == (
         "b.txt  1 bytes", "odd\ufffd\ufffd  0 bytes", "out  4 bytes", "src/", "src/deep/", "src/deep/y.py  1 bytes",
         "src/x.py  1 bytes",
     )  # fmt: skip
