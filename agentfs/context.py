@@ -12,8 +12,8 @@ from pathlib import Path
 
 from agentfs.core.names import inside
 from agentfs.installation import workspaces_above
+from agentfs.storage.safe_open import Refused, resolve_links_of_others
 from agentfs.tools.protected import ENV_FILES, WORKSPACE_PARTS
-from agentfs.tools.safe_open import Refused, resolve_links_of_others
 
 _PATH = re.compile(r"[^\s<>|*?\"']{1,300}\Z")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agentfs.regular import MOST_RECORD, names_in, read_regular
+from agentfs.storage.safe_open import MOST_RECORD, names_in, read_regular
 from agentfs.system import flags, libc_call
 
 _RENAME_NOREPLACE, _RENAME_EXCHANGE, _AT_FDCWD = 1, 2, -100

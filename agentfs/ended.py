@@ -11,7 +11,8 @@ from pathlib import Path
 
 from agentfs.core import names
 from agentfs.disk import read_whole
-from agentfs.seats import is_open, subfolders
+from agentfs.seats import is_open
+from agentfs.storage.safe_open import names_in, subfolders
 from agentfs.views.watching import Teller
 
 MOST = 500
@@ -81,7 +82,7 @@ def _is_last_revision(folder: Path, name: str) -> bool:
         return False
     with suppress(OSError):
         revisions = folder / names.REVISIONS
-        parsed = map(names.parse_revision_file, os.listdir(revisions))
+        parsed = map(names.parse_revision_file, names_in(revisions))
         numbers = [found[0] for found in parsed if found and found[1] == "plan"]
         last = revisions / names.revision_plan_file(max(numbers, default=1))
         return read_whole(last) == read_whole(folder / name)

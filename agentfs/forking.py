@@ -17,6 +17,7 @@ from agentfs.core.records import JsonObject, Order, Result, Run
 from agentfs.disk import publish, read_whole, sync_folder
 from agentfs.executor.attempt import render
 from agentfs.intake import new_folder
+from agentfs.storage.safe_open import copy_regular, names_in
 from agentfs.workspace import Workspace, goal_path
 
 
@@ -60,7 +61,7 @@ def _write_call(fork: Fork, plan: JsonObject, goal_sha256: str, planning: Path) 
 
 def _copy_steps(fork: Fork, folder: Path, name: str) -> None:
     """Copy the attempts that go along; they are told as the new run's, of its first revision."""
-    for path in sorted((fork.origin / names.STEPS).iterdir()):
+    for path in sorted(fork.origin / names.STEPS / name for name in names_in(fork.origin / names.STEPS)):
         file = names.parse_step_file(path.name)
         if file is None or file.attempt > fork.carried.attempts.get(file.step, 0):
             continue
@@ -88,7 +89,7 @@ def copy_files(source: Path, target: Path) -> None:
     def special(folder: str, entries: Collection[str]) -> set[str]:
         return {name for name in entries if not _is_plain(os.path.join(folder, name))}
 
-    shutil.copytree(source, target, symlinks=True, ignore=special, dirs_exist_ok=True)
+    shutil.copytree(source, target, symlinks=True, ignore=special, copy_function=copy_regular, dirs_exist_ok=True)
 
 
 def _is_plain(path: str) -> bool:

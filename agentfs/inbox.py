@@ -24,9 +24,8 @@ from agentfs.disk import appear, move_to_new_name
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.intake import GoalSource, judge_goal, taking
 from agentfs.moving import Spot, StillChanging, bring_back, finish_intakes, free_names
-from agentfs.regular import NotRegular, read_regular
 from agentfs.stillness import Stillness
-from agentfs.tools.safe_open import hold_inside, hold_named
+from agentfs.storage.safe_open import NotRegular, hold_inside, hold_named, read_regular
 from agentfs.views.words import in_markdown, inert
 from agentfs.workspace import Workspace
 

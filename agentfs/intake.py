@@ -22,7 +22,7 @@ from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
 from agentfs.locks import locked
 from agentfs.moving import move_in
-from agentfs.tools.safe_open import hold_inside, hold_named
+from agentfs.storage.safe_open import hold_inside, hold_named
 from agentfs.workspace import Workspace
 
 _APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")

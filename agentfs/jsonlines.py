@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from agentfs.clock import Clock
 from agentfs.disk import write_all
-from agentfs.regular import lines_of
+from agentfs.storage.safe_open import lines_of
 from agentfs.system import flags
 from agentfs.tools.base import Mask
 
-_APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")
+_APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")
 _TEXT = json.JSONEncoder(ensure_ascii=False)
 # What stands in these fields of a line is agentfs's own, and never masked: names, hashes, and words of the format.
 OURS = frozenset(

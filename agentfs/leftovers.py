@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agentfs.core import names
-from agentfs.disk import Leftover, install, publish, read_whole
+from agentfs.disk import Leftover, install, listing, publish, read_whole
 from agentfs.stillness import Stillness, being_written
 
 KEPT = "plan.saved-{}.json"
@@ -59,6 +59,6 @@ def keep_beside(folder: Path, saved: bytes) -> Path:
 
 
 def _last_revision(folder: Path) -> bytes | None:
-    copies = [(folder / names.REVISIONS / path.name) for path in (folder / names.REVISIONS).glob("*.plan.json")]
-    numbered = [(found[0], path) for path in copies if (found := names.parse_revision_file(path.name))]
-    return read_whole(max(numbered)[1]) if numbered else None
+    parsed = map(names.parse_revision_file, listing(folder / names.REVISIONS))
+    numbers = [found[0] for found in parsed if found and found[1] == "plan"]
+    return read_whole(folder / names.REVISIONS / names.revision_plan_file(max(numbers))) if numbers else None

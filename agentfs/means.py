@@ -4,8 +4,10 @@ Commands that only look need no more than this, and it is quick to import: no en
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from agentfs.core import names
@@ -69,7 +71,15 @@ def reader_for(folder: Path, settings: Settings, *, patient: bool, known: Known 
     known = known or known_tools(folder.parents[2], {*run.tools, *(tools_in_plan(folder).allow or ())})
     catalogue = catalogue_of_run(run, settings, known)
     judge = FileJudge(replace(catalogue, run=f"{folder.parent.name}/{folder.name}"))
-    return RunReader(folder, judge, patient=patient)
+    return RunReader(folder, judge, patient=patient, committed=partial(_committed, folder))
+
+
+def _committed(folder: Path, name: str) -> Iterator[bytes]:
+    """Yield what a file of a run held in the ledger, newest first; nothing where that does not read."""
+    from agentfs.ledger import Ledger, LedgerError
+
+    with suppress(LedgerError, OSError):
+        yield from Ledger(folder.parents[1]).versions(f"{folder.parent.name}/{folder.name}", name)
 
 
 def tools_in_plan(folder: Path) -> Tools:

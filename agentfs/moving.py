@@ -22,8 +22,7 @@ from agentfs.core.goals import MAX_BYTES
 from agentfs.core.records import Run
 from agentfs.disk import move_to_new_name, publish_inside, sync_folder
 from agentfs.locks import locked
-from agentfs.regular import open_regular, read_open, read_regular
-from agentfs.tools.safe_open import hold_inside, hold_named
+from agentfs.storage.safe_open import hold_inside, hold_named, open_regular, read_open, read_regular, subfolders
 
 ON_ITS_WAY = ".on-its-way"  # in goals/, where runs/ is on another file system: DAY/RUN/FILE
 LONGEST = 200  # bytes of a name; the name of its error file has to fit too
@@ -159,17 +158,9 @@ def finish_intakes(runs: Path, reject: Reject) -> bool:
 
 
 def _with_dropped(runs: Path) -> list[str]:
-    days = (day for day in _subfolders(str(runs)) if os.path.basename(day)[:1].isdigit())
-    folders = (folder for day in days for folder in _subfolders(day))
+    days = (day for day in subfolders(runs) if os.path.basename(day)[:1].isdigit())
+    folders = (folder for day in days for folder in subfolders(day))
     return [folder for folder in folders if os.path.lexists(f"{folder}/{names.DROPPED}")]
-
-
-def _subfolders(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [one.path for one in entries if one.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
 
 
 def _finish(folder: str, reject: Reject) -> bool:

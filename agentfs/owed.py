@@ -20,7 +20,7 @@ from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_
 from agentfs.core.records import Answer, Outcome, Revision, Usage
 from agentfs.disk import read_whole
 from agentfs.ledger import Entry, Ledger, Still, committable
-from agentfs.regular import NotRegular, read_regular
+from agentfs.storage.safe_open import NotRegular, names_in, read_regular, scan
 from agentfs.workspace import goal_path
 
 UNCOMMITTED = (".log.jsonl", ".output.txt")
@@ -80,8 +80,8 @@ def _is_owed(one: Owed, folder: Path, entry: Entry, ledger: Ledger) -> bool:
 
 
 def _revision_files(folder: Path) -> Iterator[tuple[int, str]]:
-    for path in (folder / names.REVISIONS).iterdir():
-        if found := names.parse_revision_file(path.name):
+    for name in names_in(folder / names.REVISIONS):
+        if found := names.parse_revision_file(name):
             yield found
 
 
@@ -143,8 +143,7 @@ def _plain_files(folder: str, prefix: str, *, logs: bool, skipped: str | None = 
     """Yield name and content of the files in a folder that git can hold; there are thousands: a Path takes longer."""
     left_out = tuple(suffix for suffix in (skipped, *(() if logs else UNCOMMITTED)) if suffix)
     try:
-        with os.scandir(folder) as entries:
-            files = [one.name for one in entries if not one.name.endswith(left_out) and _is_plain(one)]
+        files = [one.name for one in scan(folder) if not one.name.endswith(left_out) and _is_plain(one)]
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in sorted(files):

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -24,8 +24,8 @@ from agentfs.executor.log import claim_in
 from agentfs.executor.rebuilding import answers_in
 from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
-from agentfs.regular import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.stillness import Stillness, signature
+from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.workspace import goal_path
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class RunReader:
     judge: Judge
     still: Stillness = field(default_factory=Stillness)
     patient: bool = True  # wait until a person's file is complete; False: take it as it is
+    committed: Callable[[str], Iterable[bytes]] = lambda _: ()  # of a file, newest first
     restless: bool = False  # something is still being written: look again soon
     _plan: PlanFile = field(default_factory=PlanFile)
     _plan_signature: object = None
@@ -172,11 +173,18 @@ class RunReader:
             self._goal = self.judge.goal(source, path.name, planned=digest in planned, own_tools=own_tools)
             self.goals[self._goal.sha256] = source
         except Rejected as rejected:
-            if self._goal is None:
-                self._goal = GoalFile(digest, "", path.stem, problems=rejected.problems)
-            else:
-                self._goal = replace(self._goal, problems=rejected.problems)
+            valid = self._goal or self._planned_goal(path.name, planned, own_tools) or GoalFile(digest, "", path.stem)
+            self._goal = replace(valid, problems=rejected.problems)
         return self._goal
+
+    def _planned_goal(self, name: str, planned: Collection[str], own_tools: Tools | None) -> GoalFile | None:
+        """Return the last committed goal that a planner was given; for a reader that has seen no valid one."""
+        for source in self.committed(name) if planned else ():
+            if (digest := sha256_bytes(source)) in planned:
+                self.goals[digest] = source
+                with contextlib.suppress(Rejected):
+                    return self.judge.goal(source, name, planned=True, own_tools=own_tools)
+        return None
 
     def _last_good_goal(self, path: Path, error: OSError) -> GoalFile:
         """Return the goal as it was, with what is wrong with the file that is in its place now."""

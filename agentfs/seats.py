@@ -11,6 +11,7 @@ from agentfs.core import names
 from agentfs.core.decide import Action, Wait
 from agentfs.driving import ALERT_SECONDS, is_news, is_unnamed
 from agentfs.engine import Driver, at_rest
+from agentfs.storage.safe_open import subfolders
 from agentfs.views.status_page import StatusFile
 from agentfs.watching import Glance, glance
 
@@ -115,15 +116,6 @@ def open_runs(runs: Path) -> Iterator[Path]:
         for folder in sorted(one for one in subfolders(day) if not os.access(f"{one}/{names.OUTCOME}", os.F_OK)):
             if is_open(Path(folder)):
                 yield Path(folder)
-
-
-def subfolders(folder: str) -> list[str]:
-    """Return the folders in a folder, hidden ones left out; none if it cannot be read."""
-    try:
-        with os.scandir(folder) as entries:
-            return [one.path for one in entries if one.name[0] != "." and one.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
 
 
 def is_open(folder: Path) -> bool:

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.mounts import written_behind
-from agentfs.system import flags
+from agentfs.storage.safe_open import hold_named, open_regular
 
 QUIET = 0.3  # seconds without a change, by the monotonic clock
 QUIET_WITHOUT_LEASE = 2.0  # where the file system cannot tell whether a writer has it open
-_LOOK = flags("O_RDONLY", "O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK")
 Signature = tuple[int, int, int, int]
 
 
@@ -38,7 +37,8 @@ def being_written(path: Path) -> bool | None:
         return None  # this system has no leases
     ignore_lease_signal()
     try:
-        descriptor = os.open(path, _LOOK)
+        with hold_named(path.parent) as folder:  # goals/ may be a person's own link
+            descriptor = open_regular(path.name, folder=folder)
     except BlockingIOError:
         return True  # somebody holds a lease on it: only a writer has use for one
     except OSError:

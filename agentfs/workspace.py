@@ -12,7 +12,7 @@ from agentfs.core import names
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import NotARun, UserError
 from agentfs.locks import own_folder
-from agentfs.regular import read_regular
+from agentfs.storage.safe_open import read_regular, scan
 
 SETTINGS = "agentfs.toml"
 _MOST_SECRET = 1000  # bytes
@@ -92,8 +92,7 @@ def _made(folder: Path) -> float:
 
 def _folders(folder: Path) -> list[Path]:
     try:
-        with os.scandir(folder) as entries:
-            return [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")]
+        return [folder / e.name for e in scan(folder) if e.is_dir(follow_symlinks=False) and e.name[0] != "."]
     except FileNotFoundError:
         return []
 

@@ -28,7 +28,7 @@ from agentfs.core.state import RunState
 from agentfs.disk import install, read_whole
 from agentfs.driving import Stop
 from agentfs.engine import Driver
-from agentfs.regular import read_text
+from agentfs.storage.safe_open import read_text
 from agentfs.views.keyboard import Keyboard
 from agentfs.views.progress import Progress
 from agentfs.views.prompt import Typed, choices, draft_lines, fitted, meanings, question_lines, understand
@@ -242,7 +242,7 @@ class TerminalAsker:
         is_reply = shown.opening.about in ("ask", "cut")
         path = self._driver.folder / names.PLAN
         if is_reply:
-            path = Path(tempfile.mkdtemp(prefix="agentfs-")) / Path(shown.opening.reply_path).name
+            path = Path(os.path.realpath(tempfile.mkdtemp(prefix="agentfs-"))) / Path(shown.opening.reply_path).name
             path.touch()
         self._keyboard.stop()
         self._progress.ask("")

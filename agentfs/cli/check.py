@@ -17,8 +17,8 @@ from agentfs.core.toml_text import read_toml
 from agentfs.errors import BadFile, NoModel
 from agentfs.intake import GoalSource, JudgedGoal, goal_in, judge_goal
 from agentfs.means import allowing_own, catalogue_of, has_model, reader_for
-from agentfs.regular import MOST_SOURCE, read_regular
 from agentfs.settings import default_settings, load_settings
+from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 from agentfs.tools.registry import known_tools
 from agentfs.workspace import find_workspace
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agentfs.core import names
 from agentfs.errors import UserError
+from agentfs.storage.safe_open import subfolders
 from agentfs.views.words import inert
 
 _AGE = re.compile(r"([0-9]{1,6}) ?(s|min|m|h|d|w)\Z")
@@ -42,18 +43,10 @@ def list_runs(runs: Path) -> Listing:
 
 
 def _run_folders(runs: str) -> Iterator[str]:
-    for day in _subfolders(runs):
-        for name in _subfolders(f"{runs}/{day}"):
-            if names.is_run_id(f"{day}/{name}"):
-                yield f"{runs}/{day}/{name}"
-
-
-def _subfolders(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [one.name for one in entries if one.name[0] != "." and one.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
+    for day in subfolders(runs):
+        for folder in subfolders(day):
+            if names.is_run_id("/".join(folder.rsplit("/", 2)[1:])):
+                yield folder
 
 
 def moment_of(arguments: Namespace, option: str) -> datetime | None:

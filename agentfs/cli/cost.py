@@ -1,6 +1,5 @@
 """`agentfs cost RUN`: what a run has asked of models. Reads its logs and results; writes nothing."""
 
-import os
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from agentfs.cli.reading import plain_json, run_id
 from agentfs.core import names
 from agentfs.core.costs import Asked, Conversation, as_page, asked_by, asked_in, costs_of
 from agentfs.jsonlines import read_lines
+from agentfs.storage.safe_open import names_in
 from agentfs.views.words import json_text
 
 
@@ -60,6 +60,6 @@ def _asked(log: Path, record: Path) -> tuple[Asked, ...]:
 
 def _listed(folder: Path) -> list[str]:
     try:
-        return os.listdir(folder)
+        return names_in(folder)
     except OSError:
         return []

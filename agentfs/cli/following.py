@@ -12,8 +12,9 @@ from agentfs.cli.common import print_lines
 from agentfs.cli.look import width
 from agentfs.cli.reading import plain_json, step_files
 from agentfs.core import names
+from agentfs.disk import listing
 from agentfs.errors import UserError
-from agentfs.regular import reading
+from agentfs.storage.safe_open import reading
 from agentfs.views.revisions import entry_line
 from agentfs.views.show import log_line, most_of
 from agentfs.views.words import inert
@@ -91,7 +92,7 @@ class Tail:
                 yield step, number, files
 
     def _new_revisions(self) -> Iterator[Line]:
-        listed = [names.parse_revision_file(path.name) for path in (self.folder / names.REVISIONS).glob("*.json")]
+        listed = [names.parse_revision_file(name) for name in listing(self.folder / names.REVISIONS)]
         numbers = {found[0] for found in listed if found and found[1] == "record"}
         for number in sorted(numbers - self.revisions):
             record = plain_json(self.folder / names.REVISIONS / names.revision_file(number))

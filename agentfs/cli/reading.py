@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agentfs.core import names
 from agentfs.disk import read_whole
 from agentfs.holding import held_inodes, is_driven
+from agentfs.storage.safe_open import names_in
 from agentfs.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ def step_files(folder: Path) -> Files:
     """Return where the files of every attempt are, of steps that have left the plan too."""
     found: Files = {}
     try:
-        listed = sorted(os.listdir(folder / names.STEPS))
+        listed = sorted(names_in(folder / names.STEPS))
     except OSError:
         return found
     for name in listed:

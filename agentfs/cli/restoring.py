@@ -12,7 +12,7 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.differences import difference, effects
 from agentfs.core.edits import set_value
 from agentfs.core.records import Plan
-from agentfs.disk import read_whole
+from agentfs.disk import listing, read_whole
 from agentfs.errors import UserError
 from agentfs.leftovers import keep_beside
 from agentfs.views.diff import changed_lines, effect_lines
@@ -65,7 +65,8 @@ def _put(run: Opened, new: bytes) -> bool:
 
 def _kept(run: Opened, present: bytes | None) -> Path | None:
     """Keep a plan.json that nobody has recorded yet, before anything takes its place."""
-    recorded = (run.folder / names.REVISIONS).glob("*.plan.json")
+    revisions = run.folder / names.REVISIONS
+    recorded = (revisions / name for name in listing(revisions) if name.endswith(".plan.json"))
     if present is None or sha256_bytes(present) in {sha256_bytes(read_whole(path)) for path in recorded}:
         return None
     return keep_beside(run.folder, present)

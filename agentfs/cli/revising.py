@@ -12,6 +12,7 @@ from agentfs.errors import BadFile, UserError
 from agentfs.judge import FileJudge
 from agentfs.means import catalogue_of_run, reader_for
 from agentfs.reader import Judge
+from agentfs.storage.safe_open import names_in
 from agentfs.tools.registry import known_tools
 from agentfs.workspace import Workspace
 
@@ -31,7 +32,7 @@ def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
 
 def revisions_of(folder: Path) -> list[int]:
     """Return the numbers that revisions have been given."""
-    parsed = [names.parse_revision_file(path.name) for path in (folder / names.REVISIONS).iterdir()]
+    parsed = [names.parse_revision_file(name) for name in names_in(folder / names.REVISIONS)]
     return sorted(found[0] for found in parsed if found and found[1] == "record")
 
 

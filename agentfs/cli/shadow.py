@@ -4,13 +4,13 @@ Whatever a command writes, it writes as files; so what it would do to a run is w
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentfs.core import names
+from agentfs.storage.safe_open import copy_regular, scan
 
 _WRITTEN_ONCE = (names.STEPS, names.PLANNING, names.REVISIONS)
 
@@ -31,26 +31,25 @@ def shadow_of(folder: Path) -> Iterator[Path]:
 
 def _cast(folder: Path, shadow: Path) -> None:
     """Give every file of a folder a counterpart: a copy of what people write, the same file where they do not."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.is_file(follow_symlinks=False):
-                continue
-            if folder.name in _WRITTEN_ONCE and not entry.name.endswith(".md"):
-                _share(entry.path, shadow / entry.name)
-            else:
-                shutil.copyfile(entry.path, shadow / entry.name)
+    for entry in scan(folder):
+        if not entry.is_file(follow_symlinks=False):
+            continue
+        if folder.name in _WRITTEN_ONCE and not entry.name.endswith(".md"):
+            _share(folder / entry.name, shadow / entry.name)
+        else:
+            copy_regular(folder / entry.name, shadow / entry.name)
 
 
-def _share(path: str, other: Path) -> None:
+def _share(path: Path, other: Path) -> None:
     """Let a file that nobody changes appear under another name; on another file system, a copy of it."""
     try:
         os.link(path, other, follow_symlinks=False)
     except OSError:
-        shutil.copyfile(path, other, follow_symlinks=False)
+        copy_regular(path, other)
 
 
 def _copy_sources(tools: Path, to: Path) -> None:
     if tools.is_dir():
         to.mkdir()
         for source in tools.glob("*.py"):
-            shutil.copyfile(source, to / source.name, follow_symlinks=False)
+            copy_regular(source, to / source.name)

@@ -11,7 +11,7 @@ from agentfs.ledger.index import UNDERWAY
 from agentfs.ledger.maintenance import Maintenance
 from agentfs.ledger.refs import BRANCH
 from agentfs.ledger.soundness import NoGit, pretended, unsound
-from agentfs.regular import read_text
+from agentfs.storage.safe_open import read_text
 from agentfs.views.words import inert
 from agentfs.workspace import Workspace
 

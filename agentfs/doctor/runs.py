@@ -10,7 +10,8 @@ from agentfs.core.records import Run
 from agentfs.disk import read_whole
 from agentfs.executor.log import marks_in
 from agentfs.holding import held_inodes, is_driven
-from agentfs.seats import open_runs, subfolders
+from agentfs.seats import open_runs
+from agentfs.storage.safe_open import names_in, subfolders
 from agentfs.tools.base import ProcessMark
 from agentfs.tools.launch import find_survivors
 from agentfs.views.words import counted, inert
@@ -62,7 +63,7 @@ def _format(folder: Path, run: str) -> Iterator[Finding]:
 def _unsettled(steps: Path) -> list[Path]:
     """Return the logs of attempts without a result, but for those that wait for a person's answer."""
     try:
-        attempts = names.by_attempt(os.listdir(steps))
+        attempts = names.by_attempt(names_in(steps))
     except OSError:
         return []
     open_ones = []

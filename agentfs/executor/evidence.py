@@ -22,9 +22,9 @@ from agentfs.core.cutting import as_text, head_and_tail, one_line
 from agentfs.core.proof import first_word, names_in, settings_of, tests_of, words_in
 from agentfs.core.records import Check, Failure, JsonObject
 from agentfs.jsonlines import read_lines
+from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.tools.base import Bench
 from agentfs.tools.places import read_beneath
-from agentfs.tools.safe_open import Refused, hold_folder
 
 MOST_ENTRIES = 10_000  # of a folder that are compared
 MOST_NAMES = 200  # of what changed that are written down

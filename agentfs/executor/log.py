@@ -15,12 +15,12 @@ from agentfs.core.facts import Claim
 from agentfs.core.records import SHA256_PATTERN, Order
 from agentfs.disk import write_all
 from agentfs.jsonlines import one_line, read_lines
-from agentfs.regular import reading
 from agentfs.shelf import Shelf
+from agentfs.storage.safe_open import reading
 from agentfs.system import flags
 from agentfs.tools.base import Mask, ProcessMark
 
-_APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_APPEND", "O_CLOEXEC", "O_BINARY")
+_APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CLOEXEC", "O_BINARY")
 MAX_LINE = 1 << 16
 IS_KEY = re.compile(SHA256_PATTERN)
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from agentfs.regular import MOST_SOURCE, read_regular
+from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 
 
 def write_once(path: Path, content: bytes, mode: int = 0o444) -> None:

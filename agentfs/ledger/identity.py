@@ -5,7 +5,7 @@ import re
 import socket
 from pathlib import Path
 
-from agentfs.regular import MOST_SOURCE, read_regular
+from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")

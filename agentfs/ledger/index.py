@@ -5,7 +5,6 @@ index's place under git's own lock, if the index did not change meanwhile. No fi
 """
 
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from agentfs.ledger.claims import BEHIND, Claims
 from agentfs.ledger.files import sync
 from agentfs.ledger.program import output
 from agentfs.ledger.trees import FILE, is_own
-from agentfs.regular import read_text
+from agentfs.storage.safe_open import copy_regular, read_text
 
 UNDERWAY = (
     "rebase-merge",
@@ -166,7 +165,7 @@ def _stamp(path: Path) -> Stamp:
 def _copied(index: Path, copy: Path) -> bool:
     """Copy the index, if there is one; git makes a new one otherwise."""
     try:
-        shutil.copyfile(index, copy)
+        copy_regular(index, copy)
     except FileNotFoundError:
         return True
     except OSError:

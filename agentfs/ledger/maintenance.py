@@ -23,7 +23,7 @@ from agentfs.ledger.identity import settings
 from agentfs.ledger.index import UNDERWAY
 from agentfs.ledger.program import command, environment
 from agentfs.ledger.refs import BRANCH
-from agentfs.regular import read_text
+from agentfs.storage.safe_open import read_text
 
 LOOSE, PACKS = 6700, 50  # git's own defaults of gc.auto and gc.autoPackLimit
 _STOP_SECONDS = 5.0

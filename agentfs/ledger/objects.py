@@ -16,7 +16,7 @@ from agentfs.ledger.errors import LedgerBroken
 from agentfs.ledger.files import sync, write_once
 from agentfs.ledger.packs import Packs
 from agentfs.ledger.trees import NewObject
-from agentfs.regular import MOST_RECORD, NotRegular, read_regular
+from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular
 
 PACK_FROM = 64  # a pack is faster from a dozen on, but every look-up of git's has to try every pack
 MOST_PACKS = 200  # until `git gc` has made one of them; while there are more, objects become files

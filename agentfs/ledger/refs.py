@@ -10,7 +10,7 @@ from pathlib import Path
 from agentfs.ledger.claims import Claims
 from agentfs.ledger.errors import LedgerBroken
 from agentfs.ledger.files import sync, write_once
-from agentfs.regular import MOST_RECORD, read_text
+from agentfs.storage.safe_open import MOST_RECORD, read_text
 
 BRANCH = "refs/heads/main"
 _SHA = re.compile(r"[0-9a-f]{40}")

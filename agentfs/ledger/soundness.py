@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentfs.installation import find_program, why_missing
 from agentfs.ledger.program import command, environment
-from agentfs.regular import MOST_RECORD, read_text
+from agentfs.storage.safe_open import MOST_RECORD, read_text
 
 FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
 TOLD = 50  # lines of one fsck

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from agentfs.models.ladder import Habits, Rung
-from agentfs.regular import MOST_SOURCE, read_regular
+from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 
 FILE = "agentfs/endpoints.json"  # under the user's cache folder
 KEPT_FOR = timedelta(days=7)  # then everything is tried anew: servers learn

@@ -33,7 +33,7 @@ from agentfs.models.line import Line
 from agentfs.planner.acceptance import Acceptance, Look, Writer, late_checks
 from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
-from agentfs.regular import read_text
+from agentfs.storage.safe_open import read_text
 
 REPAIRS = 2
 RECONSIDER = "impossible: your last answer only had to be corrected -> correct it, or quote what stands in the way"

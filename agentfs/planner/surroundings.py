@@ -12,8 +12,8 @@ from agentfs.context import ContextRule, is_path
 from agentfs.core.briefing import Material
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Run
+from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.tools.protected import ENV_FILES, WORKSPACE_PARTS
-from agentfs.tools.safe_open import Refused, hold_folder
 
 INSTRUCTIONS = "AGENTS.md"
 MOST_ENTRIES = 200

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentfs.core.canonical import sha256_bytes
 from agentfs.errors import UserError
-from agentfs.regular import MOST_SOURCE, NotRegular, read_regular
+from agentfs.storage.safe_open import MOST_SOURCE, NotRegular, read_regular
 
 _PLACE = re.compile(r"<<([a-z_]+)>>")  # filled once: what a value holds is never filled again
 FOLDER = "prompts"  # of a workspace: a file of the same name there is used instead

@@ -14,8 +14,8 @@ from agentfs.core.forking import FIRST_CALL, is_forks_own
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Record, Result, Revision, Run
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
-from agentfs.regular import MOST_RECORD, read_text
 from agentfs.replaying.tapes import Tape, tape_in
+from agentfs.storage.safe_open import MOST_RECORD, names_in, read_text
 from agentfs.workspace import goal_path
 
 R = TypeVar("R", bound=Record)
@@ -152,7 +152,7 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _listed(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return sorted(names_in(folder)) if folder.is_dir() else []
 
 
 def _kept_goals(folder: Path) -> Iterator[bytes]:

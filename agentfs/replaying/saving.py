@@ -1,6 +1,7 @@
 """Where a recording comes from: a run in its workspace, or a copy of one; and how to make such a copy."""
 
 import shutil
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.replaying.recording import Recording, read_recording
 from agentfs.settings import load_settings
+from agentfs.storage.safe_open import copy_regular
 from agentfs.workspace import SETTINGS
 
 _LEFT_OUT = (names.FILES, names.STATUS, names.PLAN_ERROR, names.GOAL_ERROR, names.ON_WAIT_LOG)
@@ -44,10 +46,15 @@ def whole_recording(folder: Path) -> Recording:
 
 def save_recording(folder: Path, to: Path) -> None:
     """Copy what a replay needs of a run: all of it but what the steps made."""
-    recording = whole_recording(folder.resolve())
+    folder = folder.resolve()
+    recording = whole_recording(folder)
     if to.exists():
         raise UserError(f"{to} exists: a recording is saved to a new folder")
-    shutil.copytree(folder, to, ignore=lambda at, _listed: _LEFT_OUT if Path(at) == folder else ())
+
+    def left_out(at: str, _listed: list[str]) -> Collection[str]:
+        return _LEFT_OUT if Path(at) == folder else ()
+
+    shutil.copytree(folder, to, symlinks=True, ignore=left_out, copy_function=copy_regular)
     shutil.copystat(folder, to)
     last = sha256_bytes(read_whole(folder / recording.goal_name))
     for number, one in recording.calls.items():

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from agentfs.jsonlines import read_lines
 from agentfs.planner.acceptance import NOT_RUN
 from agentfs.replaying.playback import NOT_RECORDED, DriverDied, Playback
 from agentfs.replaying.recording import LOG
+from agentfs.storage.safe_open import copy_regular
 from agentfs.tools.base import Bench, ToolResult
 
 _CUT = re.compile(r"\n… (\d+) characters cut …\n")
@@ -63,7 +63,7 @@ class RecordedTool:
     def _copy_output(self, bench: Bench) -> None:
         found = self.playback.recording.folder / f"{bench.whose}.output.txt"
         if found.is_file() and not bench.output_file.exists():
-            shutil.copyfile(found, bench.output_file)
+            copy_regular(found, bench.output_file)
 
     def _failure(self, result: Result, bench: Bench) -> Failure | None:
         """Return why the tool gave nothing: not what its checks, or a judge that nobody reached, made of it."""

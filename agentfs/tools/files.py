@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
+from agentfs.storage.safe_open import Folder, Refused, real_path
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import Capture
 from agentfs.tools.finding import list_files, search_files
 from agentfs.tools.places import PATH_SCHEMA, FileTool, closed, look_up, reading, writing
-from agentfs.tools.safe_open import Folder, Refused, real_path
 
 LARGEST_READ = 256 * 1024 * 1024
 LARGEST_EDIT = 16 * 1024 * 1024

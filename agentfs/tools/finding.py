@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
+from agentfs.storage.safe_open import DEEPEST, Folder, Refused
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.bounded import SEARCH, TookTooLong, ask, pattern_problem
 from agentfs.tools.capture import value_result
 from agentfs.tools.places import PATH_SCHEMA, FileTool, closed, look_up, reading
-from agentfs.tools.safe_open import DEEPEST, Folder, Refused
 
 MOST_FILES = 100_000
 MOST_HITS = 1000

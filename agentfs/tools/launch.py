@@ -24,10 +24,10 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Literal
 
+from agentfs.storage.safe_open import LOOK, Folder, hold_folder, open_without_links
 from agentfs.tools.base import Bench, ProcessMark, StopSign
 from agentfs.tools.capture import Capture
 from agentfs.tools.proc import Life, boot_id, descendants, everyone, life, mark_of
-from agentfs.tools.safe_open import LOOK, Folder, hold_folder, open_without_links
 from agentfs.tools.sandbox import SHOW, WRITE, Layout, takes_descriptors
 from agentfs.tools.starting import raise_shortage
 from agentfs.tools.syscalls import no_keys

@@ -17,12 +17,12 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
+from agentfs.storage.safe_open import Refused
 from agentfs.tools.base import Bench, Confinement, Never, ProcessMark
 from agentfs.tools.launch import GaveUp, NotStarted, end_survivors, start
 from agentfs.tools.own_rooms import Room, Rooms
 from agentfs.tools.own_source import Source
 from agentfs.tools.proc import mark_of
-from agentfs.tools.safe_open import Refused
 from agentfs.tools.starting import Pool, Starter
 
 START_S = 30.0

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentfs.installation import SETTINGS
+from agentfs.storage.safe_open import hold_folder
 from agentfs.tools.base import Confinement
 from agentfs.tools.listings import SETTLED_NS, Listed, Listings
 from agentfs.tools.own_source import FOLDER, Source
-from agentfs.tools.safe_open import hold_folder
 from agentfs.tools.sandbox import Layout, environment, lay_out, unavailable_because, view_for
 
 PROGRAM = Path(__file__).with_name("own_worker.py")

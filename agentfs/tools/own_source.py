@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfs.regular import reading
+from agentfs.storage.safe_open import reading
 from agentfs.tools.own import Declared, Described, Found, Function, Parameter, describe, problem_of
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject, Sandbox
+from agentfs.storage.safe_open import Refused
 from agentfs.tools.base import Bench, Confinement, Never, ToolResult
 from agentfs.tools.capture import Capture, text_result, value_result
 from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, OutputLog, run_program
@@ -22,7 +23,6 @@ from agentfs.tools.own_rooms import PACKAGE, NoSandbox, folders_of, program, rea
 from agentfs.tools.own_source import FOLDER, Source
 from agentfs.tools.programs import OPEN_AIR
 from agentfs.tools.protected import Unfenceable
-from agentfs.tools.safe_open import Refused
 from agentfs.tools.sandbox import environment, lay_out
 from agentfs.tools.secrets import SecretMask
 from agentfs.tools.values import NotJson, json_value

@@ -14,9 +14,9 @@ from typing import Any
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.names import inside
 from agentfs.core.records import Failure, JsonObject
+from agentfs.storage.safe_open import READABLE, Folder, Refused, hold_folder
 from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.protected import Sight, Unfenceable, why_read_only
-from agentfs.tools.safe_open import READABLE, Folder, Refused, hold_folder
 
 PATH_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Relative to the working folder"}
 

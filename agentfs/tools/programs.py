@@ -15,12 +15,12 @@ from typing import Any, assert_never
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.failures import with_output
 from agentfs.core.records import Failure, JsonObject
+from agentfs.storage.safe_open import Refused
 from agentfs.tools import launch
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import Capture
 from agentfs.tools.launch import Finished, GaveUp, NotStarted, run_program
 from agentfs.tools.protected import Unfenceable
-from agentfs.tools.safe_open import Refused
 from agentfs.tools.sandbox import environment, hint_for, lay_out, unavailable_because
 from agentfs.tools.starting import NONE_LEFT, is_shortage
 from agentfs.tools.values import NotJson, json_value

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from agentfs.core.names import inside
 from agentfs.installation import SETTINGS, find_program, searched_path
-from agentfs.regular import reading
+from agentfs.storage.safe_open import reading
 from agentfs.tools.listings import Listed, read
 from agentfs.tools.protected import FOLDERS, Fences, Unfenceable, chain
 from agentfs.tools.starting import Starter

@@ -24,6 +24,7 @@ from typing import Literal, assert_never
 from agentfs.core.names import inside
 from agentfs.core.records import Sandbox
 from agentfs.installation import find_program, why_missing, workspaces_above
+from agentfs.storage.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
 from agentfs.tools.base import Confinement
 from agentfs.tools.listings import read
 from agentfs.tools.protected import (
@@ -37,7 +38,6 @@ from agentfs.tools.protected import (
     workspace_fences,
 )
 from agentfs.tools.repositories import Entries, git_fences, survey, undo_harm
-from agentfs.tools.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
 from agentfs.tools.starting import Starter, is_shortage, raise_shortage
 from agentfs.workspace import trusted_roots
 

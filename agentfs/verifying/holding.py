@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agentfs.core import names
 from agentfs.core.agreement import Disagreement, Grade, faults, is_settled
-from agentfs.regular import reading
+from agentfs.storage.safe_open import reading
 from agentfs.verifying.reading import Folder, read_folder
 
 Contents = Callable[[str], bytes]  # what a blob holds

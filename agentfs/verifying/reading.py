@@ -1,6 +1,5 @@
 """One run's folder as records and hashes. Reads only; what does not read is told, the rest is still there."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
 from agentfs.disk import read_whole
 from agentfs.owed import blob_sha
+from agentfs.storage.safe_open import scan
 
 R = TypeVar("R", bound=Record)
 PARTS = (names.PLANNING, names.REVISIONS, names.STEPS)
@@ -59,8 +59,8 @@ def _paths(folder: str) -> Iterator[str]:
     """Yield the paths of agentfs's own files, but for what the steps made and views."""
     for part in ("", *PARTS):
         try:
-            with os.scandir(f"{folder}/{part}") as entries:
-                listed = [one.name for one in entries if one.name[0] != "." and one.is_file(follow_symlinks=False)]
+            found = scan(f"{folder}/{part}")
+            listed = [one.name for one in found if one.name[0] != "." and one.is_file(follow_symlinks=False)]
         except OSError:
             continue
         for name in sorted(listed):

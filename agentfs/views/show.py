@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentfs.regular import reading
+from agentfs.storage.safe_open import reading
 from agentfs.views.marks import RUN_COLOURS, mark_of, painted, wrong_first
 from agentfs.views.status import shown_state
 from agentfs.views.table import columned

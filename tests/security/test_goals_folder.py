@@ -2,7 +2,8 @@
 
 Links, pipes, leases, hard links and swaps in goals/ and in the files that people put into a run: nothing there is
 followed, waited for, or trusted twice. Opening without O_NOFOLLOW or O_NONBLOCK in `open_regular`, holding `rejected` or
-`.on-its-way` through a link, or letting the dropped file itself be the run's goal makes these fail (each was tried).
+`.on-its-way` through a link, looking at `rejected` before it is opened by name, or letting the dropped file itself be the
+run's goal makes these fail (each was tried).
 """
 
 import json
@@ -15,11 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentfs.core.config import Settings
+from agentfs.disk import exchange
 from agentfs.errors import AgentfsError
 from agentfs.inbox import Inbox
 from agentfs.means import catalogue_of
@@ -299,17 +303,11 @@ def test_a_goal_that_is_swapped_is_what_was_judged_or_nothing(inbox: Inbox, tmp_
 
 
 def test_rejected_that_is_swapped_for_a_link_leads_nowhere(inbox: Inbox, tmp_path: Path) -> None:
-    outside, rejected = tmp_path / "outside", inbox.folder / "rejected"
+    outside, rejected, link = tmp_path / "outside", inbox.folder / "rejected", inbox.folder / ".link"
     outside.mkdir()
-
-    def swap() -> None:
-        rejected.rename(inbox.folder / f".was-{time.monotonic_ns()}")
-        rejected.symlink_to(outside)
-        rejected.unlink()
-        rejected.mkdir()
-
     rejected.mkdir()
-    with meanwhile(swap):
+    link.symlink_to(outside)
+    with meanwhile(lambda: exchange(rejected, link)):
         for number in range(SWAPS):
             goal = inbox.folder / f"bad-{number}.md"
             goal.write_text("")
@@ -317,6 +315,30 @@ def test_rejected_that_is_swapped_for_a_link_leads_nowhere(inbox: Inbox, tmp_pat
     assert os.listdir(outside) == []
     kept = [*inbox.folder.rglob("bad-*.md")]
     assert len(kept) >= SWAPS, "none is lost"
+
+
+@pytest.mark.parametrize("after", ["mkdir", "stat"])
+def test_rejected_that_is_swapped_right_before_it_is_opened(
+    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    outside, rejected, link = tmp_path / "outside", inbox.folder / "rejected", inbox.folder / ".link"
+    outside.mkdir()
+    rejected.mkdir()
+    link.symlink_to(outside)
+    real = getattr(os, after)
+
+    def act_and_swap(path: Any, *given: Any, **more: Any) -> Any:
+        try:
+            return real(path, *given, **more)
+        finally:
+            if path == "rejected" and not rejected.is_symlink():
+                exchange(rejected, link)
+
+    monkeypatch.setattr(os, after, act_and_swap)
+    (inbox.folder / "bad.md").write_text("")
+    take_or_reject(inbox, inbox.folder / "bad.md")
+    assert os.listdir(outside) == []
+    assert len([*inbox.folder.rglob("bad.md")]) == 1, "it is not lost"
 
 
 def test_a_run_folder_that_is_swapped_for_a_link_leads_nowhere(inbox: Inbox, tmp_path: Path) -> None:
@@ -342,6 +364,26 @@ def test_a_run_folder_that_is_swapped_for_a_link_leads_nowhere(inbox: Inbox, tmp
     there += inbox.workspace.runs.glob("????-??-??/was-*/.dropped")
     there += [path for path in inbox.workspace.runs.glob("????-??-??/job-*/goal.md") if not path.parent.is_symlink()]
     assert len(there) >= SWAPS, "none is lost"
+
+
+@pytest.mark.parametrize("part", ["the day", "the run"])
+def test_a_folder_swapped_as_soon_as_it_is_made_leads_nowhere(
+    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    outside, make = tmp_path / "outside", os.mkdir
+    outside.mkdir()
+    wanted = "job" if part == "the run" else datetime.now().astimezone().strftime("%Y-%m-%d")
+
+    def make_and_swap(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        make(name, mode, dir_fd=dir_fd)
+        if os.path.basename(name) == wanted:
+            os.rename(name, f"{name}-was", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+            os.symlink(outside, name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", make_and_swap)
+    (inbox.folder / "job.md").write_text(GOOD)
+    take_or_reject(inbox, inbox.folder / "job.md")
+    assert os.listdir(outside) == []
 
 
 # ── files that people put into a run ──────────────────────────────────────────────────────────────────────
@@ -412,6 +454,8 @@ def test_a_leased_reply_is_not_waited_for(place: Place) -> None:
         running = place.begin("run", "--resume", "job")
         time_to_judge = began + 4
         wait_for(lambda: time.monotonic() > time_to_judge, "the reply to be looked at")
+        place.agentfs("status", "job", code=None)
+        assert time.monotonic() - began < SOON
         assert not (place.run_folder() / "steps" / "a.1.json").exists()
         end(running, signal.SIGTERM)
         assert time.monotonic() - began < SOON

@@ -19,7 +19,7 @@ from agentfs.core import names
 from agentfs.core.check import check_plan
 from agentfs.core.documents import Document, read_json
 from agentfs.core.problems import Rejected
-from agentfs.tools import safe_open
+from agentfs.storage import safe_open
 from agentfs.tools.base import ToolResult
 from agentfs.tools.files import edit_file, read_file, write_file
 from agentfs.tools.finding import list_files, search_files

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agentfs.core.records import Failure
-from agentfs.tools import safe_open
+from agentfs.storage import safe_open
 from agentfs.tools.base import ToolResult
 from agentfs.tools.files import edit_file, read_file, write_file
 from agentfs.tools.finding import list_files, search_files

@@ -136,6 +136,14 @@ def test_no_step_sees_what_agentfs_keeps_for_itself(tmp_path: Path, read: bool) 
 LOCK_ALL = """
 import fcntl, os, time
 kept = []
+seen = [folder for folder, _, _ in os.walk(".")]
+for folder in seen:  # what a lock is called is no secret: where it lies must be out of reach
+    for one in map(os.stat, seen):
+        try:
+            os.makedirs(os.path.join(folder, "locks"), exist_ok=True)
+            os.close(os.open(os.path.join(folder, "locks", f"{one.st_dev}-{one.st_ino}"), os.O_CREAT | os.O_WRONLY))
+        except OSError:
+            pass
 for folder, folders, files in os.walk("."):
     for name in (folder, *(os.path.join(folder, file) for file in files)):
         try:

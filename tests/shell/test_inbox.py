@@ -16,7 +16,7 @@ from agentfs.inbox import Inbox, Refused, is_goal_name, is_junk
 from agentfs.means import catalogue_of
 from agentfs.moving import StillChanging, free_names, move_in
 from agentfs.stillness import QUIET, Stillness
-from agentfs.tools.safe_open import hold_named
+from agentfs.storage.safe_open import hold_named
 from agentfs.workspace import Workspace
 
 BOOK = "# Job\n\n## Steps\n\n### a\n```sh\necho a\n```\n"

@@ -312,3 +312,19 @@ def test_a_clock_set_back_by_a_day_changes_nothing(place: Place) -> None:
     assert "steps/b.2.json" not in place.tree()
     assert place.read("outcome.json")["ended_at"] < place.read("outcome.json")["started_at"]
     place.ledger_is_sound()
+
+
+def test_an_invalid_goal_after_a_restart_is_no_edit(place: Place) -> None:
+    """A process that has seen no valid goal takes from the ledger the last one that was planned for."""
+    front = 'checks: [{kind: command, run: "test -e made"}]'
+    steps = "### a\n```sh\necho one\n```\ngate\n\n### b\n```sh\ntouch made\n```\ngate\n"
+    place.agentfs("run", place.runbook(steps, front), code=3)
+    folder = place.run_folder()
+    (folder / "goal.md").write_text("---\nunknown: 1\n---\nx\n")
+    for step in "ab":
+        place.agentfs("approve", "job")
+        resumed = place.agentfs("run", "--resume", "job", code=3 if step == "a" else 0)
+        assert ("the goal is not valid: see goal.error.md" in resumed.stderr) == (step == "a"), "it is said once"
+        assert "the goal was edited" not in resumed.stderr
+    assert not (folder / "planning" / "2.json").exists()
+    assert place.read("outcome.json")["proof"]["by"]["person"] == 1, "the goal's own check"

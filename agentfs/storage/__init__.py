@@ -1,0 +1,1 @@
+"""What every layer above needs of files on disk."""
