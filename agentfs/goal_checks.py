@@ -53,6 +53,8 @@ from agentfs.orders import bench_for_checks, outputs_of, spoiled_files, workshop
 from agentfs.planner.acceptance import Look, file_names
 from agentfs.tools.base import Bench
 
+# What is put into a file that is not there yet, to see whether a check looks at it; a sum over the wrong column is 0.
+_IN_IT = {"": "whatever is in it", "-\n": "whatever is in it", "0\n": "with nothing but 0 in it"}
 BEFORE_SECONDS = 20.0  # that one check may take before the work: a model wrote it, and nobody has looked at it
 
 
@@ -85,10 +87,10 @@ def _found_before(check: Check, shop: Workshop, bench: Bench) -> CheckResult:
 
 
 def _found_with(missing: Sequence[str], check: CommandCheck, shop: Workshop, bench: Bench) -> CheckResult | None:
-    """Return that a check holds once the files it names are there, whatever is in them: it proves nothing."""
+    """Return that a check holds once the files it names are there, with next to nothing in them."""
     if not missing or not is_small(shop.confinement.workdir):
         return None
-    for content in ("", "-\n"):
+    for content, words in _IN_IT.items():
         put = "; ".join(
             f"mkdir -p {quote(os.path.dirname(name) or '.')}; printf %s {quote(content)} > {quote(name)}"
             for name in missing
@@ -96,8 +98,8 @@ def _found_with(missing: Sequence[str], check: CommandCheck, shop: Workshop, ben
         mutant = ResolvedCommandCheck(kind="command", run=f"{put}; sh -c {quote(check.run)}")
         alone = replace(bench, looks_only=frozenset((check_sha256(mutant),)))
         if shop.check((mutant,), alone, None, no_evidence)[0].ok:
-            words = f"it holds as soon as {missing[0]} is there, whatever is in it"
-            return CheckResult(kind="command", ok=True, detail=words, run=check.run)
+            detail = f"it holds as soon as {missing[0]} is there, {words}"
+            return CheckResult(kind="command", ok=True, detail=detail, run=check.run)
     return None
 
 

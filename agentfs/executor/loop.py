@@ -24,7 +24,7 @@ from agentfs.executor.conversation import Conversation
 from agentfs.executor.desk import Asked, Desk
 from agentfs.executor.ends import failure_of, no_model, time_is_up
 from agentfs.executor.offers import FINISH, FINISH_SPEC, HAND_OVER, Finish, finish_arguments, hand_over_spec, offers
-from agentfs.executor.opening import opening
+from agentfs.executor.opening import WHOLE, opening
 from agentfs.executor.rebuilding import Memory, Past
 from agentfs.executor.repeats import FAIL_AT, WARN_AT, Repeats
 from agentfs.executor.scratchpad import at_plan, is_plan, plan_shown, writes_plan
@@ -95,7 +95,7 @@ class Loop:
         self._turn = 0
         self._refused = 0  # claims to be done that were sent back
         self._planned = not desk.scratchpad
-        self._answerable = bool(order.input.keys() - {"goal"}) or not self._tools  # by its input alone
+        self._answerable = bool(order.input.keys() - WHOLE) or not self._tools  # by its input alone
         self._acted = False  # a tool has run, and did not fail
         self._sent_back = False  # it ended the step with nothing done, and was told
         self._printed = ""  # what the last tool gave back that did not fail

@@ -13,6 +13,8 @@ from agentfs.tools.base import Mask
 
 GOAL_LENGTH, ERROR_LENGTH, MOST_ERRORS = 300, 1500, 3
 
+WHOLE = {"goal", "files"}  # the input of the step `do`
+
 
 def opening(order: Order, desk: Desk, mask: Mask) -> tuple[tuple[Message, ...], str]:
     """Return the messages a loop begins with, and the hash of the prompts they were made from."""
@@ -33,9 +35,11 @@ def opening(order: Order, desk: Desk, mask: Mask) -> tuple[tuple[Message, ...], 
 
 
 def _whole_goal(order: Order) -> str:
-    """Return the goal where it is the step: it is said once."""
-    goal = order.input.get("goal")
-    return goal.strip() if order.step == DO and isinstance(goal, str) and len(order.input) == 1 else ""
+    """Return the goal where it is the step, and how the files begin that it names: it is said once."""
+    goal, files = order.input.get("goal"), order.input.get("files", {})
+    if order.step != DO or not isinstance(goal, str) or not isinstance(files, dict) or order.input.keys() - WHOLE:
+        return ""
+    return "\n\n".join([goal.strip(), *(f"{name} begins:\n{fenced(str(text))}" for name, text in files.items())])
 
 
 def _section(name: str, text: str) -> str:

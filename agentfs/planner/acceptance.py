@@ -41,6 +41,7 @@ from agentfs.prompts import load_prompt
 
 # Run checks before the work, where they can do no harm; None: it cannot be run so.
 Look = Callable[[Sequence[Check]], tuple[CheckResult | None, ...]]
+_Looked = tuple[Check, CheckResult | None]
 
 NOT_RUN = "exit code 127: it was left out"  # what a replay takes a check for that was not kept
 LATE = "written after the work began"
@@ -97,20 +98,21 @@ class Writer:
         usable = [check for check in self._usable(given) if check not in self.fails_now]
         conditions = [check for check in usable if isinstance(check, JudgeCheck)]
         looking = [check for check in usable if not isinstance(check, JudgeCheck)]
-        for check, found in zip(looking, self.look(looking) if looking else (), strict=True):
-            self._take(*self._compared(check, found))
+        results: list[_Looked] = [*zip(looking, self.look(looking) if looking else (), strict=True)]
+        for check, found in self._compare_work(results):
+            self._take(check, found)
         self.fails_now += conditions
 
-    def _compared(self, check: Check, found: CheckResult | None) -> tuple[Check, CheckResult | None]:
-        """Return, of a check that does the work itself, one that compares what it makes with what is there."""
-        if found is None or not found.ok or not isinstance(check, CommandCheck):
-            return check, found
-        comparing = changes_nothing(check.run)
+    def _compare_work(self, results: list[_Looked]) -> list[_Looked]:
+        """Return, for commands that do the work themselves, one check that compares it with what is there."""
+        doing = [(check, found) for check, found in results if isinstance(check, CommandCheck) and found and found.ok]
+        comparing = changes_nothing("\n".join(check.run for check, _ in doing))
         again = self.look((comparing,))[0] if comparing else None
         if comparing is None or again is None or again.ok or _BROKEN.search(again.detail):
-            return check, found
-        self.before.append(CheckBefore(sha256=check_sha256(check), ok=True, detail=found.detail))
-        return comparing, again
+            return results
+        for check, found in doing:
+            self.before.append(CheckBefore(sha256=check_sha256(check), ok=True, detail=found.detail))
+        return [*(one for one in results if one not in doing), (comparing, again)]
 
     def _take(self, check: Check, found: CheckResult | None) -> None:
         if found is None:
@@ -186,10 +188,10 @@ def changes_nothing(command: str) -> CommandCheck | None:
     if not names:
         return None
     kept = '"$TMPDIR"/kept'
-    files = " ".join(map(quote, names))
-    same = (f'test "$(cat {quote(name)})" = "$(cat {kept}/{quote(name)})"' for name in names)
+    files = [quote(name) for name in names]
+    same = " && ".join(f'test "$(cat {file})" = "$(cat {kept}/{file})"' for file in files)
     return CommandCheck(
-        kind="command", run=f"mkdir {kept} && cp {files} {kept} && {{ {command}; }} && {' && '.join(same)}"
+        kind="command", run=f"mkdir {kept} && cp {' '.join(files)} {kept} && {{ {command}\n}} && {same}"
     )
 
 

@@ -1,6 +1,7 @@
 """The plan that code writes: one step, `do`, in which one model does the whole goal. It is asked for checks only."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Acceptance, Look, Writer
 from agentfs.planner.model import failed_call
-from agentfs.planner.surroundings import LookAround, look_around
+from agentfs.planner.surroundings import HEAD, LookAround, look_around
 
 SCHEMA = "../../../schemas/plan.schema.json"
+_REFERENCE = re.compile(r"\{\{|\{step_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,10 @@ class OneStep:
         began = self.clock.monotonic()
         goal, catalogue = self.parsed(call.goal_sha256), self.catalogue.under(state.facts.own_tools)
         try:
-            accepted = self._accepted(state.facts, catalogue, folder, line, look)
+            accepted, listing = self._accepted(state.facts, catalogue, folder, line, look)
         except ModelError as error:
             return self._failed(call, error, line, began)
-        plan = loop_plan(goal, state.facts, catalogue, accepted)
+        plan = loop_plan(goal, state.facts, catalogue, accepted, heads_in(listing))
         return Answer(
             call=call.call,
             verdict="plan",
@@ -59,10 +61,13 @@ class OneStep:
             duration_s=round(self.clock.monotonic() - began, 6),
         )
 
-    def _accepted(self, facts: Facts, catalogue: Catalogue, folder: Path, line: Line, look: Look) -> Acceptance:
+    def _accepted(
+        self, facts: Facts, catalogue: Catalogue, folder: Path, line: Line, look: Look
+    ) -> tuple[Acceptance, tuple[str, ...]]:
+        """Return the goal's checks, and the listing that the model saw which wrote them."""
         if not wants_acceptance(facts):
             own = facts.goal.checks if facts.run.proof is not None else ()
-            return Acceptance(tuple(map(check_value, own)), ())
+            return Acceptance(tuple(map(check_value, own)), ()), ()
         material, _ = self.look_around(folder, facts.settings, self.workspace, None, facts.goal.text)
         writer = Writer(
             goal=facts.goal.text,
@@ -74,7 +79,7 @@ class OneStep:
             look=look,
             workspace=self.workspace,
         )
-        return writer.settle()
+        return writer.settle(), material.listing
 
     def _failed(self, call: Call, error: ModelError, line: Line, began: float) -> Answer:
         """Return that there are no checks: the work does not begin without them."""
@@ -83,13 +88,27 @@ class OneStep:
         return Answer(call=call.call, verdict=verdict, error=failure, usage=line.usage, duration_s=took)
 
 
-def loop_plan(goal: ParsedGoal, facts: Facts, catalogue: Catalogue, accepted: Acceptance) -> JsonObject:
+def heads_in(listing: Sequence[str]) -> dict[str, str]:
+    """Return how the files begin that a listing shows; not where one holds what would be taken for a reference."""
+    heads: dict[str, str] = {}
+    name = ""
+    for line in listing:
+        if line.startswith(HEAD):
+            heads[name] = f"{heads.get(name, '')}{line.removeprefix(HEAD)}\n"
+        else:
+            name = line.rsplit("  ", 1)[0]
+    return {name: text for name, text in heads.items() if "{" not in name and not _REFERENCE.search(text)}
+
+
+def loop_plan(
+    goal: ParsedGoal, facts: Facts, catalogue: Catalogue, accepted: Acceptance, heads: Mapping[str, str]
+) -> JsonObject:
     """Return a plan of the one step `do`."""
     present = facts.plan.model_dump(mode="json", exclude_none=True) if facts.plan else {}
     step = {
         "id": DO,
         "description": goal.title,
-        "input": {"goal": "{{goal}}"},
+        "input": {"goal": "{{goal}}", **({"files": dict(heads)} if heads else {})},
         "depends_on": [],
         "max_attempts": 1,
         "tools": [name for name in facts.settings.tools if name in catalogue.usable()],

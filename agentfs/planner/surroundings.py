@@ -19,6 +19,7 @@ INSTRUCTIONS = "AGENTS.md"
 MOST_ENTRIES = 200
 DEEPEST = 3  # levels below the working folder
 MOST_HEADS, HEAD_LINES, HEAD_WIDTH = 5, 4, 100  # files, lines of each, characters of each
+HEAD = "    "  # before each of them in the listing
 MOST_BYTES = 64 * 1024  # of one file
 
 _LEFT_OUT = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".tox"))
@@ -77,7 +78,8 @@ def _heads(listing: Listing, workdir: Path, goal: str, mask: Callable[[str], str
     named = [path for path in listing.files if path in goal][:MOST_HEADS]
     texts = {path: mask(read_text(workdir, path) or "") for path in named}
     return {
-        path: [f"    {line[:HEAD_WIDTH]}" for line in text.splitlines()[:HEAD_LINES]] for path, text in texts.items()
+        path: [f"{HEAD}{line[:HEAD_WIDTH]}" for line in text.splitlines()[:HEAD_LINES]]
+        for path, text in texts.items()
     }
 
 

@@ -86,7 +86,10 @@ def bare(goal: Goal, files: Path) -> Done:
 
 
 def _complete(messages: list[dict[str, str]], done: Done) -> str:
-    body = json.dumps({"model": os.environ["AGENTFS_EXECUTOR_MODEL"], "messages": messages}).encode()
+    given: dict[str, Any] = {"model": os.environ["AGENTFS_EXECUTOR_MODEL"], "messages": messages}
+    if temperature := os.environ.get("AGENTFS_EXECUTOR_TEMPERATURE"):
+        given["temperature"] = float(temperature)
+    body = json.dumps(given).encode()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
     url = f"{os.environ['OPENAI_BASE_URL'].rstrip('/')}/chat/completions"
     asked = urllib.request.Request(url, body, headers)  # noqa: S310 - the endpoint that the environment names

@@ -38,6 +38,10 @@ def checks(*commands: str) -> dict[str, Any]:
     [
         ("sort -c names.txt", "it holds as soon as names.txt is there, whatever is in it"),
         ("test -s names.txt", "it holds as soon as names.txt is there, whatever is in it"),
+        (
+            """test "$(cat names.txt)" = "$(awk '{n += $2} END {print n + 0}' data.csv)\"""",
+            "it holds as soon as names.txt is there, with nothing but 0 in it",
+        ),
         ("touch names.txt && test -e names.txt", "exit code 0"),
     ],
 )
