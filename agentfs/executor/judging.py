@@ -14,9 +14,8 @@ from agentfs.core.cutting import fenced, head_and_tail, one_line
 from agentfs.core.records import Failure, JsonObject
 from agentfs.executor.conversation import Message
 from agentfs.executor.evidence import OUTPUT_WORDS, Piece
-from agentfs.models.base import Form, Request
-from agentfs.models.errors import Garbled, Refused, Unreachable
-from agentfs.models.loose_json import truth_of
+from agentfs.models.base import Form, Garbled, Refused, Request, Unreachable
+from agentfs.models.text_protocol import parse_truth
 from agentfs.prompts import load_prompt
 from agentfs.tools.base import Bench
 from agentfs.tools.values import NotJson, json_value
@@ -96,7 +95,7 @@ def _weighed(text: str, evidence: Sequence[Piece]) -> Verdict | str:
     answer = _object_in(text)
     if answer is None:
         return "That was not one JSON object."
-    met, because, quote = truth_of(answer.get("met")), answer.get("because"), answer.get("quote")
+    met, because, quote = parse_truth(answer.get("met")), answer.get("because"), answer.get("quote")
     if not isinstance(met, bool):
         return '"met" must be true or false.'
     because = one_line(because, 1000) if isinstance(because, str) and because.strip() else "it gave no reason"

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.models.base import Model, Reply
-from agentfs.models.errors import Garbled, LimitReached, ModelError, Refused, Stopped, Unreachable
+from agentfs.models.base import Garbled, LimitReached, Model, ModelError, Refused, Reply, Stopped, Unreachable
 from agentfs.testing import ScriptedReply, ScriptedServer, replies
 from tests.conversations import QUICK, Talk, a_model, ask, bounds, offer, soon
 
@@ -59,7 +58,7 @@ def test_what_may_pass_is_tried_again(fault: ScriptedReply, server: ScriptedServ
     talk = Talk()
     assert model.complete(ask(offers=(offer("shell", "command"),)), talk.line).text == "Paris"
     assert talk.story == ["request", "failed", "request", "reply"]
-    assert talk.meter.spent.requests == 2, "a try is a request"
+    assert talk.budget.spent.requests == 2, "a try is a request"
     assert server.requests[0] == server.requests[1]
     server.done()
 
@@ -71,7 +70,7 @@ def test_but_not_for_ever(fault: ScriptedReply, server: ScriptedServer, model: M
     with pytest.raises(ModelError):
         model.complete(ask(), talk.line)
     reached = fault.resets_after != 0
-    assert len(server.requests) == (QUICK.tries if reached else QUICK.knocks)
+    assert len(server.requests) == (QUICK.tries if reached else QUICK.connect_tries)
     assert talk.logged("failed")[-1]["again_in"] is None
 
 
@@ -100,7 +99,7 @@ def test_what_a_server_asks_for_is_waited(server: ScriptedServer, model: Model) 
 
 
 def test_waiting_is_cut_by_the_stop_sign(server: ScriptedServer, tmp_path: Path) -> None:
-    model = a_model(tmp_path, server.url, patience=replace(QUICK, longest_wait=600))
+    model = a_model(tmp_path, server.url, policy=replace(QUICK, longest_wait=600))
     server.fails(429, retry_after="600")
     talk = Talk()
     threading.Timer(0.5, talk.stop.set).start()
@@ -182,7 +181,7 @@ def test_nobody_opens(tmp_path: Path) -> None:
             a_model(tmp_path, url).complete(ask(), talk.line)
     assert caught.value.failure.message == f"{url} cannot be reached: Connection refused"
     assert "is the server running?" in (caught.value.failure.hint or "")
-    assert len(talk.logged("failed")) == QUICK.knocks
+    assert len(talk.logged("failed")) == QUICK.connect_tries
     assert talk.line.usage is not None
     assert talk.line.usage.cost_usd == 0.0
 
@@ -223,7 +222,7 @@ def test_a_tool_call_cut_short_is_never_given_out(server: ScriptedServer, model:
 
 
 def test_a_reply_without_end_is_let_go_of(server: ScriptedServer, tmp_path: Path) -> None:
-    model = a_model(tmp_path, server.url, patience=replace(QUICK, whole=120))
+    model = a_model(tmp_path, server.url, policy=replace(QUICK, whole=120))
     server.says("x" * 1024, repeats=50 * 1024)
     talk = Talk()
     with pytest.raises(Garbled, match="the reply is too large"):
@@ -239,7 +238,7 @@ def test_one_event_without_end_is_let_go_of(server: ScriptedServer, model: Model
 
 
 @pytest.mark.parametrize(
-    ("patience", "message"),
+    ("policy", "message"),
     [
         (replace(QUICK, first_byte=0.2, tries=2), "the endpoint is silent: no answer in 0.2 s"),
         (replace(QUICK, between=0.2, tries=2), "the endpoint is silent: nothing more in 0.2 s"),
@@ -247,13 +246,13 @@ def test_one_event_without_end_is_let_go_of(server: ScriptedServer, model: Model
     ],
     ids=["the first byte", "the next piece", "the end"],
 )
-def test_timeouts_are_ours(patience: Any, message: str, server: ScriptedServer, tmp_path: Path) -> None:
-    whole = patience.between == QUICK.between
+def test_timeouts_are_ours(policy: Any, message: str, server: ScriptedServer, tmp_path: Path) -> None:
+    whole = policy.between == QUICK.between
     server.answer = lambda _: replies.says("Paris and more of it", pause_s=0.25 if whole else 0.5)
-    if patience.between == 0.2:
+    if policy.between == 0.2:
         server.answer = lambda _: _dripping()
     with pytest.raises(Unreachable, match=message):
-        a_model(tmp_path, server.url, patience=patience).complete(ask(), Talk().line)
+        a_model(tmp_path, server.url, policy=policy).complete(ask(), Talk().line)
     assert len(server.requests) == 2
 
 
@@ -306,7 +305,7 @@ def test_many_at_once_keep_within_the_limit(server: ScriptedServer, model: Model
         thread.join()
     assert len(server.requests) == 5
     assert sum(isinstance(one, LimitReached) for one in done) == 7
-    assert (talk.meter.spent.requests, talk.meter.reserved.requests) == (5, 0)
+    assert (talk.budget.spent.requests, talk.budget.reserved.requests) == (5, 0)
 
 
 def test_the_deadline_of_a_step_is_kept_while_a_reply_drips(server: ScriptedServer, model: Model) -> None:
