@@ -9,7 +9,7 @@ from typing import Any
 from agentfs.core.config import ExecutorSettings, ModelSettings, PlannerSettings, Settings
 from agentfs.core.findings import Finding, fine, remark, wrong
 from agentfs.means import has_model
-from agentfs.models.endpoint import NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
+from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
 from agentfs.views.words import cut, inert
 
 SECONDS = 5.0
@@ -27,8 +27,9 @@ def examine(settings: Settings, environment: Mapping[str, str], *, trusted: bool
             yield _no_model(about, one)
         elif not trusted:
             yield remark(about, f"{Endpoint.of(one, environment).shown} is not asked: the workspace is not trusted")
+        elif not (where := Endpoint.of(one, environment)).has_valid_key:
+            yield wrong(about, f"{where.key_name} {INVALID_KEY}", where.key_hint)
         else:
-            where = Endpoint.of(one, environment)
             answer = asked.setdefault((where.url, where.key), None) or listed(where)
             asked[where.url, where.key] = answer
             yield _judged(about, one, where, answer)
@@ -72,9 +73,10 @@ def _judged(about: str, settings: ModelSettings, where: Endpoint, answer: tuple[
     status, body = answer
     said = inert(cut(where.mask(error_words(_json(body))), 200))
     if status in (401, 403):
-        mend = f"set {where.key_name} to a key of that endpoint, or api_key_env under {about} in agentfs.toml"
         refused = "refuses the key in" if where.key != NO_KEY else "wants a key:"
-        return wrong(about, f"{shown} {refused} {where.key_name} ({status} {said})".replace(" )", ")"), mend)
+        return wrong(
+            about, f"{shown} {refused} {where.key_name} ({status} {said})".replace(" )", ")"), where.key_hint
+        )
     if status >= 500 or status == 429:
         return wrong(about, f"{shown} is not able to answer ({status} {said})", "try again later")
     names = model_names(_json(body)) if status == 200 else None

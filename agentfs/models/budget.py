@@ -137,8 +137,9 @@ def _list_price(tokens: Tokens, name: str, **provider: str) -> float | None:
 
 
 def _is_private(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
+    host = ""
     try:
+        host = urlsplit(url).hostname or ""
         return not ip_address(host).is_global
     except ValueError:
         return "." not in host or host.endswith((".local", ".lan", ".internal", ".localhost"))

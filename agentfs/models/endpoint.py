@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from agentfs.core.config import ModelSettings, PlannerSettings
 from agentfs.core.documents import too_deep
@@ -18,6 +17,7 @@ from agentfs.models.base import Garbled, ModelError, Refused, Unreachable
 DEFAULT_URL = "https://api.openai.com/v1"
 NO_KEY = "none"  # a local server wants none, the package wants some
 UNCOMPRESSED = {"Accept-Encoding": "identity"}  # what is packed could become anything, whatever its size
+INVALID_KEY = "holds a line break, or another character that no key has"
 SHOWN = 300  # characters of an endpoint's words in a message
 
 
@@ -40,8 +40,17 @@ class Endpoint:
     @property
     def shown(self) -> str:
         """The address without a user's name and password."""
-        parts = urlsplit(self.url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        return re.sub(r"(?<=//)[^/?#]*@", "", self.url, count=1)
+
+    @property
+    def has_valid_key(self) -> bool:
+        """Whether the key can be sent; an error of the HTTP client would quote one that cannot."""
+        return self.key.isascii() and self.key.isprintable()
+
+    @property
+    def key_hint(self) -> str:
+        """What to do about a key that is refused."""
+        return f"set {self.key_name} to a key of that endpoint, or api_key_env under [{self.table}] in agentfs.toml"
 
     def mask(self, text: str) -> str:
         """Return an endpoint's words without the key it may quote."""
@@ -136,6 +145,11 @@ def silent(what: str, *, begun: bool) -> Fault:
     return unreachable(f"the endpoint is silent: {what}", hint, again=True, begun=begun)
 
 
+def invalid_key(endpoint: Endpoint) -> Fault:
+    """Return a fault where the key cannot be sent."""
+    return unreachable(f"{endpoint.key_name} {INVALID_KEY}", endpoint.key_hint, again=False)
+
+
 def wrong_address(endpoint: Endpoint, answers: str, *, again: bool = False, **more: Any) -> Fault:
     """Return a fault where what answers is no model."""
     hint = f"set base_url under [{endpoint.table}] in agentfs.toml; it often ends in /v1"
@@ -167,8 +181,7 @@ def _explain(status: int, words: str, body: Any, model: str, endpoint: Endpoint)
     where, table, why = endpoint.shown, f"[{endpoint.table}]", f"({status}: {own[:SHOWN]})" if own else f"({status})"
     is_request = status < 500
     if status in (401, 403) and not _NO_MODEL.search(words):
-        hint = f"set {endpoint.key_name} to a key of that endpoint, or api_key_env under {table} in agentfs.toml"
-        return f"{where} refuses the key in {endpoint.key_name} {why}", hint, False
+        return f"{where} refuses the key in {endpoint.key_name} {why}", endpoint.key_hint, False
     if is_request and _NO_MODEL.search(words):
         return (
             f"{where} has no model {model!r} {why}",

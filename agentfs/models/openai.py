@@ -43,6 +43,7 @@ from agentfs.models.endpoint import (
     compressed,
     explain_status,
     garbled,
+    invalid_key,
     no_connection,
     silent,
     wrong_address,
@@ -154,13 +155,17 @@ class OpenAIModel:
         import httpx2
         import openai
 
+        class Events(openai.AsyncStream[object]):
+            async def _iter_events(self) -> AsyncIterator[Any]:
+                async for event in super()._iter_events():
+                    if event.data:  # some servers send pings, or how soon to reconnect
+                        yield event
+
+        if not self._endpoint.has_valid_key:
+            raise invalid_key(self._endpoint)
         try:
             stream = await client.post(
-                "/chat/completions",
-                body={**body, "stream": True},
-                cast_to=object,
-                stream=True,
-                stream_cls=openai.AsyncStream[object],
+                "/chat/completions", body={**body, "stream": True}, cast_to=object, stream=True, stream_cls=Events
             )
             async with stream:
                 one.request_id = (stream.response.headers.get("x-request-id") or "")[:LONGEST_NAME]
@@ -174,22 +179,23 @@ class OpenAIModel:
             raise self._disconnected(error, one) from None
         except openai.APIError as error:  # in the middle of the stream
             raise self._refused_within(error.body) from None
-        except (ValueError, RecursionError):
-            raise broken("the reply is no JSON") from None
 
     async def _chunks(self, stream: "openai.AsyncStream[object]") -> AsyncIterator[dict[str, Any]]:
         """Yield the chunks of a stream, or the whole completion of an endpoint that does not stream."""
         kind = stream.response.headers.get("content-type", "")
         if "html" in kind:
             raise wrong_address(self._endpoint, "with a web page")
-        if "json" in kind:
+        try:
+            if "json" not in kind:
+                async for chunk in stream:
+                    yield _require_object(chunk)
+                return
             whole = _require_object(json.loads(await stream.response.aread()))
-            if error := whole.get("error"):
-                raise self._refused_within(error)
-            yield whole
-            return
-        async for chunk in stream:
-            yield _require_object(chunk)
+        except (ValueError, RecursionError):
+            raise broken("the reply is no JSON") from None
+        if error := whole.get("error"):
+            raise self._refused_within(error)
+        yield whole
 
     def _refused(self, status: int, body: Any, headers: Any) -> Fault:
         return explain_status(status, body, headers, self.name, self._endpoint, datetime.now(UTC))
@@ -203,12 +209,12 @@ class OpenAIModel:
     def _disconnected(self, error: Exception, one: _Try) -> Fault:
         import httpx2
 
-        if isinstance(error.__cause__, httpx2.ReadTimeout) and one.request_id is None:
-            return silent(f"no answer in {self._policy.first_byte:g} s", begun=False)
         if one.request_id is not None:
             return broken("the connection broke in the middle of the reply")
-        late = isinstance(error.__cause__, httpx2.TimeoutException)
-        reason = f"no answer in {self._policy.connect:g} s" if late else _innermost_reason(error)
+        if isinstance(error.__cause__, httpx2.ReadTimeout):
+            return silent(f"no answer in {self._policy.first_byte:g} s", begun=False)
+        is_late = isinstance(error.__cause__, httpx2.TimeoutException)
+        reason = f"no answer in {self._policy.connect:g} s" if is_late else _innermost_reason(error)
         return no_connection(self._endpoint, reason)
 
     def _learn(self, capabilities: Capabilities, *, is_certain: bool = True) -> None:
@@ -250,18 +256,22 @@ class OpenAIModel:
         return usage_of(one.request.role, self.name, response.tokens, cost)
 
     def _client(self) -> "openai.AsyncOpenAI":
+        import httpx2
         import openai
 
         timeout = openai.Timeout(self._policy.first_byte, connect=self._policy.connect)
         hooks = {"response": [self._bound_response]}
-        return openai.AsyncOpenAI(
-            api_key=self._endpoint.key,
-            base_url=self._endpoint.url,
-            max_retries=0,
-            timeout=timeout,
-            default_headers=UNCOMPRESSED,
-            http_client=openai.DefaultAsyncHttpxClient(verify=self._tls, timeout=timeout, event_hooks=hooks),
-        )
+        try:
+            return openai.AsyncOpenAI(
+                api_key=self._endpoint.key,
+                base_url=self._endpoint.url,
+                max_retries=0,
+                timeout=timeout,
+                default_headers=UNCOMPRESSED,
+                http_client=openai.DefaultAsyncHttpxClient(verify=self._tls, timeout=timeout, event_hooks=hooks),
+            )
+        except httpx2.InvalidURL as error:
+            raise no_connection(self._endpoint, str(error)).error from None
 
     @cached_property
     def _tls(self) -> Any:

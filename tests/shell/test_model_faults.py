@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -172,6 +173,30 @@ def test_what_somebody_must_mend(
     server.done()
 
 
+@pytest.mark.parametrize("key", ["sk-very-\nsecret", "sk-very-sécret"])
+def test_a_key_that_cannot_be_sent_is_not_quoted(key: str, server: ScriptedServer, tmp_path: Path) -> None:
+    talk = Talk()
+    with pytest.raises(Unreachable) as caught:
+        a_model(tmp_path, server.url, key=key).complete(ask(), talk.line)
+    assert caught.value.failure.message == "OPENAI_API_KEY holds a line break, or another character that no key has"
+    assert (server.requests, talk.story) == ([], ["request", "failed"])
+    assert "sk-very" not in repr(talk.events)
+
+
+SAYS_A = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}'
+UNUSUAL = {
+    "bytes that are no text": (SAYS_A.replace(b'"a"', b'"a\xff"') + b"\n\n", "a\ufffd"),
+    "no empty line at the end": (SAYS_A, "a"),
+    "events without data": (b"retry: 3\n\nid: 7\n\nevent: ping\n\n: comment\n\n" + SAYS_A + b"\n\n\n\n", "a"),
+}
+
+
+@pytest.mark.parametrize(("body", "text"), UNUSUAL.values(), ids=UNUSUAL.keys())
+def test_unusual_streams_are_read(body: bytes, text: str, server: ScriptedServer, model: Model) -> None:
+    server.add(ScriptedReply(body=body, headers={"Content-Type": "text/event-stream"}))
+    assert model.complete(ask(), Talk().line).text == text
+
+
 def test_nobody_opens(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -189,6 +214,12 @@ def test_nobody_opens(tmp_path: Path) -> None:
 def test_no_such_host(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"http://nowhere\.invalid/v1 cannot be reached: "):
         a_model(tmp_path, "http://user:hush@nowhere.invalid/v1").complete(ask(), Talk().line)
+
+
+@pytest.mark.parametrize("url", ["http://[x/v1", "http://a:b/v1", "localhost/v1"])
+def test_an_address_that_is_none(url: str, tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match=f"{re.escape(url)} cannot be reached: "):
+        a_model(tmp_path, url).complete(ask(), Talk().line)
 
 
 REFUSED = {
