@@ -105,8 +105,6 @@ class Reply:
     tool_calls: tuple[ToolCall, ...] = ()
     finish: str = "stop"  # why it ended; "length": it was cut short
     tokens: Tokens = field(default_factory=Tokens)
-    model: str | None = None  # as the endpoint names it
-    request_id: str | None = None
     spoken: bool = False  # its endpoint makes no native calls: they are read from its text
     restart: bool = False  # that was found out by this reply: it runs nothing, and the conversation begins again
 

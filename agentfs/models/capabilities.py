@@ -186,11 +186,7 @@ class FormIgnored(Exception):
 
 
 def read_reply(
-    request: Request,
-    capabilities: Capabilities,
-    response: Response,
-    learnt: Learnt | None = None,
-    request_id: str | None = None,
+    request: Request, capabilities: Capabilities, response: Response, learnt: Learnt | None = None
 ) -> Reply:
     """Return the reply, `learnt` being what it showed; raises Refused, Garbled or FormIgnored."""
     if response.refusal or response.finish == "content_filter":
@@ -207,8 +203,6 @@ def read_reply(
         tool_calls=calls,
         finish=response.finish or "stop",
         tokens=response.tokens or Tokens(),
-        model=response.model,
-        request_id=request_id,
         spoken=restart or (bool(request.offers) and not capabilities.tools),
         restart=restart,
     )

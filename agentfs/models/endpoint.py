@@ -52,6 +52,11 @@ class Endpoint:
         """What to do about a key that is refused."""
         return f"set {self.key_name} to a key of that endpoint, or api_key_env under [{self.table}] in agentfs.toml"
 
+    @property
+    def url_hint(self) -> str:
+        """What to do about an address where no model answers."""
+        return f"set base_url under [{self.table}] in agentfs.toml; it often ends in /v1"
+
     def mask(self, text: str) -> str:
         """Return an endpoint's words without the key it may quote."""
         return text.replace(self.key, f"[secret {self.key_name}]") if len(self.key) > len(NO_KEY) else text
@@ -133,28 +138,10 @@ def garbled(message: str, *, again: bool) -> Fault:
     return Fault(Garbled(Failure(kind="model", message=message)), again=again, begun=True)
 
 
-def compressed(encoding: str) -> Fault:
-    """Return a fault where a response is compressed: it is not unpacked."""
-    message = f"the reply is compressed ({encoding}), which was not asked for"
-    return unreachable(message, "turn compression off at the endpoint, or at what is between", again=False)
-
-
 def silent(what: str, *, begun: bool) -> Fault:
     """Return a fault where an endpoint does not go on."""
     hint = "is the server busy, or the model too slow?"
     return unreachable(f"the endpoint is silent: {what}", hint, again=True, begun=begun)
-
-
-def invalid_key(endpoint: Endpoint) -> Fault:
-    """Return a fault where the key cannot be sent."""
-    return unreachable(f"{endpoint.key_name} {INVALID_KEY}", endpoint.key_hint, again=False)
-
-
-def wrong_address(endpoint: Endpoint, answers: str, *, again: bool = False, **more: Any) -> Fault:
-    """Return a fault where what answers is no model."""
-    hint = f"set base_url under [{endpoint.table}] in agentfs.toml; it often ends in /v1"
-    message = f"{endpoint.shown} is no address of a model: it answers {answers}"
-    return unreachable(message, hint, again=again, **more)
 
 
 def no_connection(endpoint: Endpoint, reason: str) -> Fault:
@@ -183,14 +170,10 @@ def _explain(status: int, words: str, body: Any, model: str, endpoint: Endpoint)
     if status in (401, 403) and not _NO_MODEL.search(words):
         return f"{where} refuses the key in {endpoint.key_name} {why}", endpoint.key_hint, False
     if is_request and _NO_MODEL.search(words):
-        return (
-            f"{where} has no model {model!r} {why}",
-            f"set model under {table} in agentfs.toml to one that it has",
-            False,
-        )
+        hint = f"set model under {table} in agentfs.toml to one that it has"
+        return f"{where} has no model {model!r} {why}", hint, False
     if status in (404, 405) or is_page(body):
-        hint = f"set base_url under {table} in agentfs.toml; it often ends in /v1"
-        return f"{where} is no address of a model: it answers {status}", hint, is_retried(status)
+        return f"{where} is no address of a model: it answers {status}", endpoint.url_hint, is_retried(status)
     if status == 402 or _NO_CREDIT.search(words):
         return f"{where} wants to be paid first {why}", "add credit there, then resume", False
     if is_request and _FILTERED.search(words):

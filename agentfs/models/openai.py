@@ -35,18 +35,17 @@ from agentfs.models.capabilities import (
     read_reply,
 )
 from agentfs.models.endpoint import (
+    INVALID_KEY,
     UNCOMPRESSED,
     Endpoint,
     Fault,
     RequestPolicy,
     broken,
-    compressed,
     explain_status,
     garbled,
-    invalid_key,
     no_connection,
     silent,
-    wrong_address,
+    unreachable,
 )
 from agentfs.models.response import LONGEST_NAME, Malformed, Response, ResponseBuilder, TooLarge
 
@@ -162,7 +161,8 @@ class OpenAIModel:
                         yield event
 
         if not self._endpoint.has_valid_key:
-            raise invalid_key(self._endpoint)
+            message = f"{self._endpoint.key_name} {INVALID_KEY}"
+            raise unreachable(message, self._endpoint.key_hint, again=False)
         try:
             stream = await client.post(
                 "/chat/completions", body={**body, "stream": True}, cast_to=object, stream=True, stream_cls=Events
@@ -184,7 +184,8 @@ class OpenAIModel:
         """Yield the chunks of a stream, or the whole completion of an endpoint that does not stream."""
         kind = stream.response.headers.get("content-type", "")
         if "html" in kind:
-            raise wrong_address(self._endpoint, "with a web page")
+            message = f"{self._endpoint.shown} is no address of a model: it answers with a web page"
+            raise unreachable(message, self._endpoint.url_hint, again=False)
         try:
             if "json" not in kind:
                 async for chunk in stream:
@@ -234,21 +235,17 @@ class OpenAIModel:
         learnt = learn_from_response(one.request, one.capabilities, response)
         if learnt:
             self._learn(learnt.capabilities, is_certain=learnt.is_certain)
-        request_id = one.request_id or None
         details: dict[str, Any] = {
             "finish": response.finish,
             "seconds": one.seconds,
-            "request_id": request_id,
+            "request_id": one.request_id or None,
             "served_by": response.model,
             **({"reasoning_tokens": response.tokens.reasoning} if response.tokens else {}),
             **({"reasoning": response.reasoning} if response.reasoning else {}),
         }
+        usage = self._usage(one, response)
         return log_reading(
-            one.session,
-            response,
-            self._usage(one, response),
-            details,
-            lambda: read_reply(one.request, one.capabilities, response, learnt, request_id),
+            one.session, response, usage, details, lambda: read_reply(one.request, one.capabilities, response, learnt)
         )
 
     def _usage(self, one: _Try, response: Response) -> Usage:
@@ -286,7 +283,8 @@ class OpenAIModel:
 
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity"):
-            raise compressed(encoding[:40])
+            message = f"the reply is compressed ({encoding[:40]}), which was not asked for"
+            raise unreachable(message, "turn compression off at the endpoint, or at what is between", again=False)
         received: Any = response.stream
         is_stream = "json" not in response.headers.get("content-type", "")
         pieces = (

@@ -140,8 +140,6 @@ def _reply(end: Entry) -> Reply:
             usage.get("output_tokens", 0),
             end.get("reasoning_tokens") or 0,
         ),
-        model=end.get("served_by"),
-        request_id=end.get("request_id"),
         spoken=bool(end.get("spoken")),
         restart=bool(end.get("restart")),
     )

@@ -179,3 +179,14 @@ def test_a_program_may_answer_in_its_own_way(tmp_path: Path) -> None:
     whole = {"choices": [{"message": {"content": json.dumps(PARIS)}, "finish_reason": "stop"}]}
     assert json.loads(answers(json.dumps(whole))) == PARIS
     assert answers("I do not know.") == "I do not know."
+
+
+def test_a_program_has_answered_when_it_exits(tmp_path: Path) -> None:
+    model = a_model(tmp_path, kind="command", command=("sh", "-c", "cat >/dev/null; sleep 600 & echo yes"))
+    assert model.complete(ask(), Talk(deadline=soon(60)).line).text == "yes"
+
+
+def test_a_program_that_prints_without_end_is_killed(tmp_path: Path) -> None:
+    model = a_model(tmp_path, kind="command", command=("yes",))
+    with pytest.raises(Garbled, match="the answer is larger than 8 MiB"):
+        model.complete(ask(), Talk(deadline=soon(60)).line)
