@@ -1,4 +1,4 @@
-"""Lines and models for tests: a line that remembers what it was told, models on a scripted server."""
+"""Sessions and models for tests: a session that keeps what was logged, models on a scripted server."""
 
 import math
 import threading
@@ -26,7 +26,7 @@ def bounds(**changed: Any) -> Bounds:
 
 @dataclass
 class Talk:
-    """A line, and everything that was logged and heard on it."""
+    """A session, and everything that was logged and reported in it."""
 
     deadline: float = math.inf
     limits: Bounds = field(default_factory=bounds)

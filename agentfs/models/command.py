@@ -10,6 +10,7 @@ Other JSON is the answer itself, and so is plain text.
 
 import json
 import os
+import select
 import signal
 import subprocess
 import tempfile
@@ -101,33 +102,29 @@ class CommandModel:
 
     def _run(self, request: Mapping[str, Any], session: ModelSession) -> bytes:
         """Return what the program prints until it exits; at the end it is killed with all it started."""
-        with (
-            tempfile.TemporaryFile() as stdin,
-            tempfile.TemporaryFile() as stdout,
-            tempfile.TemporaryFile() as stderr,
-        ):
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
             stdin.write(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace"))
             stdin.seek(0)
-            program = self._start(stdin, stdout, stderr)
-            try:
-                _wait(program, stdout, session)
-            finally:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(program.pid, signal.SIGKILL)
-                code = program.wait()
-            if code != 0:
-                raise self._crashed(code, _read_tail(stderr, STDERR_KEPT).decode("utf-8", "replace").strip())
-            return _read_tail(stdout, LARGEST_ANSWER)
+            with self._start(stdin, stderr) as program:
+                try:
+                    printed = _read_output(program, session)
+                finally:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(program.pid, signal.SIGKILL)
+            if program.returncode != 0:
+                raise self._crashed(program.returncode, _read_tail(stderr))
+            return printed
 
-    def _start(self, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]) -> "subprocess.Popen[bytes]":
+    def _start(self, stdin: IO[bytes], stderr: IO[bytes]) -> "subprocess.Popen[bytes]":
         try:
             return subprocess.Popen(
                 self._command,
                 stdin=stdin,
-                stdout=stdout,
+                stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=self._environment,
                 start_new_session=True,
+                bufsize=0,
             )
         except (OSError, ValueError, IndexError) as error:
             what = " ".join(self._command) or "no program"
@@ -150,24 +147,30 @@ def _seconds_since(began: float) -> float:
     return round(time.monotonic() - began, 3)
 
 
-def _wait(program: "subprocess.Popen[bytes]", stdout: IO[bytes], session: ModelSession) -> None:
-    """Wait until the program exits; raise once its answer is too large or the session is over."""
-    has_exited = False
-    while not has_exited:
-        with suppress(subprocess.TimeoutExpired):
-            program.wait(TICK_S)
-            has_exited = True
-        size = os.fstat(stdout.fileno()).st_size
-        session.on_progress(size)
-        if size > LARGEST_ANSWER:
+def _read_output(program: "subprocess.Popen[bytes]", session: ModelSession) -> bytes:
+    """Return all it prints until it exits; raise once that is too large, or the session is over."""
+    if program.stdout is None:
+        raise RuntimeError("its stdout is a pipe")
+    printed, pipe = bytearray(), program.stdout.fileno()
+    while not session.is_over():
+        has_exited = program.poll() is not None  # looked at first: what it printed before is in the pipe
+        is_ready = select.select([pipe], [], [], 0 if has_exited else TICK_S)[0]
+        chunk = os.read(pipe, 65536) if is_ready else b""
+        printed += chunk
+        session.on_progress(len(printed))
+        if len(printed) > LARGEST_ANSWER:
             raise Garbled(Failure(kind="model", message=f"the answer is larger than {LARGEST_ANSWER // 2**20} MiB"))
-        if not has_exited and session.is_over():
-            raise session.stop_error()
+        if has_exited and not chunk:
+            return bytes(printed)
+        if is_ready and not chunk:  # it has closed its output
+            with suppress(subprocess.TimeoutExpired):
+                program.wait(TICK_S)
+    raise session.stop_error()
 
 
-def _read_tail(file: IO[bytes], most: int) -> bytes:
-    file.seek(max(file.seek(0, os.SEEK_END) - most, 0))
-    return file.read()
+def _read_tail(stderr: IO[bytes]) -> str:
+    stderr.seek(max(stderr.seek(0, os.SEEK_END) - STDERR_KEPT, 0))
+    return stderr.read().decode("utf-8", "replace").strip()
 
 
 def _parse_answer(printed: bytes) -> tuple[Response, float | None]:
