@@ -28,8 +28,7 @@ from agentfs.executor.attempt import publish_result, render, unstarted
 from agentfs.goal_checks import check_goal, look_before
 from agentfs.jsonlines import JsonLines
 from agentfs.judge import FileJudge
-from agentfs.models.errors import LimitReached, ModelError, Unreachable
-from agentfs.models.line import Line
+from agentfs.models.base import LimitReached, ModelError, ModelSession, Unreachable
 from agentfs.orders import (
     ask_gate,
     confine,
@@ -222,7 +221,7 @@ def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, 
             log.write("called", {"at": decided})  # a replay puts it in order with what ended meanwhile
         whose = names.call_conversation(call.call)
         deadline, late = _deadline(state, driver)
-        line = Line(log.write, driver.meter, job.stop, deadline, driver.hears(whose), whose, late)
+        line = ModelSession(log.write, driver.meter, job.stop, deadline, driver.hears(whose), whose, late)
         started = driver.world.clock.stamp()
         answer = driver.planner.answer(call, state, driver.folder, line, look_before(call.call, driver, job))
     if line.number:

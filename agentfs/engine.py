@@ -45,7 +45,7 @@ from agentfs.executor.desk import MAX_TURNS
 from agentfs.executor.evidence import FolderWatch
 from agentfs.leftovers import look_after
 from agentfs.models.base import Model
-from agentfs.models.meter import Meter
+from agentfs.models.budget import Budget
 from agentfs.planner import Planner
 from agentfs.reader import RunReader
 from agentfs.shelf import Shelf
@@ -126,7 +126,7 @@ class Driver:
         self.jobs: dict[JobKey, Job] = {}
         self.facts = reader.read()
         self.state = derive(self.facts, world.means)
-        self.meter = Meter(self.state.bounds, used_by(self.state))
+        self.meter = Budget(self.state.bounds, used_by(self.state))
         self.heard: dict[str, int] = {}  # by conversation: characters of the reply that is coming, or came last
         self.trouble: BaseException | None = None
         self.leftovers: list[Leftover] = []  # plans that came out of an exchange and may still be written to

@@ -47,8 +47,7 @@ from agentfs.executor.evidence import (
     watched_by,
 )
 from agentfs.jsonlines import JsonLines
-from agentfs.models.errors import ModelError
-from agentfs.models.line import Line
+from agentfs.models.base import ModelError, ModelSession
 from agentfs.orders import bench_for_checks, outputs_of, spoiled_files, workshop
 from agentfs.planner.acceptance import Look, file_names
 from agentfs.tools.base import Bench
@@ -117,7 +116,7 @@ def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
     whose = f"{names.call_conversation(action.call)}.checks"
     with JsonLines(log, shop.mask, shop.clock) as said:
         bench = bench_for_checks(shop, driver, job, whose)
-        line = Line(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), whose=whose)
+        line = ModelSession(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), name=whose)
         written = written_by_models(state.facts)
         bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line, looks_only=written)
         found, error = _found(driver, shop, bench)

@@ -16,7 +16,7 @@ from agentfs.disk import listing, publish, read_whole
 from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.log import marks_in
 from agentfs.leftovers import keep_beside
-from agentfs.models.line import usage_in
+from agentfs.models.base import usage_in
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Mask
 from agentfs.tools.launch import end_survivors

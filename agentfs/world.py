@@ -20,8 +20,8 @@ from agentfs.judge import FileJudge
 from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
 from agentfs.means import has_model, means_of, reader_for, run_record, tools_in_plan
+from agentfs.models import create_model
 from agentfs.models.base import Model
-from agentfs.models.opening import model_for
 from agentfs.planner import Planner
 from agentfs.planner.choosing import NEVER_A_PLANNER, Chosen, Nobody
 from agentfs.planner.model import ModelPlanner
@@ -180,7 +180,7 @@ def _executors(settings: Settings, environment: Mapping[str, str]) -> Models:
 
     def executor(run: Run, name: str | None) -> Model:
         chosen = name or run.models.executor or settings.executor.model
-        return model_for(settings.executor, chosen, run.models.executor_temperature, environment)
+        return create_model(settings.executor, chosen, run.models.executor_temperature, environment)
 
     return executor
 
@@ -192,7 +192,7 @@ def _planners(settings: Settings, environment: Mapping[str, str]) -> Models:
 
     def planner(run: Run, name: str | None) -> Model:
         chosen = name or run.models.planner or settings.planner.model
-        return model_for(settings.planner, chosen, run.models.planner_temperature, environment)
+        return create_model(settings.planner, chosen, run.models.planner_temperature, environment)
 
     return planner
 

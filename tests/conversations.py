@@ -1,4 +1,4 @@
-"""Lines and models for tests: a line that remembers what it was told, models on a scripted server."""
+"""Sessions and models for tests: a session that keeps what was logged, models on a scripted server."""
 
 import math
 import threading
@@ -11,13 +11,12 @@ from typing import Any
 from agentfs.core.config import ExecutorSettings, LimitSettings, ModelSettings
 from agentfs.core.limits import Bounds
 from agentfs.core.records import JsonObject
-from agentfs.models.base import Form, Model, Offer, Request
-from agentfs.models.line import Line
-from agentfs.models.meter import Meter
-from agentfs.models.opening import model_for
-from agentfs.models.retrying import Patience
+from agentfs.models import create_model
+from agentfs.models.base import Form, Model, ModelSession, Offer, Request
+from agentfs.models.budget import Budget
+from agentfs.models.endpoint import RequestPolicy
 
-QUICK = Patience(connect=5, first_byte=10, between=10, whole=20, first_wait=0.01, longest_wait=0.05)
+QUICK = RequestPolicy(connect=5, first_byte=10, between=10, whole=20, first_wait=0.01, longest_wait=0.05)
 
 
 def bounds(**changed: Any) -> Bounds:
@@ -27,7 +26,7 @@ def bounds(**changed: Any) -> Bounds:
 
 @dataclass
 class Talk:
-    """A line, and everything that was logged and heard on it."""
+    """A session, and everything that was logged and reported in it."""
 
     deadline: float = math.inf
     limits: Bounds = field(default_factory=bounds)
@@ -36,8 +35,8 @@ class Talk:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self.meter = Meter(self.limits)
-        self.line = Line(self._log, self.meter, self.stop, self.deadline, self.heard.append)
+        self.budget = Budget(self.limits)
+        self.line = ModelSession(self._log, self.budget, self.stop, self.deadline, self.heard.append)
 
     def _log(self, event: str, fields: Mapping[str, Any]) -> None:
         self.events.append((event, dict(fields)))
@@ -59,7 +58,7 @@ def a_model(
     url: str = "",
     *,
     name: str = "tiny",
-    patience: Patience = QUICK,
+    policy: RequestPolicy = QUICK,
     temperature: float | None = None,
     key: str = "sk-very-secret",
     **settings: Any,
@@ -67,7 +66,7 @@ def a_model(
     """Return a model as the settings of an executor name it."""
     made: ModelSettings = ExecutorSettings(base_url=url, **settings)
     environment = {"HOME": str(home), "OPENAI_API_KEY": key, "PATH": "/usr/bin:/bin"}
-    return model_for(made, name, temperature, environment, patience)
+    return create_model(made, name, temperature, environment, policy)
 
 
 def ask(text: str = "What is it?", *, offers: tuple[Offer, ...] = (), form: Form | None = None) -> Request:

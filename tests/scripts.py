@@ -13,9 +13,8 @@ from agentfs.core.limits import Bounds
 from agentfs.core.records import JsonObject, Order, Sandbox, Usage
 from agentfs.executor.attempt import Workshop
 from agentfs.executor.desk import Desk
-from agentfs.models.base import Reply, Request, ToolCall
-from agentfs.models.line import Line
-from agentfs.models.meter import Meter
+from agentfs.models.base import ModelSession, Reply, Request, ToolCall
+from agentfs.models.budget import Budget
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Confinement
 from agentfs.tools.registry import builtins
@@ -36,10 +35,10 @@ class Script:
     name: str = "scripted"
     asked: list[Request] = field(default_factory=list)
 
-    def complete(self, request: Request, line: Line) -> Reply:
+    def complete(self, request: Request, session: ModelSession) -> Reply:
         turn = self.turns[len(self.asked)]
         self.asked.append(request)
-        line.request(request.role, self.name, request.messages, {"offers": [offer.name for offer in request.offers]})
+        session.log_request(request.role, self.name, request.messages)
         usage = Usage(
             role=request.role,
             model=self.name,
@@ -50,10 +49,10 @@ class Script:
             cost_usd=0.125,
         )
         if isinstance(turn, Exception):
-            line.failed(usage.model_copy(update={"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}), {})
+            session.log_failure(usage.model_copy(update={"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}), {})
             raise turn
         reply = turn if isinstance(turn, Reply) else turn(request)
-        line.reply(reply.message(), usage, {"finish": reply.finish})
+        session.log_reply(reply.message(), usage, {"finish": reply.finish})
         return reply
 
     def told(self, turn: int = -1) -> list[str]:
@@ -150,6 +149,6 @@ def a_room(
         mask=SecretMask(desk.pop("environ", {})),
         clock=Clock(),
         output_bytes=desk.pop("output_bytes", 4096),
-        desk=Desk(**{"choose": lambda _name: model, "meter": Meter(BOUNDS), "workspace": workspace, **desk}),
+        desk=Desk(**{"choose": lambda _name: model, "meter": Budget(BOUNDS), "workspace": workspace, **desk}),
     )
     return Room(folder, model, shop)

@@ -9,9 +9,7 @@ from typing import Any
 from agentfs.core.config import ExecutorSettings, ModelSettings, PlannerSettings, Settings
 from agentfs.core.findings import Finding, fine, remark, wrong
 from agentfs.means import has_model
-from agentfs.models.address import NO_KEY, Address, address_of, table_of
-from agentfs.models.bounding import UNCOMPRESSED
-from agentfs.models.faults import is_page, words_of
+from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
 from agentfs.views.words import cut, inert
 
 SECONDS = 5.0
@@ -28,9 +26,10 @@ def examine(settings: Settings, environment: Mapping[str, str], *, trusted: bool
         elif not has_model(one, environment):
             yield _no_model(about, one)
         elif not trusted:
-            yield remark(about, f"{address_of(one, environment).shown} is not asked: the workspace is not trusted")
+            yield remark(about, f"{Endpoint.of(one, environment).shown} is not asked: the workspace is not trusted")
+        elif not (where := Endpoint.of(one, environment)).has_valid_key:
+            yield wrong(about, f"{where.key_name} {INVALID_KEY}", where.key_hint)
         else:
-            where = address_of(one, environment)
             answer = asked.setdefault((where.url, where.key), None) or listed(where)
             asked[where.url, where.key] = answer
             yield _judged(about, one, where, answer)
@@ -49,7 +48,7 @@ def _no_model(about: str, settings: ModelSettings) -> Finding:
     return remark(about, words, f"to {does}: set {settings.api_key_env}, or base_url under {about} in agentfs.toml")
 
 
-def listed(where: Address) -> tuple[int, bytes] | str:
+def listed(where: Endpoint) -> tuple[int, bytes] | str:
     """Ask an endpoint for its models; return status and body, or in words why it was not reached."""
     import httpx2
 
@@ -63,20 +62,21 @@ def listed(where: Address) -> tuple[int, bytes] | str:
                     break
             return response.status_code, bytes(body[:LARGEST])
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError) as error:
-        return where.hidden(str(error) or type(error).__name__)
+        return where.mask(str(error) or type(error).__name__)
 
 
-def _judged(about: str, settings: ModelSettings, where: Address, answer: tuple[int, bytes] | str) -> Finding:
+def _judged(about: str, settings: ModelSettings, where: Endpoint, answer: tuple[int, bytes] | str) -> Finding:
     shown, key = inert(where.shown), "key set" if where.key != NO_KEY else "no key"
     address = f"is the server running? its address is base_url under {about} in agentfs.toml"
     if isinstance(answer, str):
         return wrong(about, f"{shown} cannot be reached: {inert(cut(answer, 200))} ({key})", address)
     status, body = answer
-    said = inert(cut(where.hidden(words_of(_json(body))), 200))
+    said = inert(cut(where.mask(error_words(_json(body))), 200))
     if status in (401, 403):
-        mend = f"set {where.key_name} to a key of that endpoint, or api_key_env under {about} in agentfs.toml"
         refused = "refuses the key in" if where.key != NO_KEY else "wants a key:"
-        return wrong(about, f"{shown} {refused} {where.key_name} ({status} {said})".replace(" )", ")"), mend)
+        return wrong(
+            about, f"{shown} {refused} {where.key_name} ({status} {said})".replace(" )", ")"), where.key_hint
+        )
     if status >= 500 or status == 429:
         return wrong(about, f"{shown} is not able to answer ({status} {said})", "try again later")
     names = model_names(_json(body)) if status == 200 else None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
-from agentfs.models.loose_json import loose_object, truth_of
+from agentfs.models.text_protocol import parse_object, parse_truth
 
 # said beside the arguments of a call, and of no effect on what it does
 _REMARKS = frozenset({"comment", "description", "explanation", "reason", "reasoning", "thought", "thoughts", "why"})
@@ -12,7 +12,7 @@ _REMARKS = frozenset({"comment", "description", "explanation", "reason", "reason
 
 def arguments_of(text: str) -> dict[str, Any]:
     """Return the arguments of a call; raises NotJson."""
-    return loose_object(text)
+    return parse_object(text)
 
 
 def fitted(spec: ToolSpec, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _is_nothing(schema: Mapping[str, Any], value: Any) -> bool:
 
 def _as_typed(schema: Mapping[str, Any], value: Any) -> Any:
     if "boolean" in _types(schema) and "string" not in _types(schema):
-        return truth_of(value)
+        return parse_truth(value)
     if "integer" in _types(schema) and isinstance(value, str) and value.strip().lstrip("-").isdecimal():
         return int(value)
     return value

@@ -59,8 +59,7 @@ from agentfs.executor.evidence import (
 from agentfs.executor.log import AttemptLog
 from agentfs.executor.rebuilding import ANSWER, Memory, remembered
 from agentfs.jsonlines import read_lines
-from agentfs.models.errors import ModelError
-from agentfs.models.line import Line
+from agentfs.models.base import ModelError, ModelSession
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Bench, Confinement, Mask, StopSign, Tool, ToolResult
 from agentfs.tools.registry import input_problems
@@ -275,7 +274,7 @@ def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began:
         log=log.write,
         mask=shop.mask,
         model=desk.choose(order.model) if desk else None,
-        line=Line(log.write, desk.meter, stop, deadline, desk.hears(whose), whose=whose) if desk else None,
+        line=ModelSession(log.write, desk.meter, stop, deadline, desk.hears(whose), name=whose) if desk else None,
         whose=whose,
         now=shop.clock.monotonic,
         limit=TimeLimit(order.timeout_s),

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core.records import JsonObject
-from agentfs.models.base import Model
-from agentfs.models.line import unheard
-from agentfs.models.meter import Meter
+from agentfs.models.base import Model, ignore_progress
+from agentfs.models.budget import Budget
 
 if TYPE_CHECKING:
     from agentfs.tools.base import Bench
@@ -24,9 +23,9 @@ class Desk:
     """Where a model sits down to do one step. It holds nothing of any other step."""
 
     choose: Choose
-    meter: Meter
+    meter: Budget
     workspace: Path  # whose prompts/ come first
-    hears: Hears = lambda _whose: unheard
+    hears: Hears = lambda _whose: ignore_progress
     goal: str = ""  # one line of background
     earlier: tuple[str, ...] = ()  # what went wrong in earlier attempts at this very step
     max_turns: int = MAX_TURNS

@@ -1,7 +1,7 @@
 """Why a loop ends that nobody finished, as failures to write down."""
 
 from agentfs.core.records import Failure
-from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
+from agentfs.models.base import LimitReached, ModelError, Stopped, Unreachable
 from agentfs.tools.base import Bench
 
 

@@ -14,9 +14,8 @@ from agentfs.core.cutting import fenced, head_and_tail, one_line
 from agentfs.core.records import Failure, JsonObject
 from agentfs.executor.conversation import Message
 from agentfs.executor.evidence import OUTPUT_WORDS, Piece
-from agentfs.models.base import Form, Request
-from agentfs.models.errors import Garbled, Refused, Unreachable
-from agentfs.models.loose_json import truth_of
+from agentfs.models.base import Form, Garbled, Refused, Request, Unreachable
+from agentfs.models.text_protocol import parse_truth
 from agentfs.prompts import load_prompt
 from agentfs.tools.base import Bench
 from agentfs.tools.values import NotJson, json_value
@@ -116,7 +115,7 @@ def _evaluate(text: str, evidence: Sequence[Piece], because: str | None = None) 
         if because is None:
             return _SendBack("That was not one JSON object.")
         answer = {"met": True, "because": because, "quote": text.strip().strip("`").strip()}
-    met, why, quote = truth_of(answer.get("met")), answer.get("because"), answer.get("quote")
+    met, why, quote = parse_truth(answer.get("met")), answer.get("because"), answer.get("quote")
     if not isinstance(met, bool):
         return _SendBack('"met" must be true or false.')
     why = one_line(why, 1000) if isinstance(why, str) and why.strip() else "it gave no reason"

@@ -28,10 +28,8 @@ from agentfs.executor.opening import WHOLE, opening
 from agentfs.executor.rebuilding import Memory, Past
 from agentfs.executor.repeats import FAIL_AT, WARN_AT, Repeats
 from agentfs.executor.scratchpad import at_plan, is_plan, plan_shown, writes_plan
-from agentfs.models.actions import tool_named
-from agentfs.models.base import Model, Reply, Request, ToolCall
-from agentfs.models.errors import ModelError
-from agentfs.models.line import Line
+from agentfs.models.base import Model, ModelError, ModelSession, Reply, Request, ToolCall
+from agentfs.models.text_protocol import find_tool
 from agentfs.tools.base import Bench, Tool, ToolResult
 from agentfs.tools.capture import text_result, value_result
 from agentfs.tools.registry import input_problems
@@ -83,7 +81,7 @@ class Loop:
         tools: Mapping[str, Tool],
         bench: Bench,
         model: Model,
-        line: Line,
+        line: ModelSession,
         conversation: Conversation,
     ) -> None:
         self._desk, self._bench, self._model, self._line = desk, bench, model, line
@@ -131,7 +129,7 @@ class Loop:
         return replace(reply, tool_calls=tuple(replace(call, name=self._known(call.name)) for call in calls))
 
     def _known(self, name: str) -> str:
-        return tool_named(name, self._specs) or name
+        return find_tool(name, self._specs) or name
 
     def _take(self, reply: Reply) -> Ending | None:
         if reply.restart:

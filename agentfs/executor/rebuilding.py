@@ -12,8 +12,7 @@ from typing import Any
 from agentfs.core.records import Usage
 from agentfs.executor.conversation import Message
 from agentfs.jsonlines import read_lines
-from agentfs.models.base import Reply, ToolCall
-from agentfs.models.line import usage_in
+from agentfs.models.base import Reply, ToolCall, usage_in
 
 QUESTION, ANSWER = "question", "answer"
 

@@ -23,21 +23,24 @@ from typing import IO, Any
 from agentfs.core.documents import too_deep
 from agentfs.core.failures import with_output
 from agentfs.core.records import Failure, JsonObject
-from agentfs.models.assembly import Assembly, Malformed, Said
-from agentfs.models.base import Reply, Request, usage_of
-from agentfs.models.bounding import TooLarge
-from agentfs.models.errors import Garbled, ModelError, Unreachable
-from agentfs.models.ladder import Habits, asked, taught_by, tool_of
-from agentfs.models.letting_go import TICK_S, is_over, stopped
-from agentfs.models.line import Line
-from agentfs.models.prices import Price, unknown
-from agentfs.models.reading import message_of, reply_of, taken_as
+from agentfs.models.base import Garbled, ModelError, ModelSession, Reply, Request, Unreachable
+from agentfs.models.budget import Price, unknown_price, usage_of
+from agentfs.models.capabilities import (
+    Capabilities,
+    build_payload,
+    learn_from_response,
+    log_reading,
+    read_reply,
+    tool_schema,
+)
+from agentfs.models.response import Malformed, Response, ResponseBuilder, TooLarge
 
+TICK_S = 0.05  # how often the stop signal is checked
 LARGEST_ANSWER = 8 * 1024 * 1024
 STDERR_KEPT = 8192
 MOST_USD = 1_000_000.0  # that one answer may claim to have cost
-_MESSAGE = {"role", "content", "tool_calls", "usage", "refusal", "finish_reason", "model"}
-_SAYS = {"content", "tool_calls", "refusal"}
+_MESSAGE_FIELDS = {"role", "content", "tool_calls", "usage", "refusal", "finish_reason", "model"}
+_CONTENT_FIELDS = {"content", "tool_calls", "refusal"}
 
 
 class CommandModel:
@@ -51,82 +54,74 @@ class CommandModel:
         *,
         table: str = "planner",
         temperature: float | None = None,
-        price: Price = unknown,
+        price: Price = unknown_price,
     ) -> None:
         self._name, self._command, self._environment = name, tuple(command), dict(environment)
         self._table, self._temperature, self._price = table, temperature, price
-        self._habits = Habits(rung="text")  # as found in this process: a program changes with its file
+        self._capabilities = Capabilities(
+            json_mode="text"
+        )  # as found in this process: a program changes with its file
 
     @property
     def name(self) -> str:
         return self._name
 
-    def complete(self, request: Request, line: Line) -> Reply:
+    def complete(self, request: Request, session: ModelSession) -> Reply:
         """Return what the program answers."""
-        body, messages = self._body(request), self._messages(request)
-        line.request(request.role, self.name, messages, {"body": body})
-        began = time.monotonic()
+        began, body, messages = time.monotonic(), self._body(request), self._messages(request)
+        session.log_request(request.role, self.name, messages, body)
         whole = {"role": request.role, "model": self.name, "messages": list(messages), **body}
         try:
-            said, cost = _said(self._run(whole, line))
+            response, cost = _parse_answer(self._run(whole, session))
         except ModelError as error:
-            usage = usage_of(request.role, self.name, cost_usd=None)
-            seconds = round(time.monotonic() - began, 3)
-            line.failed(usage, {"error": error.failure.model_dump(exclude_none=True), "seconds": seconds})
+            details = {"error": error.failure.model_dump(exclude_none=True), "seconds": _seconds_since(began)}
+            session.log_failure(usage_of(request.role, self.name), details)
             raise
-        return self._read(request, said, cost, line, began)
+        if cost is None and response.tokens:
+            cost = self._price(response.tokens)
+        usage = usage_of(request.role, self.name, response.tokens, cost)
+        capabilities = self._capabilities
+        if learnt := learn_from_response(request, capabilities, response):
+            self._capabilities = learnt.capabilities
+        details = {"finish": response.finish, "seconds": _seconds_since(began)}
+        return log_reading(
+            session, response, usage, details, lambda: read_reply(request, capabilities, response, learnt)
+        )
 
     def _messages(self, request: Request) -> tuple[JsonObject, ...]:
-        return (
-            request.messages
-            if self._habits.tools
-            else asked(replace(request, form=None), self._habits, None).messages
-        )
+        if self._capabilities.tools:
+            return request.messages
+        return build_payload(replace(request, form=None), self._capabilities, None).messages
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "tools": [tool_of(offer) for offer in request.offers] if self._habits.tools else [],
+            "tools": [tool_schema(offer) for offer in request.offers] if self._capabilities.tools else [],
             "schema": request.form.schema if request.form else None,
         }
         return body if self._temperature is None else {**body, "temperature": self._temperature}
 
-    def _read(self, request: Request, said: Said, cost: float | None, line: Line, began: float) -> Reply:
-        if cost is None and said.tokens:
-            cost = self._price(said.tokens)
-        usage = usage_of(request.role, self.name, said.tokens, cost)
-        told = {"finish": said.finish, "seconds": round(time.monotonic() - began, 3)}
-        raw, habits = message_of(said), self._habits
-        if learnt := taught_by(request, habits, said):
-            self._habits = learnt.habits
-        try:
-            reply = reply_of(request, habits, said, None, self._habits)
-        except ModelError as error:
-            line.reply(raw, usage, {**told, "error": error.failure.model_dump(exclude_none=True)})
-            raise
-        line.reply(raw, usage, {**told, **taken_as(raw, reply)})
-        return reply
-
-    def _run(self, request: Mapping[str, Any], line: Line) -> bytes:
-        """Return what the program prints; it ends when it is done, or when the line says so."""
-        with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as errors:
-            asked.write(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace"))
-            asked.seek(0)
-            program = self._started(asked, errors)
-            try:
-                printed = _printed(program, line)
-            finally:
-                code = _ended(program)
-            if code != 0:
-                raise self._crashed(code, _tail(errors))
+    def _run(self, request: Mapping[str, Any], session: ModelSession) -> bytes:
+        """Return what the program prints until it exits; at the end it is killed with all it started."""
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
+            stdin.write(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace"))
+            stdin.seek(0)
+            with self._start(stdin, stderr) as program:
+                try:
+                    printed = _read_output(program, session)
+                finally:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(program.pid, signal.SIGKILL)
+            if program.returncode != 0:
+                raise self._crashed(program.returncode, _read_tail(stderr))
             return printed
 
-    def _started(self, asked: IO[bytes], errors: IO[bytes]) -> "subprocess.Popen[bytes]":
+    def _start(self, stdin: IO[bytes], stderr: IO[bytes]) -> "subprocess.Popen[bytes]":
         try:
             return subprocess.Popen(
                 self._command,
-                stdin=asked,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
-                stderr=errors,
+                stderr=stderr,
                 env=self._environment,
                 start_new_session=True,
                 bufsize=0,
@@ -134,67 +129,51 @@ class CommandModel:
         except (OSError, ValueError, IndexError) as error:
             what = " ".join(self._command) or "no program"
             reason = getattr(error, "strerror", None) or str(error)
-            raise Unreachable(
-                Failure(
-                    kind="unreachable",
-                    message=f"the program of the {self._table} cannot be started: {what}: {reason}",
-                    hint=f"set command under [{self._table}] in agentfs.toml",
-                )
-            ) from None
+            message = f"the program of the {self._table} cannot be started: {what}: {reason}"
+            raise _unreachable(message, f"set command under [{self._table}] in agentfs.toml") from None
 
     def _crashed(self, code: int, errors: str) -> Unreachable:
         how = f"exit {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
-        hint = f"the program is command under [{self._table}] in agentfs.toml"
         what = f"{self._command[0]} failed ({how})"
         message = with_output(what, errors) if errors else f"{what}, and said nothing on stderr"
-        return Unreachable(Failure(kind="unreachable", message=message, hint=hint))
+        return _unreachable(message, f"the program is command under [{self._table}] in agentfs.toml")
 
 
-def _printed(program: "subprocess.Popen[bytes]", line: Line) -> bytes:
-    """Return all it prints, up to the moment it exits."""
+def _unreachable(message: str, hint: str) -> Unreachable:
+    return Unreachable(Failure(kind="unreachable", message=message, hint=hint))
+
+
+def _seconds_since(began: float) -> float:
+    return round(time.monotonic() - began, 3)
+
+
+def _read_output(program: "subprocess.Popen[bytes]", session: ModelSession) -> bytes:
+    """Return all it prints until it exits; raise once that is too large, or the session is over."""
     if program.stdout is None:
         raise RuntimeError("its stdout is a pipe")
     printed, pipe = bytearray(), program.stdout.fileno()
-    while True:
-        if is_over(line):
-            raise stopped(line)
-        if not select.select([pipe], [], [], TICK_S)[0]:
-            continue
-        chunk = os.read(pipe, 65536)
+    while not session.is_over():
+        has_exited = program.poll() is not None  # looked at first: what it printed before is in the pipe
+        is_ready = select.select([pipe], [], [], 0 if has_exited else TICK_S)[0]
+        chunk = os.read(pipe, 65536) if is_ready else b""
         printed += chunk
-        line.heard(len(printed))
+        session.on_progress(len(printed))
         if len(printed) > LARGEST_ANSWER:
             raise Garbled(Failure(kind="model", message=f"the answer is larger than {LARGEST_ANSWER // 2**20} MiB"))
-        if not chunk:
-            _wait(program, line)
+        if has_exited and not chunk:
             return bytes(printed)
+        if is_ready and not chunk:  # it has closed its output
+            with suppress(subprocess.TimeoutExpired):
+                program.wait(TICK_S)
+    raise session.stop_error()
 
 
-def _wait(program: "subprocess.Popen[bytes]", line: Line) -> None:
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            program.wait(TICK_S)
-            return
-        if is_over(line):
-            raise stopped(line)
+def _read_tail(stderr: IO[bytes]) -> str:
+    stderr.seek(max(stderr.seek(0, os.SEEK_END) - STDERR_KEPT, 0))
+    return stderr.read().decode("utf-8", "replace").strip()
 
 
-def _ended(program: "subprocess.Popen[bytes]") -> int:
-    """End what is left of the program and all it started; return how it exited."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(program.pid, signal.SIGKILL)
-    if program.stdout:
-        program.stdout.close()
-    return program.wait()
-
-
-def _tail(errors: IO[bytes]) -> str:
-    size = errors.seek(0, os.SEEK_END)
-    errors.seek(max(size - STDERR_KEPT, 0))
-    return errors.read().decode("utf-8", "replace").strip()
-
-
-def _said(printed: bytes) -> tuple[Said, float | None]:
+def _parse_answer(printed: bytes) -> tuple[Response, float | None]:
     """Return what an answer says, and what it says it cost."""
     text = printed.decode("utf-8", "replace").strip()
     if not text:
@@ -203,35 +182,32 @@ def _said(printed: bytes) -> tuple[Said, float | None]:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    assembly = Assembly()
+    builder = ResponseBuilder()
     try:
-        assembly.take(_completion(value, text))
+        builder.add(_as_completion(value, text))
     except TooLarge:
         raise Garbled(Failure(kind="model", message="the answer is too large")) from None
     except Malformed as malformed:
         raise Garbled(Failure(kind="model", message=f"the answer is malformed: {malformed}")) from None
-    return assembly.said(), _cost(value)
+    return builder.response(), _cost(value)
 
 
-def _completion(value: Any, text: str) -> dict[str, Any]:
-    """Return an answer as a completion: it may be one, or a message, or just what there is to say."""
+def _as_completion(value: Any, text: str) -> dict[str, Any]:
+    """Return an answer as a completion: it may be one, or a message, or just the content of one."""
     if isinstance(value, dict) and isinstance(value.get("choices"), list):
         return value
-    if not (isinstance(value, dict) and value.keys() <= _MESSAGE and value.keys() & _SAYS) or too_deep(value):
+    is_message = isinstance(value, dict) and value.keys() <= _MESSAGE_FIELDS and value.keys() & _CONTENT_FIELDS
+    if not is_message or too_deep(value):
         return {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
-    content = value.get("content")
+    content, calls = value.get("content"), value.get("tool_calls")
     words = content if isinstance(content, str | None) else json.dumps(content, ensure_ascii=False)
-    calls = value.get("tool_calls")
-    message = {
-        **value,
-        "content": words,
-        "tool_calls": [_call(call) for call in calls] if isinstance(calls, list) else None,
-    }
+    calls = [_as_call(call) for call in calls] if isinstance(calls, list) else None
+    message = {**value, "content": words, "tool_calls": calls}
     choice = {"message": message, "finish_reason": value.get("finish_reason") or "stop"}
     return {"choices": [choice], "usage": value.get("usage"), "model": value.get("model")}
 
 
-def _call(call: Any) -> Any:
+def _as_call(call: Any) -> Any:
     """Return a tool call in the protocol's form; a name and its arguments are enough."""
     if not isinstance(call, dict) or "function" in call:
         return call

@@ -6,7 +6,7 @@ from typing import Protocol
 from agentfs.core.facts import Facts
 from agentfs.core.records import Answer, Author, Call
 from agentfs.core.state import RunState
-from agentfs.models.line import Line
+from agentfs.models.base import ModelSession
 from agentfs.planner.acceptance import Look
 
 
@@ -21,7 +21,7 @@ class Planner(Protocol):
         """Whether somebody has to wait for the answer: then nobody else should."""
         ...
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:
         """Return the answer, whatever happens: what goes wrong is an answer that failed. Writes no file.
 
         `look`: runs acceptance checks before the work.

@@ -34,9 +34,8 @@ from agentfs.core.records import (
     JudgeCheck,
     Step,
 )
-from agentfs.models.base import Model, Request, Role
-from agentfs.models.errors import Garbled, Refused
-from agentfs.models.line import Line
+from agentfs.models.base import Garbled, Model, ModelSession, Refused, Request
+from agentfs.models.budget import Role
 from agentfs.prompts import load_prompt
 
 # Run checks before the work, where they can do no harm; None: it cannot be run so.
@@ -71,7 +70,7 @@ class Writer:
     catalogue: Catalogue
     model: Model | None  # None: there is nobody to ask
     role: Role  # of that model
-    line: Line
+    line: ModelSession
     look: Look
     workspace: Path
     fails_now: list[Check] = field(default_factory=list)

@@ -8,7 +8,7 @@ from agentfs.core.forking import AGENTFS, is_forks_own
 from agentfs.core.modes import loops, starts_as_loop
 from agentfs.core.records import Answer, Author, Call, Failure
 from agentfs.core.state import RunState
-from agentfs.models.line import Line
+from agentfs.models.base import ModelSession
 from agentfs.planner import Planner
 from agentfs.planner.acceptance import Look
 
@@ -41,7 +41,7 @@ class Chosen:
     def takes_time(self, call: Call, facts: Facts) -> bool:
         return self._who(call, facts).takes_time(call, facts)
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:
         return self._who(call, state.facts).answer(call, state, folder, line, look)
 
     def _who(self, call: Call, facts: Facts) -> Planner:
@@ -68,5 +68,5 @@ class Nobody:
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002
         return False
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:  # noqa: ARG002
+    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:  # noqa: ARG002
         return Answer(call=call.call, verdict="failed", error=self.why, duration_s=0.0)

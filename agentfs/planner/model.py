@@ -26,10 +26,17 @@ from agentfs.core.state import RunState
 from agentfs.core.weighing import Weighed, weigh
 from agentfs.disk import read_whole
 from agentfs.history import PastPlans
-from agentfs.models.base import Form, Model, Reply, Request
-from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
-from agentfs.models.letting_go import is_over, stopped
-from agentfs.models.line import Line
+from agentfs.models.base import (
+    Form,
+    LimitReached,
+    Model,
+    ModelError,
+    ModelSession,
+    Reply,
+    Request,
+    Stopped,
+    Unreachable,
+)
 from agentfs.planner.acceptance import Acceptance, Look, Writer, late_checks
 from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
@@ -60,7 +67,7 @@ class ModelPlanner:
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002 - a model always does
         return True
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:
         """Return what a model says to a call, checked and put into plan form."""
         began = self.clock.monotonic()
         verdict, fields = _Conversation(self, call, state, folder, line, look).settle()
@@ -85,7 +92,7 @@ class _Conversation:
     call: Call
     state: RunState
     folder: Path
-    line: Line
+    line: ModelSession
     look: Look
     messages: list[JsonObject] = field(default_factory=list)
     listing: tuple[str, ...] = ()
@@ -119,8 +126,8 @@ class _Conversation:
 
     def _check_stop(self) -> None:
         """Raise if somebody wants the call to end, or its time is up."""
-        if is_over(self.line):
-            raise stopped(self.line)
+        if self.line.is_over():
+            raise self.line.stop_error()
 
     def _open(self, standing: Standing) -> Surroundings:
         """Begin: the standing instructions, and everything about this call."""

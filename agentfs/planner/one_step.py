@@ -15,9 +15,7 @@ from agentfs.core.modes import DO
 from agentfs.core.proof import wants_acceptance
 from agentfs.core.records import Answer, Author, Call, JsonObject, Run
 from agentfs.core.state import RunState
-from agentfs.models.base import Model
-from agentfs.models.errors import ModelError
-from agentfs.models.line import Line
+from agentfs.models.base import Model, ModelError, ModelSession
 from agentfs.planner.acceptance import Acceptance, Look, Writer
 from agentfs.planner.model import failed_call
 from agentfs.planner.surroundings import HEAD, LookAround, look_around
@@ -43,7 +41,7 @@ class OneStep:
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002
         return wants_acceptance(facts)
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:
         began = self.clock.monotonic()
         goal, catalogue = self.parsed(call.goal_sha256), self.catalogue.under(state.facts.own_tools)
         try:
@@ -62,7 +60,7 @@ class OneStep:
         )
 
     def _accepted(
-        self, facts: Facts, catalogue: Catalogue, folder: Path, line: Line, look: Look
+        self, facts: Facts, catalogue: Catalogue, folder: Path, line: ModelSession, look: Look
     ) -> tuple[Acceptance, tuple[str, ...]]:
         """Return the goal's checks, and the listing that the model saw which wrote them."""
         if not wants_acceptance(facts):
@@ -81,7 +79,7 @@ class OneStep:
         )
         return writer.settle(), material.listing
 
-    def _failed(self, call: Call, error: ModelError, line: Line, began: float) -> Answer:
+    def _failed(self, call: Call, error: ModelError, line: ModelSession, began: float) -> Answer:
         """Return that there are no checks: the work does not begin without them."""
         took = round(self.clock.monotonic() - began, 6)
         verdict, failure = failed_call(error)

@@ -12,7 +12,7 @@ from agentfs.core.goals import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, PlanStatus
 from agentfs.core.state import RunState
 from agentfs.disk import read_whole
-from agentfs.models.line import Line
+from agentfs.models.base import ModelSession
 from agentfs.planner.acceptance import Look
 from agentfs.planner.runbook import Situation, answer
 
@@ -30,7 +30,7 @@ class OwnSteps:
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002 - it is all in the goal
         return False
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:  # noqa: ARG002 - asks nobody
+    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:  # noqa: ARG002 - asks nobody
         """Return what the goal's own steps say to a trigger."""
         began = self.clock.monotonic()
         goal = self.parsed(call.goal_sha256)

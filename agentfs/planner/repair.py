@@ -20,10 +20,8 @@ from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, JsonObject, Result, Run
 from agentfs.core.state import RunState
 from agentfs.core.weighing import weigh
-from agentfs.models.actions import json_in
-from agentfs.models.base import Form, Model, Request
-from agentfs.models.errors import Garbled, ModelError, Refused
-from agentfs.models.line import Line
+from agentfs.models.base import Form, Garbled, Model, ModelError, ModelSession, Refused, Request
+from agentfs.models.text_protocol import find_json
 from agentfs.planner.acceptance import Look
 from agentfs.planner.model import failed_call, present_plan, reply_text
 from agentfs.prompts import load_prompt
@@ -47,7 +45,7 @@ class Repair:
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002
         return True
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:  # noqa: ARG002
+    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:  # noqa: ARG002
         began = self.clock.monotonic()
         prompt = load_prompt("repair", self.workspace)
         fields: dict[str, Any] = {"verdict": "keep"}
@@ -61,7 +59,9 @@ class Repair:
         took = round(self.clock.monotonic() - began, 6)
         return Answer(call=call.call, prompt_sha256=prompt.sha256, usage=line.usage, duration_s=took, **fields)
 
-    def _repaired(self, call: Call, state: RunState, folder: Path, line: Line, prompt: str) -> JsonObject | None:
+    def _repaired(
+        self, call: Call, state: RunState, folder: Path, line: ModelSession, prompt: str
+    ) -> JsonObject | None:
         """Return the plan with another input for the step; None where there is none that can be used."""
         standing = standing_of(call, state, present_plan(folder, state.facts))
         step, model = standing.open.get(call.step or ""), self.model(state.facts.run)
@@ -101,7 +101,7 @@ def _case(step: Mapping[str, Any], result: Result | None, goal: str) -> str:
 
 def _object_in(text: str) -> Mapping[str, Any]:
     try:
-        value = json.loads(json_in(text) or "null")
+        value = json.loads(find_json(text) or "null")
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

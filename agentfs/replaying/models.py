@@ -7,10 +7,20 @@ from typing import Any
 from agentfs.core.records import Failure
 from agentfs.executor import words
 from agentfs.executor.scratchpad import PLAN
-from agentfs.models.base import Reply, Request, Tokens, ToolCall
-from agentfs.models.errors import Garbled, LimitReached, ModelError, Refused, Stopped, Unreachable
-from agentfs.models.ladder import Asked
-from agentfs.models.line import Line
+from agentfs.models.base import (
+    Garbled,
+    LimitReached,
+    ModelError,
+    ModelSession,
+    Refused,
+    Reply,
+    Request,
+    Stopped,
+    ToolCall,
+    Unreachable,
+)
+from agentfs.models.budget import Tokens
+from agentfs.models.capabilities import Payload
 from agentfs.replaying.playback import NOT_RECORDED, DriverDied, Playback, Reel
 from agentfs.replaying.recording import LOG
 from agentfs.replaying.requests import difference, put_as
@@ -25,23 +35,23 @@ class RecordedModel:
     temperature: float | None
     playback: Playback
 
-    def complete(self, request: Request, line: Line) -> Reply:
+    def complete(self, request: Request, line: ModelSession) -> Reply:
         """Return the next recorded reply of this conversation."""
-        reel = self.playback.reel(line.whose)
+        reel = self.playback.reel(line.name)
         while True:
             played = reel.next_try()
             if played is None:
                 raise self._nothing(request, line)
             sent = put_as(played, request, self.temperature)
             self._compare(sent, played, line, reel)
-            line.request(played.role, played.model, sent.messages, {"body": played.body})
+            line.log_request(played.role, played.model, sent.messages, played.body)
             if played.end is None:
                 raise DriverDied
             reply = self._ended(played, played.end, line)
             if reply is not None:
                 return reply
 
-    def _compare(self, sent: Asked, played: Try, line: Line, reel: Reel) -> None:
+    def _compare(self, sent: Payload, played: Try, line: ModelSession, reel: Reel) -> None:
         """Note the first request that is not what was sent then; what follows it differs as a matter of course."""
         if reel.differs:
             return
@@ -49,42 +59,42 @@ class RecordedModel:
         if found is not None:
             reel.differs = True
             where = f"request {played.number}, {found.where}"
-            self.playback.note(f"{line.whose}{LOG}", where, found.recorded, found.came, request=True)
+            self.playback.note(f"{line.name}{LOG}", where, found.recorded, found.came, request=True)
 
-    def _ended(self, played: Try, end: Entry, line: Line) -> Reply | None:
+    def _ended(self, played: Try, end: Entry, line: ModelSession) -> Reply | None:
         """Note the end of a try; return the reply, raise what was raised, or None if it was tried again."""
         more = {key: value for key, value in end.items() if key not in ("event", "at", "number", "message", "usage")}
         if end["event"] == "failed":
-            line.failed(played.usage(), more)
+            line.log_failure(played.usage(), more)
         else:
-            line.reply(end.get("message") or {}, played.usage(), more)
+            line.log_reply(end.get("message") or {}, played.usage(), more)
         self._show_plan(line)
-        self.playback.after(line.whose, end.get("seconds"))
+        self.playback.after(line.name, end.get("seconds"))
         if end.get("again_in") is not None or end.get("form") == "ignored":
             return None
         if error := end.get("error"):
             raise _raised(error, end)
         return _reply(end)
 
-    def _show_plan(self, line: Line) -> None:
+    def _show_plan(self, line: ModelSession) -> None:
         """Put PLAN.md as the model was shown it next: whatever changed it is not run again."""
-        tries = self.playback.reel(line.whose).tape.tries[self.playback.reel(line.whose).tries :]
+        tries = self.playback.reel(line.name).tape.tries[self.playback.reel(line.name).tries :]
         shown = next((_plan_in(one) for one in tries if one.role == "executor"), None)
         if shown is not None:
             path = self.playback.folder / "files" / PLAN
             path.parent.mkdir(exist_ok=True)
             path.write_text(shown, encoding="utf-8")
 
-    def _nothing(self, request: Request, line: Line) -> BaseException:
+    def _nothing(self, request: Request, line: ModelSession) -> BaseException:
         """Return what happens where the recording holds no more requests."""
-        if self.playback.died(line.whose):
+        if self.playback.died(line.name):
             return DriverDied()
-        error = self.playback.error(line.whose)
-        line.request(
-            request.role, self.name, request.messages, {}
+        error = self.playback.error(line.name)
+        line.log_request(
+            request.role, self.name, request.messages
         )  # a limit of the run stops it here, as it did then
         self.playback.note(
-            f"{line.whose}{LOG}",
+            f"{line.name}{LOG}",
             f"request {line.number}",
             f"no more requests: {error.message}" if error else "no more requests",
             f"the {request.role} asks once more",
@@ -130,8 +140,6 @@ def _reply(end: Entry) -> Reply:
             usage.get("output_tokens", 0),
             end.get("reasoning_tokens") or 0,
         ),
-        model=end.get("served_by"),
-        request_id=end.get("request_id"),
         spoken=bool(end.get("spoken")),
         restart=bool(end.get("restart")),
     )

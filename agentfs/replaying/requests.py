@@ -11,7 +11,7 @@ from typing import Any
 
 from agentfs.jsonlines import OURS
 from agentfs.models.base import Request
-from agentfs.models.ladder import Asked, Habits, Rung, asked, tool_of
+from agentfs.models.capabilities import Capabilities, JsonMode, Payload, build_payload, tool_schema
 from agentfs.replaying.tapes import Try
 from agentfs.tools.base import Mask
 
@@ -29,7 +29,7 @@ class Difference:
     came: str
 
 
-def difference(now: Asked, played: Try, mask: Mask, paths: Callable[[str], str]) -> Difference | None:
+def difference(now: Payload, played: Try, mask: Mask, paths: Callable[[str], str]) -> Difference | None:
     """Return where a request differs from the one that was sent then; None: nowhere."""
 
     def plain(message: Mapping[str, Any]) -> dict[str, str]:
@@ -45,23 +45,28 @@ def difference(now: Asked, played: Try, mask: Mask, paths: Callable[[str], str])
     return _first("beside the messages", old, new) if old != new else None
 
 
-def put_as(played: Try, request: Request, temperature: float | None) -> Asked:
+def put_as(played: Try, request: Request, temperature: float | None) -> Payload:
     """Return a request as it would be sent to the endpoint that took the recorded one."""
     body = played.body
     if "schema" in body:  # a program
         if request.offers and not body.get("tools"):  # one that makes no native calls
-            return Asked(asked(request, Habits(tools=False), None).messages, {"tools": []})
-        return Asked(request.messages, {"tools": [tool_of(offer) for offer in request.offers]})
+            return Payload(build_payload(request, Capabilities(tools=False), None).messages, {"tools": []})
+        return Payload(request.messages, {"tools": [tool_schema(offer) for offer in request.offers]})
     if not body:
-        return Asked(request.messages, {})
-    habits = Habits(
-        rung=_rung(body), tools="tools" in body, temperature="temperature" in body, usage="stream_options" in body
+        return Payload(request.messages, {})
+    habits = Capabilities(
+        json_mode=_json_mode(body),
+        tools="tools" in body,
+        temperature="temperature" in body,
+        usage="stream_options" in body,
     )
-    put = asked(request, habits, temperature)
-    return Asked(put.messages, {name: put.options.get(name) for name in ("tools", "response_format", "tool_choice")})
+    put = build_payload(request, habits, temperature)
+    return Payload(
+        put.messages, {name: put.options.get(name) for name in ("tools", "response_format", "tool_choice")}
+    )
 
 
-def _rung(body: Mapping[str, Any]) -> Rung:
+def _json_mode(body: Mapping[str, Any]) -> JsonMode:
     match body:
         case {"response_format": {"type": "json_schema"}}:
             return "schema"

@@ -25,8 +25,7 @@ from agentfs.engine import Driver, Job, JobKey, News, World, no_model
 from agentfs.executor.attempt import Halt, render
 from agentfs.judge import FileJudge
 from agentfs.means import reader_for
-from agentfs.models.base import Model
-from agentfs.models.line import Line
+from agentfs.models.base import Model, ModelSession
 from agentfs.planner import Planner
 from agentfs.planner.acceptance import Look
 from agentfs.planner.choosing import Nobody
@@ -171,7 +170,7 @@ class RecordedPlanner:
     def takes_time(self, call: Call, facts: Facts) -> bool:
         return self._for(call).takes_time(call, facts)
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:
         return self._for(call).answer(call, state, folder, line, look)
 
     def _for(self, call: Call) -> Planner:
@@ -195,7 +194,7 @@ class RecordedLoop:
     def takes_time(self, call: Call, facts: Facts) -> bool:
         return self.loop.takes_time(call, facts)
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
+    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:
         tape = self.recording.tape(names.call_conversation(call.call))
         return replace(self.loop, look_around=_look_then(tape)).answer(call, state, folder, line, look)
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentfs.core.records import Failure
-from agentfs.models.base import Reply, Request, usage_of
-from agentfs.models.errors import Garbled, ModelError
-from agentfs.models.line import Line
+from agentfs.models.base import Garbled, ModelError, ModelSession, Reply, Request
+from agentfs.models.budget import usage_of
 
 Said = Reply | str | Mapping[str, Any] | BaseException
 Item = Said | Callable[[Request], Said]
@@ -29,17 +28,19 @@ class Scripted:
     def name(self) -> str:
         return self._name
 
-    def complete(self, request: Request, line: Line) -> Reply:
+    def complete(self, request: Request, session: ModelSession) -> Reply:
         """Return what the script says next."""
-        line.request(request.role, self.name, request.messages, {})
+        session.log_request(request.role, self.name, request.messages)
         item = self._next(request)
         said = item(request) if callable(item) else item
         if isinstance(said, BaseException):
-            line.failed(usage_of(request.role, self.name, cost_usd=0.0), {"error": _failure(said).model_dump()})
+            session.log_failure(
+                usage_of(request.role, self.name, cost_usd=0.0), {"error": _failure(said).model_dump()}
+            )
             raise said
         reply = _reply(said)
         usage = usage_of(request.role, self.name, reply.tokens, self._cost)
-        line.reply(reply.message(), usage, {"finish": reply.finish, "seconds": 0.0})
+        session.log_reply(reply.message(), usage, {"finish": reply.finish, "seconds": 0.0})
         return reply
 
     def _next(self, request: Request) -> Item:

@@ -12,8 +12,7 @@ from agentfs.core.records import Failure, JsonObject, Record, Sandbox, Usage
 from agentfs.tools.starting import Starter
 
 if TYPE_CHECKING:  # they know of benches
-    from agentfs.models.base import Model
-    from agentfs.models.line import Line
+    from agentfs.models.base import Model, ModelSession
 
 
 R = TypeVar("R", bound=Record)
@@ -78,7 +77,7 @@ class Bench:
     log: Callable[[str, Mapping[str, Any]], None]  # one line of the attempt's log
     mask: "Mask"
     model: "Model | None" = None  # for tools and checks that ask one; None: there is none
-    line: "Line | None" = None  # what is asked of it goes over this
+    line: "ModelSession | None" = None  # what is asked of it goes over this
     whose: str = ""  # what it is for: steps/total.1, steps/total.1.needs, planning/2.checks
     now: Callable[[], float] = time.monotonic  # the clock that the deadline is of
     limit: TimeLimit = USUAL  # what made the deadline

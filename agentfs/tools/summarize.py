@@ -30,8 +30,7 @@ class Summarize:
     )
 
     def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        from agentfs.models.base import Request
-        from agentfs.models.errors import Garbled, ModelError
+        from agentfs.models.base import Garbled, ModelError, Request
         from agentfs.prompts import load_prompt
 
         bench.claim(None)

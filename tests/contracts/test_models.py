@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentfs.models.base import Model, Reply, Tokens, ToolCall
-from agentfs.models.errors import Garbled, LimitReached, Refused, Stopped, Unreachable
+from agentfs.models.base import Garbled, LimitReached, Model, Refused, Reply, Stopped, ToolCall, Unreachable
+from agentfs.models.budget import Tokens
 from agentfs.testing import Scripted, ScriptedReply, ScriptedServer, replies
 from tests.conversations import CITY, Talk, a_model, ask, bounds, offer, soon
 
@@ -117,7 +117,7 @@ def test_every_request_is_counted(make: Make) -> None:
         "output_tokens": 5,
         "cost_usd": None,
     }
-    assert (talk.meter.spent.requests, talk.meter.spent.tokens, talk.meter.reserved.requests) == (1, 15, 0)
+    assert (talk.budget.spent.requests, talk.budget.spent.tokens, talk.budget.reserved.requests) == (1, 15, 0)
 
 
 def test_no_request_beyond_the_limits(make: Make) -> None:
@@ -132,8 +132,8 @@ def test_what_cannot_be_reached_is_counted_too(make: Make) -> None:
     with pytest.raises(Unreachable):
         make(replies.fails(401)).complete(ask(), talk.line)
     assert talk.story == ["request", "failed"]
-    assert talk.meter.spent.requests == 1
-    assert talk.meter.reserved.requests == 0
+    assert talk.budget.spent.requests == 1
+    assert talk.budget.reserved.requests == 0
 
 
 @pytest.mark.parametrize("make", ["server", "program"], indirect=True)
@@ -179,3 +179,14 @@ def test_a_program_may_answer_in_its_own_way(tmp_path: Path) -> None:
     whole = {"choices": [{"message": {"content": json.dumps(PARIS)}, "finish_reason": "stop"}]}
     assert json.loads(answers(json.dumps(whole))) == PARIS
     assert answers("I do not know.") == "I do not know."
+
+
+def test_a_program_has_answered_when_it_exits(tmp_path: Path) -> None:
+    model = a_model(tmp_path, kind="command", command=("sh", "-c", "cat >/dev/null; sleep 600 & echo yes"))
+    assert model.complete(ask(), Talk(deadline=soon(60)).line).text == "yes"
+
+
+def test_a_program_that_prints_without_end_is_killed(tmp_path: Path) -> None:
+    model = a_model(tmp_path, kind="command", command=("yes",))
+    with pytest.raises(Garbled, match="the answer is larger than 8 MiB"):
+        model.complete(ask(), Talk(deadline=soon(60)).line)

@@ -21,10 +21,18 @@ from agentfs.core.limits import Bounds
 from agentfs.core.records import Answer, Author, Call, Failure
 from agentfs.core.state import derive
 from agentfs.core.weighing import UNSHOWN, Weighed
-from agentfs.models.base import Reply, ToolCall, usage_of
-from agentfs.models.errors import Garbled, LimitReached, ModelError, Refused, Stopped, Unreachable
-from agentfs.models.line import Line
-from agentfs.models.meter import Meter
+from agentfs.models.base import (
+    Garbled,
+    LimitReached,
+    ModelError,
+    ModelSession,
+    Refused,
+    Reply,
+    Stopped,
+    ToolCall,
+    Unreachable,
+)
+from agentfs.models.budget import Budget, usage_of
 from agentfs.planner import Planner
 from agentfs.planner.model import RECONSIDER, ModelPlanner, repair
 from agentfs.prompts import load_prompt
@@ -57,7 +65,9 @@ class Scene:
         return ModelPlanner(self.model, PROMPT, CATALOGUE, lambda _sha: self.goal, self.folder, Clock())
 
     def answer(self, call: Call | None = None) -> Answer:
-        line = Line(lambda event, fields: self.log.append((event, fields)), Meter(BOUNDS), threading.Event(), 1e18)
+        line = ModelSession(
+            lambda event, fields: self.log.append((event, fields)), Budget(BOUNDS), threading.Event(), 1e18
+        )
         state = derive(self.given, means(planner=True))
         return self.planner.answer(
             call or a_call(1), state, self.folder, line, lambda checks: tuple(None for _ in checks)
@@ -330,7 +340,7 @@ def test_the_prompt_of_the_workspace_is_used_instead(tmp_path: Path) -> None:
     own = load_prompt("planner", tmp_path)
     it = scene(tmp_path, GOOD)
     planner = replace(it.planner, prompt=own)
-    line = Line(lambda _event, _fields: None, Meter(BOUNDS), threading.Event(), 1e18)
+    line = ModelSession(lambda _event, _fields: None, Budget(BOUNDS), threading.Event(), 1e18)
     said = planner.answer(
         a_call(1, goal_sha256=GOAL), derive(it.given, means(planner=True)), tmp_path, line, lambda _: ()
     )

@@ -11,10 +11,8 @@ from jsonschema import Draft202012Validator
 
 from agentfs.core.config import DEFAULT_TOOLS
 from agentfs.core.records import Failure, Sandbox
-from agentfs.models.base import Request
-from agentfs.models.errors import ModelError, Unreachable
-from agentfs.models.line import Line
-from agentfs.models.meter import Meter
+from agentfs.models.base import ModelError, ModelSession, Request, Unreachable
+from agentfs.models.budget import Budget
 from agentfs.testing import Scripted
 from agentfs.tools.base import ProcessMark, Tool, ToolResult
 from agentfs.tools.registry import builtins, input_problems, specs
@@ -76,7 +74,9 @@ def tools() -> dict[str, Tool]:
 def prepared(tmp_path: Path, sandbox: Sandbox = "none") -> Workbench:
     work = a_workbench(tmp_path, sandbox, environ={"A_SECRET": SECRET}, network=True, hosts=("127.0.0.1",))
     (work.workdir / "file").write_text(f"text {SECRET}\n", encoding="utf-8")
-    line = Line(lambda *_: None, Meter(bounds()), work.stop, work.bench.deadline)  # a log hides secrets as it writes
+    line = ModelSession(
+        lambda *_: None, Budget(bounds()), work.stop, work.bench.deadline
+    )  # a log hides secrets as it writes
     return replace(work, bench=replace(work.bench, model=Scripted(_summary), line=line))
 
 

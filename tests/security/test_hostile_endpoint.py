@@ -4,13 +4,14 @@ Without the bounds: a traceback for an index that is a list, a usage of true or 
 times; 3 GB for 3 MB that were compressed, for an error's body and for the ids of tool calls.
 """
 
+import asyncio
 import gzip
 import json
 import random
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ import pytest
 
 from agentfs.clock import Clock
 from agentfs.jsonlines import one_line
-from agentfs.models.base import Model
-from agentfs.models.errors import ModelError, Stopped
-from agentfs.models.events import Events
+from agentfs.models.base import Model, ModelError, Stopped
+from agentfs.models.endpoint import Fault
+from agentfs.models.openai import MOST_EVENT_BYTES, bound_pieces
 from agentfs.testing import ScriptedReply, ScriptedServer, replies
 from agentfs.tools.secrets import SecretMask
 from tests.conversations import QUICK, Talk, a_model, ask, offer
@@ -44,7 +45,7 @@ def server() -> Iterator[ScriptedServer]:
 
 @pytest.fixture
 def model(server: ScriptedServer, tmp_path: Path) -> Model:
-    return a_model(tmp_path, server.url, patience=ONCE)
+    return a_model(tmp_path, server.url, policy=ONCE)
 
 
 def stream(*chunks: Any) -> ScriptedReply:
@@ -149,17 +150,33 @@ class bounded:  # noqa: N801 - it reads as one
         assert peak < MOST_MEMORY, f"{peak // MEGABYTE} MB"
 
 
-def test_pieces_of_one_byte_are_put_together_in_linear_time() -> None:
-    """Half a million pieces of one line: each used to be joined to all before it."""
-    events, began = Events(), time.process_time()
-    found = [event for byte in b"data: " + b"x" * 500_000 + b"\n\n" for event in events.feed(bytes((byte,)))]
+async def passed_on(pieces: Iterable[bytes]) -> bytes:
+    async def received() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    return b"".join([piece async for piece in bound_pieces(received(), 10.0, is_stream=True)])
+
+
+def test_pieces_of_one_byte_are_passed_on_in_linear_time() -> None:
+    began, body = time.process_time(), b"data: " + b"x" * 100_000
+    assert asyncio.run(passed_on(bytes((byte,)) for byte in body)) == body + b"\n\n"
     assert time.process_time() - began < MOST_SECONDS
-    assert found == ["x" * 500_000]
+
+
+@pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n", "\r\r"])
+def test_the_bound_is_on_each_event_however_its_end_is_sent(end: str) -> None:
+    event = b"data: " + b"x" * (MOST_EVENT_BYTES // 3)
+    for cut in range(len(end) + 1):
+        pieces = [event + end[:cut].encode(), end[cut:].encode()] * 5
+        assert asyncio.run(passed_on(pieces)) == b"".join(pieces) + b"\n\n"
+    with pytest.raises(Fault):
+        asyncio.run(passed_on([event] * 4))
 
 
 def test_a_reply_that_never_ends_is_let_go_of_when_somebody_says_stop(server: ScriptedServer, model: Model) -> None:
     """Bytes that never run out leave no pause in which to look."""
-    endless = raw(b": nothing\n" * 20_000_000)
+    endless = raw(b": nothing\n\n" * 20_000_000)
     server.answer = lambda _: endless
     talk = Talk()
     threading.Timer(0.5, talk.stop.set).start()
@@ -252,7 +269,7 @@ def test_two_hundred_mutations_of_a_stream_are_replies_or_failures(server: Scrip
         assert talk.story[-1] in ("reply", "failed"), seed
         for event, fields in talk.events:
             json.loads(one_line(event, fields, mask, clock))
-        assert 0 <= talk.meter.spent.tokens < 10**10, seed
+        assert 0 <= talk.budget.spent.tokens < 10**10, seed
     assert min(came.values()) > MUTATIONS // 10, came
 
 

@@ -13,7 +13,7 @@ from agentfs.core.records import CheckResult, ResolvedCheck, Sandbox
 from agentfs.executor import checks as checks_module
 from agentfs.executor.checks import run_checks, surprise
 from agentfs.executor.evidence import Piece, output_piece
-from agentfs.models.errors import Unreachable
+from agentfs.models.base import Unreachable
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
 CHECK: TypeAdapter[ResolvedCheck] = TypeAdapter(ResolvedCheck)

@@ -9,9 +9,8 @@ from agentfs.core.records import JudgeCheck
 from agentfs.executor.checks import run_checks
 from agentfs.executor.evidence import Piece, output_piece
 from agentfs.executor.judging import FORM, NO_EVIDENCE, Verdict, judge
-from agentfs.models.base import Reply
-from agentfs.models.line import Line
-from agentfs.models.meter import Meter
+from agentfs.models.base import ModelSession, Reply
+from agentfs.models.budget import Budget
 from agentfs.tools.base import Bench
 from tests.benches import a_workbench
 from tests.scripts import BOUNDS, Script, Turn, verdict
@@ -22,7 +21,7 @@ EVIDENCE = (Piece("Output", "12 rows were copied,\n  none was lost"), Piece("Too
 def a_bench(tmp_path: Path, *turns: Turn, environ: dict[str, str] | None = None) -> tuple[Bench, Script]:
     work = a_workbench(tmp_path, environ=environ)
     model = Script(list(turns))
-    line = Line(work.bench.log, Meter(BOUNDS), work.stop, work.bench.deadline)
+    line = ModelSession(work.bench.log, Budget(BOUNDS), work.stop, work.bench.deadline)
     return replace(work.bench, model=model, line=line), model
 
 

@@ -10,9 +10,8 @@ import pytest
 from agentfs.core.records import Failure, FileCheck, OutputCheck, Result
 from agentfs.executor import words
 from agentfs.executor.attempt import Halt, attempt
-from agentfs.models.base import Reply
-from agentfs.models.errors import Garbled, LimitReached, Refused, Stopped, Unreachable
-from agentfs.models.meter import Meter
+from agentfs.models.base import Garbled, LimitReached, Refused, Reply, Stopped, Unreachable
+from agentfs.models.budget import Budget
 from tests.benches import confined
 from tests.scripts import BOUNDS, Room, Script, Turn, a_room, an_order, call, calls, finish, verdict
 
@@ -200,7 +199,7 @@ def test_no_reply(tmp_path: Path, error: Exception, status: str, kind: str) -> N
 
 
 def test_the_limits_of_the_run_hold_inside_a_loop(tmp_path: Path) -> None:
-    meter = Meter(replace(BOUNDS, requests=2))
+    meter = Budget(replace(BOUNDS, requests=2))
     room = a_room(tmp_path, [calls(call("list_files", path=".", pattern=str(n))) for n in range(9)], meter=meter)
     result = done(room)
     assert ended(result) == ("interrupted", "limit", "the limit of 2 requests is reached (limits.requests)")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.models.base import Model, Reply
-from agentfs.models.errors import Garbled, LimitReached, ModelError, Refused, Stopped, Unreachable
+from agentfs.models.base import Garbled, LimitReached, Model, ModelError, Refused, Reply, Stopped, Unreachable
 from agentfs.testing import ScriptedReply, ScriptedServer, replies
 from tests.conversations import QUICK, Talk, a_model, ask, bounds, offer, soon
 
@@ -59,7 +59,7 @@ def test_what_may_pass_is_tried_again(fault: ScriptedReply, server: ScriptedServ
     talk = Talk()
     assert model.complete(ask(offers=(offer("shell", "command"),)), talk.line).text == "Paris"
     assert talk.story == ["request", "failed", "request", "reply"]
-    assert talk.meter.spent.requests == 2, "a try is a request"
+    assert talk.budget.spent.requests == 2, "a try is a request"
     assert server.requests[0] == server.requests[1]
     server.done()
 
@@ -71,7 +71,7 @@ def test_but_not_for_ever(fault: ScriptedReply, server: ScriptedServer, model: M
     with pytest.raises(ModelError):
         model.complete(ask(), talk.line)
     reached = fault.resets_after != 0
-    assert len(server.requests) == (QUICK.tries if reached else QUICK.knocks)
+    assert len(server.requests) == (QUICK.tries if reached else QUICK.connect_tries)
     assert talk.logged("failed")[-1]["again_in"] is None
 
 
@@ -100,7 +100,7 @@ def test_what_a_server_asks_for_is_waited(server: ScriptedServer, model: Model) 
 
 
 def test_waiting_is_cut_by_the_stop_sign(server: ScriptedServer, tmp_path: Path) -> None:
-    model = a_model(tmp_path, server.url, patience=replace(QUICK, longest_wait=600))
+    model = a_model(tmp_path, server.url, policy=replace(QUICK, longest_wait=600))
     server.fails(429, retry_after="600")
     talk = Talk()
     threading.Timer(0.5, talk.stop.set).start()
@@ -173,6 +173,30 @@ def test_what_somebody_must_mend(
     server.done()
 
 
+@pytest.mark.parametrize("key", ["sk-very-\nsecret", "sk-very-sécret"])
+def test_a_key_that_cannot_be_sent_is_not_quoted(key: str, server: ScriptedServer, tmp_path: Path) -> None:
+    talk = Talk()
+    with pytest.raises(Unreachable) as caught:
+        a_model(tmp_path, server.url, key=key).complete(ask(), talk.line)
+    assert caught.value.failure.message == "OPENAI_API_KEY holds a line break, or another character that no key has"
+    assert (server.requests, talk.story) == ([], ["request", "failed"])
+    assert "sk-very" not in repr(talk.events)
+
+
+SAYS_A = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}'
+UNUSUAL = {
+    "bytes that are no text": (SAYS_A.replace(b'"a"', b'"a\xff"') + b"\n\n", "a\ufffd"),
+    "no empty line at the end": (SAYS_A, "a"),
+    "events without data": (b"retry: 3\n\nid: 7\n\nevent: ping\n\n: comment\n\n" + SAYS_A + b"\n\n\n\n", "a"),
+}
+
+
+@pytest.mark.parametrize(("body", "text"), UNUSUAL.values(), ids=UNUSUAL.keys())
+def test_unusual_streams_are_read(body: bytes, text: str, server: ScriptedServer, model: Model) -> None:
+    server.add(ScriptedReply(body=body, headers={"Content-Type": "text/event-stream"}))
+    assert model.complete(ask(), Talk().line).text == text
+
+
 def test_nobody_opens(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -182,7 +206,7 @@ def test_nobody_opens(tmp_path: Path) -> None:
             a_model(tmp_path, url).complete(ask(), talk.line)
     assert caught.value.failure.message == f"{url} cannot be reached: Connection refused"
     assert "is the server running?" in (caught.value.failure.hint or "")
-    assert len(talk.logged("failed")) == QUICK.knocks
+    assert len(talk.logged("failed")) == QUICK.connect_tries
     assert talk.line.usage is not None
     assert talk.line.usage.cost_usd == 0.0
 
@@ -190,6 +214,12 @@ def test_nobody_opens(tmp_path: Path) -> None:
 def test_no_such_host(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"http://nowhere\.invalid/v1 cannot be reached: "):
         a_model(tmp_path, "http://user:hush@nowhere.invalid/v1").complete(ask(), Talk().line)
+
+
+@pytest.mark.parametrize("url", ["http://[x/v1", "http://a:b/v1", "localhost/v1"])
+def test_an_address_that_is_none(url: str, tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match=f"{re.escape(url)} cannot be reached: "):
+        a_model(tmp_path, url).complete(ask(), Talk().line)
 
 
 REFUSED = {
@@ -223,7 +253,7 @@ def test_a_tool_call_cut_short_is_never_given_out(server: ScriptedServer, model:
 
 
 def test_a_reply_without_end_is_let_go_of(server: ScriptedServer, tmp_path: Path) -> None:
-    model = a_model(tmp_path, server.url, patience=replace(QUICK, whole=120))
+    model = a_model(tmp_path, server.url, policy=replace(QUICK, whole=120))
     server.says("x" * 1024, repeats=50 * 1024)
     talk = Talk()
     with pytest.raises(Garbled, match="the reply is too large"):
@@ -239,7 +269,7 @@ def test_one_event_without_end_is_let_go_of(server: ScriptedServer, model: Model
 
 
 @pytest.mark.parametrize(
-    ("patience", "message"),
+    ("policy", "message"),
     [
         (replace(QUICK, first_byte=0.2, tries=2), "the endpoint is silent: no answer in 0.2 s"),
         (replace(QUICK, between=0.2, tries=2), "the endpoint is silent: nothing more in 0.2 s"),
@@ -247,13 +277,13 @@ def test_one_event_without_end_is_let_go_of(server: ScriptedServer, model: Model
     ],
     ids=["the first byte", "the next piece", "the end"],
 )
-def test_timeouts_are_ours(patience: Any, message: str, server: ScriptedServer, tmp_path: Path) -> None:
-    whole = patience.between == QUICK.between
+def test_timeouts_are_ours(policy: Any, message: str, server: ScriptedServer, tmp_path: Path) -> None:
+    whole = policy.between == QUICK.between
     server.answer = lambda _: replies.says("Paris and more of it", pause_s=0.25 if whole else 0.5)
-    if patience.between == 0.2:
+    if policy.between == 0.2:
         server.answer = lambda _: _dripping()
     with pytest.raises(Unreachable, match=message):
-        a_model(tmp_path, server.url, patience=patience).complete(ask(), Talk().line)
+        a_model(tmp_path, server.url, policy=policy).complete(ask(), Talk().line)
     assert len(server.requests) == 2
 
 
@@ -306,7 +336,7 @@ def test_many_at_once_keep_within_the_limit(server: ScriptedServer, model: Model
         thread.join()
     assert len(server.requests) == 5
     assert sum(isinstance(one, LimitReached) for one in done) == 7
-    assert (talk.meter.spent.requests, talk.meter.reserved.requests) == (5, 0)
+    assert (talk.budget.spent.requests, talk.budget.reserved.requests) == (5, 0)
 
 
 def test_the_deadline_of_a_step_is_kept_while_a_reply_drips(server: ScriptedServer, model: Model) -> None:

@@ -227,7 +227,9 @@ def test_one_that_only_talks_is_spoken_to_in_words_for_now(server: ScriptedServe
     assert ["tools" in request for request in server.requests] == [True, True, False, True]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 1}', '{"URL tiny": {"rung": "fish", "on": "2026-11-16"}}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"x": 1}', '{"URL tiny": {"json_mode": "fish", "on": "2026-11-16"}}']
+)
 def test_a_broken_memory_is_no_memory(content: str, server: ScriptedServer, tmp_path: Path) -> None:
     (tmp_path / ENDPOINTS).parent.mkdir(parents=True)
     (tmp_path / ENDPOINTS).write_text(content.replace("URL", server.url), encoding="utf-8")

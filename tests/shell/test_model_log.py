@@ -10,9 +10,8 @@ import pytest
 from agentfs.clock import Clock
 from agentfs.core.records import Usage
 from agentfs.jsonlines import JsonLines
-from agentfs.models.base import Request
-from agentfs.models.line import Line, usage_in
-from agentfs.models.meter import Meter
+from agentfs.models.base import ModelSession, Request, usage_in
+from agentfs.models.budget import Budget
 from agentfs.testing import ScriptedServer
 from agentfs.tools.secrets import SecretMask
 from tests.conversations import Talk, a_model, ask, bounds, offer, said, tool_said
@@ -47,7 +46,7 @@ def test_what_was_sent_can_be_read_back(server: ScriptedServer, tmp_path: Path) 
     model, offers = a_model(tmp_path, server.url), (offer("shell", "command"),)
     path = tmp_path / "1.log.jsonl"
     with JsonLines(path, SecretMask({}), Clock()) as log:
-        line = Line(log.write, Meter(bounds()), Talk().stop, float("inf"))
+        line = ModelSession(log.write, Budget(bounds()), Talk().stop, float("inf"))
         messages = ask("How long is it?").messages
         for output in ("a.txt", "3 a.txt"):
             reply = model.complete(Request("executor", messages, offers), line)
@@ -63,8 +62,8 @@ def test_what_was_sent_can_be_read_back(server: ScriptedServer, tmp_path: Path) 
 def test_a_request_whose_end_nobody_saw_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "1.log.jsonl"
     with JsonLines(path, SecretMask({}), Clock()) as log:
-        line = Line(log.write, Meter(bounds()), Talk().stop, float("inf"))
-        line.request("planner", "big", (said("user", "Plan!"),), {})
+        line = ModelSession(log.write, Budget(bounds()), Talk().stop, float("inf"))
+        line.log_request("planner", "big", (said("user", "Plan!"),))
     assert usage_in(path) == Usage(
         role="planner", model="big", requests=1, input_tokens=0, cached_tokens=0, output_tokens=0, cost_usd=None
     )
@@ -100,7 +99,7 @@ def test_no_secret_in_a_log(server: ScriptedServer, tmp_path: Path) -> None:
     server.says("Your token is hush-hush-hush.")
     path, environment = tmp_path / "1.log.jsonl", {"OPENAI_API_KEY": "sk-very-secret", "MY_TOKEN": "hush-hush-hush"}
     with JsonLines(path, SecretMask(environment), Clock()) as log:
-        line = Line(log.write, Meter(bounds()), Talk().stop, float("inf"))
+        line = ModelSession(log.write, Budget(bounds()), Talk().stop, float("inf"))
         reply = a_model(tmp_path, server.url).complete(ask("Is it hush-hush-hush?"), line)
     assert reply.text == "Your token is hush-hush-hush."
     text = path.read_text(encoding="utf-8")
@@ -118,10 +117,10 @@ def test_a_server_of_ones_own_needs_no_key(server: ScriptedServer, tmp_path: Pat
 
 def test_the_address_may_come_from_the_environment(server: ScriptedServer, tmp_path: Path) -> None:
     from agentfs.core.config import PlannerSettings
-    from agentfs.models.opening import model_for
+    from agentfs.models import create_model
 
     server.says("yes")
     environment = {"HOME": str(tmp_path), "MY_KEY": "sk-mine", "OPENAI_BASE_URL": server.url}
-    model = model_for(PlannerSettings(api_key_env="MY_KEY"), "big", None, environment)
+    model = create_model(PlannerSettings(api_key_env="MY_KEY"), "big", None, environment)
     assert model.complete(ask(), Talk().line).text == "yes"
     assert server.headers[0]["authorization"] == "Bearer sk-mine"

@@ -8,13 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfs.models.actions import actions_in, json_in, without_thoughts
-from agentfs.models.assembly import Assembly, Said
-from agentfs.models.events import Events
-from agentfs.models.ladder import Habits, taught_by
-from agentfs.models.loose_json import loose_object
-from agentfs.models.reading import reply_of
-from agentfs.models.retrying import seconds_after
+from agentfs.models.capabilities import Capabilities, learn_from_response, read_reply
+from agentfs.models.endpoint import seconds_after
+from agentfs.models.response import Response, ResponseBuilder
+from agentfs.models.text_protocol import find_json, parse_object, read_calls, strip_thoughts
 from tests.conversations import ask, offer
 
 TOOLS = {"shell", "finish", "python", "ask"}
@@ -101,29 +98,29 @@ WRITTEN: dict[str, tuple[str, list[tuple[str, Any]]]] = {
 
 @pytest.mark.parametrize(("text", "calls"), WRITTEN.values(), ids=WRITTEN.keys())
 def test_calls_written_as_text(text: str, calls: list[tuple[str, Any]]) -> None:
-    assert [(name, loose_object(arguments)) for name, arguments in actions_in(text, TOOLS)] == calls
+    assert [(name, parse_object(arguments)) for name, arguments in read_calls(text, TOOLS)] == calls
 
 
 @pytest.mark.parametrize("text", [text for text, _ in WRITTEN.values()], ids=WRITTEN.keys())
 def test_for_an_endpoint_with_native_calls_none_of_it_is_a_call(text: str) -> None:
     request = ask(offers=tuple(offer(name, "x") for name in sorted(TOOLS)))
-    said = Said(text, (), "", "", "stop", None, None)
-    for habits in (Habits(native=True), Habits()):
-        learnt = taught_by(request, habits, said)
-        reply = reply_of(request, habits, said, None, learnt.habits if learnt else None)
-        assert (reply.tool_calls, reply.text) == ((), without_thoughts(text))
-        assert reply.restart is (bool(actions_in(text, TOOLS)) and not habits.native), "a first one is asked again"
+    said = Response(text, finish="stop")
+    for known in (Capabilities(native=True), Capabilities()):
+        learnt = learn_from_response(request, known, said)
+        reply = read_reply(request, known, said, learnt)
+        assert (reply.tool_calls, reply.text) == ((), strip_thoughts(text))
+        assert reply.restart is (bool(read_calls(text, TOOLS)) and not known.native), "a first one is asked again"
 
 
 def test_a_reply_cut_short_calls_nothing() -> None:
     request = ask(offers=(offer("shell", "command"),))
-    reply = reply_of(request, Habits(tools=False), Said("```sh\nrm -r bui", (), "", "", "length", None, None), None)
+    reply = read_reply(request, Capabilities(tools=False), Response("```sh\nrm -r bui", finish="length"))
     assert reply.tool_calls == ()
 
 
 def test_without_tools_a_reply_is_the_answer() -> None:
     request = ask(offers=(offer("finish", "output"),))
-    reply = reply_of(request, Habits(tools=False), Said("Blue.", (), "", "", "stop", None, None), None)
+    reply = read_reply(request, Capabilities(tools=False), Response("Blue.", finish="stop"))
     assert [(call.name, json.loads(call.arguments)) for call in reply.tool_calls] == [
         ("finish", {"ok": True, "output": "Blue."})
     ]
@@ -147,27 +144,15 @@ FOUND: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize(("text", "value"), FOUND.values(), ids=FOUND.keys())
 def test_json_in_a_text(text: str, value: Any) -> None:
-    found = json_in(text)
+    found = find_json(text)
     assert (json.loads(found) if found else None) == value
 
 
 @given(st.text())
 def test_no_text_breaks_the_reading(text: str) -> None:
-    actions_in(text, TOOLS)
-    json_in(text)
-    assert without_thoughts(text) in text
-
-
-@given(
-    st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1)),
-    st.integers(1, 7),
-)
-def test_events_are_the_same_however_the_bytes_arrive(texts: list[str], size: int) -> None:
-    source = b": comment\n\n" + b"".join(b"event: x\r\ndata: " + text.encode() + b"\r\n\r\n" for text in texts)
-    events, found = Events(), []
-    for start in range(0, len(source), size):
-        found += events.feed(source[start : start + size])
-    assert [*found, *events.end()] == texts
+    read_calls(text, TOOLS)
+    find_json(text)
+    assert strip_thoughts(text) in text
 
 
 def _delta(**delta: Any) -> dict[str, Any]:
@@ -212,10 +197,10 @@ CALLS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, str]]]] = {
 
 @pytest.mark.parametrize(("chunks", "calls"), CALLS.values(), ids=CALLS.keys())
 def test_tool_calls_as_endpoints_stream_them(chunks: list[dict[str, Any]], calls: list[tuple[str, str, str]]) -> None:
-    assembly = Assembly()
+    builder = ResponseBuilder()
     for chunk in chunks:
-        assembly.take(chunk)
-    assert [(call.id, call.name, call.arguments) for call in assembly.said().tool_calls] == calls
+        builder.add(chunk)
+    assert [(call.id, call.name, call.arguments) for call in builder.response().tool_calls] == calls
 
 
 @pytest.mark.parametrize(
@@ -233,17 +218,17 @@ def test_tool_calls_as_endpoints_stream_them(chunks: list[dict[str, Any]], calls
     ids=json.dumps,
 )
 def test_odd_chunks_say_nothing(chunk: dict[str, Any]) -> None:
-    assembly = Assembly()
-    assembly.take(_delta(content="a"))
-    assembly.take(chunk)
-    assembly.take(_delta(content="b"))
-    assert assembly.said().text == "ab"
+    builder = ResponseBuilder()
+    builder.add(_delta(content="a"))
+    builder.add(chunk)
+    builder.add(_delta(content="b"))
+    assert builder.response().text == "ab"
 
 
 def test_text_that_cannot_be_written_is_mended() -> None:
-    assembly = Assembly()
-    assembly.take(_delta(content="a\ud800b"))
-    assert assembly.said().text == "a\ufffd\ufffd\ufffdb"
+    builder = ResponseBuilder()
+    builder.add(_delta(content="a\ud800b"))
+    assert builder.response().text == "a\ufffd\ufffd\ufffdb"
 
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)

@@ -3,16 +3,15 @@
 import pytest
 
 from agentfs.core.config import ExecutorSettings, PriceSettings
-from agentfs.models.address import address_of
-from agentfs.models.base import Tokens
-from agentfs.models.prices import price_of
+from agentfs.models.budget import Tokens, price_of
+from agentfs.models.endpoint import Endpoint
 
 TOKENS = Tokens(input=1_000_000, cached=400_000, output=100_000)
 
 
 def cost(name: str, url: str = "", price: PriceSettings | None = None) -> float | None:
     settings = ExecutorSettings(base_url=url, price=price)
-    return price_of(settings, name, address_of(settings, {}))(TOKENS)
+    return price_of(settings, name, Endpoint.of(settings, {}).url)(TOKENS)
 
 
 def test_the_list_price() -> None:

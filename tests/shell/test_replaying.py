@@ -9,7 +9,7 @@ import pytest
 
 from agentfs.core.records import JsonObject
 from agentfs.models.base import Reply, Request
-from agentfs.models.ladder import Asked
+from agentfs.models.capabilities import Payload
 from agentfs.replaying import Unreplayable, replay
 from agentfs.replaying.requests import Difference, difference
 from agentfs.replaying.tapes import Try
@@ -143,7 +143,7 @@ def sent(text: str) -> Try:
 
 def compared(was: str, now: str) -> Difference | None:
     messages: tuple[JsonObject, ...] = ({"role": "system", "content": "Plan."}, {"role": "user", "content": now})
-    return difference(Asked(messages, {}), sent(was), SecretMask({"A_KEY": "secret-value"}), lambda text: text)
+    return difference(Payload(messages, {}), sent(was), SecretMask({"A_KEY": "secret-value"}), lambda text: text)
 
 
 def test_the_working_folder_the_minutes_and_secrets_are_no_difference() -> None:

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from agentfs.models.line import Line
-from agentfs.models.meter import Meter
+from agentfs.models.base import ModelSession
+from agentfs.models.budget import Budget
 from agentfs.testing import ScriptedServer
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.search import WebSearch, address
@@ -99,7 +99,7 @@ def test_where_it_asks(url: str, asked: str) -> None:
 
 def _bench(tmp_path: Path, server: ScriptedServer, **limits: Any) -> Bench:
     work = a_workbench(tmp_path)
-    line = Line(work.bench.log, Meter(bounds(**limits)), work.stop, work.bench.deadline)
+    line = ModelSession(work.bench.log, Budget(bounds(**limits)), work.stop, work.bench.deadline)
     return replace(work.bench, model=a_model(tmp_path, server.url), line=line)
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 
-from agentfs.models.base import Tokens
+from agentfs.models.budget import Tokens
 from agentfs.views.compare import compare_lines
 from tests.stories.test_cost import converse
 from tests.workspaces import Place

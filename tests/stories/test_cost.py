@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.models.base import Tokens, usage_of
+from agentfs.models.budget import Tokens, usage_of
 from tests.conversations import Talk, said
 from tests.workspaces import Place
 
@@ -22,11 +22,11 @@ def converse(path: Path, *talks: tuple[str, str, Tokens | None, float | None]) -
     """Write a log as a line writes it: who asked which model, what it took, what it cost."""
     talk = Talk()
     for role, model, tokens, cost in talks:
-        talk.line.request(role, model, (said("user", "go on"),), {})
+        talk.line.log_request(role, model, (said("user", "go on"),))
         if tokens is None:
             continue
         usage = usage_of(role, model, tokens, cost)  # type: ignore[arg-type]
-        talk.line.reply(said("assistant", "well"), usage, {"seconds": 2.0, "reasoning_tokens": tokens.reasoning})
+        talk.line.log_reply(said("assistant", "well"), usage, {"seconds": 2.0, "reasoning_tokens": tokens.reasoning})
     with path.open("a", encoding="utf-8") as log:
         log.writelines(json.dumps({"event": name, **fields}) + "\n" for name, fields in talk.events)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentfs.executor import words
-from agentfs.models.spoken import FIRST
+from agentfs.models.text_protocol import FIRST
 from agentfs.testing import ScriptedReply, ScriptedServer, replay
 from tests.benches import confined
 from tests.workspaces import Place
