@@ -44,7 +44,7 @@ def _save(folder: Path, to: Path) -> int:
     from agentfs.replay.recording import save_recording
 
     save_recording(folder, to)
-    say(f"{short_path(to)}: saved; agentfs replay {short_path(to)} plays it again")
+    say(f"{short_path(to)}: saved; agentfs replay {short_path(to)} replays it")
     return 0
 
 

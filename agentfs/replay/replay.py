@@ -111,6 +111,7 @@ class Fold:
     driver: Driver
     facts: Facts = field(init=False)  # of the recorded files that are in place
     now: str = ""
+    plan: bytes = b""  # of the latest revision, as it came
     came: dict[str, bytes] = field(default_factory=dict)  # written by the replay; its time has not come yet
 
     def __post_init__(self) -> None:
@@ -215,13 +216,15 @@ class Fold:
         if source is None or not self._is_stopped(path):
             self.playback.note(path, "", PRESENT, f"nothing: {self._instead()}")
             return
-        if kind_of(path) == "revision":
+        recorded = self.recording.records[path]
+        if isinstance(recorded, Revision):
             plan = path.replace(".json", ".plan.json")
-            was, now = sha256_bytes(read_whole(self.recording.folder / plan)), sha256_bytes(self.came.pop(plan, b""))
+            self.plan = self.came.pop(plan, b"")
+            was, now = sha256_bytes(self.recording.plan(recorded.revision)), sha256_bytes(self.plan)
             if was != now:
                 self.playback.note(plan, "sha256", was, now)
         came = parse_record(path, source)
-        self.playback.departures += compare(path, self.recording.records[path], came, self.playback.paths)
+        self.playback.departures += compare(path, recorded, came, self.playback.paths)
 
     def _is_stopped(self, path: str) -> bool:
         """Whether an attempt that agentfs stopped is stopped; True of anything else."""
@@ -254,6 +257,8 @@ class Fold:
         record, log = self.recording.records[path], f"{_stem(path)}.log.jsonl"
         if isinstance(record, Revision):
             plan = self.recording.plan(record.revision)
+            if sha256_bytes(plan) != record.plan_sha256 == sha256_bytes(self.plan):
+                plan = self.plan  # the recorded one was changed since
             save(self.folder / names.REVISIONS / names.revision_plan_file(record.revision), plan)
             save(self.folder / names.PLAN, plan)
         if isinstance(record, Call) and (self.folder / names.REPLAN).exists():  # it was not decided
