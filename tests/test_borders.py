@@ -123,7 +123,7 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "executor/log.py": "makes a claim, and appends to it; waits for nothing",
     "jsonlines.py": "makes a log, and appends to it; waits for nothing",
     "tools/capture.py": "writes the output of an attempt, whose claim is ours",
-    "replaying/tools.py": "makes the output file of an attempt that is replayed, in a folder made for it",
+    "replay/playback.py": "makes the output file of an attempt that is replayed, in a folder made for it",
     "doctor/disks.py": "tries a file system with files of its own",
     "doctor/machine.py": "reads limits of the kernel",
     "ledger/claims.py": "the turn of those who write to the ledger, in a folder no step can open",

@@ -333,11 +333,10 @@ def _replaying(commands: Any) -> None:
     replay = _add(
         commands, "replay", command("replay", "replay"), "run it again from its files, and say where that departs",
         "No network, no cost, no effects: models, tools and checks give what they gave then, people's acts come\n"
-        "where they came; everything else is decided again, in a workspace of its own. RUN is left as it is.\n"
+        "where they came; everything else is decided again, file by file. RUN is left as it is.\n"
         "Exit code 0: the same. 1: it departs, each difference a line. 2: it cannot be replayed.",
     )  # fmt: skip
     replay.add_argument("run", metavar="RUN", help=f"{RUN}; or the folder of a saved recording")
-    replay.add_argument("--into", metavar="DIR", help="leave the replayed workspace there")
     replay.add_argument("--save", metavar="DIR", help="replay nothing: copy what a replay needs, for a test of yours")
     replay.add_argument("--lenient", action="store_true", help="what models are asked may differ (changed prompts)")
     _json(replay)

@@ -1,6 +1,5 @@
-"""`replay`: run a recorded run again from its own files, and say where that departs from them."""
+"""`replay`: replay a recorded run from its own files, and print where that departs from them."""
 
-import tempfile
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
@@ -12,26 +11,24 @@ from agentfs.core.cutting import as_text
 from agentfs.views.words import inert
 
 if TYPE_CHECKING:
-    from agentfs.replaying import Replayed
-    from agentfs.replaying.compare import Departure
+    from agentfs.replay.recording import Departure
+    from agentfs.replay.replay import Replayed
 
 SHOWN = 300  # characters of a value
 
 
 def replay(arguments: Namespace) -> int:
-    """`agentfs replay RUN [--into DIR] [--save DIR] [--lenient] [--json]`"""
+    """`agentfs replay RUN [--save DIR] [--lenient] [--json]`"""
     folder = _folder(arguments)
     if arguments.save:
         return _save(folder, Path(arguments.save))
-    into = Path(arguments.into) if arguments.into else Path(tempfile.mkdtemp(prefix="agentfs-replay-"))
-    keep = bool(arguments.into)
-    try:
-        replayed = _replayed(folder, into)
-        keep = keep or not replayed.same(lenient=arguments.lenient)
-    finally:
-        if not keep:
-            _remove(into)
-    _tell(replayed, into if keep else None, arguments)
+    from agentfs.replay.replay import replay as replay_run
+
+    replayed = replay_run(folder, environment=environment())
+    if arguments.json:
+        print_json(_page(replayed, arguments.lenient))
+    else:
+        _print(replayed, arguments.lenient)
     return 0 if replayed.same(lenient=arguments.lenient) else 1
 
 
@@ -43,39 +40,18 @@ def _folder(arguments: Namespace) -> Path:
     return here(arguments).find_run(arguments.run)
 
 
-def _replayed(folder: Path, into: Path) -> "Replayed":
-    from agentfs.replaying import replay as play
-
-    return play(folder, into=into, environment=environment())
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _save(folder: Path, to: Path) -> int:
-    from agentfs.replaying.saving import save_recording
+    from agentfs.replay.recording import save_recording
 
     save_recording(folder, to)
-    say(f"{short_path(to)}: saved; agentfs replay {short_path(to)} plays it again")
+    say(f"{short_path(to)}: saved; agentfs replay {short_path(to)} replays it")
     return 0
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _tell(replayed: "Replayed", kept: Path | None, arguments: Namespace) -> None:
-    if arguments.json:
-        print_json(_page(replayed, arguments.lenient))
-    else:
-        _tell_in_words(replayed, arguments.lenient)
-    if kept is not None:
-        say(f"the replay is kept in {short_path(kept / 'runs' / replayed.run)}")
-
-
-def _tell_in_words(replayed: "Replayed", lenient: bool) -> None:
+def _print(replayed: "Replayed", lenient: bool) -> None:
     for departure in replayed.departures:
         if lenient and departure.request:
             say(f"not counted: {_line(departure)}")

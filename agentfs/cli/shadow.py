@@ -1,54 +1,50 @@
-"""A shadow of a run: its files under another roof, for finding out what a command would do. The run is only read.
+"""A temporary copy of a run, for finding out what a command would do. The run itself is only read.
 
-Whatever a command writes, it writes as files; so what it would do to a run is what it does to a shadow of it.
+Whatever a command writes, it writes as files; so what it would do to a run is what it does to a copy of it.
 """
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentfs.core import names
 from agentfs.storage.safe_open import copy_regular, scan
 
-_WRITTEN_ONCE = (names.STEPS, names.PLANNING, names.REVISIONS)
+_PARTS = ("", names.STEPS, names.PLANNING, names.REVISIONS)
 
 
 @contextmanager
 def shadow_of(folder: Path) -> Iterator[Path]:
-    """Yield a folder that reads as the run does; it is gone after the block."""
+    """Yield a folder that reads as the run does; it is removed after the block."""
     with TemporaryDirectory(prefix="agentfs-") as root:
-        _copy_sources(folder.parents[2] / "tools", Path(root) / "tools")  # plans are judged by them
         shadow = Path(root) / "runs" / folder.parent.name / folder.name
-        shadow.mkdir(parents=True)
-        _cast(folder, shadow)
-        for part in _WRITTEN_ONCE:
-            (shadow / part).mkdir()
-            _cast(folder / part, shadow / part)
+        for part in _PARTS:
+            (shadow / part).mkdir(parents=True, exist_ok=True)
+            _copy_files(folder / part, shadow / part, share=bool(part))
+        _copy_tools(folder.parents[2] / "tools", Path(root) / "tools")  # plans are checked against them
         yield shadow
 
 
-def _cast(folder: Path, shadow: Path) -> None:
-    """Give every file of a folder a counterpart: a copy of what people write, the same file where they do not."""
+def _copy_files(folder: Path, to: Path, *, share: bool) -> None:
+    """Copy the files of a folder. `share`: what is written once, and not by people, is linked instead."""
     for entry in scan(folder):
-        if not entry.is_file(follow_symlinks=False):
-            continue
-        if folder.name in _WRITTEN_ONCE and not entry.name.endswith(".md"):
-            _share(folder / entry.name, shadow / entry.name)
-        else:
-            copy_regular(folder / entry.name, shadow / entry.name)
+        if entry.is_file(follow_symlinks=False):
+            linked = share and not entry.name.endswith(".md") and _link(folder / entry.name, to / entry.name)
+            if not linked:
+                copy_regular(folder / entry.name, to / entry.name)
 
 
-def _share(path: Path, other: Path) -> None:
-    """Let a file that nobody changes appear under another name; on another file system, a copy of it."""
-    try:
+def _link(path: Path, other: Path) -> bool:
+    """Give a file another name; False where that cannot be, as on another file system."""
+    with suppress(OSError):
         os.link(path, other, follow_symlinks=False)
-    except OSError:
-        copy_regular(path, other)
+        return True
+    return False
 
 
-def _copy_sources(tools: Path, to: Path) -> None:
+def _copy_tools(tools: Path, to: Path) -> None:
     if tools.is_dir():
         to.mkdir()
         for source in tools.glob("*.py"):

@@ -12,8 +12,8 @@ And a recorded run as a test: `replay(folder).departures == ()`.
 Nothing of agentfs itself imports this.
 """
 
-from agentfs.replaying import Replayed, Unreplayable, replay
-from agentfs.replaying.compare import Departure
+from agentfs.replay.recording import Departure, Unreplayable
+from agentfs.replay.replay import Replayed, replay
 from agentfs.testing.model import Scripted
 from agentfs.testing.replies import ScriptedReply
 from agentfs.testing.server import ScriptedServer

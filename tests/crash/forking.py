@@ -42,7 +42,7 @@ from tests.drives import Quiet
 from tests.workspaces import Place
 
 CHANGES = ("open", "write", "fsync", "link", "rename", "replace", "unlink", "mkdir", "rmdir", "utime")
-SELDOM = ("agentfs.models", "agentfs.testing", "agentfs.replaying")
+SELDOM = ("agentfs.models", "agentfs.testing", "agentfs.replay")
 UNEXPECTED = 70
 HELD_SECONDS = 10.0
 

@@ -210,7 +210,7 @@ EVERY = {  # every command there is, with what goes well and what does not
     "blame": (["blame", "job"], ["blame", "job", NAME]),
     "cost": (["cost", "job"], ["cost", NAME]),
     "compare": (["compare", "job", "job"], ["compare", "job", NAME]),
-    "replay": (["replay", "job"], ["replay", "job", "--into", "."], ["replay", "job", "--save", "runs"]),
+    "replay": (["replay", "job"], ["replay", "job", "--save", "runs"]),
     "tools": (["tools"], ["tools", "--json"]),
     "doctor": (["doctor"], ["doctor", "--json"]),
     "verify": (["verify"], ["verify", NAME]),

@@ -1,6 +1,7 @@
 """Recordings with something rare in them, made in this process, and played again."""
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ import pytest
 from agentfs.core.records import JsonObject
 from agentfs.models.base import Reply, Request
 from agentfs.models.capabilities import Payload
-from agentfs.replaying import Unreplayable, replay
-from agentfs.replaying.requests import Difference, difference
-from agentfs.replaying.tapes import Try
+from agentfs.replay.playback import difference
+from agentfs.replay.recording import Try, Unreplayable
+from agentfs.replay.replay import replay
 from agentfs.testing import ScriptedServer
 from agentfs.tools.secrets import SecretMask
 from tests.drives import Drive, Driven
 from tests.scripts import Script, Turn, call, calls, finish, verdict
-from tests.workspaces import Place
+from tests.workspaces import Place, end, wait_for
 
 TOOLS = ["shell", "summarize", "note"]
 STEP: dict[str, Any] = {
@@ -83,6 +84,45 @@ def test_loops_side_by_side_a_judge_a_summary_and_circles(tmp_path: Path) -> Non
     goes_as_it_went(drive)
 
 
+def test_a_loop_that_asks_twice(tmp_path: Path) -> None:
+    place = Driven(tmp_path / "w")
+    step = {**STEP, "tools": ["ask"], "checks": [{"kind": "output", "schema": {}}]}
+    asks: list[Turn] = [calls(call("ask", question="Which?"))]
+    place.begin([step], Script(asks)).answer("look.1.reply.md", "blue")
+    place.go_on(Script([*asks])).answer("look.1.reply-2.md", "red")
+    drive = place.go_on(Script([finish("seen")]))
+    assert drive.result("look")["output"] == "seen"
+    goes_as_it_went(drive)
+
+
+def test_a_failed_run_that_was_resumed_with_two_failures(tmp_path: Path) -> None:
+    book = "### one\nafter: nothing\n```sh\ncat one\n```\n### two\nafter: nothing\n```sh\ncat two\n```\n"
+    place = Place(tmp_path)
+    place.agentfs("run", place.runbook(book), code=1)
+    for name in ("one", "two"):
+        (place.run_folder() / "files" / name).write_text(name, encoding="utf-8")
+    place.agentfs("run", "--resume", "job")
+    assert replay(place.run_folder(), environment={}).departures == ()
+
+
+def test_a_run_that_was_cancelled_while_a_step_ran(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    process = place.begin("run", place.runbook("### wait\n```sh\ntouch here; sleep 60\n```\n"))
+    wait_for(lambda: any(place.runs.glob("*/job/files/here")), "the step")
+    place.agentfs("cancel", "job")
+    assert end(process, signal.SIGCONT)[0] == 1
+    assert place.read("steps/wait.1.result.json")["error"]["kind"] == "cancelled"
+    assert replay(place.run_folder(), environment={}).departures == ()
+
+
+def test_a_rule_that_has_changed_is_one_departure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentfs.core.steps.attempts_allowed", lambda *_, **__: 1)
+    replayed = replay(Path(__file__).parent.parent / "recordings" / "shop", environment={})
+    (found,) = [departure for departure in replayed.departures if not departure.request]
+    assert (found.file, found.what, found.recorded) == ("steps/read.2.json", "", "it is there")
+    assert found.came.startswith("nothing: call planner: read: exit code 1")
+
+
 def test_an_output_that_was_cut_and_is_read_as_a_file(tmp_path: Path) -> None:
     place = Driven(tmp_path / "w", AGENTFS_LIMITS_OUTPUT_BYTES="300")
     write = {"id": "write", "tool": "shell", "input": {"command": "seq 1 1000"}}
@@ -126,7 +166,7 @@ def test_a_program_as_the_planner(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_cannot_be_replayed(tmp_path: Path) -> None:
-    with pytest.raises(Unreplayable, match=r"is no run: there is no run\.json"):
+    with pytest.raises(Unreplayable, match=r"is not a run: there is no run\.json"):
         replay(tmp_path)
 
 
@@ -141,7 +181,7 @@ def sent(text: str) -> Try:
     )
 
 
-def compared(was: str, now: str) -> Difference | None:
+def compared(was: str, now: str) -> tuple[str, str, str] | None:
     messages: tuple[JsonObject, ...] = ({"role": "system", "content": "Plan."}, {"role": "user", "content": now})
     return difference(Payload(messages, {}), sent(was), SecretMask({"A_KEY": "secret-value"}), lambda text: text)
 
@@ -153,5 +193,5 @@ def test_the_working_folder_the_minutes_and_secrets_are_no_difference() -> None:
 
 def test_the_first_difference_is_shown_with_what_is_around_it() -> None:
     was, now = f"{'a' * 100}b{'c' * 200}", f"{'a' * 100}d"
-    found = Difference("message 2 (user), content", f"…{'a' * 30}b{'c' * 119}…", f"…{'a' * 30}d")
+    found = ("message 2 (user), content", f"…{'a' * 30}b{'c' * 119}…", f"…{'a' * 30}d")
     assert compared(was, now) == found

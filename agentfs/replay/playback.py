@@ -1,0 +1,460 @@
+"""Models, tools and checks that give what a recording says they gave. Nothing is sent, run or read outside of it.
+
+Each looks up what it is asked for by `whose`: the name of a call's or an attempt's conversation.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentfs.clock import Clock
+from agentfs.core import names
+from agentfs.core.catalogue import ToolSpec
+from agentfs.core.proof import check_sha256
+from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
+from agentfs.executor import words
+from agentfs.executor.arguments import arguments_of
+from agentfs.executor.attempt import Halt
+from agentfs.executor.calling import OUTPUT_LENGTH
+from agentfs.executor.checks import run_checks
+from agentfs.executor.evidence import NOT_PUT_BACK, SPOILED, TAMPERED, Changes, FolderWatch, Gather, Piece, changes_in
+from agentfs.executor.judging import EVIDENCE
+from agentfs.executor.scratchpad import PLAN
+from agentfs.jsonlines import OURS, read_lines
+from agentfs.models.base import (
+    Garbled,
+    LimitReached,
+    ModelError,
+    ModelSession,
+    Refused,
+    Reply,
+    Request,
+    Stopped,
+    ToolCall,
+    Unreachable,
+)
+from agentfs.models.budget import Tokens
+from agentfs.models.capabilities import Capabilities, JsonMode, Payload, build_payload, tool_schema
+from agentfs.planner.acceptance import NOT_RUN
+from agentfs.replay.recording import LOG, TOOL_FAILED, Conversation, Departure, Entry, Recording, Try
+from agentfs.storage.safe_open import copy_regular
+from agentfs.tools.base import Bench, Mask, ToolResult
+from agentfs.tools.values import NotJson
+
+NOT_RECORDED = Failure(kind="model", message="the recording holds no answer to this")
+SHOWN = 120  # characters on either side of a difference
+_STOPS = ("interrupted", "superseded", "cancelled")
+_AROUND = re.compile(r"\n\n# (?:Context|Working folder)\n\n.*?(?=\n\n# Tools\n\n)", re.DOTALL)
+_MINUTES = re.compile(r"\b\d+ minutes of work\b")
+_CUT = re.compile(r"\n… (\d+) characters cut …\n")
+_FAILED = re.compile(rf"{re.escape(TOOL_FAILED)}([^)]*)\): (.*)\Z", re.DOTALL)
+
+
+class Killed(BaseException):
+    """Here the recorded agentfs was ended: nothing after this was ever written."""
+
+
+@dataclass(slots=True)
+class Playback:
+    """Everything that a recording says came from outside, ready to be given again."""
+
+    recording: Recording
+    folder: Path  # of the run that is replayed
+    mask: Mask
+    paths: Callable[[str], str]  # makes texts of both runs comparable
+    departures: list[Departure] = field(default_factory=list)
+    call: int = 0  # the call of the planner that is being answered
+    _passed: float = 0.0  # seconds that the recording says it took, beside what the replay really takes
+
+    def clock(self) -> Clock:
+        """Return a clock by which as much time passes as was recorded."""
+        real = Clock()
+        return Clock(monotonic=lambda: real.monotonic() + self._passed)
+
+    def note(self, file: str, what: str, recorded: object, came: object, *, request: bool = False) -> None:
+        self.departures.append(Departure(file, what, recorded, came, request=request))
+
+    def spend(self, seconds: object) -> None:
+        self._passed += float(seconds) if isinstance(seconds, int | float) else 0.0
+
+    def spend_after(self, whose: str, seconds: object) -> None:
+        """Let as much time pass as it took, or all there was, where that ended it."""
+        self.spend(seconds)
+        error, order = self.recording.error(whose), self.recording.order(whose)
+        if self.recording.conversation(whose).is_replayed() and error and error.kind == "timeout" and order:
+            self.spend(order.timeout_s)
+
+    def stop_sign(self, whose: str) -> Halt:
+        """Return a stop sign that is seen where it was seen then: when the recording has nothing more to give."""
+        error = self.recording.error(whose)
+        if error is not None and error.kind in _STOPS and not self.recording.was_killed(whose):
+            return _RecordedStop(self.recording.conversation(whose), error)
+        return Halt()
+
+
+class _RecordedStop(Halt):
+    def __init__(self, conversation: Conversation, because: Failure) -> None:
+        super().__init__(because)
+        self._conversation = conversation
+
+    def is_set(self) -> bool:
+        return self._conversation.is_replayed()
+
+
+# ── models ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedModel:
+    """Answers as the model of the recording did, failures and all, without waiting. Sends nothing."""
+
+    name: str
+    temperature: float | None
+    playback: Playback
+
+    def complete(self, request: Request, line: ModelSession) -> Reply:
+        """Return the next recorded reply of this conversation."""
+        conversation = self.playback.recording.conversation(line.name)
+        while True:
+            if not conversation.tries:
+                raise self._nothing(request, line)
+            played = conversation.tries.pop(0)
+            sent = _as_sent(played, request, self.temperature)
+            self._compare(sent, played, line, conversation)
+            line.log_request(played.role, played.model, sent.messages, played.body)
+            if played.end is None:
+                raise Killed
+            reply = self._take(played, played.end, line)
+            if reply is not None:
+                return reply
+
+    def _compare(self, sent: Payload, played: Try, line: ModelSession, conversation: Conversation) -> None:
+        """Note the first request that is not what was sent then; what follows it differs as a matter of course."""
+        found = difference(sent, played, self.playback.mask, self.playback.paths)
+        if found is not None and not conversation.differs:
+            conversation.differs = True
+            where, recorded, came = found
+            self.playback.note(f"{line.name}{LOG}", f"request {played.number}, {where}", recorded, came, request=True)
+
+    def _take(self, played: Try, end: Entry, line: ModelSession) -> Reply | None:
+        """Log the end of a try; return the reply, raise what was raised, or None if it was tried again."""
+        more = {key: value for key, value in end.items() if key not in ("event", "at", "number", "message", "usage")}
+        if end["event"] == "failed":
+            line.log_failure(played.usage(), more)
+        else:
+            line.log_reply(end.get("message") or {}, played.usage(), more)
+        self._show_plan(line)
+        self.playback.spend_after(line.name, end.get("seconds"))
+        if end.get("again_in") is not None or end.get("form") == "ignored":
+            return None
+        if error := end.get("error"):
+            raise _error(error, end)
+        return _reply(end)
+
+    def _show_plan(self, line: ModelSession) -> None:
+        """Write PLAN.md as the model was shown it next: what changed it is not run again."""
+        left = [one for one in self.playback.recording.conversation(line.name).tries if one.role == "executor"]
+        shown = str(left[0].messages[-1].get("content")) if left and left[0].messages else ""
+        if shown.startswith(words.PLAN_NOTE):
+            path = self.playback.folder / names.FILES / PLAN
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("\n".join(shown.split("\n")[3:-1]), encoding="utf-8")
+
+    def _nothing(self, request: Request, line: ModelSession) -> BaseException:
+        """Return what happens where the recording holds no more requests."""
+        error = self.playback.recording.error(line.name)
+        if self.playback.recording.was_killed(line.name):
+            return Killed()
+        if error and error.kind == "unreachable" and not line.number:
+            return Unreachable(error)  # no model was configured then
+        line.log_request(request.role, self.name, request.messages)  # a limit of the run ends it here, as it did then
+        recorded = f"no more requests: {error.message}" if error else "no more requests"
+        came = f"the {request.role} asks once more"
+        self.playback.note(f"{line.name}{LOG}", f"request {line.number}", recorded, came)
+        return Garbled(NOT_RECORDED)
+
+
+def _error(error: Mapping[str, Any], end: Entry) -> ModelError:
+    failure = Failure.model_validate(error)
+    if end["event"] == "reply":
+        return (Refused if (end.get("message") or {}).get("refusal") else Garbled)(failure)
+    kinds = {"unreachable": Unreachable, "interrupted": Stopped, "timeout": Stopped, "limit": LimitReached}
+    return kinds.get(failure.kind, Garbled)(failure)
+
+
+def _reply(end: Entry) -> Reply:
+    message = end.get("taken_as") or end.get("message") or {}
+    usage = end.get("usage") or {}
+    tokens = (usage.get("input_tokens", 0), usage.get("cached_tokens", 0), usage.get("output_tokens", 0))
+    return Reply(
+        text=str(message.get("content") or ""),
+        tool_calls=tuple(
+            ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+            for call in message.get("tool_calls") or ()
+        ),
+        finish=str(end.get("finish") or "stop"),
+        tokens=Tokens(*tokens, end.get("reasoning_tokens") or 0),
+        spoken=bool(end.get("spoken")),
+        restart=bool(end.get("restart")),
+    )
+
+
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def difference(now: Payload, played: Try, mask: Mask, paths: Callable[[str], str]) -> tuple[str, str, str] | None:
+    """Return where a request differs from the recorded one, what was sent and what would be; None: nowhere.
+
+    Not compared is what was read from the working folder, which a replay has not, and how many minutes are left.
+    """
+
+    def plain(message: Mapping[str, Any]) -> dict[str, str]:
+        return {name: paths(_MINUTES.sub("", _AROUND.sub("", _text(value)))) for name, value in message.items()}
+
+    for place, (was, one) in enumerate(zip(played.messages, now.messages, strict=False), start=1):
+        if (old := plain(was)) != (new := plain(mask.value(dict(one), ours=OURS))):
+            return _first_difference(f"message {place} ({one.get('role')})", old, new)
+    if len(played.messages) != len(now.messages):
+        return "messages", str(len(played.messages)), str(len(now.messages))
+    old = plain({name: played.body.get(name) for name in now.options})
+    new = plain(mask.value(dict(now.options), ours=OURS))
+    return _first_difference("beside the messages", old, new) if old != new else None
+
+
+def _as_sent(played: Try, request: Request, temperature: float | None) -> Payload:
+    """Return a request as it would be sent to the endpoint that took the recorded one."""
+    body = played.body
+    if "schema" in body:  # a program
+        if request.offers and not body.get("tools"):  # one that makes no native calls
+            return Payload(build_payload(request, Capabilities(tools=False), None).messages, {"tools": []})
+        return Payload(request.messages, {"tools": [tool_schema(offer) for offer in request.offers]})
+    if not body:
+        return Payload(request.messages, {})
+    habits = Capabilities(
+        json_mode=_json_mode(body),
+        tools="tools" in body,
+        temperature="temperature" in body,
+        usage="stream_options" in body,
+    )
+    sent = build_payload(request, habits, temperature)
+    compared = ("tools", "response_format", "tool_choice")
+    return Payload(sent.messages, {name: sent.options.get(name) for name in compared})
+
+
+def _json_mode(body: Mapping[str, Any]) -> JsonMode:
+    match body:
+        case {"response_format": {"type": "json_schema"}}:
+            return "schema"
+        case {"tool_choice": _}:
+            return "tool"
+        case {"response_format": _}:
+            return "object"
+        case _:
+            return "text"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _first_difference(where: str, old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, str, str]:
+    name = next(name for name in (*old, *new) if old.get(name) != new.get(name))
+    was, now = old.get(name, ""), new.get(name, "")
+    start = next((n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
+    return f"{where}, {name}", _excerpt(was, start), _excerpt(now, start)
+
+
+def _excerpt(text: str, start: int) -> str:
+    begin, end = max(0, start - 30), start + SHOWN
+    return ("…" if begin else "") + text[begin:end] + ("…" if end < len(text) else "")
+
+
+# ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTool:
+    """Gives what the tool gave, and runs nothing."""
+
+    spec: ToolSpec
+    playback: Playback
+
+    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
+        order = self.playback.recording.order(bench.whose)
+        if order is not None and order.tool is None:
+            return self._in_loop(given, bench)
+        bench.claim(None)
+        return self._of_step(bench)
+
+    def _in_loop(self, given: JsonObject, bench: Bench) -> ToolResult:
+        conversation = self.playback.recording.conversation(bench.whose)
+        for place, entry in enumerate(conversation.calls):
+            if entry.get("tool") == self.spec.name and _arguments(entry) == given:
+                del conversation.calls[: place + 1]
+                self.playback.spend_after(bench.whose, entry.get("seconds"))
+                return _result(str(entry.get("result") or ""), bool(entry.get("ok")), bench)
+        if self.playback.recording.was_killed(bench.whose):
+            raise Killed
+        self.playback.note(f"{bench.whose}{LOG}", f"a call of {self.spec.name}", "no such call", given)
+        return ToolResult(failure=NOT_RECORDED)
+
+    def _of_step(self, bench: Bench) -> ToolResult:
+        result = self.playback.recording.result(bench.whose)
+        if result is None or self.playback.recording.was_killed(bench.whose):
+            raise Killed
+        self.playback.spend(result.duration_s)
+        whole = self.playback.recording.folder / f"{bench.whose}.output.txt"
+        if whole.is_file() and not bench.output_file.exists():
+            copy_regular(whole, bench.output_file)
+        return ToolResult(output=result.output, cut=result.cut, failure=self._failure(result, bench))
+
+    def _failure(self, result: Result, bench: Bench) -> Failure | None:
+        """Return why the tool gave nothing: not what its checks, or a judge that nobody reached, made of it."""
+        judged = any(played.role == "judge" for played in self.playback.recording.conversation(bench.whose).tries)
+        if result.error is None or result.error.kind == "check" or judged:
+            return None
+        if result.status == "interrupted" and result.error.kind != "limit":
+            return result.error.model_copy(update={"kind": "interrupted"})
+        return result.error
+
+
+def _arguments(entry: Entry) -> JsonObject | None:
+    try:
+        return arguments_of(str(entry.get("arguments") or ""))
+    except NotJson:
+        return None
+
+
+def _result(text: str, ok: bool, bench: Bench) -> ToolResult:
+    """Return a result that comes to these very words again, once they are cut as they were."""
+    found = _CUT.search(text) if len(text) > OUTPUT_LENGTH else None
+    if found is not None and ok:
+        os.close(os.open(bench.output_file, os.O_CREAT | os.O_WRONLY, 0o600))
+        os.truncate(bench.output_file, OUTPUT_LENGTH - 1 + int(found[1]))  # only its size is asked for
+        return ToolResult(output=_CUT.sub("  ", text, count=1), cut=True)
+    if found is not None:
+        text = _CUT.sub(" " * int(found[1]), text, count=1)
+    failed = None if ok else _FAILED.match(text)
+    return ToolResult(failure=Failure(kind=failed[1], message=failed[2])) if failed else ToolResult(output=text)
+
+
+# ── checks ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChecks:
+    """Finds what the checks found. Only a judge is asked again, of the recording."""
+
+    playback: Playback
+
+    def __call__(
+        self,
+        checks: Sequence[ResolvedCheck],
+        bench: Bench,
+        output: Any,
+        gather: Gather,  # noqa: ARG002 - the evidence is what the judge was shown then
+    ) -> tuple[CheckResult, ...]:
+        whose = bench.whose
+        if whose.endswith(names.BEFORE):
+            return tuple(self._before(check, whose.removesuffix(names.BEFORE)) for check in checks)
+        if whose.endswith(names.ACCEPT):
+            accepted = self.playback.recording.conversation(whose.removesuffix(names.ACCEPT)).acceptances
+            entry = accepted.pop(0) if accepted else {}
+            return tuple(CheckResult.model_validate(one) for one in entry.get("checks") or ())
+        found = self._found(whose)
+        return tuple(
+            run_checks((check,), bench, output, self._evidence(whose))[0]
+            if isinstance(check, JudgeCheck)
+            else self._recorded(check, found, place, whose)
+            for place, check in enumerate(checks)
+        )
+
+    def _before(self, check: ResolvedCheck, whose: str) -> CheckResult:
+        """Return what a check found before the work."""
+        digest = check_sha256(check)
+        if whose.startswith(names.PLANNING):
+            answer = self.playback.recording.answer(_number(whose))
+            known = next((one for one in (answer.before if answer else ()) if one.sha256 == digest), None)
+            ok, detail = (known.ok, known.detail) if known else (False, NOT_RUN)
+        else:
+            result = self.playback.recording.result(whose)
+            ok, detail = result is not None and digest in result.held_before, ""
+        return CheckResult(kind=check.kind, ok=ok, detail=detail)
+
+    def _evidence(self, whose: str) -> Gather:
+        """Return the evidence as the judge was shown it then, whatever lies in the folder now."""
+        left = self.playback.recording.conversation(whose).tries
+        shown = next((str(one.messages[1].get("content")) for one in left if one.role == "judge"), "")
+        return lambda _condition: (Piece("", shown.partition(EVIDENCE)[2].removesuffix("\n")),)
+
+    def _found(self, whose: str) -> tuple[CheckResult, ...] | None:
+        """Return what was found; None where it is not recorded because nothing came of it."""
+        recording = self.playback.recording
+        if whose.startswith(names.PLANNING):
+            record, step = recording.checks(_number(whose)), whose.partition(".checks.")[2]
+            if record is None or not step:
+                return record.checks if record else None
+            return next((one.checks for one in record.steps if one.step == step), None)
+        attempt = whose.removesuffix(names.GATE_NEEDS).removesuffix(names.NEEDS)
+        result = recording.result(attempt)
+        if result is None or (whose != attempt and not (result.error and result.error.kind == "needs")):
+            return None
+        if whose.endswith(names.GATE_NEEDS) and f"{attempt}.question.md" in recording.files:
+            return None  # they held then; what the result says was found after the yes
+        return result.checks or None
+
+    def _recorded(
+        self, check: ResolvedCheck, found: tuple[CheckResult, ...] | None, place: int, whose: str
+    ) -> CheckResult:
+        if found is None:
+            return CheckResult(kind=check.kind, ok=True, detail="it held")
+        if place < len(found) and found[place].kind == check.kind:
+            return found[place]
+        self.playback.note(f"{whose}.result.json", f"check {place + 1}", "no such check", check.kind)
+        return CheckResult(kind=check.kind, ok=False, detail=NOT_RECORDED.message)
+
+
+def _number(whose: str) -> int:
+    """Return the number of the call that a name like `planning/2.checks.total` is about."""
+    return int(whose.removeprefix(f"{names.PLANNING}/").partition(".")[0])
+
+
+class RecordedWatch(FolderWatch):
+    """What became of the working folder then. An attempt that waited is given all of it when it is first asked."""
+
+    def __init__(self, playback: Playback) -> None:
+        self._recording = playback.recording
+        self._given: set[tuple[str, str]] = set()
+
+    def changes(self, whose: str, look: Callable[[], Changes]) -> Changes:  # noqa: ARG002
+        return changes_in(self._log(whose)) if self._is_new("changes", whose) else Changes()
+
+    def tampered(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
+        return self._files(whose, TAMPERED) if self._is_new("tampered", whose) else []
+
+    def spoiled(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
+        if whose.startswith(names.STEPS):
+            return self._files(whose, SPOILED)
+        record = self._recording.checks(_number(whose))
+        detail = record.checks[-1].detail if record and record.checks else ""
+        return detail.partition(": ")[2].split(", ") if detail.startswith(NOT_PUT_BACK) else []
+
+    def touched(self, call: int, look: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:  # noqa: ARG002
+        record = self._recording.checks(call)
+        return record.touched if record else ()
+
+    def _files(self, whose: str, event: str) -> list[str]:
+        found = [entry.get("files") for entry in read_lines(self._log(whose)) if entry.get("event") == event]
+        return [str(path) for listed in found if isinstance(listed, list) for path in listed]
+
+    def _is_new(self, what: str, whose: str) -> bool:
+        known = (what, whose) in self._given
+        self._given.add((what, whose))
+        return not known
+
+    def _log(self, whose: str) -> Path:
+        return self._recording.folder / f"{whose}{LOG}"

@@ -1,0 +1,215 @@
+"""A world in which everything from outside comes from a recording, and a driver that works in it."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from agentfs.core import names
+from agentfs.core.briefing import Material
+from agentfs.core.catalogue import ToolSpec
+from agentfs.core.config import Settings
+from agentfs.core.lint_view import Surroundings
+from agentfs.core.records import Order, Result, Revision, Run
+from agentfs.core.state import Means
+from agentfs.engine import Driver, Job, JobKey, News, World, no_model
+from agentfs.executor import words
+from agentfs.judge import FileJudge
+from agentfs.means import means_of, reader_for
+from agentfs.models.base import Model
+from agentfs.planner import Planner
+from agentfs.planner.model import ModelPlanner
+from agentfs.planner.one_step import OneStep
+from agentfs.prompts import load_prompt
+from agentfs.replay.playback import Killed, Playback, RecordedChecks, RecordedModel, RecordedTool, RecordedWatch
+from agentfs.replay.recording import Recording, Try
+from agentfs.settings import load_settings
+from agentfs.tools.registry import Known, builtins, known_tools
+from agentfs.workspace import SETTINGS
+from agentfs.world import known_to, planner_for
+
+_LISTING = re.compile(
+    r"\n\n# Working folder\n\n(It is empty\.|(`{3,})\n(.*?)\n\2(\n\(and more that is not listed\))?)(?=\n\n# |\Z)",
+    re.DOTALL,
+)
+_ENTRY = re.compile(r"(.*)  (\d+) bytes\Z")
+_TURNS = re.compile(r"it took (\d+) turns and did not finish\Z")
+
+
+class _NoLedger:
+    """Stands where the ledger is: a replay commits nothing."""
+
+    def note(self, folder: Path) -> None:
+        pass
+
+    def look_through(self, ended: Iterable[Path]) -> None:
+        pass
+
+    def is_idle(self) -> bool:
+        return True
+
+
+class _ReplayDriver(Driver):
+    """A driver that does at once, in its own thread, what it is to have done; its turns are the fold's."""
+
+    playback: Playback
+
+    def submit(
+        self,
+        key: JobKey,
+        work: Callable[[Job], News],
+        *,
+        at_once: bool = False,  # noqa: ARG002
+        desk: Executor | None = None,  # noqa: ARG002
+    ) -> None:
+        job = self.jobs[key] = Job(stop=self.playback.stop_sign(names.conversation(key[1], key[2])))
+        with suppress(Killed):
+            work(job)
+        del self.jobs[key]
+
+
+def _recorded_world(playback: Playback, settings: Settings, workspace: Path) -> World:
+    recording, models = playback.recording, playback.recording.run.models
+    known = _known_tools(recording, workspace)
+    tools = {
+        name: builtins()[name] if spec.effects == "none" and name in builtins() else RecordedTool(spec, playback)
+        for name, spec in known.specs.items()
+    }
+    means = _means(recording, {name: tool.spec.repeatable for name, tool in tools.items()})
+    planner = RecordedModel(models.planner or "", models.planner_temperature, playback)
+    results = recording.all(Result)
+
+    def executor(_run: Run, name: str | None) -> Model:
+        return RecordedModel(name or models.executor or "", models.executor_temperature, playback)
+
+    idle = ThreadPoolExecutor(1)  # nothing is ever given to it, so it starts no thread
+    return World(
+        workspace=workspace,
+        clock=playback.clock(),
+        pool=idle,
+        desk=idle,
+        tools=tools,
+        means=means,
+        keeper=_NoLedger(),
+        mask=playback.mask,
+        sandbox="none" if any(result.sandbox == "none" for result in results) else "bubblewrap",
+        environment={},
+        person=("a person", ""),
+        wake=lambda: None,
+        own=known.own,
+        broken=known.broken,
+        executor=executor if means.executor else no_model,
+        planner=(lambda _run, _name: planner) if means.planner else no_model,
+        check=RecordedChecks(playback),
+        watch=RecordedWatch(playback),
+        max_turns=next(_turns(recording), settings.executor.max_turns),
+    )
+
+
+def open_recorded(playback: Playback, settings: Settings, workspace: Path) -> Driver:
+    """Return a driver of the run that is replayed, with planners that are shown the working folder as it was."""
+    folder, world = playback.folder, _recorded_world(playback, settings, workspace)
+    reader = reader_for(folder, settings, patient=False, known=known_to(world))
+    judge = reader.judge
+    if not isinstance(judge, FileJudge):
+        raise TypeError("a driver judges files")
+    judge.catalogue = replace(judge.catalogue, model=world.means.executor)
+    model, prompt = world.planner(playback.recording.run, None), load_prompt("planner", workspace)
+    planner: Planner | None = None
+    looks = partial(_look_around, playback)
+    if model is not None:
+        planner = ModelPlanner(model, prompt, judge.catalogue, judge.parsed, workspace, world.clock, looks)
+    chosen = planner_for(folder, reader, world, planner)
+    if isinstance(chosen.loop, OneStep):
+        chosen = replace(chosen, loop=replace(chosen.loop, look_around=looks))
+    driver = _ReplayDriver(folder, reader, world, chosen, places=10_000)
+    driver.playback = playback
+    return driver
+
+
+def _look_around(
+    playback: Playback,
+    folder: Path,
+    run: Run,
+    workspace: Path,  # noqa: ARG001 - nothing is read from where it lies now
+    context: object,  # noqa: ARG001
+    goal: str,  # noqa: ARG001
+) -> tuple[Material, Surroundings]:
+    """Return the working folder as the planner was shown it then."""
+    tries = playback.recording.conversation(names.call_conversation(playback.call)).tries
+    shown = str(tries[0].messages[1].get("content")) if tries and len(tries[0].messages) > 1 else ""
+    found = _LISTING.search(shown)
+    lines = tuple(found[3].split("\n")) if found and found[3] else ()
+    files = frozenset(match[1] for line in lines if (match := _ENTRY.match(line)))
+    folders = frozenset(line.removesuffix("/") for line in lines if line.endswith("/"))
+    complete = found is not None and not found[4]
+    around = Surroundings(str(folder.resolve() / run.workdir), (), files, folders, complete)
+    return Material(listing=lines, complete=complete), around
+
+
+def _known_tools(recording: Recording, workspace: Path) -> Known:
+    """Return the tools of a run; of a person's own that are not here, what their orders tell."""
+    orders = recording.all(Order)
+    used = dict.fromkeys([*recording.run.tools, *(order.tool for order in orders if order.tool)])
+    known = known_tools(workspace, used)
+    lost = {
+        name: ToolSpec(
+            name,
+            "a tool of one's own",
+            {"type": "object"},
+            "execute",
+            repeatable=all(order.repeatable for order in orders if order.tool == name),
+        )
+        for name in used
+        if name not in known.specs
+    }
+    return Known({**known.specs, **lost}, (*known.own, *lost), known.broken)
+
+
+# ── what no record says ───────────────────────────────────────────────────────────────────────────────────
+
+
+def recorded_settings(recording: Recording, workspace: Path | None) -> Settings:
+    """Return the settings of a workspace, with a search engine where the run had one."""
+    settings = load_settings(workspace / SETTINGS, {}) if workspace else Settings()
+    offered = any("\n- web_search (" in shown for shown in _briefings(recording))
+    used = any(order.tool == "web_search" for order in recording.all(Order))
+    search = settings.tools.web_search.model_copy(update={"url": "recorded" if offered or used else ""})
+    return settings.model_copy(update={"tools": settings.tools.model_copy(update={"web_search": search})})
+
+
+def _means(recording: Recording, repeatable: Mapping[str, bool]) -> Means:
+    """Return what models the run had. run.json of the first release names some also where there were none."""
+    if recording.run.proof is not None:
+        return means_of(recording.run, repeatable)
+    outcome, roles = recording.outcome, {one.by.role for one in recording.all(Revision)}
+    asked = {one.role for one in _tries(recording)}
+    out_of_replans = outcome is not None and outcome.reason == "replan_budget_exhausted"
+    offered = any("\n- no tool: a model does" in shown for shown in _briefings(recording))
+    return Means(
+        planner="planner" in asked | roles or out_of_replans,
+        executor=bool(asked & {"executor", "judge"}) or "agentfs" in roles or offered,
+        repeatable=repeatable,
+    )
+
+
+def _tries(recording: Recording) -> Iterator[Try]:
+    return (one for conversation in recording.conversations.values() for one in conversation.tries)
+
+
+def _briefings(recording: Recording) -> Iterator[str]:
+    asked = (one for one in _tries(recording) if one.role == "planner" and len(one.messages) > 1)
+    return (str(one.messages[1].get("content")) for one in asked)
+
+
+def _turns(recording: Recording) -> Iterator[int]:
+    """Yield how many turns a loop might take, where one came to its last."""
+    for result in recording.all(Result):
+        if result.error and (found := _TURNS.match(result.error.message)):
+            yield int(found[1])
+    for request in _tries(recording):
+        if any(message.get("content") == words.LAST_TURN for message in request.messages[-1:]):
+            yield sum(message.get("role") == "assistant" for message in request.messages) + 1
