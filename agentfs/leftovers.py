@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import Leftover, install, listing, publish, read_whole
 from agentfs.stillness import Stillness, being_written
 
@@ -30,7 +30,7 @@ def _closed(path: Path, still: Stillness) -> bool:
 
 def _put_back(folder: Path, leftover: Leftover, saved: bytes) -> list[Leftover]:
     """Put a save that missed plan.json into it; if plan.json holds another one by now, keep this one beside it."""
-    plan = folder / names.PLAN
+    plan = folder / paths.PLAN
     current = read_whole(plan) if plan.is_file() else None
     latest = _last_revision(folder)
     if current is not None and current == latest:
@@ -59,6 +59,6 @@ def keep_beside(folder: Path, saved: bytes) -> Path:
 
 
 def _last_revision(folder: Path) -> bytes | None:
-    parsed = map(names.parse_revision_file, listing(folder / names.REVISIONS))
+    parsed = map(paths.parse_revision_file, listing(folder / paths.REVISIONS))
     numbers = [found[0] for found in parsed if found and found[1] == "plan"]
-    return read_whole(folder / names.REVISIONS / names.revision_plan_file(max(numbers))) if numbers else None
+    return read_whole(folder / paths.REVISIONS / paths.revision_plan_file(max(numbers))) if numbers else None

@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.storage.safe_open import copy_regular, scan
 
-_PARTS = ("", names.STEPS, names.PLANNING, names.REVISIONS)
+_PARTS = ("", paths.STEPS, paths.PLANNING, paths.REVISIONS)
 
 
 @contextmanager

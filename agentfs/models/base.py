@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentfs.core.limits import Spent
 from agentfs.core.records import Failure, JsonObject, Usage
+from agentfs.core.run_state import Spent
 from agentfs.jsonlines import read_lines
 from agentfs.models.budget import Budget, BudgetExceeded, Role, Tokens, add_usage, usage_of
 

@@ -9,8 +9,8 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from agentfs.core.config import ModelSettings, PriceSettings
-from agentfs.core.limits import Bounds, Spent, no_room, total
 from agentfs.core.records import JsonObject, Usage
+from agentfs.core.run_state import Bounds, Spent, no_room, total
 
 Role = Literal["planner", "executor", "judge"]  # who asks a model
 

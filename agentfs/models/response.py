@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfs.core.check_schema import shown
 from agentfs.core.documents import too_deep
 from agentfs.core.json_text import MAX_DEPTH
+from agentfs.core.problems import show_value
 from agentfs.core.records import JsonObject
 from agentfs.models.base import Reply, ToolCall
 from agentfs.models.budget import Tokens
@@ -111,7 +111,7 @@ class ResponseBuilder:
         """Return the call a delta belongs to: some endpoints give every call the same index, some give none."""
         index, own_id = delta.get("index"), _text(delta.get("id"))
         if index is not None and (isinstance(index, bool) or not isinstance(index, int)):
-            raise Malformed(f"the index of a tool call is {shown(index)}")
+            raise Malformed(f"the index of a tool call is {show_value(index)}")
         known = self._at.get(index)
         if known is not None and not (name and known.name and own_id != known.id):
             self._count("" if known.name else name)
@@ -150,7 +150,7 @@ def _count_in(usage: Mapping[str, Any], *names: str) -> int:
     name = next((name for name in names if usage.get(name)), names[0])
     value = usage.get(name)
     if isinstance(value, bool) or (isinstance(value, int | float) and value > MOST_TOKENS):
-        raise Malformed(f"{name} of its usage is {shown(value)}")
+        raise Malformed(f"{name} of its usage is {show_value(value)}")
     return value if isinstance(value, int) and value > 0 else 0
 
 

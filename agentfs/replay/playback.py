@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.clock import Clock
-from agentfs.core import names
-from agentfs.core.catalogue import ToolSpec
+from agentfs.core import paths
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.executor import words
 from agentfs.executor.arguments import arguments_of
 from agentfs.executor.attempt import Halt
@@ -160,7 +160,7 @@ class RecordedModel:
         left = [one for one in self.playback.recording.conversation(line.name).tries if one.role == "executor"]
         shown = str(left[0].messages[-1].get("content")) if left and left[0].messages else ""
         if shown.startswith(words.PLAN_NOTE):
-            path = self.playback.folder / names.FILES / PLAN
+            path = self.playback.folder / paths.FILES / PLAN
             path.parent.mkdir(exist_ok=True)
             path.write_text("\n".join(shown.split("\n")[3:-1]), encoding="utf-8")
 
@@ -359,10 +359,10 @@ class RecordedChecks:
         gather: Gather,  # noqa: ARG002 - the evidence is what the judge was shown then
     ) -> tuple[CheckResult, ...]:
         whose = bench.whose
-        if whose.endswith(names.BEFORE):
-            return tuple(self._before(check, whose.removesuffix(names.BEFORE)) for check in checks)
-        if whose.endswith(names.ACCEPT):
-            accepted = self.playback.recording.conversation(whose.removesuffix(names.ACCEPT)).acceptances
+        if whose.endswith(paths.BEFORE):
+            return tuple(self._before(check, whose.removesuffix(paths.BEFORE)) for check in checks)
+        if whose.endswith(paths.ACCEPT):
+            accepted = self.playback.recording.conversation(whose.removesuffix(paths.ACCEPT)).acceptances
             entry = accepted.pop(0) if accepted else {}
             return tuple(CheckResult.model_validate(one) for one in entry.get("checks") or ())
         found = self._found(whose)
@@ -376,7 +376,7 @@ class RecordedChecks:
     def _before(self, check: ResolvedCheck, whose: str) -> CheckResult:
         """Return what a check found before the work."""
         digest = check_sha256(check)
-        if whose.startswith(names.PLANNING):
+        if whose.startswith(paths.PLANNING):
             answer = self.playback.recording.answer(_number(whose))
             known = next((one for one in (answer.before if answer else ()) if one.sha256 == digest), None)
             ok, detail = (known.ok, known.detail) if known else (False, NOT_RUN)
@@ -394,16 +394,16 @@ class RecordedChecks:
     def _found(self, whose: str) -> tuple[CheckResult, ...] | None:
         """Return what was found; None where it is not recorded because nothing came of it."""
         recording = self.playback.recording
-        if whose.startswith(names.PLANNING):
+        if whose.startswith(paths.PLANNING):
             record, step = recording.checks(_number(whose)), whose.partition(".checks.")[2]
             if record is None or not step:
                 return record.checks if record else None
             return next((one.checks for one in record.steps if one.step == step), None)
-        attempt = whose.removesuffix(names.GATE_NEEDS).removesuffix(names.NEEDS)
+        attempt = whose.removesuffix(paths.GATE_NEEDS).removesuffix(paths.NEEDS)
         result = recording.result(attempt)
         if result is None or (whose != attempt and not (result.error and result.error.kind == "needs")):
             return None
-        if whose.endswith(names.GATE_NEEDS) and f"{attempt}.question.md" in recording.files:
+        if whose.endswith(paths.GATE_NEEDS) and f"{attempt}.question.md" in recording.files:
             return None  # they held then; what the result says was found after the yes
         return result.checks or None
 
@@ -420,7 +420,7 @@ class RecordedChecks:
 
 def _number(whose: str) -> int:
     """Return the number of the call that a name like `planning/2.checks.total` is about."""
-    return int(whose.removeprefix(f"{names.PLANNING}/").partition(".")[0])
+    return int(whose.removeprefix(f"{paths.PLANNING}/").partition(".")[0])
 
 
 class RecordedWatch(FolderWatch):
@@ -437,7 +437,7 @@ class RecordedWatch(FolderWatch):
         return self._files(whose, TAMPERED) if self._is_new("tampered", whose) else []
 
     def spoiled(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
-        if whose.startswith(names.STEPS):
+        if whose.startswith(paths.STEPS):
             return self._files(whose, SPOILED)
         record = self._recording.checks(_number(whose))
         detail = record.checks[-1].detail if record and record.checks else ""

@@ -8,21 +8,21 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agentfs.core import names
-from agentfs.core.briefing import Material
-from agentfs.core.catalogue import ToolSpec
+from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Order, Result, Revision, Run
-from agentfs.core.state import Means
+from agentfs.core.run_state import Means
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.engine import Driver, Job, JobKey, News, World, no_model
 from agentfs.executor import words
 from agentfs.judge import FileJudge
 from agentfs.means import means_of, reader_for
 from agentfs.models.base import Model
 from agentfs.planner import Planner
+from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
+from agentfs.planner.prompt import Material
 from agentfs.prompts import load_prompt
 from agentfs.replay.playback import Killed, Playback, RecordedChecks, RecordedModel, RecordedTool, RecordedWatch
 from agentfs.replay.recording import Recording, Try
@@ -65,7 +65,7 @@ class _ReplayDriver(Driver):
         at_once: bool = False,  # noqa: ARG002
         desk: Executor | None = None,  # noqa: ARG002
     ) -> None:
-        job = self.jobs[key] = Job(stop=self.playback.stop_sign(names.conversation(key[1], key[2])))
+        job = self.jobs[key] = Job(stop=self.playback.stop_sign(paths.conversation(key[1], key[2])))
         with suppress(Killed):
             work(job)
         del self.jobs[key]
@@ -139,7 +139,7 @@ def _look_around(
     goal: str,  # noqa: ARG001
 ) -> tuple[Material, Surroundings]:
     """Return the working folder as the planner was shown it then."""
-    tries = playback.recording.conversation(names.call_conversation(playback.call)).tries
+    tries = playback.recording.conversation(paths.call_conversation(playback.call)).tries
     shown = str(tries[0].messages[1].get("content")) if tries and len(tries[0].messages) > 1 else ""
     found = _LISTING.search(shown)
     lines = tuple(found[3].split("\n")) if found and found[3] else ()

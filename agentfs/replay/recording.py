@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.forking import FIRST_CALL, is_forks_own
+from agentfs.core import paths
+from agentfs.core.continuation import FIRST_CALL, is_forks_own
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import (
     Answer,
     Call,
@@ -38,7 +38,7 @@ from agentfs.jsonlines import read_lines
 from agentfs.storage.safe_open import copy_regular
 from agentfs.workspace import SETTINGS, goal_path
 
-PARTS = (names.PLANNING, names.REVISIONS, names.STEPS)
+PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS)
 R = TypeVar("R", bound=Record)
 LOG = ".log.jsonl"
 TOOL_FAILED = "It failed ("  # what a model gets of a tool that failed begins so
@@ -47,8 +47,8 @@ LAST = "9"  # later than any time
 KILLED = "agentfs was ended before this attempt could settle"  # what the next driver writes about it
 Entry = Mapping[str, Any]  # one line of a log
 
-_NOT_SAVED = (names.FILES, names.STATUS, names.PLAN_ERROR, names.GOAL_ERROR, names.ON_WAIT_LOG)
-_KEPT_GOAL = re.compile(rf"{names.PLANNING}/{names.FORMAT_DIGITS}\.goal\.(?:md|txt|yaml|yml|json)\Z")
+_NOT_SAVED = (paths.FILES, paths.STATUS, paths.PLAN_ERROR, paths.GOAL_ERROR, paths.ON_WAIT_LOG)
+_KEPT_GOAL = re.compile(rf"{paths.PLANNING}/{paths.FORMAT_DIGITS}\.goal\.(?:md|txt|yaml|yml|json)\Z")
 # The records of a run by the kind of their file, and the fields that are not compared: times, costs, people, words.
 _KINDS: dict[str, tuple[type[Record], set[str]]] = {
     "call": (Call, {"detail"}),
@@ -124,14 +124,14 @@ class Recording:
         return self._get(f"{whose}.json", Order)
 
     def answer(self, number: int) -> Answer | None:
-        return self._get(f"{names.PLANNING}/{names.call_file(number, 'answer')}", Answer)
+        return self._get(f"{paths.PLANNING}/{paths.call_file(number, 'answer')}", Answer)
 
     def checks(self, number: int) -> GoalChecks | None:
-        return self._get(f"{names.PLANNING}/{names.call_file(number, 'checks')}", GoalChecks)
+        return self._get(f"{paths.PLANNING}/{paths.call_file(number, 'checks')}", GoalChecks)
 
     @property
     def outcome(self) -> Outcome | None:
-        return self._get(names.OUTCOME, Outcome)
+        return self._get(paths.OUTCOME, Outcome)
 
     def all(self, kind: type[R]) -> list[R]:
         """Return every record of one kind."""
@@ -154,7 +154,7 @@ class Recording:
 
     def plan(self, revision: int) -> bytes:
         """Return the exact bytes of a revision."""
-        return read_whole(self.folder / names.REVISIONS / names.revision_plan_file(revision))
+        return read_whole(self.folder / paths.REVISIONS / paths.revision_plan_file(revision))
 
     def _get(self, path: str, kind: type[R]) -> R | None:
         record = self.records.get(path)
@@ -166,12 +166,12 @@ class Recording:
 
 def read_recording(folder: Path) -> Recording:
     """Return the recording in a run's folder; raises Unreplayable if a record does not read, or of a fork."""
-    if not (folder / names.RUN).is_file():
-        raise Unreplayable(f"{folder} is not a run: there is no {names.RUN}")
-    run = _parse(folder, names.RUN, Run)
+    if not (folder / paths.RUN).is_file():
+        raise Unreplayable(f"{folder} is not a run: there is no {paths.RUN}")
+    run = _parse(folder, paths.RUN, Run)
     files = list_files(folder)
     records = dict(_records(folder, files))
-    first = records.get(f"{names.PLANNING}/{names.call_file(FIRST_CALL, 'call')}")
+    first = records.get(f"{paths.PLANNING}/{paths.call_file(FIRST_CALL, 'call')}")
     if isinstance(first, Call) and is_forks_own(first, run):
         raise Unreplayable(f"{run.run} began as a {run.source}, with results of that run: replay that one instead")
     goal = goal_path(folder)
@@ -191,13 +191,13 @@ def read_recording(folder: Path) -> Recording:
 def kind_of(path: str) -> str:
     """Return what kind of file of a run this is; "" if it is none of those that are replayed."""
     folder, _, name = path.rpartition("/")
-    if folder in (names.STEPS, names.PLANNING):
-        found = names.parse_step_file(name) if folder == names.STEPS else names.parse_call_file(name)
+    if folder in (paths.STEPS, paths.PLANNING):
+        found = paths.parse_step_file(name) if folder == paths.STEPS else paths.parse_call_file(name)
         return found.kind if found else ""
-    if folder == names.REVISIONS:
-        revision = names.parse_revision_file(name)
+    if folder == paths.REVISIONS:
+        revision = paths.parse_revision_file(name)
         return "revision" if revision and revision[1] == "record" else ""
-    return "outcome" if path == names.OUTCOME else ""
+    return "outcome" if path == paths.OUTCOME else ""
 
 
 def parse_record(path: str, source: bytes) -> Record:
@@ -208,7 +208,7 @@ def parse_record(path: str, source: bytes) -> Record:
 def list_files(folder: Path) -> list[str]:
     """Return the files of a run that are written once or appended to, and its outcome."""
     found = [f"{part}/{name}" for part in PARTS for name in sorted(listing(folder / part))]
-    return [*found, names.OUTCOME] if (folder / names.OUTCOME).is_file() else found
+    return [*found, paths.OUTCOME] if (folder / paths.OUTCOME).is_file() else found
 
 
 def _records(folder: Path, files: list[str]) -> Iterator[tuple[str, Record]]:
@@ -330,24 +330,24 @@ def _rests_on(record: Record) -> Iterator[str]:
     """Yield the files without which a record could not be."""
     match record:
         case Revision(revision=number, call=call):
-            yield f"{names.REVISIONS}/{names.revision_file(number - 1)}"
-            yield f"{names.PLANNING}/{names.call_file(call or 0, 'answer')}"
+            yield f"{paths.REVISIONS}/{paths.revision_file(number - 1)}"
+            yield f"{paths.PLANNING}/{paths.call_file(call or 0, 'answer')}"
         case Order(step=step, attempt=number, after=after, revision=revision):
-            yield f"{names.REVISIONS}/{names.revision_file(revision)}"
+            yield f"{paths.REVISIONS}/{paths.revision_file(revision)}"
             for name, attempt in {**after, step: number - 1}.items():
-                yield f"{names.STEPS}/{names.step_file(name, attempt, 'result')}"
+                yield f"{paths.STEPS}/{paths.step_file(name, attempt, 'result')}"
         case Result(step=step, attempt=number):
-            yield f"{names.STEPS}/{names.step_file(step, number, 'order')}"
+            yield f"{paths.STEPS}/{paths.step_file(step, number, 'order')}"
         case Call(call=number, revision=revision, evidence=evidence):
-            yield f"{names.REVISIONS}/{names.revision_file(revision)}"
-            yield f"{names.PLANNING}/{names.call_file(number - 1, 'answer')}"
+            yield f"{paths.REVISIONS}/{paths.revision_file(revision)}"
+            yield f"{paths.PLANNING}/{paths.call_file(number - 1, 'answer')}"
             yield from evidence
         case Answer(call=number):
-            yield f"{names.PLANNING}/{names.call_file(number, 'call')}"
+            yield f"{paths.PLANNING}/{paths.call_file(number, 'call')}"
         case GoalChecks(revision=revision, after=after):
-            yield f"{names.REVISIONS}/{names.revision_file(revision)}"
+            yield f"{paths.REVISIONS}/{paths.revision_file(revision)}"
             for name, attempt in after.items():
-                yield f"{names.STEPS}/{names.step_file(name, attempt, 'result')}"
+                yield f"{paths.STEPS}/{paths.step_file(name, attempt, 'result')}"
         case _:
             return
 
@@ -431,4 +431,4 @@ def save_recording(folder: Path, to: Path) -> None:
     for call in recording.all(Call):
         content = recording.goals.get(call.goal_sha256)
         if content is not None and call.goal_sha256 != last:
-            (to / names.PLANNING / names.goal_before_file(call.call, recording.goal_name)).write_bytes(content)
+            (to / paths.PLANNING / paths.goal_before_file(call.call, recording.goal_name)).write_bytes(content)

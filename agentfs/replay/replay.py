@@ -17,11 +17,11 @@ from itertools import chain, combinations, islice
 from pathlib import Path
 
 from agentfs.core import decide as acts
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core import paths
 from agentfs.core.facts import Facts
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Call, Order, Result, Revision
-from agentfs.core.state import derive, used_by
+from agentfs.core.run_state import derive, used_by
 from agentfs.deeds import perform
 from agentfs.disk import read_whole
 from agentfs.disk import replace as save
@@ -177,19 +177,19 @@ class Fold:
         """Return what the files of an action are called, without their endings."""
         match action:
             case acts.IssueOrder(view=view) | acts.AskPerson(view=view, about="gate"):
-                return names.conversation(view.id, view.next)
+                return paths.conversation(view.id, view.next)
             case acts.SettleReply(view=view, about="gate" | "cut"):
-                return names.conversation(view.id, view.next)
+                return paths.conversation(view.id, view.next)
             case acts.StartAttempt(view=view) | acts.AskPerson(view=view) | acts.SettleReply(view=view):
-                return names.conversation(view.id, view.attempt)
+                return paths.conversation(view.id, view.attempt)
             case acts.StopAttempt(step=step, attempt=number):
-                return names.conversation(step, number)
+                return paths.conversation(step, number)
             case acts.CallPlanner(call=number) | acts.RunGoalChecks(call=number) | acts.AskAnswer(call=number):
-                return names.call_conversation(number)
+                return paths.call_conversation(number)
             case acts.InstallPlan() | acts.RecordRevision():
-                return f"{names.REVISIONS}/{len(self.facts.revisions) + 1}"
+                return f"{paths.REVISIONS}/{len(self.facts.revisions) + 1}"
             case acts.EndRun():
-                return names.OUTCOME.removesuffix(".json")
+                return paths.OUTCOME.removesuffix(".json")
             case _:
                 return None
 
@@ -204,7 +204,7 @@ class Fold:
         before = set(list_files(self.folder))
         perform(action, driver)
         for path in set(list_files(self.folder)) - before:
-            if kind_of(path) in _TIMED or path.startswith(f"{names.REVISIONS}/"):
+            if kind_of(path) in _TIMED or path.startswith(f"{paths.REVISIONS}/"):
                 self.came[path] = read_whole(self.folder / path)
                 (self.folder / path).unlink()
 
@@ -259,10 +259,10 @@ class Fold:
             plan = self.recording.plan(record.revision)
             if sha256_bytes(plan) != record.plan_sha256 == sha256_bytes(self.plan):
                 plan = self.plan  # the recorded one was changed since
-            save(self.folder / names.REVISIONS / names.revision_plan_file(record.revision), plan)
-            save(self.folder / names.PLAN, plan)
-        if isinstance(record, Call) and (self.folder / names.REPLAN).exists():  # it was not decided
-            os.rename(self.folder / names.REPLAN, self.folder / f"{_stem(path)}.asked.md")
+            save(self.folder / paths.REVISIONS / paths.revision_plan_file(record.revision), plan)
+            save(self.folder / paths.PLAN, plan)
+        if isinstance(record, Call) and (self.folder / paths.REPLAN).exists():  # it was not decided
+            os.rename(self.folder / paths.REPLAN, self.folder / f"{_stem(path)}.asked.md")
         if isinstance(record, Order) and log not in self.recording.files:  # nobody took it up
             (self.folder / log).unlink(missing_ok=True)
             self.came.pop(path.replace(".json", ".result.json"), None)
@@ -271,13 +271,13 @@ class Fold:
         """Do what a person did to plan.json, the goal or replan.md before a file that tells of it."""
         match self.recording.records[path]:
             case Revision(revision=number, call=None):
-                save(self.folder / names.PLAN, self.recording.plan(number))
+                save(self.folder / paths.PLAN, self.recording.plan(number))
             case Call(call=number, goal_sha256=goal):
                 if goal != self.facts.goal.sha256:
                     save(self.folder / self.recording.goal_name, self.recording.goals[goal])
-                words_of_person = f"{names.PLANNING}/{names.call_file(number, 'asked')}"
+                words_of_person = f"{paths.PLANNING}/{paths.call_file(number, 'asked')}"
                 if words_of_person in self.recording.files:
-                    save(self.folder / names.REPLAN, read_whole(self.recording.folder / words_of_person))
+                    save(self.folder / paths.REPLAN, read_whole(self.recording.folder / words_of_person))
 
     def _put_questions(self) -> None:
         """Ask what was asked then. A gate with an order asks just before it: until then its step may be edited."""
@@ -344,13 +344,13 @@ def same_paths(recorded: Path, replayed: Path, run: str) -> Callable[[str], str]
 def _set_up(recording: Recording, root: Path) -> Path:
     """Make a workspace with the run as it began, and return the run's folder."""
     folder = root / "runs" / recording.run.run
-    for part in (*PARTS, names.FILES):
+    for part in (*PARTS, paths.FILES):
         (folder / part).mkdir(parents=True)
     (root / SETTINGS).touch()
     calls = sorted(recording.all(Call), key=lambda call: call.call)
     goal = recording.goals[calls[0].goal_sha256] if calls else next(iter(recording.goals.values()))
     save(folder / recording.goal_name, goal)
-    for name in (names.RUN, f"{names.PLANNING}/{names.CONTEXT}"):
+    for name in (paths.RUN, f"{paths.PLANNING}/{paths.CONTEXT}"):
         if (recording.folder / name).is_file():
             save(folder / name, read_whole(recording.folder / name))
     return folder
