@@ -19,7 +19,7 @@ from typing import Protocol
 
 from agentfs.bell import RunBell, no_bell
 from agentfs.clock import Clock
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.decide import (
     Action,
     AskPerson,
@@ -201,7 +201,7 @@ class Driver:
 
     def _is_being_asked(self) -> bool:
         """Whether somebody is still writing a wish for another plan: no end is certain before it is read."""
-        wish = self.folder / names.REPLAN
+        wish = self.folder / paths.REPLAN
         return wish.exists() and not self.reader.still.is_complete(wish)
 
     def taken(self) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.pins import Holding, Pins, unedited
 from agentfs.core.records import Plan, Revision
 from agentfs.disk import read_whole
@@ -26,7 +26,7 @@ class PastPlans:
 
     def plan(self, revision: int) -> Plan:
         """Return the plan of a revision; raise if it does not read."""
-        name = f"{names.REVISIONS}/{names.revision_plan_file(revision)}"
+        name = f"{paths.REVISIONS}/{paths.revision_plan_file(revision)}"
         try:
             return Plan.model_validate_json(read_whole(self.folder / name))
         except (OSError, ValidationError):

@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 from agentfs.core import decide as acts
 from agentfs.core.calls import waiting_answer
-from agentfs.core.canonical import render_plan, sha256_bytes
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.changes import changes
 from agentfs.core.check import check_plan
 from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.documents import read_json
 from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.hashing import render_plan, sha256_bytes
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.pins import pinned, unedited
 from agentfs.core.proposals import propose
@@ -37,6 +36,7 @@ from agentfs.core.records import (
 from agentfs.core.replies import cut_word, gate_word
 from agentfs.core.state import Means, RunState, derive
 from agentfs.core.steps import StepView
+from agentfs.core.tool_spec import Catalogue
 from agentfs.tools.registry import specs
 
 NOW = "2026-11-16T10:00:00.000000Z"

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.cli.editing import put_reply
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.edits import set_value
+from agentfs.core import paths
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import set_value
 from agentfs.core.openings import Opening, openings
 from agentfs.core.state import RunState
 from agentfs.disk import install, read_whole
@@ -220,11 +220,11 @@ class TerminalAsker:
     def _answer_draft(self, shown: Shown, reply: str) -> str:
         if reply != YES:
             words = reply.partition("\n")[2].strip() or "The draft was rejected."
-            put_reply(self._driver.folder / names.REPLAN, f"{words}\n")
-            self._progress.note(f"{names.REPLAN}: {first_line(words)}")
+            put_reply(self._driver.folder / paths.REPLAN, f"{words}\n")
+            self._progress.note(f"{paths.REPLAN}: {first_line(words)}")
             return ""
         new = set_value(shown.source, "/status", "approved")
-        placed, leftover = install(self._driver.folder / names.PLAN, new, shown.source)
+        placed, leftover = install(self._driver.folder / paths.PLAN, new, shown.source)
         self._driver.leftovers += [leftover] if leftover else []
         if not placed:
             return "plan.json has changed since it was shown"
@@ -240,7 +240,7 @@ class TerminalAsker:
             self._progress.note(f"there is no editor {' '.join(words)!r}: set VISUAL or EDITOR")
             return
         is_reply = shown.opening.about in ("ask", "cut")
-        path = self._driver.folder / names.PLAN
+        path = self._driver.folder / paths.PLAN
         if is_reply:
             path = Path(tempfile.mkdtemp(prefix="agentfs-")) / Path(shown.opening.reply_path).name
             path.touch()
@@ -307,7 +307,7 @@ def _key(one: Opening, state: RunState) -> Key:
 
 def _file_of(one: Opening) -> str:
     """Return what is shown of a question, in the run's folder."""
-    return names.PLAN if one.about == "draft" else one.question_path
+    return paths.PLAN if one.about == "draft" else one.question_path
 
 
 def _withdrawn(shown: Shown, state: RunState, folder: Path) -> str:

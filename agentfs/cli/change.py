@@ -17,9 +17,9 @@ from agentfs.cli.editing import (
     write_reply,
 )
 from agentfs.cli.reading import run_id, settings_of
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.edits import remove_value, set_value
+from agentfs.core import paths
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.openings import YES_OR_NO, Opening, answered, openings
 from agentfs.core.phase import reason
 from agentfs.core.records import Plan, PlanStatus
@@ -99,11 +99,11 @@ def _reject(run: Opened, arguments: Namespace) -> None:
 def _reject_draft(run: Opened, because: str) -> None:
     """Ask the planner for another draft; a plan of the person's own is theirs to change."""
     if run.state.facts.goal.has_steps:
-        where = run.shown(names.PLAN)
+        where = run.shown(paths.PLAN)
         raise UserError(
             f"a draft of your own is not rejected but changed: edit {where}, or: agentfs cancel {run.run}"
         )
-    write_reply(run, names.REPLAN, f"{because or 'The draft was rejected.'}\n")
+    write_reply(run, paths.REPLAN, f"{because or 'The draft was rejected.'}\n")
 
 
 @changes_a_run
@@ -112,7 +112,7 @@ def replan(run: Opened, arguments: Namespace) -> None:
     if run.state.facts.goal.has_steps:
         raise UserError(f"{run.run} follows its goal's own steps: edit its goal or its plan.json instead")
     because = (arguments.because or "").strip()
-    write_reply(run, names.REPLAN, f"{because or WITHOUT_WORDS}\n")
+    write_reply(run, paths.REPLAN, f"{because or WITHOUT_WORDS}\n")
     if run.outcome is not None:
         remove_outcome(run)
 
@@ -179,7 +179,7 @@ def _must_go_on(run: Opened) -> None:
 def _check_revision(run: Opened) -> None:
     """Raise if a revision was named and plan.json no longer is that one."""
     if run.revision is not None:
-        _is_revision(run, read_whole(run.folder / names.PLAN))
+        _is_revision(run, read_whole(run.folder / paths.PLAN))
 
 
 def _is_revision(run: Opened, source: bytes) -> None:
@@ -196,7 +196,7 @@ def _is_revision(run: Opened, source: bytes) -> None:
 
 
 def _recorded(run: Opened, revision: int) -> bool:
-    return (run.folder / names.REVISIONS / names.revision_file(revision)).exists()
+    return (run.folder / paths.REVISIONS / paths.revision_file(revision)).exists()
 
 
 # ── the switch ────────────────────────────────────────────────────────────────────────────────────────────
@@ -248,7 +248,7 @@ def _switch(run: Opened, status: PlanStatus, allowed: Sequence[PlanStatus]) -> N
         before[:] = [plan.status]
         return source if plan.status == status else set_value(source, "/status", status)
 
-    where = run.shown(names.PLAN)
+    where = run.shown(paths.PLAN)
     if edit_plan(run, change):
         say(f'{where}: "status" is now "{status}" (it was "{before[0]}")')
     else:
@@ -271,7 +271,7 @@ def retry(run: Opened, arguments: Namespace) -> None:
         raise UserError(f"{view.id} is under way: wait for attempt {view.attempt}, or stop the run")
     if attempt.again:
         say(f"attempt {view.attempt} of {view.id} is set aside already")
-    name = f"{names.STEPS}/{names.step_file(view.id, view.attempt, 'again')}"
+    name = f"{paths.STEPS}/{paths.step_file(view.id, view.attempt, 'again')}"
     set_aside_files(run, [name], "retry")
     reopen(run)
 
@@ -291,7 +291,7 @@ def skip(run: Opened, arguments: Namespace) -> None:
             return set_value(source, pointer, because)
         return source if plan.steps[place].skip is None else remove_value(source, pointer)
 
-    where, changed = run.shown(names.PLAN), edit_plan(run, change)
+    where, changed = run.shown(paths.PLAN), edit_plan(run, change)
     if arguments.undo:
         say(f"{where}: {step} {'is no longer left out' if changed else 'was not left out'}")
     else:

@@ -11,8 +11,8 @@ from agentfs.cli.common import here, print_json, problem_lines_for, start_folder
 from agentfs.cli.look import colours, print_lines
 from agentfs.cli.reading import read_run
 from agentfs.cli.revising import problems_of
-from agentfs.core.canonical import sha256_bytes
 from agentfs.core.differences import difference, effects
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Plan
 from agentfs.core.reopening import with_plan
 from agentfs.core.state import RunState

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from agentfs.core import names
+from agentfs.core import paths as names
 from agentfs.core.records import Answer, Call, Order, Outcome, Result, Revision, Run
 
 Attempt = tuple[str, int]

@@ -7,11 +7,11 @@ from typing import Any
 from agentfs.core.answer_form import LONGEST_STEP_S
 from agentfs.core.answer_plan import Standing, StepValue
 from agentfs.core.answers import Said
-from agentfs.core.canonical import canonical
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.check_schema import shown
+from agentfs.core.hashing import canonical
 from agentfs.core.problems import Problem
 from agentfs.core.records import JsonObject
+from agentfs.core.tool_spec import Catalogue
 
 QUOTED_WORDS, SHORTEST_QUOTE = 3, 12  # words in a row, and their characters
 _DOES = ("tool", "input", "checks", "success_condition")  # what makes a result count, beside what a model reads

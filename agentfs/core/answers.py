@@ -14,11 +14,11 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from agentfs.core.answer_form import MORE, json_value, tool_input
-from agentfs.core.canonical import OVERRIDES
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.documents import read_json
+from agentfs.core.hashing import OVERRIDES
 from agentfs.core.lenient import lenient_checks
 from agentfs.core.problems import Problem, Rejected
+from agentfs.core.tool_spec import Catalogue
 
 SaidVerdict = Literal["plan", "keep", "finished", "impossible"]
 

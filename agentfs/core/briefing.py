@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.answer_plan import Standing
-from agentfs.core.canonical import check_value
-from agentfs.core.catalogue import Catalogue, ToolSpec
 from agentfs.core.facts import Facts
 from agentfs.core.failures import check_words, shortened
+from agentfs.core.hashing import check_value
 from agentfs.core.limits import seconds_left
 from agentfs.core.pins import Pins
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Call, Result, Trigger
 from agentfs.core.state import RunState, used_by
+from agentfs.core.tool_spec import Catalogue, ToolSpec
 
 CONTEXT_CHARACTERS = 40_000  # of all context together
 OUTPUTS_CHARACTERS = 24_000  # of all outputs together
@@ -238,7 +238,7 @@ def _results(state: RunState, call: Call) -> Iterator[str]:
 
 
 def _path(result: Result) -> str:
-    return f"{names.STEPS}/{names.step_file(result.step, result.attempt, 'result')}"
+    return f"{paths.STEPS}/{paths.step_file(result.step, result.attempt, 'result')}"
 
 
 def _result(result: Result, most: int) -> Iterator[str]:
@@ -291,7 +291,7 @@ def _trigger(trigger: Trigger, detail: str, evidence: Sequence[str]) -> str:
 def _checks_found(call: Call, facts: Facts) -> Iterator[str]:
     """Yield what the goal's own checks found, where the call is about that."""
     for one in facts.calls:
-        path = f"{names.PLANNING}/{names.call_file(one.number, 'checks')}"
+        path = f"{paths.PLANNING}/{paths.call_file(one.number, 'checks')}"
         if one.checks is not None and path in call.evidence:
             most = OUTPUT_CHARACTERS // max(1, len(one.checks.checks))
             lines = [

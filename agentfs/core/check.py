@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from agentfs.core.canonical import canonical
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.check_patterns import Schemas
 from agentfs.core.check_schema import MOST, Finding, structural
 from agentfs.core.check_steps import Numbered, acceptance_problems, check_problems, cycles, step_problems
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document
+from agentfs.core.hashing import canonical
 from agentfs.core.json_text import pointer_to
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Goal, HttpCheck, JudgeCheck, Plan, Record, Step, Tools
+from agentfs.core.tool_spec import Catalogue
 
 R = TypeVar("R", bound=Record)
 

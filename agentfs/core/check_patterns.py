@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from agentfs.core.canonical import canonical
 from agentfs.core.check_schema import told, validator_for
+from agentfs.core.hashing import canonical
 from agentfs.core.json_text import pointer_to, pointer_tokens
 from agentfs.core.problems import Problem
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from agentfs.core.conformance import unique_items
 from agentfs.core.json_text import pointer_to
-from agentfs.core.names import plain_name
+from agentfs.core.paths import plain_name
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import ID_PATTERN, SHA256_PATTERN, TIME_PATTERN
 from agentfs.core.schemas import schema_for

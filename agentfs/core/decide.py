@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.calls import (
     COUNTED,
     Pending,
@@ -251,7 +251,7 @@ def _go_on(state: RunState, slots: int, now: str) -> list[Action]:
     if state.calls.open:
         return [Wait("planner", "the planner is thinking")]
     if state.facts.asking:
-        return [Wait("attempt", f"{names.REPLAN} is being saved")]
+        return [Wait("attempt", f"{paths.REPLAN} is being saved")]
     if unanswered := _unanswered(state):
         return [unanswered]
     if held := _held(state):
@@ -312,7 +312,7 @@ def _why_ask(one: PlannerCall) -> str:
 
 
 def _question(one: PlannerCall, count: int) -> str:
-    return f"{names.PLANNING}/{names.call_file(one.number, 'question', count)}"
+    return f"{paths.PLANNING}/{paths.call_file(one.number, 'question', count)}"
 
 
 def _hindered(state: RunState) -> Wait | None:
@@ -534,7 +534,7 @@ def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
 
 
 def _checks_path(checked: PlannerCall) -> str:
-    return f"{names.PLANNING}/{names.call_file(checked.number, 'checks')}"
+    return f"{paths.PLANNING}/{paths.call_file(checked.number, 'checks')}"
 
 
 def _cleaned_up(state: RunState) -> EndRun:

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import OVERRIDES, canonical
 from agentfs.core.facts import Facts
+from agentfs.core.hashing import OVERRIDES, canonical
+from agentfs.core.plan_graph import dependencies
 from agentfs.core.records import Plan, Record, Step
-from agentfs.core.scheme import dependencies
 from agentfs.core.state import Means, derive
 from agentfs.core.steps import StepView
 

@@ -12,12 +12,12 @@ A step calls one tool: it has one fence, and perhaps a `json expects`.
 from dataclasses import replace
 from typing import Any
 
-from agentfs.core.catalogue import Catalogue, ToolSpec
 from agentfs.core.documents import Document, read_json, read_yaml
 from agentfs.core.markdown import Fence
 from agentfs.core.places import moved
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.step_lines import Draft
+from agentfs.core.tool_spec import Catalogue, ToolSpec
 
 _PROGRAMS = {"sh": ("shell", "command"), "bash": ("shell", "command"), "python": ("python", "code")}
 

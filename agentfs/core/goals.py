@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agentfs.core.canonical import check_value
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.check import check_goal, check_plan
 from agentfs.core.documents import Document, Locate, read_json, read_yaml
 from agentfs.core.fallbacks import Fallback, PlacedStep, firsts
+from agentfs.core.hashing import check_value
 from agentfs.core.lenient import in_order, lenient
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
 from agentfs.core.places import Place, under
@@ -21,6 +20,7 @@ from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Goal, Step
 from agentfs.core.references import in_step
 from agentfs.core.runbook import near_runbook, read_runbook
+from agentfs.core.tool_spec import Catalogue
 
 MAX_BYTES = 1024 * 1024
 TITLE_LENGTH = 120

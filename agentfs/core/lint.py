@@ -7,14 +7,14 @@ Only what is still to be done is looked at; what is finished counts as being the
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.lint_files import misplaced, overwritten
 from agentfs.core.lint_references import impossible_outputs, paths_into_outputs, placeholders
 from agentfs.core.lint_texts import always_true, proves_nothing
 from agentfs.core.lint_view import Finding, Linted, Surroundings
+from agentfs.core.plan_graph import Scheme
 from agentfs.core.problems import Problem
 from agentfs.core.records import CommandCheck, Plan
-from agentfs.core.scheme import Scheme
+from agentfs.core.tool_spec import Catalogue
 
 _PRINTS = re.compile(r"print|stdout|write|subprocess|system|popen|exec|run\(|main\(", re.IGNORECASE)
 _FINDS = frozenset(("read_file", "list_files", "search_files", "http_get", "web_search", "summarize", "ask"))

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfs.core.catalogue import Catalogue
+from agentfs.core.plan_graph import Scheme
 from agentfs.core.problems import Problem
-from agentfs.core.scheme import Scheme
+from agentfs.core.tool_spec import Catalogue
 
 TEXT, NUMBER = "text", "a number"
 SHAPES: dict[str, Any] = {  # what the outputs of the tools are made of, where that is fixed

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from agentfs.core.canonical import canonical, check_value, sha256_of
 from agentfs.core.facts import Facts
+from agentfs.core.hashing import canonical, check_value, sha256_of
 from agentfs.core.modes import loops
 from agentfs.core.records import (
     Check,

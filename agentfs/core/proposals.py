@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from agentfs.core.calls import rejected_steps
-from agentfs.core.canonical import render_plan, sha256_of
 from agentfs.core.changes import changes
 from agentfs.core.differences import Rewired, StepDifference, difference
 from agentfs.core.facts import Facts, PlannerCall
+from agentfs.core.hashing import render_plan, sha256_of
 from agentfs.core.merging import Conflict, merge, plan_value, steps_of
 from agentfs.core.pins import Pins
 from agentfs.core.problem_words import in_words

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from pydantic import JsonValue
 
-from agentfs.core.names import STEP_ID
+from agentfs.core.paths import STEP_ID
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import Check, Step
 

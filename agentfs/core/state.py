@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agentfs.core.board import BUSY, Board, board_after, board_of
 from agentfs.core.calls import CallsSummary, Pending
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.limits import Bounds, Reached, Spent, bounds_of, reached, spent_of, spent_on_calls, total
 from agentfs.core.modes import DO, loops
+from agentfs.core.plan_graph import Scheme
 from agentfs.core.records import Failure, Revision, Step
 from agentfs.core.references import room_of_step
-from agentfs.core.scheme import Scheme
+from agentfs.core.step_table import BUSY, Board, board_after, board_of
 from agentfs.core.steps import Around, StepView, is_repeatable
 from agentfs.core.triggers import pending_in, pending_without_plan
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agentfs.core.markdown import Prose
-from agentfs.core.names import STEP_ID
+from agentfs.core.paths import STEP_ID
 from agentfs.core.places import Place, Places
 from agentfs.core.problems import Problem
 

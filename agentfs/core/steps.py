@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentfs.core import names
-from agentfs.core.canonical import sha256_of
+from agentfs.core import paths
 from agentfs.core.facts import Attempt, Talk
 from agentfs.core.failures import reason
+from agentfs.core.hashing import sha256_of
 from agentfs.core.records import Result, Step, Trigger, Verdict
 from agentfs.core.references import Output, Resolved, Unresolved, in_step, resolve_step
 from agentfs.core.replies import CUT_WORDS, GATE_WORDS, cut_word, gate_word, uncounted
@@ -111,7 +111,7 @@ class StepView:
 
 
 def result_path(step: str, attempt: int) -> str:
-    return f"{names.STEPS}/{names.step_file(step, attempt, 'result')}"
+    return f"{paths.STEPS}/{paths.step_file(step, attempt, 'result')}"
 
 
 def is_repeatable(step: Step, tools: Mapping[str, bool]) -> bool:
@@ -266,7 +266,7 @@ class _Base:
 
 def output_path(step: str, attempt: int) -> str:
     """Return where the whole output of an attempt lies, in the run's folder."""
-    return f"{names.STEPS}/{names.step_file(step, attempt, 'output')}"
+    return f"{paths.STEPS}/{paths.step_file(step, attempt, 'output')}"
 
 
 def _listed(ids: list[str]) -> str:
@@ -303,7 +303,7 @@ def _unresolved(base: _Base, unresolved: Unresolved) -> StepView:
     if referred and referred.attempt:
         evidence = result_path(unresolved.step, referred.attempt)
     else:  # it never ran: the plan itself is what cannot be
-        evidence = f"{names.REVISIONS}/{names.revision_file(base.around.revision)}"
+        evidence = f"{paths.REVISIONS}/{paths.revision_file(base.around.revision)}"
     spent = evidence in base.around.spent
     move: Move = "halt" if spent or not base.around.can_answer(base.step.id) else "call"
     return base.view("blocked", unresolved.why, move=move, trigger="step_unreachable", evidence=(evidence,))

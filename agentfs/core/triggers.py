@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, get_args
 
-from agentfs.core import names
-from agentfs.core.board import Board
+from agentfs.core import paths
 from agentfs.core.calls import CallsSummary, Pending, next_call, rejection
 from agentfs.core.facts import Facts, Talk
 from agentfs.core.modes import asks_after_every_step
+from agentfs.core.plan_graph import Scheme
 from agentfs.core.records import Trigger
 from agentfs.core.replies import words_below
-from agentfs.core.scheme import Scheme
+from agentfs.core.step_table import Board
 from agentfs.core.steps import result_path
 
 if TYPE_CHECKING:
@@ -45,15 +45,15 @@ def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) 
 def _asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
     """A person's own words: in replan.md, in one that a call has taken, or in a reply that rejects an answer."""
     if facts.replan is not None:
-        evidence = names.call_file(next_call(facts), "asked")
-        yield Pending("asked", None, _said(facts.replan), (f"{names.PLANNING}/{evidence}",))
+        evidence = paths.call_file(next_call(facts), "asked")
+        yield Pending("asked", None, _said(facts.replan), (f"{paths.PLANNING}/{evidence}",))
     for one in facts.calls:
-        taken = f"{names.PLANNING}/{names.call_file(one.number, 'asked')}"
+        taken = f"{paths.PLANNING}/{paths.call_file(one.number, 'asked')}"
         if one.words is not None and taken not in calls.spent:
             yield Pending("asked", None, _said(one.words), (taken,))
     for one in calls.rejected:
         talk = rejection(one) or Talk()
-        reply = f"{names.PLANNING}/{names.call_file(one.number, 'reply', talk.count)}"
+        reply = f"{paths.PLANNING}/{paths.call_file(one.number, 'reply', talk.count)}"
         if reply not in calls.spent:
             said = words_below(talk.reply or "") or f"the answer of call {one.number} was rejected"
             yield Pending("asked", None, said, (reply,))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.decide import Action, Wait
 from agentfs.core.facts import ASK
 from agentfs.core.openings import About, Opening, openings, ways_on
@@ -36,7 +36,7 @@ def _opened(state: RunState) -> Iterator[Waiting]:
     for one in found:
         how = one.command(run, alone=len(found) == 1)
         if one.about == "draft":
-            yield Waiting(f"draft of call {_last_call(state)}", "draft", names.PLAN, "the plan is a draft", how)
+            yield Waiting(f"draft of call {_last_call(state)}", "draft", paths.PLAN, "the plan is a draft", how)
         else:
             yield Waiting(one.question_path, one.about, one.question_path, _why(state, one), how)
 
@@ -64,13 +64,13 @@ def _held(state: RunState, last: Action) -> Iterator[Waiting]:
         yield Waiting(f"files: {last.why}", "files", "", last.why, how)
     elif facts.plan_file.problems:
         thing = f"plan.json after revision {len(facts.revisions)}"
-        yield Waiting(thing, "plan", names.PLAN_ERROR, last.why, how)
+        yield Waiting(thing, "plan", paths.PLAN_ERROR, last.why, how)
     elif failed is not None:
-        path = f"{names.PLANNING}/{names.call_file(failed.number, 'answer')}"
+        path = f"{paths.PLANNING}/{paths.call_file(failed.number, 'answer')}"
         yield Waiting(path, "planner", path, last.why, how)
     elif limit is not None:
-        yield Waiting(f"limits.{limit.name} {limit.amount}", "limit", names.PLAN, last.why, how)
+        yield Waiting(f"limits.{limit.name} {limit.amount}", "limit", paths.PLAN, last.why, how)
     elif reach := state.moving("reach"):
-        yield Waiting(f"model for {reach[0].id}.{reach[0].attempt}", "model", names.PLAN, last.why, how)
+        yield Waiting(f"model for {reach[0].id}.{reach[0].attempt}", "model", paths.PLAN, last.why, how)
     elif not openings(state) and not (facts.plan is not None and facts.plan.status == "paused"):
-        yield Waiting(last.why, "other", names.PLAN, last.why, how)
+        yield Waiting(last.why, "other", paths.PLAN, last.why, how)

@@ -9,7 +9,6 @@ from pydantic import JsonValue
 from agentfs.core.answer_plan import Standing, kept_plan, loosened, merged, plan_of
 from agentfs.core.answer_policy import is_shown, plan_problems, verdict_problems
 from agentfs.core.answers import Said, SaidVerdict, read_answer
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.changes import changes
 from agentfs.core.check import check_plan, strict
 from agentfs.core.documents import Document
@@ -18,6 +17,7 @@ from agentfs.core.lint_view import Surroundings
 from agentfs.core.problem_words import in_words
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import JsonObject, Plan
+from agentfs.core.tool_spec import Catalogue
 
 UNSHOWN = (
     "impossible: nothing shows what stands in the way -> quote the words of the goal or of a result that say so, or "

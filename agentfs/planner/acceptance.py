@@ -17,11 +17,10 @@ from typing import Any
 
 from agentfs.core.answer_form import MOST_CHECKS, checks_form
 from agentfs.core.answers import read_checks
-from agentfs.core.canonical import check_value
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.check import strict
 from agentfs.core.check_steps import acceptance_problems
 from agentfs.core.cutting import fenced, one_line
+from agentfs.core.hashing import check_value
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     Check,
@@ -33,6 +32,7 @@ from agentfs.core.records import (
     JudgeCheck,
     Step,
 )
+from agentfs.core.tool_spec import Catalogue
 from agentfs.models.base import Form, Model, Request, Role
 from agentfs.models.errors import Garbled, Refused
 from agentfs.models.line import Line

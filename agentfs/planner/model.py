@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.answer_form import NAME, answer_form
 from agentfs.core.answer_plan import Standing, standing_of
 from agentfs.core.briefing import briefing, cut
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.facts import Facts
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Revision, Verdict
 from agentfs.core.state import RunState
+from agentfs.core.tool_spec import Catalogue
 from agentfs.core.weighing import Weighed, weigh
 from agentfs.disk import read_whole
 from agentfs.history import PastPlans
@@ -177,7 +177,7 @@ class _Conversation:
     def _given_up(self, weighed: Weighed) -> Settled:
         first, more = weighed.hard[:_IN_MESSAGE], len(weighed.hard) - _IN_MESSAGE
         words = "; ".join(first) + (f"; and {more} more" if more > 0 else "")
-        log = f"{names.PLANNING}/{names.call_file(self.call.call, 'log')}"
+        log = f"{paths.PLANNING}/{paths.call_file(self.call.call, 'log')}"
         message = f"the planner's answer cannot be used, after {REPAIRS} turns to put it right: {words}"
         hint = f"the conversation is in {log}; try again with `agentfs replan`, or another model under [planner]"
         return "failed", {"error": Failure(kind="model", message=message, hint=hint)}
@@ -251,10 +251,10 @@ def present_plan(folder: Path, facts: Facts) -> JsonObject | None:
 def kept_context(folder: Path) -> str | None:
     """Return what the planner was given to read at the first call; None where that was not kept."""
     try:
-        return read_text(folder / names.PLANNING / names.CONTEXT)
+        return read_text(folder / paths.PLANNING / paths.CONTEXT)
     except OSError:
         return None
 
 
 def _revision_plan(folder: Path, revision: Revision) -> bytes:
-    return read_whole(folder / names.REVISIONS / names.revision_plan_file(revision.revision))
+    return read_whole(folder / paths.REVISIONS / paths.revision_plan_file(revision.revision))

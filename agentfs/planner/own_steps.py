@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.facts import Facts
 from agentfs.core.goals import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, PlanStatus
@@ -49,7 +49,7 @@ def situation(goal: ParsedGoal, state: RunState, folder: Path) -> Situation:
     plan = None
     if state.facts.revisions:
         number = state.facts.revisions[-1].revision
-        plan = json.loads(read_whole(folder / names.REVISIONS / names.revision_plan_file(number)))
+        plan = json.loads(read_whole(folder / paths.REVISIONS / paths.revision_plan_file(number)))
     views = state.steps.values()
     pending = [view for view in views if view.move == "call"]
     return Situation(

@@ -13,12 +13,12 @@ from typing import Any
 from agentfs.clock import Clock
 from agentfs.core.answer_form import input_form, tool_input
 from agentfs.core.answer_plan import Standing, standing_of
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.cutting import fenced, head_and_tail
 from agentfs.core.facts import Facts
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, JsonObject, Result, Run
 from agentfs.core.state import RunState
+from agentfs.core.tool_spec import Catalogue
 from agentfs.core.weighing import weigh
 from agentfs.models.actions import json_in
 from agentfs.models.base import Form, Model, Request

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.calls import question_of
 from agentfs.core.differences import difference, effects
 from agentfs.core.proposals import Proposal
@@ -22,7 +22,7 @@ def proposal_page(run: str, state: RunState, proposal: Proposal) -> dict[str, An
     facts, plan = state.facts, proposal.plan
     one = facts.planner_call(proposal.call)
     asked = question_of(one, facts)
-    path = f"{names.PLANNING}/{names.call_file(one.number, 'question', asked.count)}" if asked else None
+    path = f"{paths.PLANNING}/{paths.call_file(one.number, 'question', asked.count)}" if asked else None
     page: dict[str, Any] = {
         "run": run,
         "from": len(facts.revisions),

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentfs.clock import Clock
-from agentfs.core.canonical import render_plan
 from agentfs.core.check import check_plan
 from agentfs.core.documents import Document
 from agentfs.core.facts import Attempt, Facts
 from agentfs.core.goals import ParsedGoal, parse_goal
+from agentfs.core.hashing import render_plan
 from agentfs.core.limits import Bounds
 from agentfs.core.records import Answer, Author, Call, Failure
 from agentfs.core.state import derive

@@ -3,9 +3,9 @@
 from typing import Any
 
 from agentfs.core.answer_plan import Standing
-from agentfs.core.catalogue import Catalogue, ToolSpec
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import JsonObject
+from agentfs.core.tool_spec import Catalogue, ToolSpec
 from agentfs.tools.registry import specs
 
 ADD = ToolSpec(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from agentfs.core.answer_plan import Standing, kept_plan, loosened, merged, standing_of
 from agentfs.core.calls import Pending
-from agentfs.core.canonical import render_plan
-from agentfs.core.catalogue import Catalogue
+from agentfs.core.hashing import render_plan
 from agentfs.core.records import Answer
 from agentfs.core.state import derive
+from agentfs.core.tool_spec import Catalogue
 from agentfs.core.weighing import UNSHOWN, Weighed, weigh
 from tests.builders import a_call, a_plan, a_result, a_step, facts, means
 from tests.core.planning_samples import (

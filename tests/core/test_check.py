@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.check import check_goal, check_plan, check_record, check_settings, strict
 from agentfs.core.check_schema import structural
 from agentfs.core.config import Settings
@@ -17,6 +16,7 @@ from agentfs.core.documents import Document, read_json, read_yaml
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Author, Goal, ModelChoice, Plan
 from agentfs.core.toml_text import read_toml
+from agentfs.core.tool_spec import Catalogue
 from tests.core.corpus.case import BARE, FULL, TOOLS, Case, a_plan, a_step, a_tool, written
 from tests.core.corpus.table import CASES
 

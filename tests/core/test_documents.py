@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.canonical import canonical, render_plan, sha256_bytes, sha256_of
 from agentfs.core.documents import MAX_YAML_BYTES, Document, read_json, read_yaml
+from agentfs.core.hashing import canonical, render_plan, sha256_bytes, sha256_of
 from agentfs.core.json_text import Lines, pointer_to, pointer_tokens, scan
 from agentfs.core.problems import Problem, Rejected
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.edits import remove_value, set_value
+from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.json_text import pointer_to, pointer_tokens
 from agentfs.core.problems import Rejected
 

@@ -6,9 +6,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agentfs.core.calls import waiting_answer
-from agentfs.core.canonical import render_plan
 from agentfs.core.check import check_plan
 from agentfs.core.documents import read_json
+from agentfs.core.hashing import render_plan
 from agentfs.core.merging import FIELDS, Conflict, Merged, merge, same, steps_of
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Author, JsonObject, Plan

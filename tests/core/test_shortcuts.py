@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentfs.core.catalogue import Catalogue, ToolSpec
 from agentfs.core.check import check_plan, surely_fits
 from agentfs.core.documents import read_json
 from agentfs.core.records import Plan
+from agentfs.core.tool_spec import Catalogue, ToolSpec
 from tests.core.corpus.case import BARE, Case
 from tests.core.corpus.table import CASES
 

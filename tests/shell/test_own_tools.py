@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from agentfs import tool
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.config import DEFAULT_TOOLS
 from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Failure, Sandbox
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools import own_tools
 from agentfs.tools.base import ToolResult
 from agentfs.tools.launch import find_survivors

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from agentfs.core.facts import Facts
-from agentfs.core.scheme import Scheme
+from agentfs.core.plan_graph import Scheme
 from agentfs.core.steps import Around, StepView, view
 
 BUSY = "busy"  # beside the moves: the steps that are under way

@@ -12,8 +12,8 @@ from typing import NamedTuple, NoReturn
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import OVERRIDES, canonical, field_names
 from agentfs.core.documents import read_json
+from agentfs.core.hashing import OVERRIDES, canonical, field_names
 from agentfs.core.json_text import Lines, pointer_tokens, refuse
 from agentfs.core.records import Plan, Step
 
