@@ -12,13 +12,11 @@ from agentfs.core import paths
 from agentfs.core.briefing import context_page
 from agentfs.core.calls import Pending, rejections_in
 from agentfs.core.changes import changes
-from agentfs.core.facts import Facts, PlanFile, Talk
+from agentfs.core.facts import Facts, PlanFile, Proposal, Talk, cut_word, words_below
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.limits import minutes_reached, seconds_left
 from agentfs.core.outcomes import outcome_of
-from agentfs.core.proposals import Proposal
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
-from agentfs.core.replies import cut_word, words_below
 from agentfs.core.state import RunState
 from agentfs.core.steps import A_NO, StepView
 from agentfs.disk import install, publish, read_whole

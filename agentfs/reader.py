@@ -29,7 +29,7 @@ from agentfs.stillness import Stillness, signature
 from agentfs.workspace import goal_path
 
 if TYPE_CHECKING:
-    from agentfs.core.proposals import Proposal
+    from agentfs.core.facts import Proposal
 
 R = TypeVar("R", bound=Record)
 Shape = frozenset[paths.Trace]  # which files an attempt has

@@ -11,7 +11,7 @@ from agentfs.core.changes import changes
 from agentfs.core.check import check_plan
 from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.documents import read_json
-from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk, cut_word, gate_word
 from agentfs.core.hashing import render_plan, sha256_bytes
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.pins import pinned, unedited
@@ -33,7 +33,6 @@ from agentfs.core.records import (
     Run,
     Step,
 )
-from agentfs.core.replies import cut_word, gate_word
 from agentfs.core.state import Means, RunState, derive
 from agentfs.core.steps import StepView
 from agentfs.core.tool_spec import Catalogue

@@ -6,8 +6,8 @@ from typing import Any
 
 from agentfs.core.cutting import as_text
 from agentfs.core.facts import Facts
-from agentfs.core.hashing import PLAN_SCHEMA, check_value, overrides_of
-from agentfs.core.lenient import in_order, lenient_steps, spelled_out
+from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, overrides_of, spelled_out
+from agentfs.core.lenient import lenient_steps
 from agentfs.core.proof import wants_acceptance
 from agentfs.core.records import Call, JsonObject, Mode, PlanStatus, Trigger
 from agentfs.core.state import RunState

@@ -7,9 +7,8 @@ from typing import Any
 from agentfs.core.answer_form import LONGEST_STEP_S
 from agentfs.core.answer_plan import Standing, StepValue
 from agentfs.core.answers import Said
-from agentfs.core.check_schema import shown
 from agentfs.core.hashing import canonical
-from agentfs.core.problems import Problem
+from agentfs.core.problems import Problem, show_value
 from agentfs.core.records import JsonObject
 from agentfs.core.tool_spec import Catalogue
 
@@ -101,7 +100,7 @@ def _bounds(step: StepValue, before: StepValue, pointer: str, catalogue: Catalog
     """Yield a model that a planner may not name, and a time that is too long, unless a person set it."""
     model, timeout = step.get("model"), step.get("timeout_s")
     if isinstance(model, str) and model not in (*catalogue.models, before.get("model")):
-        message = f"{step['id']!r} names the model {shown(model)}, which is not in [executor] models"
+        message = f"{step['id']!r} names the model {show_value(model)}, which is not in [executor] models"
         others = f"leave 'model' out, or name {' or '.join(catalogue.models)}" if catalogue.models else "leave it out"
         yield Problem(message, others, f"{pointer}/model")
     if _is_longer(timeout, LONGEST_STEP_S) and timeout != before.get("timeout_s"):
@@ -138,7 +137,7 @@ def _schemas(new: Sequence[StepValue], places: Mapping[str, int]) -> Iterator[Pr
         checks = [*_numbered(step, "needs"), *_numbered(step, "checks")]
         for pointer, given in [("/expects", step.get("expects")), *checks]:
             if isinstance(given, str):
-                message = f"{shown(given)} is no JSON Schema"
+                message = f"{show_value(given)} is no JSON Schema"
                 yield Problem(message, mend, f"/steps/{places[step['id']]}{pointer}")
 
 

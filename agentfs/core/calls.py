@@ -5,13 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agentfs.core import paths
-from agentfs.core.facts import Facts, PlannerCall, Talk
+from agentfs.core.facts import Facts, GateWord, PlannerCall, Talk, gate_word
 from agentfs.core.records import Answer, Call, Result, Trigger, Verdict
-from agentfs.core.replies import GateWord, gate_word
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS
 
 if TYPE_CHECKING:
-    from agentfs.core.proposals import Proposal
+    from agentfs.core.facts import Proposal
 
 COUNTED: frozenset[Trigger] = frozenset(
     ("step_unreachable", "repeated_failure", "step_failed", "unexpected_state", "goal_checks_failed")

@@ -17,8 +17,7 @@ from agentfs.core.check_steps import Numbered, acceptance_problems, check_proble
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document
 from agentfs.core.hashing import canonical
-from agentfs.core.json_text import pointer_to
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.problems import Problem, Rejected, pointer_to
 from agentfs.core.records import Goal, HttpCheck, JudgeCheck, Plan, Record, Step, Tools
 from agentfs.core.tool_spec import Catalogue
 

@@ -10,8 +10,7 @@ from urllib.parse import unquote
 
 from agentfs.core.check_schema import told, validator_for
 from agentfs.core.hashing import canonical
-from agentfs.core.json_text import pointer_to, pointer_tokens
-from agentfs.core.problems import Problem
+from agentfs.core.problems import Problem, pointer_to, pointer_tokens
 
 MAX_PATTERN = 1000
 MAX_SCHEMA_BYTES = 65536

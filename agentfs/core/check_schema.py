@@ -11,9 +11,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from agentfs.core.conformance import unique_items
-from agentfs.core.json_text import pointer_to
 from agentfs.core.paths import plain_name
-from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.problems import Problem, did_you_mean, pointer_to, show_value
 from agentfs.core.records import ID_PATTERN, SHA256_PATTERN, TIME_PATTERN
 from agentfs.core.schemas import schema_for
 
@@ -173,7 +172,9 @@ def _wrong_value(error: _Error) -> tuple[str, str]:
             return _no_branch(name, value, error)
         case "pattern" | "not" if error.schema.get("pattern") in _PATTERNS:
             what, mend = _PATTERNS[error.schema["pattern"]]
-            return f"{name}: {shown(value)} {what}", mend.format(example=plain_name(str(value), 63) or "copy-rows")
+            return f"{name}: {show_value(value)} {what}", mend.format(
+                example=plain_name(str(value), 63) or "copy-rows"
+            )
         case "minLength" | "minItems" if len(value) == 0:
             return f"{name} must not be empty", "write something into it"
         case "minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum":
@@ -227,7 +228,7 @@ def _retyped(value: Any, wanted: Sequence[str]) -> str | None:
         case str() if {"integer", "number"} & {*wanted} and value.strip().isdigit():
             return f"write {value.strip()[:40]} without quotes"
         case str() | Mapping() if "array" in wanted:
-            return f"put it in a list: [{shown(value)}]"
+            return f"put it in a list: [{show_value(value)}]"
         case _:
             return None
 
@@ -236,7 +237,7 @@ def _wrong_choice(name: str, value: Any, wanted: Sequence[Any]) -> tuple[str, st
     words = _any_of(wanted)
     known = [one for one in wanted if isinstance(one, str)]
     mend = did_you_mean(value, known) if isinstance(value, str) else ""
-    return f"{name} must be {words}, not {shown(value)}", mend or f"write {words}"
+    return f"{name} must be {words}, not {show_value(value)}", mend or f"write {words}"
 
 
 def _no_branch(name: str, value: Any, error: _Error) -> tuple[str, str]:
@@ -255,15 +256,9 @@ def _no_branch(name: str, value: Any, error: _Error) -> tuple[str, str]:
 
 def _out_of_range(name: str, value: Any, bound: str, wanted: Any) -> tuple[str, str]:
     words = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}.get(bound, "less than")
-    return f"{name} must be {words} {wanted}, not {shown(value)}", f"write a number that is {words} {wanted}"
+    return f"{name} must be {words} {wanted}, not {show_value(value)}", f"write a number that is {words} {wanted}"
 
 
 def _any_of(values: Iterable[Any]) -> str:
     words = [one if isinstance(one, str) else json.dumps(one) for one in values if one is not None]
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def shown(value: Any) -> str:
-    """Return a value in one short line."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else text[:57] + "…"

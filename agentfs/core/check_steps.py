@@ -11,9 +11,8 @@ from typing import Any
 from agentfs.core import references
 from agentfs.core.check_patterns import Schemas, regex_problem
 from agentfs.core.check_schema import MOST, Finding, told, validator_for
-from agentfs.core.json_text import pointer_to
 from agentfs.core.plan_graph import dependencies, topological
-from agentfs.core.problems import Hints, Problem, did_you_mean
+from agentfs.core.problems import Hints, Problem, did_you_mean, pointer_to
 from agentfs.core.records import Check, FileCheck, HttpCheck, JudgeCheck, OutputCheck, Plan, Step
 from agentfs.core.tool_spec import Catalogue
 

@@ -15,13 +15,11 @@ from agentfs.core.calls import (
     question_of,
     rejections_in,
 )
-from agentfs.core.explanations import wanted_notes
-from agentfs.core.facts import PlannerCall
+from agentfs.core.facts import GATE_WORDS, PlannerCall, uncounted, wanted_notes
 from agentfs.core.failures import check_words, joined, reason
 from agentfs.core.modes import is_stepwise, loops
 from agentfs.core.proof import acceptance_checks, is_enough, proof_of, required_level, shed_in, steps_to_check
 from agentfs.core.records import Failure, GoalChecks, Reason
-from agentfs.core.replies import GATE_WORDS, uncounted
 from agentfs.core.state import RunState, Stray, goal_checks, last_change, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView, no_words
 from agentfs.core.triggers import may_be_repaired, next_step

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agentfs.core.documents import Locate
-from agentfs.core.places import Place
-from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.problems import Locate, Place, Problem, did_you_mean
 from agentfs.core.records import JsonObject
 from agentfs.core.reftext import Reference, find, problem_with, walk
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from agentfs.core.documents import Document, read_json, read_yaml
 from agentfs.core.markdown import Fence
-from agentfs.core.places import moved
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.problems import Problem, Rejected, moved
 from agentfs.core.step_lines import Draft
 from agentfs.core.tool_spec import Catalogue, ToolSpec
 

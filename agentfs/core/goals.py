@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from agentfs.core.check import check_goal, check_plan
-from agentfs.core.documents import Document, Locate, read_json, read_yaml
+from agentfs.core.documents import Document, read_json, read_yaml
 from agentfs.core.fallbacks import Fallback, PlacedStep, firsts
-from agentfs.core.hashing import check_value
-from agentfs.core.lenient import in_order, lenient
+from agentfs.core.hashing import check_value, in_order
+from agentfs.core.lenient import lenient
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
-from agentfs.core.places import Place, under
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.problems import Locate, Place, Problem, Rejected, under
 from agentfs.core.records import Goal, Step
 from agentfs.core.references import in_step
 from agentfs.core.runbook import near_runbook, read_runbook

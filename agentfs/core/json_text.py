@@ -9,9 +9,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.problems import Problem, pointer_to, pointer_tokens
 
 MAX_DEPTH = 100
 MAX_DIGITS = 308  # more than any double holds, and than other readers of the file will keep
@@ -73,19 +73,6 @@ class JsonPlaces:
         if offset not in self._known:
             self._known[offset] = {member.name: member for member in _members(self._text, offset)}
         return self._known[offset]
-
-
-def refuse(message: str, mend: str, line: int = 1, column: int = 1, pointer: str = "") -> NoReturn:
-    """Refuse a document for one problem that leaves nothing else to say."""
-    raise Rejected([Problem(message, mend, pointer, line, column)])
-
-
-def pointer_tokens(pointer: str) -> list[str]:
-    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
-
-
-def pointer_to(*parts: str | int) -> str:
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
 def _skip(text: str, offset: int) -> int:

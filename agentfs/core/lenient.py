@@ -5,15 +5,11 @@ a string in `checks` or `needs` is a command, `null` is absent. Nothing moves: w
 still there, or inside what is there. What is neither right nor loose is left as it is, for the check to name.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from agentfs.core.records import Step
+from agentfs.core.hashing import present_fields, spelled_out
 from agentfs.core.tool_spec import Catalogue
 
-STEP_KEYS = tuple(Step.model_fields)  # the order of keys in a plan
-
-_RANK = {key: place for place, key in enumerate(STEP_KEYS)}
 _ID_LIMIT = 10**63  # an id has at most 63 characters; Python refuses to write out very long numbers
 
 
@@ -23,7 +19,7 @@ def lenient(value: Any, catalogue: Catalogue) -> Any:
         return lenient_steps(value, catalogue)
     if not isinstance(value, dict):
         return value
-    known = _present(value)
+    known = present_fields(value)
     if "checks" in known:
         known["checks"] = lenient_checks(known["checks"])
     if "steps" in known:
@@ -38,19 +34,8 @@ def lenient_steps(steps: Any, catalogue: Catalogue) -> Any:
     return spelled_out([_step(step, catalogue) if isinstance(step, dict) else step for step in steps])
 
 
-def spelled_out(steps: list[Any]) -> list[Any]:
-    """Return steps that all say what they wait for, without the fields that are null."""
-    before: list[Any] = [None, *steps]
-    return [_waiting(_present(step), before[at]) if isinstance(step, dict) else step for at, step in enumerate(steps)]
-
-
-def in_order(step: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a step with its keys in the order of plan.json; unknown ones last."""
-    return dict(sorted(step.items(), key=lambda item: _RANK.get(item[0], len(_RANK))))
-
-
 def _step(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    known = _present(step)
+    known = present_fields(step)
     if "id" in known:
         known["id"] = _id(known["id"])
     if isinstance(known.get("depends_on"), list):
@@ -73,13 +58,6 @@ def _input(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
     return step
 
 
-def _waiting(step: dict[str, Any], before: Any) -> dict[str, Any]:
-    if "depends_on" not in step:
-        name = before.get("id") if isinstance(before, dict) else None
-        step["depends_on"] = [] if name is None or name == step.get("id") else [name]  # a doubled id is one mistake
-    return in_order(step)
-
-
 def _id(value: Any) -> Any:
     number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if number and abs(value) < _ID_LIMIT else value
@@ -95,8 +73,4 @@ def lenient_checks(checks: Any) -> Any:
 def _check(check: Any) -> Any:
     if isinstance(check, str):
         return {"kind": "command", "run": check}
-    return _present(check) if isinstance(check, dict) else check
-
-
-def _present(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: one for key, one in value.items() if one is not None}
+    return present_fields(check) if isinstance(check, dict) else check

@@ -13,30 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import JsonValue
-
-from agentfs.core.hashing import OVERRIDES, PLAN_SCHEMA, canonical, check_value
-from agentfs.core.lenient import in_order, spelled_out
+from agentfs.core.facts import Conflict
+from agentfs.core.hashing import OVERRIDES, PLAN_SCHEMA, canonical, check_value, in_order, spelled_out
 from agentfs.core.plan_graph import referred
 from agentfs.core.records import Check, JsonObject, Plan, Record, Step
 
 StepValue = dict[str, Any]
 FIELDS = tuple(name for name in Step.model_fields if name != "id")
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """What a person and an answer want otherwise. Without a field it is about the step as a whole, in words."""
-
-    step: str
-    field: str | None
-    base: JsonValue
-    mine: JsonValue
-    theirs: JsonValue
-
-    @property
-    def place(self) -> str:
-        return self.step if self.field is None else f"{self.step}.{self.field}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from typing import Literal
 
 from agentfs.core import paths
 from agentfs.core.calls import question_of
-from agentfs.core.facts import Facts
-from agentfs.core.replies import CUT_WORDS, GATE_WORDS, cut_word, gate_word, uncounted
+from agentfs.core.facts import CUT_WORDS, GATE_WORDS, Facts, cut_word, gate_word, uncounted
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 

@@ -4,38 +4,22 @@ One value serves all: what is installed, what the question shows, what `diff --q
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from agentfs.core.calls import rejected_steps
 from agentfs.core.changes import changes
 from agentfs.core.differences import Rewired, StepDifference, difference
-from agentfs.core.facts import Facts, PlannerCall
+from agentfs.core.facts import Conflict, Facts, PlannerCall, Proposal
 from agentfs.core.hashing import render_plan, sha256_of
-from agentfs.core.merging import Conflict, merge, plan_value, steps_of
+from agentfs.core.merging import merge, plan_value, steps_of
 from agentfs.core.pins import Pins
-from agentfs.core.problem_words import in_words
-from agentfs.core.problems import Rejected
+from agentfs.core.problems import Rejected, in_words
 from agentfs.core.records import JsonObject, Plan
 
 ALWAYS = 'every answer that changes steps is looked at (approve = "always")'
 GOAL_EDITED = 'the goal was edited after its plan was approved (approve = "{}")'
 Judged = Callable[[bytes], Plan]  # raises Rejected
 Candidate = tuple[JsonObject, tuple[Conflict, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A plan that waits to be put into effect."""
-
-    call: int
-    revision: int  # the one it was laid over; 0: there was none
-    bond: str  # what a yes is bound to: the changes of steps that it makes; empty where none is needed
-    source: bytes  # the plan to install
-    plan: Plan | None  # the same, read; None: it does not pass the check, and cannot be installed
-    conflicts: tuple[Conflict, ...] = ()  # where it has the answer's side against a person's
-    touched: tuple[str, ...] = ()  # what a person set by hand, and it changes or drops
-    reasons: tuple[str, ...] = ()  # why a person is asked; none: it needs no yes
-    changes_nothing: bool = False  # it is what stands there already
 
 
 def propose(one: PlannerCall, facts: Facts, base: Plan | None, pins: Pins, judged: Judged) -> Proposal:

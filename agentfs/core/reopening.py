@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 from agentfs.core.changes import changes
 from agentfs.core.decide import EndRun, RecordRevision, decide, given_up
-from agentfs.core.facts import Facts, PlanFile
+from agentfs.core.facts import Facts, PlanFile, words_below
 from agentfs.core.records import Author, Failure, Plan, Result, Revision, Role
-from agentfs.core.replies import words_below
 from agentfs.core.state import Means, RunState, derive, goal_checks, unjudged
 from agentfs.core.steps import A_NO
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 from agentfs.core.fallbacks import Fallback, PlacedStep, fallback_problems
 from agentfs.core.fences import read_fence
-from agentfs.core.lenient import in_order
+from agentfs.core.hashing import in_order
 from agentfs.core.markdown import Block, Fence, Heading, OpenComment, Prose
 from agentfs.core.near_misses import Known, near_anything, near_steps_heading, stray_line
 from agentfs.core.paths import STEP_ID, plain_name
-from agentfs.core.places import Places
-from agentfs.core.problems import Problem
+from agentfs.core.problems import Places, Problem
 from agentfs.core.step_lines import Draft, read_form
 from agentfs.core.tool_spec import Catalogue
 

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from agentfs.core.markdown import Prose
 from agentfs.core.paths import STEP_ID
-from agentfs.core.places import Place, Places
-from agentfs.core.problems import Problem
+from agentfs.core.problems import Place, Places, Problem
 
 _FORM = re.compile(r"([A-Za-z][A-Za-z_-]*(?: [A-Za-z_-]+){0,2})[ \t]*:(?:[ \t]+|\Z)(.*)", re.DOTALL)
 _BULLET = re.compile(r"[-*+][ \t]+")

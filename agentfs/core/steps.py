@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentfs.core import paths
-from agentfs.core.facts import Attempt, Talk
+from agentfs.core.facts import CUT_WORDS, GATE_WORDS, Attempt, Talk, cut_word, gate_word, uncounted
 from agentfs.core.failures import reason
 from agentfs.core.hashing import sha256_of
 from agentfs.core.records import Result, Step, Trigger, Verdict
 from agentfs.core.references import Output, Resolved, Unresolved, in_step, resolve_step
-from agentfs.core.replies import CUT_WORDS, GATE_WORDS, cut_word, gate_word, uncounted
 
 Status = Literal[
     "waiting",

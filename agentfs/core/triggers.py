@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, get_args
 
 from agentfs.core import paths
 from agentfs.core.calls import CallsSummary, Pending, next_call, rejection
-from agentfs.core.facts import Facts, Talk
+from agentfs.core.facts import Facts, Talk, words_below
 from agentfs.core.modes import asks_after_every_step
 from agentfs.core.plan_graph import Scheme
 from agentfs.core.records import Trigger
-from agentfs.core.replies import words_below
 from agentfs.core.step_table import Board
 from agentfs.core.steps import result_path
 

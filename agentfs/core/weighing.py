@@ -14,8 +14,7 @@ from agentfs.core.check import check_plan, strict
 from agentfs.core.documents import Document
 from agentfs.core.lint import lint
 from agentfs.core.lint_view import Surroundings
-from agentfs.core.problem_words import in_words
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.problems import Problem, Rejected, in_words
 from agentfs.core.records import JsonObject, Plan
 from agentfs.core.tool_spec import Catalogue
 

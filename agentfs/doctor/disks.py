@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.disk import exchange, open_unnamed, sync_folder, write_new
 from agentfs.mounts import written_behind
 from agentfs.stillness import being_written

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentfs.core.config import ExecutorSettings, ModelSettings, PlannerSettings, Settings
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.means import has_model
 from agentfs.models.address import NO_KEY, Address, address_of, table_of
 from agentfs.models.bounding import UNCOMPRESSED

@@ -11,7 +11,7 @@ from pathlib import Path
 import agentfs
 from agentfs import system
 from agentfs.core.config import Settings
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.installation import find_program, why_missing
 from agentfs.tools import sandbox
 from agentfs.watching import MOST_FOLDERS

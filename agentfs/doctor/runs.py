@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.records import Run
 from agentfs.disk import read_whole
 from agentfs.executor.log import marks_in

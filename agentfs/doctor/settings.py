@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentfs.core.config import Settings
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.disk import read_whole
 from agentfs.errors import AgentfsError
 from agentfs.settings import load_settings

@@ -7,8 +7,7 @@ from pathlib import Path
 from agentfs.clock import Clock
 from agentfs.core.facts import Facts
 from agentfs.core.goals import ParsedGoal
-from agentfs.core.hashing import check_value, overrides_of
-from agentfs.core.lenient import in_order
+from agentfs.core.hashing import check_value, in_order, overrides_of
 from agentfs.core.modes import DO
 from agentfs.core.proof import wants_acceptance
 from agentfs.core.records import Answer, Author, Call, JsonObject, Run

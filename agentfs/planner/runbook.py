@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 from agentfs.core.fallbacks import Fallback, chain, originals, referred
 from agentfs.core.goals import ParsedGoal
-from agentfs.core.hashing import overrides_of
-from agentfs.core.lenient import in_order, spelled_out
+from agentfs.core.hashing import in_order, overrides_of, spelled_out
 from agentfs.core.records import JsonObject, PlanStatus, Trigger
 from agentfs.core.references import rename
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from agentfs.core.findings import Finding, is_well
+from agentfs.core.problems import Finding, is_well
 from agentfs.views.words import counted
 
 MARKS = {"fine": "ok", "remark": "note", "wrong": "WRONG"}

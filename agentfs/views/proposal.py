@@ -7,7 +7,7 @@ from typing import Any
 from agentfs.core import paths
 from agentfs.core.calls import question_of
 from agentfs.core.differences import difference, effects
-from agentfs.core.proposals import Proposal
+from agentfs.core.facts import Proposal
 from agentfs.core.reopening import with_plan
 from agentfs.core.state import RunState
 from agentfs.views.diff import diff_lines, is_short, said, shown_lines

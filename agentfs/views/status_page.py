@@ -7,8 +7,8 @@ from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.core.calls import question_of
+from agentfs.core.facts import gate_word
 from agentfs.core.phase import phase, reason
-from agentfs.core.replies import gate_word
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
 from agentfs.core.tally import tally

@@ -81,6 +81,6 @@ def standing(*steps: dict[str, Any], done: tuple[str, ...] = (), **more: Any) ->
 
 
 def _spelled(steps: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-    from agentfs.core.lenient import spelled_out
+    from agentfs.core.hashing import spelled_out
 
     return spelled_out(list(steps))

@@ -8,8 +8,7 @@ import pytest
 from agentfs.core import decide as acts
 from agentfs.core.calls import Pending, rejected_steps
 from agentfs.core.decide import Action, Wait, decide
-from agentfs.core.explanations import plan_error
-from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk
+from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk, plan_error
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.phase import phase, reason
 from agentfs.core.problems import Problem

@@ -8,8 +8,8 @@ import pytest
 
 from agentfs.core.documents import MAX_YAML_BYTES, Document, read_json, read_yaml
 from agentfs.core.hashing import canonical, render_plan, sha256_bytes, sha256_of
-from agentfs.core.json_text import Lines, pointer_to, pointer_tokens, scan
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.json_text import Lines, scan
+from agentfs.core.problems import Problem, Rejected, pointer_to, pointer_tokens
 
 
 def refusal(source: bytes | str, *, yaml: bool = False) -> Problem:

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentfs.core.json_edit import remove_value, set_value
-from agentfs.core.json_text import pointer_to, pointer_tokens
-from agentfs.core.problems import Rejected
+from agentfs.core.problems import Rejected, pointer_to, pointer_tokens
 
 PLAN = """{
   "goal": "Tidy",

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 from agentfs.core.decide import EndRun
-from agentfs.core.facts import Attempt
+from agentfs.core.facts import Attempt, words_below
 from agentfs.core.limits import Reached, Spent, merged, reached, seconds_left, spent_of, spent_on_calls
 from agentfs.core.outcomes import outcome_of
 from agentfs.core.plan_graph import dependencies
 from agentfs.core.records import Answer, Usage
-from agentfs.core.replies import words_below
 from agentfs.core.state import derive
 from agentfs.core.tally import steps_by_end
 from tests.builders import NOW, a_call, a_plan, a_result, a_step, facts, means

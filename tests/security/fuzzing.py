@@ -19,12 +19,12 @@ from typing import Any
 from agentfs.core.answer_plan import Standing
 from agentfs.core.check import check_plan, check_settings
 from agentfs.core.documents import read_json
+from agentfs.core.facts import cut_word, gate_word, words_below
 from agentfs.core.goals import parse_goal
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Step
 from agentfs.core.references import Output, in_step, problems_in_step, resolve_step
-from agentfs.core.replies import cut_word, gate_word, words_below
 from agentfs.core.toml_text import read_toml
 from agentfs.core.weighing import weigh
 from agentfs.executor.arguments import arguments_of
