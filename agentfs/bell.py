@@ -19,11 +19,11 @@ from typing import Any
 
 from agentfs.clock import Clock
 from agentfs.core import paths
+from agentfs.core.attention import Waiting, waiting
 from agentfs.core.config import TOLD_ON_WAIT
 from agentfs.core.decide import Action
-from agentfs.core.failures import telling_line
-from agentfs.core.state import RunState
-from agentfs.core.waiting import Waiting, waiting
+from agentfs.core.excerpts import telling_line
+from agentfs.core.run_state import RunState
 from agentfs.jsonlines import JsonLines, read_lines
 from agentfs.tools.base import Mask
 from agentfs.tools.starting import Starter

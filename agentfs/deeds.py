@@ -9,15 +9,13 @@ from typing import assert_never
 from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import paths
-from agentfs.core.briefing import context_page
-from agentfs.core.calls import Pending, rejections_in
-from agentfs.core.changes import changes
 from agentfs.core.facts import Facts, PlanFile, Proposal, Talk, cut_word, words_below
 from agentfs.core.hashing import sha256_bytes
-from agentfs.core.limits import minutes_reached, seconds_left
-from agentfs.core.outcomes import outcome_of
+from agentfs.core.outcome import outcome_of
+from agentfs.core.plan_changes import changes
+from agentfs.core.planner_calls import Pending, rejections_in
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState, minutes_reached, seconds_left
 from agentfs.core.steps import A_NO, StepView
 from agentfs.disk import install, publish, read_whole
 from agentfs.disk import replace as replace_view
@@ -38,6 +36,7 @@ from agentfs.orders import (
     start,
     take_answer,
 )
+from agentfs.planner.prompt import context_page
 from agentfs.planner.surroundings import look_around
 from agentfs.recovery import cut_off
 from agentfs.views.proposal import proposal_page

@@ -9,7 +9,7 @@ from typing import Protocol
 from agentfs.core import paths
 from agentfs.core.decide import Action, Wait
 from agentfs.core.facts import Facts
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.disk import is_own_temp
 from agentfs.engine import Driver, at_rest
 from agentfs.views.status_page import EVERY_SECONDS as PAGE_SECONDS

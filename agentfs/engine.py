@@ -36,7 +36,7 @@ from agentfs.core.decide import (
 )
 from agentfs.core.facts import Facts
 from agentfs.core.records import Run, Sandbox, Tools
-from agentfs.core.state import Means, derive, used_by
+from agentfs.core.run_state import Means, derive, used_by
 from agentfs.core.steps import StepView
 from agentfs.disk import Leftover
 from agentfs.executor.attempt import Halt

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from agentfs.clock import Clock
 from agentfs.core import paths
-from agentfs.core.forking import Carried, Choices, first_call, forked_run
+from agentfs.core.continuation import Carried, Choices, first_call, forked_run
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import JsonObject, Order, Result, Run
 from agentfs.disk import publish, read_whole, sync_folder

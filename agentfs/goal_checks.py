@@ -8,10 +8,9 @@ from shlex import quote
 
 from agentfs.core import decide as acts
 from agentfs.core import paths
-from agentfs.core.cutting import as_text
-from agentfs.core.failures import TimeLimit
+from agentfs.core.excerpts import TimeLimit, as_text
 from agentfs.core.hashing import check_value
-from agentfs.core.outcomes import answer_of
+from agentfs.core.outcome import answer_of
 from agentfs.core.proof import acceptance_checks, check_sha256, persons_checks, steps_to_check, written_by_models
 from agentfs.core.records import (
     Check,
@@ -24,7 +23,7 @@ from agentfs.core.records import (
     Step,
     StepChecks,
 )
-from agentfs.core.references import Resolved, resolve_step, room_of_step
+from agentfs.core.resolve import Resolved, resolve_step, room_of_step
 from agentfs.core.steps import LIMIT, UNREACHABLE
 from agentfs.disk import publish
 from agentfs.engine import Driver, Job, News

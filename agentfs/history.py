@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agentfs.core import paths
-from agentfs.core.pins import Holding, Pins, unedited
+from agentfs.core.plan_merge import Holding, Pins, unedited
 from agentfs.core.records import Plan, Revision
 from agentfs.disk import read_whole
 from agentfs.errors import UserError

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.goals import MAX_BYTES
+from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.problems import Problem
 from agentfs.core.tool_spec import Catalogue
 from agentfs.disk import appear, move_to_new_name

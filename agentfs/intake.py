@@ -12,7 +12,7 @@ from agentfs.clock import Clock
 from agentfs.context import ContextRule, allowed_folders, folders_without_links
 from agentfs.core import paths
 from agentfs.core.config import Settings, allowed_tools
-from agentfs.core.goals import MAX_BYTES, ParsedGoal, examine_goal
+from agentfs.core.goal_file import MAX_BYTES, ParsedGoal, examine_goal
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Limits, Mode, ModelChoice, Models, Run

@@ -11,7 +11,7 @@ from pathlib import Path
 from agentfs.core import paths
 from agentfs.core.config import ModelSettings, Settings
 from agentfs.core.records import Run, Tools
-from agentfs.core.state import Means
+from agentfs.core.run_state import Means
 from agentfs.core.tool_spec import Catalogue
 from agentfs.disk import read_whole
 from agentfs.judge import FileJudge

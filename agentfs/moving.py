@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agentfs.core import paths
-from agentfs.core.goals import MAX_BYTES
+from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Run
 from agentfs.disk import move_to_new_name, publish_inside, sync_folder

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core import paths
+from agentfs.core.excerpts import TimeLimit, check_words, hints_of, joined
 from agentfs.core.facts import ASK, Facts, Talk
-from agentfs.core.failures import TimeLimit, check_words, hints_of, joined
 from agentfs.core.proof import acceptance_checks, check_sha256, held_before, persons_checks, planners_checks
 from agentfs.core.records import Failure, JudgeCheck, Order, Result, Run, Step
-from agentfs.core.references import Output, Resolved, resolve_step, room_of_step
+from agentfs.core.resolve import Output, Resolved, resolve_step, room_of_step
 from agentfs.core.steps import StepView, retry_wait
 from agentfs.desks import desk_for
 from agentfs.disk import temp_name

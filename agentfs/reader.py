@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pydantic import ValidationError
 
 from agentfs.core import paths
-from agentfs.core.calls import rejected_steps, waiting_answer
 from agentfs.core.facts import Attempt, Claim, Facts, GoalFile, PlanFile, PlannerCall, Talk
-from agentfs.core.goals import MAX_BYTES
+from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.planner_calls import rejected_steps, waiting_answer
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run, Tools
 from agentfs.disk import listing, read_whole
@@ -132,7 +132,7 @@ class RunReader:
             and laid[2] == self._rejected
         ):
             return self._proposal, None
-        from agentfs.core.proposals import propose
+        from agentfs.core.plan_merge import propose
 
         try:
             base = self._grown_from(one.call, facts)

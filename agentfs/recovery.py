@@ -10,7 +10,7 @@ from agentfs.core import paths
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import UNKNOWN_KEY
 from agentfs.disk import listing, publish, read_whole
 from agentfs.executor.attempt import publish_result, render

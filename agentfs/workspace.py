@@ -119,7 +119,7 @@ def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
 
 def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[str]]:
     """Make a workspace, or complete one; return it with the names of what was made. It is trusted from then on."""
-    from agentfs.core.schemas import all_schemas
+    from agentfs.core.json_schema import all_schemas
     from agentfs.disk import replace
     from agentfs.ledger import Ledger, LedgerError
 

@@ -6,16 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agentfs.core import decide as acts
-from agentfs.core.calls import waiting_answer
-from agentfs.core.changes import changes
-from agentfs.core.check import check_plan
 from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.documents import read_json
 from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk, cut_word, gate_word
 from agentfs.core.hashing import render_plan, sha256_bytes
-from agentfs.core.outcomes import outcome_of
-from agentfs.core.pins import pinned, unedited
-from agentfs.core.proposals import propose
+from agentfs.core.outcome import outcome_of
+from agentfs.core.plan_changes import changes
+from agentfs.core.plan_check import check_plan
+from agentfs.core.plan_merge import pinned, propose, unedited
+from agentfs.core.planner_calls import waiting_answer
 from agentfs.core.records import (
     Answer,
     Author,
@@ -33,7 +32,7 @@ from agentfs.core.records import (
     Run,
     Step,
 )
-from agentfs.core.state import Means, RunState, derive
+from agentfs.core.run_state import Means, RunState, derive
 from agentfs.core.steps import StepView
 from agentfs.core.tool_spec import Catalogue
 from agentfs.tools.registry import specs

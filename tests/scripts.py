@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.clock import Clock
-from agentfs.core.limits import Bounds
 from agentfs.core.records import JsonObject, Order, Sandbox, Usage
+from agentfs.core.run_state import Bounds
 from agentfs.executor.attempt import Workshop
 from agentfs.executor.desk import Desk
 from agentfs.models.base import Reply, Request, ToolCall

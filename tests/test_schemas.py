@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentfs.core.schemas import RECORDS, all_schemas, file_name, schema_for
+from agentfs.core.json_schema import RECORDS, all_schemas, file_name, schema_for
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 TIME = "2026-11-16T04:05:06.000000Z"

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from agentfs.cli.editing import put_reply
 from agentfs.core import paths
+from agentfs.core.attention import Opening, openings
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import set_value
-from agentfs.core.openings import Opening, openings
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.disk import install, read_whole
 from agentfs.driving import Stop
 from agentfs.engine import Driver

@@ -6,9 +6,9 @@ from typing import Any
 from agentfs.cli.common import here
 from agentfs.cli.look import colours, print_lines, width
 from agentfs.cli.reading import read_run
-from agentfs.core.blame import Origin
-from agentfs.core.blame import blame as origins_of
 from agentfs.core.messages import reason_of
+from agentfs.core.plan_changes import Origin
+from agentfs.core.plan_changes import blame as origins_of
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import UserError
 from agentfs.history import PastPlans

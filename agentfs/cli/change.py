@@ -18,12 +18,11 @@ from agentfs.cli.editing import (
 )
 from agentfs.cli.reading import run_id, settings_of
 from agentfs.core import paths
+from agentfs.core.attention import YES_OR_NO, Opening, answered, openings, reason
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
-from agentfs.core.openings import YES_OR_NO, Opening, answered, openings
-from agentfs.core.phase import reason
+from agentfs.core.planner_calls import WITHOUT_WORDS
 from agentfs.core.records import Plan, PlanStatus
-from agentfs.core.triggers import WITHOUT_WORDS
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.system import missing

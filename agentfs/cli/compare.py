@@ -10,11 +10,11 @@ from agentfs.cli.common import here, short_path
 from agentfs.cli.look import colours, print_lines
 from agentfs.cli.reading import Reading, read_run
 from agentfs.core import paths
-from agentfs.core.differences import difference, effects
+from agentfs.core.attention import reason
 from agentfs.core.hashing import sha256_bytes
-from agentfs.core.phase import reason
+from agentfs.core.plan_changes import difference, effects
 from agentfs.core.records import Plan, Revision
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.views.diff import diff_lines, stat_line

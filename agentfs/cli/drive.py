@@ -15,7 +15,7 @@ from agentfs.cli.streams import CannotPrint
 from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.decide import Wait, no_model_reached
-from agentfs.core.goals import ParsedGoal
+from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Outcome
 from agentfs.driving import Asker, Stop, drive
 from agentfs.engine import Driver, World

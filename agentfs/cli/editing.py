@@ -18,15 +18,15 @@ from agentfs.cli.reading import Reading, read_run, run_id
 from agentfs.cli.shadow import shadow_of
 from agentfs.clock import Clock
 from agentfs.core import paths
-from agentfs.core.calls import rejected_steps
+from agentfs.core.attention import phase, reason
+from agentfs.core.continuation import after_no, in_force, still_ends
 from agentfs.core.decide import CallPlanner, EndRun, decide
-from agentfs.core.differences import effects
 from agentfs.core.hashing import sha256_bytes
-from agentfs.core.phase import phase, reason
+from agentfs.core.plan_changes import effects
+from agentfs.core.planner_calls import rejected_steps
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import Outcome, Plan
-from agentfs.core.reopening import after_no, in_force, still_ends
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
 from agentfs.disk import Leftover, install, publish, read_whole
 from agentfs.disk import replace as replace_file

@@ -10,7 +10,7 @@ from agentfs.cli.reading import run_id, settings_of
 from agentfs.cli.refreshing import changed_tools, tools_of_today
 from agentfs.cli.revising import judged, revision_bytes, revisions_of
 from agentfs.core import paths
-from agentfs.core.forking import Carried, Choices, carried, takes_plan_along
+from agentfs.core.continuation import Carried, Choices, carried, takes_plan_along
 from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.records import Plan, Run
 from agentfs.errors import UserError

@@ -19,8 +19,8 @@ from agentfs.workspace import Workspace
 if TYPE_CHECKING:
     from agentfs.core.config import Settings
     from agentfs.core.facts import Facts
-    from agentfs.core.goals import ParsedGoal
-    from agentfs.core.state import RunState
+    from agentfs.core.goal_file import ParsedGoal
+    from agentfs.core.run_state import RunState
     from agentfs.core.steps import StepView
 
 ENDS = ("done", "failed", "cancelled")
@@ -146,9 +146,8 @@ def glance_of(reading: Reading, driven: bool | None = None) -> Glance:
     if reading.state is None:
         ids = step_ids(plain_json(reading.folder / paths.PLAN))
         return Glance(reading.run, "waiting", NONE | {"total": len(ids)}, reading.broken[0], "", None, driven)
-    from agentfs.core.openings import ways_on
-    from agentfs.core.phase import phase, reason
-    from agentfs.core.tally import tally
+    from agentfs.core.attention import phase, reason, ways_on
+    from agentfs.core.outcome import tally
 
     state = reading.state
     at = state.facts.run.started_at
@@ -163,7 +162,7 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
     """Read everything a run's files say; what does not read is named, the rest is still there."""
     from pydantic import ValidationError
 
-    from agentfs.core.state import derive
+    from agentfs.core.run_state import derive
     from agentfs.errors import NotARun
     from agentfs.judge import FileJudge
     from agentfs.means import means_of, reader_for
@@ -224,7 +223,7 @@ def _left(reading: Reading, files: "Files") -> list[dict[str, Any]]:
     """Return the steps that have left the plan as what they were, each with the revision in which it left."""
     if reading.state is None:
         return []
-    from agentfs.core.tally import left_steps
+    from agentfs.core.outcome import left_steps
 
     return [
         {

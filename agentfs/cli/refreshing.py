@@ -13,7 +13,7 @@ from agentfs.cli.editing import TRIES, Opened, exchanged, opened
 from agentfs.cli.revising import problems_of
 from agentfs.core import paths
 from agentfs.core.config import allowed_tools
-from agentfs.core.goals import parse_goal
+from agentfs.core.goal_file import parse_goal
 from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Run, Tools

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentfs.cli.common import environment, here, print_json, print_lines, say, short_path
 from agentfs.core import paths
-from agentfs.core.cutting import as_text
+from agentfs.core.excerpts import as_text
 from agentfs.views.words import inert
 
 if TYPE_CHECKING:

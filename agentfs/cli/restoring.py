@@ -8,9 +8,9 @@ from agentfs.cli.common import say
 from agentfs.cli.editing import TRIES, Opened, changes_a_run, exchanged, opened, reopen
 from agentfs.cli.revising import judged, revision_bytes
 from agentfs.core import paths
-from agentfs.core.differences import difference, effects
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import set_value
+from agentfs.core.plan_changes import difference, effects
 from agentfs.core.records import Plan
 from agentfs.disk import read_whole
 from agentfs.errors import UserError

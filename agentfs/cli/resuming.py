@@ -8,12 +8,12 @@ from agentfs.cli.common import say
 from agentfs.cli.editing import Opened, changes_a_run, edit_plan, opened, remove_outcome, set_aside_files
 from agentfs.cli.reading import read_run
 from agentfs.core import paths
+from agentfs.core.attention import reason
+from agentfs.core.continuation import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import set_value
-from agentfs.core.phase import reason
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Limits, Plan
-from agentfs.core.reopening import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
 from agentfs.errors import UserError
 from agentfs.holding import is_watched
 from agentfs.views.words import first_line, inert

@@ -5,24 +5,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import paths
-from agentfs.core.calls import (
+from agentfs.core.excerpts import check_words, joined, reason
+from agentfs.core.facts import GATE_WORDS, PlannerCall, uncounted, wanted_notes
+from agentfs.core.planner_calls import (
     COUNTED,
     Pending,
     decision,
+    is_stepwise,
+    loops,
     needs_yes,
     next_call,
     proposal_of,
     question_of,
     rejections_in,
 )
-from agentfs.core.facts import GATE_WORDS, PlannerCall, uncounted, wanted_notes
-from agentfs.core.failures import check_words, joined, reason
-from agentfs.core.modes import is_stepwise, loops
 from agentfs.core.proof import acceptance_checks, is_enough, proof_of, required_level, shed_in, steps_to_check
 from agentfs.core.records import Failure, GoalChecks, Reason
-from agentfs.core.state import RunState, Stray, goal_checks, last_change, unjudged
+from agentfs.core.run_state import RunState, Stray, goal_checks, last_change, may_be_repaired, next_step, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView, no_words
-from agentfs.core.triggers import may_be_repaired, next_step
 
 
 @dataclass(frozen=True, slots=True)

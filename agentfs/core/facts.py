@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from pydantic import JsonValue
 
 from agentfs.core import paths
-from agentfs.core.cutting import one_line
+from agentfs.core.excerpts import one_line
 from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run, Tools
 

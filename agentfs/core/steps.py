@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentfs.core import paths
+from agentfs.core.excerpts import reason
 from agentfs.core.facts import CUT_WORDS, GATE_WORDS, Attempt, Talk, cut_word, gate_word, uncounted
-from agentfs.core.failures import reason
 from agentfs.core.hashing import sha256_of
 from agentfs.core.records import Result, Step, Trigger, Verdict
-from agentfs.core.references import Output, Resolved, Unresolved, in_step, resolve_step
+from agentfs.core.references import in_step
+from agentfs.core.resolve import Output, Resolved, Unresolved, resolve_step
 
 Status = Literal[
     "waiting",

@@ -11,8 +11,7 @@ from pydantic_core import PydanticSerializationError
 
 from agentfs.clock import Clock, later
 from agentfs.core import paths
-from agentfs.core.cutting import as_text
-from agentfs.core.failures import TimeLimit, check_words, hints_of, joined
+from agentfs.core.excerpts import TimeLimit, as_text, check_words, hints_of, joined
 from agentfs.core.hashing import check_value
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (

@@ -14,16 +14,11 @@ from pathlib import Path
 
 from agentfs.clock import Clock
 from agentfs.core import paths
-from agentfs.core.answer_form import NAME, answer_form
-from agentfs.core.answer_plan import Standing, standing_of
-from agentfs.core.briefing import briefing, cut
 from agentfs.core.facts import Facts
-from agentfs.core.goals import ParsedGoal
-from agentfs.core.lint_view import Surroundings
+from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Revision, Verdict
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.tool_spec import Catalogue
-from agentfs.core.weighing import Weighed, weigh
 from agentfs.disk import read_whole
 from agentfs.history import PastPlans
 from agentfs.models.base import Form, Model, Reply, Request
@@ -31,6 +26,11 @@ from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
 from agentfs.models.letting_go import is_over, stopped
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Acceptance, Look, Writer, late_checks
+from agentfs.planner.answer import Standing, standing_of
+from agentfs.planner.answer_form import NAME, answer_form
+from agentfs.planner.evaluation import Weighed, weigh
+from agentfs.planner.lint import Surroundings
+from agentfs.planner.prompt import briefing, cut
 from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
 from agentfs.regular import read_text

@@ -8,9 +8,9 @@ from pathlib import Path
 from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.facts import Facts
-from agentfs.core.goals import ParsedGoal
+from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, PlanStatus
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.disk import read_whole
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Look

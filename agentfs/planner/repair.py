@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.clock import Clock
-from agentfs.core.answer_form import input_form, tool_input
-from agentfs.core.answer_plan import Standing, standing_of
-from agentfs.core.cutting import fenced, head_and_tail
+from agentfs.core.excerpts import fenced, head_and_tail
 from agentfs.core.facts import Facts
-from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, JsonObject, Result, Run
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.tool_spec import Catalogue
-from agentfs.core.weighing import weigh
 from agentfs.models.actions import json_in
 from agentfs.models.base import Form, Model, Request
 from agentfs.models.errors import Garbled, ModelError, Refused
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Look
+from agentfs.planner.answer import Standing, standing_of
+from agentfs.planner.answer_form import input_form, tool_input
+from agentfs.planner.evaluation import weigh
+from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import failed_call, present_plan, reply_text
 from agentfs.prompts import load_prompt
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from agentfs.core import paths
-from agentfs.core.forking import FIRST_CALL, is_forks_own
+from agentfs.core.continuation import FIRST_CALL, is_forks_own
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Record, Result, Revision, Run
 from agentfs.disk import read_whole

@@ -12,13 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.core.briefing import Material
 from agentfs.core.config import Settings
 from agentfs.core.decide import Action, AskPerson, CallPlanner, IssueOrder, StopAttempt
 from agentfs.core.facts import Facts
-from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, JsonObject, Run
-from agentfs.core.state import Means, RunState
+from agentfs.core.run_state import Means, RunState
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.disk import publish, read_whole
 from agentfs.engine import Driver, Job, JobKey, News, World, no_model
@@ -30,8 +28,10 @@ from agentfs.models.line import Line
 from agentfs.planner import Planner
 from agentfs.planner.acceptance import Look
 from agentfs.planner.choosing import Nobody
+from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
+from agentfs.planner.prompt import Material
 from agentfs.planner.surroundings import LookAround
 from agentfs.prompts import load_prompt
 from agentfs.replaying.hints import Hints

@@ -5,11 +5,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentfs.core.attention import openings, ways_on
 from agentfs.core.decide import Wait
-from agentfs.core.failures import hints_of
-from agentfs.core.openings import openings, ways_on
+from agentfs.core.excerpts import hints_of
 from agentfs.core.records import Failure, Outcome
-from agentfs.core.state import RunState, goal_checks
+from agentfs.core.run_state import RunState, goal_checks
 from agentfs.core.steps import StepView
 from agentfs.holding import is_watched
 from agentfs.views.words import first_line, inert

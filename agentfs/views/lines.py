@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import TextIO
 
 from agentfs.core import decide as acts
+from agentfs.core.attention import openings
 from agentfs.core.decide import Action, Wait
-from agentfs.core.openings import openings
 from agentfs.core.records import Result
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
 from agentfs.engine import Driver
 from agentfs.views.closing import closing_words

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from agentfs.core import paths
+from agentfs.core.attention import reason
 from agentfs.core.decide import Action, Wait
-from agentfs.core.phase import reason
-from agentfs.core.state import RunState
+from agentfs.core.outcome import left_steps, tally
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import left_steps, tally
 from agentfs.engine import Driver
 from agentfs.views.closing import closing_words
 from agentfs.views.marks import BAD, BOLD, DIM, GOOD, WRONG, mark_of, painted, wrong_first

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agentfs.core.openings import openings, ways_on
-from agentfs.core.phase import Phase, phase, reason
+from agentfs.core.attention import Phase, openings, phase, reason, ways_on
+from agentfs.core.outcome import tally
 from agentfs.core.records import Outcome
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import tally
 from agentfs.views.answer import answer_text
 from agentfs.views.marks import BOLD, DIM, RUN_COLOURS, mark_of_run, painted
 from agentfs.views.table import GAP, Cell, line_of

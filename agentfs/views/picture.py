@@ -3,9 +3,9 @@
 Nothing that a model or a tool wrote is in it: ids of steps have no signs that could mean anything, the rest is ours.
 """
 
-from agentfs.core.state import RunState
+from agentfs.core.outcome import left_steps
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import left_steps
 from agentfs.views.live import choose
 from agentfs.views.marks import WRONG, mark_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentfs.core.openings import About, Opening
+from agentfs.core.attention import About, Opening
 from agentfs.questions import ANSWER_LINE
 from agentfs.views.marks import painted
 from agentfs.views.words import block, columns, counted, cut, cut_front, first_line, inert, wrapped

@@ -5,11 +5,11 @@ from dataclasses import asdict
 from typing import Any
 
 from agentfs.core import paths
-from agentfs.core.calls import question_of
-from agentfs.core.differences import difference, effects
+from agentfs.core.continuation import with_plan
 from agentfs.core.facts import Proposal
-from agentfs.core.reopening import with_plan
-from agentfs.core.state import RunState
+from agentfs.core.plan_changes import difference, effects
+from agentfs.core.planner_calls import question_of
+from agentfs.core.run_state import RunState
 from agentfs.views.diff import diff_lines, is_short, said, shown_lines
 from agentfs.views.words import inert
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.core.calls import question_of
+from agentfs.core.attention import phase, reason
 from agentfs.core.facts import gate_word
-from agentfs.core.phase import phase, reason
-from agentfs.core.state import RunState
+from agentfs.core.outcome import tally
+from agentfs.core.planner_calls import question_of
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import tally
 from agentfs.disk import replace
 from agentfs.views.closing import what_to_do
 from agentfs.views.live import all_steps

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agentfs.core.goals import ParsedGoal, parse_goal
+from agentfs.core.goal_file import ParsedGoal, parse_goal
 from agentfs.core.problems import Rejected
 from agentfs.core.tool_spec import Catalogue, Effects, ToolSpec
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from agentfs.core.answer_plan import Standing
-from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import JsonObject
 from agentfs.core.tool_spec import Catalogue, ToolSpec
+from agentfs.planner.answer import Standing
+from agentfs.planner.lint import Surroundings
 from agentfs.tools.registry import specs
 
 ADD = ToolSpec(

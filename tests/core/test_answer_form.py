@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentfs.core.answer_form import answer_form, json_value, tool_input
 from agentfs.core.tool_spec import Catalogue, ToolSpec
+from agentfs.planner.answer_form import answer_form, json_value, tool_input
 from tests.core.planning_samples import ADD, CATALOGUE, NO_MODEL
 
 FORMS: list[Any] = [

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.answer_plan import Standing, kept_plan, loosened, merged, standing_of
-from agentfs.core.calls import Pending
 from agentfs.core.hashing import render_plan
+from agentfs.core.planner_calls import Pending
 from agentfs.core.records import Answer
-from agentfs.core.state import derive
+from agentfs.core.run_state import derive
 from agentfs.core.tool_spec import Catalogue
-from agentfs.core.weighing import UNSHOWN, Weighed, weigh
+from agentfs.planner.answer import Standing, kept_plan, loosened, merged, standing_of
+from agentfs.planner.evaluation import UNSHOWN, Weighed, weigh
 from tests.builders import a_call, a_plan, a_result, a_step, facts, means
 from tests.core.planning_samples import (
     AROUND,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.answers import Said, read_answer
 from agentfs.core.problems import Rejected
+from agentfs.planner.answer import Said, read_answer
 from tests.core.planning_samples import CATALOGUE
 
 STEPS = [{"id": "a", "tool": "note", "input": {"text": "x"}}]

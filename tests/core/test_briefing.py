@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.answer_plan import standing_of
-from agentfs.core.briefing import Material, briefing, cut, fenced
 from agentfs.core.facts import Attempt, Facts, PlannerCall
-from agentfs.core.pins import Pins
+from agentfs.core.plan_merge import Pins
 from agentfs.core.records import Call, CheckResult, Failure, GoalChecks, Plan, Usage
-from agentfs.core.state import derive
+from agentfs.core.run_state import derive
 from agentfs.core.tool_spec import Catalogue
+from agentfs.planner.answer import standing_of
+from agentfs.planner.prompt import Material, briefing, cut, fenced
 from tests.builders import a_call, a_plan, a_result, a_step, facts, means
 from tests.core.planning_samples import CATALOGUE, TOOLS
 

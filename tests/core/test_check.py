@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.check import check_goal, check_plan, check_record, check_settings, strict
-from agentfs.core.check_schema import structural
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document, read_json, read_yaml
+from agentfs.core.json_schema import structural
+from agentfs.core.plan_check import check_goal, check_plan, check_record, check_settings, strict
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Author, Goal, ModelChoice, Plan
 from agentfs.core.toml_text import read_toml
@@ -124,7 +124,7 @@ def test_every_circle_is_told_once() -> None:
 
 
 def test_the_strict_reader_is_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentfs.core.check.structural", lambda _value, _name: [])
+    monkeypatch.setattr("agentfs.core.plan_check.structural", lambda _value, _name: [])
     source = written(a_plan(a_step(checks=[{"kind": "command", "run": 5}], extra=1), {"tool": "note"}, status="x"))
     pointers = {problem.pointer for problem in problems_of(source)}
     assert pointers >= {"/status", "/steps/0/checks/0/run", "/steps/0/extra", "/steps/1"}

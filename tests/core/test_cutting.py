@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfs.core.cutting import as_text, fenced, head_and_tail, one_line
+from agentfs.core.excerpts import as_text, fenced, head_and_tail, one_line
 
 
 @pytest.mark.parametrize(

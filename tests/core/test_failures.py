@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentfs.core.failures import check_words, joined, reason, shortened, telling_line, with_output
+from agentfs.core.excerpts import check_words, joined, reason, shortened, telling_line, with_output
 from agentfs.core.records import CheckResult
 
 PYTHON = """\

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from agentfs.core.goals import parse_goal
+from agentfs.core.goal_file import parse_goal
 from agentfs.core.near_misses import is_one_slip
 from agentfs.core.step_lines import LINES, parses
 from tests.core.goal_samples import CATALOGUE, parsed, refused, runbook, sh, steps_of

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.calls import decision, question_of, rejection
+from agentfs.core.attention import phase
 from agentfs.core.decide import Action, CallPlanner, Wait, decide
 from agentfs.core.facts import Facts, PlanFile, Proposal, Talk
-from agentfs.core.merging import steps_of
-from agentfs.core.phase import phase
-from agentfs.core.pins import pinned
-from agentfs.core.proposals import ALWAYS, propose
+from agentfs.core.plan_merge import ALWAYS, pinned, propose, steps_of
+from agentfs.core.planner_calls import decision, question_of, rejection
 from agentfs.core.records import Answer, Author, Plan, Step
-from agentfs.core.state import derive
+from agentfs.core.run_state import derive
 from tests.builders import PLANS, PureWorld, a_call, a_plan, a_revision, a_step, facts, judged, means, plan_sha
 from tests.core.test_people_in_small_worlds import ACTS
 

@@ -15,19 +15,8 @@ from agentfs.core.records import (
     ResolvedCommandCheck,
     Step,
 )
-from agentfs.core.references import (
-    Output,
-    Reference,
-    Resolved,
-    Unresolved,
-    find,
-    in_step,
-    is_whole,
-    problems_in_step,
-    rename,
-    resolve_step,
-    room_of_step,
-)
+from agentfs.core.references import Reference, find, in_step, is_whole, problems_in_step, rename
+from agentfs.core.resolve import Output, Resolved, Unresolved, resolve_step, room_of_step
 
 ROOM = 1024 * 1024
 

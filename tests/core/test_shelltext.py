@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentfs.core import shellplaces
-from agentfs.core.reftext import find
+from agentfs.core.references import find
 from agentfs.core.shellplaces import Refusal
 from agentfs.core.shelltext import Standing, standing
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentfs.core.check import check_plan, surely_fits
 from agentfs.core.documents import read_json
+from agentfs.core.plan_check import check_plan, surely_fits
 from agentfs.core.records import Plan
 from agentfs.core.tool_spec import Catalogue, ToolSpec
 from tests.core.corpus.case import BARE, Case

@@ -16,19 +16,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.answer_plan import Standing
-from agentfs.core.check import check_plan, check_settings
 from agentfs.core.documents import read_json
 from agentfs.core.facts import cut_word, gate_word, words_below
-from agentfs.core.goals import parse_goal
-from agentfs.core.lint_view import Surroundings
+from agentfs.core.goal_file import parse_goal
+from agentfs.core.plan_check import check_plan, check_settings
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Step
-from agentfs.core.references import Output, in_step, problems_in_step, resolve_step
+from agentfs.core.references import in_step, problems_in_step
+from agentfs.core.resolve import Output, resolve_step
 from agentfs.core.toml_text import read_toml
-from agentfs.core.weighing import weigh
 from agentfs.executor.arguments import arguments_of
 from agentfs.executor.offers import Finish
+from agentfs.planner.answer import Standing
+from agentfs.planner.evaluation import weigh
+from agentfs.planner.lint import Surroundings
 from agentfs.tools.values import NotJson
 from tests.builders import CATALOGUE
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from agentfs.core import paths
-from agentfs.core.check import check_plan
 from agentfs.core.documents import Document, read_json
+from agentfs.core.plan_check import check_plan
 from agentfs.core.problems import Rejected
 from agentfs.tools import safe_open
 from agentfs.tools.base import ToolResult

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.core.answer_plan import Standing
-from agentfs.core.lint_view import Surroundings
-from agentfs.core.weighing import weigh
 from agentfs.locks import own_folder
+from agentfs.planner.answer import Standing
+from agentfs.planner.evaluation import weigh
+from agentfs.planner.lint import Surroundings
 from agentfs.tools.files import read_file
 from agentfs.tools.finding import list_files
 from agentfs.tools.programs import Shell

@@ -17,7 +17,7 @@ import pytest
 
 from agentfs import tool
 from agentfs.core.config import DEFAULT_TOOLS
-from agentfs.core.failures import TimeLimit
+from agentfs.core.excerpts import TimeLimit
 from agentfs.core.records import Failure, Sandbox
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools import own_tools

@@ -284,7 +284,7 @@ def test_a_gate_fails_closed_whatever_else_is_said(place: Place) -> None:
     folder = place.run_folder()
     assert len(WRONG_REPLIES) >= 40
     from agentfs.core.facts import Facts
-    from agentfs.core.state import Means, derive
+    from agentfs.core.run_state import Means, derive
     from agentfs.core.tool_spec import Catalogue
     from agentfs.judge import FileJudge
     from agentfs.reader import RunReader

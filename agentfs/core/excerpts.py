@@ -1,15 +1,51 @@
-"""Why something failed: in a line, and in full. Pure.
+"""Long texts made short: head and tail, one line, the line of an output that says what went wrong. Pure.
 
 The first line of a message says what happened; what a program printed follows below it, as far as it is kept. So a
 view with room for one line takes the first, and does not have to look for the reason again.
 """
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from agentfs.core.records import CheckResult, Failure
+
+_SPACES = re.compile(r"\s+")
+
+
+def head_and_tail(text: str, most: int, whole: int = 0) -> str:
+    """Return at most so many characters of a text, two thirds from its head, the rest from its tail, saying so.
+
+    `whole`: how long it was before its middle was lost, if that was longer.
+    """
+    if len(text) <= most:
+        return text
+    head, tail = text[: most * 2 // 3], text[len(text) - most // 3 :]
+    return f"{head}\n… {max(whole, len(text)) - len(head) - len(tail)} characters cut …\n{tail}"
+
+
+def as_text(value: Any) -> str:
+    """Return a JSON value as a reader wants it: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def one_line(text: str, most: int) -> str:
+    """Return a text on one line, its spaces made one, at most so long."""
+    flat = _SPACES.sub(" ", text).strip()
+    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
+
+
+def fenced(text: str) -> str:
+    """Return a text between fences that nothing inside it can close."""
+    longest = max((len(found) for found in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+# ── why something failed ─────────────────────────────────────────────────────────────────────────────────
+
 
 LINE = 300  # characters of a reason
 COMMAND = 120  # of a command that is named in one

@@ -1,16 +1,49 @@
-"""What the calls of the planner so far amount to. Pure."""
+"""The calls of the planner: how a run is driven, what the calls so far amount to, why there is another. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import get_args
 
 from agentfs.core import paths
-from agentfs.core.facts import Facts, GateWord, PlannerCall, Talk, gate_word
-from agentfs.core.records import Answer, Call, Result, Trigger, Verdict
-from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS
+from agentfs.core.facts import Facts, GateWord, PlannerCall, Proposal, Talk, gate_word, words_below
+from agentfs.core.plan_graph import Scheme
+from agentfs.core.records import Answer, Call, Mode, Plan, Result, Run, Trigger, Verdict
+from agentfs.core.step_table import Board
+from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS, result_path
 
-if TYPE_CHECKING:
-    from agentfs.core.facts import Proposal
+DO = "do"  # the one step of the plan that code writes: a loop that does the goal as a whole
+LOOPS: tuple[Mode, ...] = ("single", "scratchpad")
+
+
+def starts_as_loop(run: Run, *, executor: bool) -> bool:
+    """Whether code writes the first plan, of one step; a person who reviews plans gets one worth reviewing."""
+    if run.mode == "auto":
+        return executor and run.approve == "never"
+    return run.mode in LOOPS
+
+
+def is_loop(plan: Plan | None) -> bool:
+    """Whether a plan is the one that code writes."""
+    return plan is not None and [step.id for step in plan.steps] == [DO] and plan.steps[0].tool is None
+
+
+def loops(facts: Facts) -> bool:
+    """Whether the run is still the one loop it began as."""
+    return not facts.goal.has_steps and facts.run.mode in ("auto", *LOOPS) and is_loop(facts.plan)
+
+
+def is_stepwise(facts: Facts) -> bool:
+    return facts.run.mode == "stepwise" and not facts.goal.has_steps
+
+
+def asks_after_every_step(facts: Facts) -> bool:
+    """Whether the planner looks at each result; one loop has no planner, and stepwise calls it anyway."""
+    model_plans = not facts.goal.has_steps and not is_stepwise(facts) and not loops(facts)
+    return facts.run.replan == "every_step" and model_plans
+
+
+# ── the calls so far ─────────────────────────────────────────────────────────────────────────────────────
+
 
 COUNTED: frozenset[Trigger] = frozenset(
     ("step_unreachable", "repeated_failure", "step_failed", "unexpected_state", "goal_checks_failed")
@@ -152,7 +185,7 @@ def needs_yes(one: PlannerCall, facts: Facts) -> bool:
     return proposal is None or bool(proposal.reasons)
 
 
-def proposal_of(one: PlannerCall, facts: Facts) -> "Proposal | None":
+def proposal_of(one: PlannerCall, facts: Facts) -> Proposal | None:
     """Return what an answer comes to; None: it has yet to be laid over the plan in force."""
     found = facts.proposal
     return found if found and (found.call, found.revision) == (one.number, len(facts.revisions)) else None
@@ -219,3 +252,62 @@ def rejected_steps(facts: Facts) -> tuple[str, ...]:
 def next_call(facts: Facts) -> int:
     """Return the number a new call gets."""
     return max((one.number for one in facts.calls), default=0) + 1
+
+
+# ── every reason to call the planner ─────────────────────────────────────────────────────────────────────
+
+
+TRIGGER_ORDER: tuple[Trigger, ...] = get_args(Trigger)  # the record lists them as they are answered
+FIRST = Pending("first", None, "there is no plan yet", ())
+WITHOUT_WORDS = "a person asked for another plan"
+
+
+def pending_without_plan(facts: Facts, calls: CallsSummary) -> tuple[Pending, ...]:
+    """Return why a planner is asked for a first plan, unless it said that there can be none and nobody asks again."""
+    said = calls.latest.answer if calls.latest else None
+    gave_up = said is not None and said.verdict == "impossible" and calls.goal_sha256 == facts.goal.sha256
+    asked = tuple(_asked(facts, calls))
+    return (FIRST, *asked) if asked or not gave_up else ()
+
+
+def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) -> tuple[Pending, ...]:
+    """Return every reason to call the planner, the most pressing first."""
+    found = [
+        Pending(view.trigger, view.id, f"{view.id}: {view.why}", view.evidence)
+        for view in board.moving(scheme, "call")
+        if view.trigger is not None
+    ]
+    if calls.goal_sha256 not in (None, facts.goal.sha256):
+        found.append(Pending("goal_changed", None, "the goal was edited", ()))
+    found += [*_asked(facts, calls), *_every_step(facts, board, calls)]
+    return tuple(sorted(found, key=lambda pending: TRIGGER_ORDER.index(pending.trigger)))
+
+
+def _asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
+    """A person's own words: in replan.md, in one that a call has taken, or in a reply that rejects an answer."""
+    if facts.replan is not None:
+        evidence = paths.call_file(next_call(facts), "asked")
+        yield Pending("asked", None, _said(facts.replan), (f"{paths.PLANNING}/{evidence}",))
+    for one in facts.calls:
+        taken = f"{paths.PLANNING}/{paths.call_file(one.number, 'asked')}"
+        if one.words is not None and taken not in calls.spent:
+            yield Pending("asked", None, _said(one.words), (taken,))
+    for one in calls.rejected:
+        talk = rejection(one) or Talk()
+        reply = f"{paths.PLANNING}/{paths.call_file(one.number, 'reply', talk.count)}"
+        if reply not in calls.spent:
+            said = words_below(talk.reply or "") or f"the answer of call {one.number} was rejected"
+            yield Pending("asked", None, said, (reply,))
+
+
+def _said(words: str) -> str:
+    return words.strip() or WITHOUT_WORDS
+
+
+def _every_step(facts: Facts, board: Board, calls: CallsSummary) -> Iterator[Pending]:
+    if not asks_after_every_step(facts):
+        return
+    for view in board.views.values():
+        path = result_path(view.id, view.attempt)
+        if view.status == "done" and path not in calls.spent:
+            yield Pending("every_step", view.id, f"{view.id} is done", (path,))

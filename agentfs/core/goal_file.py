@@ -9,21 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agentfs.core.check import check_goal, check_plan
 from agentfs.core.documents import Document, read_json, read_yaml
-from agentfs.core.fallbacks import Fallback, PlacedStep, firsts
-from agentfs.core.hashing import check_value, in_order
-from agentfs.core.lenient import lenient
+from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, present_fields, spelled_out
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
+from agentfs.core.near_misses import near_runbook
+from agentfs.core.plan_check import check_goal, check_plan
 from agentfs.core.problems import Locate, Place, Problem, Rejected, under
 from agentfs.core.records import Goal, Step
 from agentfs.core.references import in_step
-from agentfs.core.runbook import near_runbook, read_runbook
+from agentfs.core.runbook import Fallback, PlacedStep, firsts, read_runbook
 from agentfs.core.tool_spec import Catalogue
 
 MAX_BYTES = 1024 * 1024
 TITLE_LENGTH = 120
-PLAN_SCHEMA = "../../../schemas/plan.schema.json"
 
 Kind = Literal["words", "runbook", "plan"]
 
@@ -276,3 +274,72 @@ def _placed(steps: Any, document: Document, problems: list[Problem]) -> tuple[Pl
         problems.append(Problem("'steps' must be a list of steps", "list at least one", "/steps").at(*where))
         return ()
     return tuple(PlacedStep(step, under(f"/steps/{at}", document.places)) for at, step in enumerate(steps))
+
+
+# ── what goals and planners' answers may write more loosely than plan.json ───────────────────────────────
+
+
+_ID_LIMIT = 10**63  # an id has at most 63 characters; Python refuses to write out very long numbers
+
+
+def lenient(value: Any, catalogue: Catalogue) -> Any:
+    """Return a goal's or an answer's fields as plan.json would spell them; a bare list is the steps."""
+    if isinstance(value, list):
+        return lenient_steps(value, catalogue)
+    if not isinstance(value, dict):
+        return value
+    known = present_fields(value)
+    if "checks" in known:
+        known["checks"] = lenient_checks(known["checks"])
+    if "steps" in known:
+        known["steps"] = lenient_steps(known["steps"], catalogue)
+    return known
+
+
+def lenient_steps(steps: Any, catalogue: Catalogue) -> Any:
+    """Return steps as plan.json would spell them, each with its `depends_on`: plans written by code have it."""
+    if not isinstance(steps, list):
+        return steps
+    return spelled_out([_step(step, catalogue) if isinstance(step, dict) else step for step in steps])
+
+
+def _step(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    known = present_fields(step)
+    if "id" in known:
+        known["id"] = _id(known["id"])
+    if isinstance(known.get("depends_on"), list):
+        known["depends_on"] = [_id(one) for one in known["depends_on"]]
+    if known.get("tool") == "none":
+        known["tool"] = "note"
+        known.setdefault("input", known.get("description", ""))  # what is noted is what the step says
+    for name in ("needs", "checks"):
+        if name in known:
+            known[name] = lenient_checks(known[name])
+    return _input(known, catalogue)
+
+
+def _input(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    given, tool = step.get("input"), step.get("tool")
+    if isinstance(given, str) and isinstance(tool, str):
+        spec = catalogue.tools.get(tool)
+        name = spec.text_field if spec else "text"  # of a tool that is not there, the check names the tool alone
+        step["input"] = {name: given} if name else given
+    return step
+
+
+def _id(value: Any) -> Any:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if number and abs(value) < _ID_LIMIT else value
+
+
+def lenient_checks(checks: Any) -> Any:
+    """Return checks as plan.json would spell them: a text is a command."""
+    if not isinstance(checks, list):
+        return checks
+    return [_check(check) for check in checks]
+
+
+def _check(check: Any) -> Any:
+    if isinstance(check, str):
+        return {"kind": "command", "run": check}
+    return present_fields(check) if isinstance(check, dict) else check

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfs.core import paths
-from agentfs.core.answer_plan import Standing
+from agentfs.core.excerpts import check_words, shortened
 from agentfs.core.facts import Facts
-from agentfs.core.failures import check_words, shortened
 from agentfs.core.hashing import check_value
-from agentfs.core.limits import seconds_left
-from agentfs.core.pins import Pins
+from agentfs.core.plan_merge import Pins
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Call, Result, Trigger
-from agentfs.core.state import RunState, used_by
+from agentfs.core.run_state import RunState, seconds_left, used_by
 from agentfs.core.tool_spec import Catalogue, ToolSpec
+from agentfs.planner.answer import Standing
 
 CONTEXT_CHARACTERS = 40_000  # of all context together
 OUTPUTS_CHARACTERS = 24_000  # of all outputs together

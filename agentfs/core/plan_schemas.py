@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from agentfs.core.check_schema import told, validator_for
 from agentfs.core.hashing import canonical
+from agentfs.core.json_schema import told, validator_for
 from agentfs.core.problems import Problem, pointer_to, pointer_tokens
 
 MAX_PATTERN = 1000
