@@ -17,8 +17,8 @@ from pydantic import JsonValue
 from agentfs.core.paths import STEP_ID
 from agentfs.core.problems import Hints, Problem, did_you_mean
 from agentfs.core.records import Check, Step
-from agentfs.core.shellplaces import Refusal
-from agentfs.core.shelltext import standing
+from agentfs.core.shell_text import place_references
+from agentfs.core.shell_words import Refusal
 
 Kind = Literal["output", "file", "goal"]
 T = TypeVar("T")
@@ -273,7 +273,7 @@ def _misplaced_in_shell(step: Step, pointer: str, text: str, references: Sequenc
         yield problem_with(references[0], text, message, mend, pointer)
         return
     spans = [(reference.start, reference.end) for reference in references]
-    for reference, place in zip(references, standing(text, spans), strict=True):
+    for reference, place in zip(references, place_references(text, spans), strict=True):
         if isinstance(place, Refusal):
             written = text[reference.start : reference.end]
             mend = place.mend.replace("{ref}", written)

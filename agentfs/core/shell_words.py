@@ -1,6 +1,6 @@
-"""What the words of one simple shell command do with a value. Pure: it reads words, and runs nothing.
+"""What the words of a shell command do with a value, and the places where no value may be. Pure: runs nothing.
 
-`shelltext` cuts shell text into words; here each word is judged: is it the program's name, code, the name of a
+`shell_text` cuts shell text into words; here each word is judged: is it the program's name, code, the name of a
 variable, or an argument? Only an argument may hold a value that nobody has read before.
 """
 
@@ -8,36 +8,72 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentfs.core.shellplaces import (
-    COMMAND_WORD,
-    CONDITION,
-    EVALUATED,
-    INLINE,
-    OWN_VARIABLE,
-    SCRIPT,
-    SHELL_CODE,
-    VARIABLE_NAME,
-    Refusal,
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a value may not be somewhere, and what to write instead ({ref} stands for the reference)."""
+
+    why: str
+    mend: str
+
+
+COMMAND_WORD = Refusal(
+    "is part of the program's name: the value would choose what runs",
+    "write the program's name in the plan and give the value as an argument: ./program {ref}",
 )
+EVALUATED = Refusal(
+    "is given to a command that reads its arguments as code",
+    "put the code into the plan and hand over the value by a variable: n={ref}",
+)
+SHELL_CODE = Refusal(
+    "stands in the arguments of a shell that is given code with -c",
+    "write the command without sh -c, or assign the value to a variable first and export it: export n={ref}",
+)
+SCRIPT = Refusal(
+    "would choose the script that a shell runs",
+    "write the script's name in the plan and give the value as an argument: sh script.sh {ref}",
+)
+INLINE = Refusal(
+    "stands inside the code of another language",
+    "read it there from the environment: export n={ref}; or use a step with tool python",
+)
+VARIABLE_NAME = Refusal(
+    "would choose the name of a variable, which the shell may run as code",
+    "write the name in the plan: n={ref}",
+)
+OWN_VARIABLE = Refusal(
+    "would set a variable that changes how the shell itself works",
+    "choose another name: n={ref}",
+)
+CONDITION = Refusal("stands inside [[ ]]", 'use [ ] with double quotes instead: [ "{ref}" = … ]')
 
-Mode = Literal["start", "args", "subject", "in", "pattern", "name", "for", "function", "condition"]
-
-LONGEST = 200  # characters of a word that are looked at; names and options are shorter
-UNKNOWN = "\0"  # stands in a word for what is only known when the command runs
+_MEND = "put it in double quotes outside $( ), or assign it to a variable first: n={ref}"
+SINGLE = Refusal(
+    "stands inside single quotes, where the shell puts in no values", "write it bare or in double quotes: {ref}"
+)
+COMMENT = Refusal("stands in a comment", "take it out of the comment, or write the braces in another way")
+BACKTICK = Refusal("stands inside backticks", _MEND)
+SUBSTITUTION = Refusal("stands inside $( )", _MEND)
+STREAM = Refusal("stands inside <( ) or >( )", _MEND)
+EXPANSION = Refusal("stands inside ${ }", _MEND)
+ARITHMETIC = Refusal(
+    "stands inside arithmetic, where the shell may run a value as code",
+    'make sure that it is a number first: n={ref}; case $n in ""|*[!0-9]*) exit 1;; esac; then use $n',
+)
+ARRAY = Refusal("stands inside an array's ( )", _MEND)
+GLUED = Refusal("stands inside ( ) that are part of a word", _MEND)
+HEREDOC = Refusal(
+    "stands in a here-document", "assign it to a variable first and use that there: n={ref}, then $n; or use printf"
+)
+ESCAPED = Refusal("stands directly after a backslash", "leave the backslash out: {ref}")
+DOLLAR = Refusal("stands directly after a $", "leave the $ out: {ref}")
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_OPENERS = _words("if then elif else fi do done while until ! { } time coproc")
-_MODES: dict[str, Mode] = {
-    "case": "subject",
-    "for": "name",
-    "select": "name",
-    "function": "function",
-    "[[": "condition",
-}
+_KEYWORDS = _words("if then elif else fi do done while until ! { } time coproc")
 _WRAPPERS = _words("command builtin exec env nohup sudo doas nice ionice setsid stdbuf timeout xargs busybox chroot")
 _SHELLS = _words("sh bash dash ash zsh ksh su")
 _EVALUATORS = _words("eval . source trap let alias bind complete compgen enable hash fc ssh watch parallel")
@@ -52,6 +88,8 @@ _INLINE_CODE = re.compile(r"-[A-Za-z]*[ceEr]\b|--eval\b")
 _SHELL_CODE = re.compile(r"-[A-Za-z]*c[A-Za-z]*\Z")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _PLAIN_OPTION = re.compile(r"-[xrg]+\Z")
+_LONGEST = 200  # characters of a word that are looked at; names and options are shorter
+UNKNOWN = "\0"  # in a word: what is only known when the command runs
 
 
 @dataclass(slots=True)
@@ -64,17 +102,16 @@ class Word:
     prefix: str = ""  # the text up to the first quote, expansion or reference
     references: list[int] = field(default_factory=list)
 
-    def add(self, char: str, *, plain: bool = False) -> None:
+    def add(self, text: str, *, plain: bool = False) -> None:
         self.started = True
         self.plain = self.plain and plain
-        if len(self.text) < LONGEST:
-            self.text += char
-            if self.plain:
-                self.prefix += char
+        if len(self.text) < _LONGEST:
+            self.text += text
+            self.prefix += text if self.plain else ""
 
     @property
     def keyword(self) -> str:
-        """Return the word if the shell may read it as a keyword, else nothing."""
+        """The word if the shell may read it as a keyword, else nothing."""
         return self.text if self.plain else ""
 
     @property
@@ -83,9 +120,20 @@ class Word:
 
     @property
     def variable(self) -> str | None:
-        """Return the name that an assignment sets; None if it is no assignment."""
+        """The name that an assignment sets; None if it is no assignment."""
         found = _ASSIGNMENT.match(self.prefix)
         return found[1] if found else None
+
+
+Mode = Literal["start", "args", "name", "for", "function", "condition", "subject", "in", "pattern"]
+_MODES: dict[str, Mode] = {
+    "for": "name",
+    "select": "name",
+    "function": "function",
+    "[[": "condition",
+    "case": "subject",
+}
+OVER_LINES = ("condition", "subject", "in", "pattern")  # modes in which a line break means nothing
 
 
 @dataclass(slots=True)
@@ -102,24 +150,8 @@ class Command:
     attributes: bool = False  # a declaration with options, such as -i
     previous: str = ""
 
-    def restart(self) -> None:
-        """Begin the next simple command."""
-        self.mode, self.head, self.previous = "start", "", ""
-        self.wrapped = self.shell = self.coded = self.script = self.attributes = False
-
-    def line_ends(self) -> None:
-        """Begin the next simple command, unless a line break means nothing here."""
-        if self.mode not in ("subject", "in", "pattern", "condition"):
-            self.restart()
-
-    def clause_ends(self) -> None:
-        """Take `;;`: inside `case`, patterns follow."""
-        self.restart()
-        if self.cases:
-            self.mode = "pattern"
-
     def take(self, word: Word) -> Refusal | None:
-        """Go past a word, and return why a reference may not stand in it, if so."""
+        """Go past a word, and return why a reference may not be in it, if so."""
         match self.mode:
             case "start":
                 return self._first(word)
@@ -131,34 +163,35 @@ class Command:
             case "name":
                 self.mode = "for"
                 return VARIABLE_NAME
+            case "function":
+                self.mode = "start"
+                return VARIABLE_NAME
             case _:
-                return self._of_compound(word)
+                self._of_compound(word)
+                return None
+
+    def _of_compound(self, word: Word) -> None:
+        match self.mode:
+            case "for":
+                self.mode = "start" if word.keyword == "do" else "args"
+            case "subject":
+                self.mode = "in"
+            case "in":
+                self.mode, self.cases = "pattern", self.cases + 1
+            case _ if word.keyword == "esac":
+                self.mode, self.cases = "args", max(0, self.cases - 1)
 
     def take_target(self, operator: str) -> Refusal | None:
         """Return why a reference may not be the target of a redirection, if so."""
         return SCRIPT if self.head in _SHELLS and operator in ("<", "<<<") else None
 
-    def _of_compound(self, word: Word) -> Refusal | None:
-        if self.mode == "subject":
-            self.mode = "in"
-        elif self.mode == "in":
-            self.mode, self.cases = "pattern", self.cases + 1
-        elif self.mode == "pattern":
-            self._end_case(word)
-        elif self.mode == "function":
-            self.mode = "start"
-            return VARIABLE_NAME
-        else:
-            self.mode = "start" if word.keyword == "do" else "args"
-        return None
-
-    def _end_case(self, word: Word) -> None:
-        if word.keyword == "esac":
-            self.mode, self.cases = "args", max(0, self.cases - 1)
-
     def _first(self, word: Word) -> Refusal | None:
         """Read a word where the program's name is awaited."""
-        if not self.wrapped and self._is_keyword(word):
+        if not self.wrapped and word.keyword in _KEYWORDS:
+            return None
+        if not self.wrapped and word.keyword in (*_MODES, "esac"):
+            self._of_compound(word)
+            self.mode = _MODES.get(word.keyword, self.mode)
             return None
         if word.variable:
             return OWN_VARIABLE if word.variable in _OWN_VARIABLES else None
@@ -169,13 +202,6 @@ class Command:
         else:
             self.mode, self.head, self.shell = "args", word.program, word.program in _SHELLS
         return COMMAND_WORD
-
-    def _is_keyword(self, word: Word) -> bool:
-        if word.keyword in _MODES:
-            self.mode = _MODES[word.keyword]
-        elif word.keyword == "esac":
-            self._end_case(word)
-        return word.keyword in _MODES or word.keyword == "esac" or word.keyword in _OPENERS
 
     def _argument(self, word: Word) -> Refusal | None:
         refusal = self._hazard(word)
