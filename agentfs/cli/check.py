@@ -9,10 +9,9 @@ from pathlib import Path
 from agentfs.cli.common import environment, print_json, print_lines, problem_lines_for, say, start_folder
 from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.documents import read_json
+from agentfs.core.documents import read_json, read_toml
 from agentfs.core.plan_check import check_plan, check_settings
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.toml_text import read_toml
 from agentfs.core.tool_spec import Catalogue
 from agentfs.errors import BadFile, NoModel
 from agentfs.intake import GoalSource, JudgedGoal, goal_in, judge_goal

@@ -6,31 +6,19 @@ siblings: the same separators, the same indentation, in the order in which the r
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from pydantic import JsonValue
 
 from agentfs.core.documents import read_json
 from agentfs.core.hashing import OVERRIDES, canonical, field_names
-from agentfs.core.json_text import Lines
+from agentfs.core.json_text import Lines, Member, members_of, skip_space
 from agentfs.core.problems import pointer_tokens, refuse
 from agentfs.core.records import Plan, Step
 
-_SPACE = re.compile(r"[ \t\n\r]*")
 _INDENT = re.compile(r"\n([ \t]+)")
-_DECODER = json.JSONDecoder()
-
-
-class Part(NamedTuple):
-    """A member of an object or a list: where its name stands, if it has one, and where its value does."""
-
-    name: str
-    begin: int
-    name_end: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +28,13 @@ class Place:
     text: str
     start: int
     end: int
-    parts: tuple[Part, ...]
+    parts: tuple[Member, ...]
 
     @property
     def is_object(self) -> bool:
         return self.text[self.start] == "{"
 
-    def part(self, name: str) -> Part | None:
+    def part(self, name: str) -> Member | None:
         return next((part for part in self.parts if part.name == name), None)
 
     def lead(self) -> str:
@@ -63,7 +51,7 @@ def set_value(source: bytes, pointer: str, value: JsonValue) -> bytes:
     text = _text(source)
     _check(value)
     if not pointer_tokens(pointer):
-        begin = _skip(text, 0)
+        begin = skip_space(text, 0)
         return _encoded(text[:begin], _rendered(value, _Manner.of(text, "")), text[len(text.rstrip(" \t\n\r")) :])
     place, name = _parent(text, pointer)
     if part := place.part(name):
@@ -108,7 +96,7 @@ def _parent(text: str, pointer: str) -> tuple[Place, str]:
     tokens = pointer_tokens(pointer)
     if not tokens:
         refuse("a document cannot be without its value", "delete the file")
-    start = _skip(text, 0)
+    start = skip_space(text, 0)
     for token in tokens[:-1]:
         part = _place(text, start, pointer).part(token)
         if part is None:
@@ -120,32 +108,13 @@ def _parent(text: str, pointer: str) -> tuple[Place, str]:
 def _place(text: str, start: int, pointer: str) -> Place:
     if text[start] not in "{[":
         _no_such(text, start, pointer, "a plain value holds nothing")
-    parts = tuple(_parts(text, start))
-    return Place(text, start, _skip(text, parts[-1].end if parts else start + 1) + 1, parts)
+    parts = tuple(members_of(text, start))
+    return Place(text, start, skip_space(text, parts[-1].end if parts else start + 1) + 1, parts)
 
 
 def _no_such(text: str, start: int, pointer: str, why: str) -> NoReturn:
     line, column = Lines(text).at(start)
     refuse(f"there is no place for {pointer}: {why}", "look at the file", line, column, pointer)
-
-
-def _skip(text: str, offset: int) -> int:
-    match = _SPACE.match(text, offset)
-    return match.end() if match else offset
-
-
-def _parts(text: str, start: int) -> Iterator[Part]:
-    is_object, at, count = text[start] == "{", _skip(text, start + 1), 0
-    while text[at] not in "}]":
-        name, begin, name_end = str(count), at, at
-        if is_object:
-            name, name_end = _DECODER.raw_decode(text, at)
-            at = _skip(text, _skip(text, name_end) + 1)
-        _, end = _DECODER.raw_decode(text, at)
-        yield Part(name, begin, name_end, at, end)
-        at, count = _skip(text, end), count + 1
-        if text[at] == ",":
-            at = _skip(text, at + 1)
 
 
 # ── the manner of a text ──────────────────────────────────────────────────────────────────────────────────

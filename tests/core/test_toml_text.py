@@ -2,8 +2,8 @@
 
 import pytest
 
+from agentfs.core.documents import read_toml
 from agentfs.core.problems import Rejected
-from agentfs.core.toml_text import read_toml
 
 SOURCE = b"""\
 mode = "auto"
