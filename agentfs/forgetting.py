@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agentfs.clock import Clock
 from agentfs.core import paths
-from agentfs.core.messages import as_it_stood_message, forgotten_message
+from agentfs.core.commit_messages import as_it_stood_message, forgotten_message
 from agentfs.errors import UserError
 from agentfs.ledger import Entry, Ledger, LedgerBusy, LedgerError
 from agentfs.locks import locked

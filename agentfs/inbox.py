@@ -238,9 +238,9 @@ def _no_goal(name: str, mode: int) -> str | None:
 
 
 def _wrong_kind(mode: int) -> Problem:
-    for is_kind, words, mend in _KINDS:
+    for is_kind, words, fix in _KINDS:
         if is_kind(mode):
-            return Problem(f"it is {words}, not a file", mend)
+            return Problem(f"it is {words}, not a file", fix)
     return Problem("it is a device, not a file", "write the goal into a file, then move it into goals/")
 
 

@@ -134,8 +134,8 @@ def _loosened(parsed: ParsedGoal, settings: Settings, approve: Approve) -> list[
 
 
 def _tighten(field: str, words: str) -> Problem:
-    mend = "a goal may only tighten the settings; change agentfs.toml, or use a flag"
-    return Problem(f"{field}: {words}", mend, f"/{field.replace('.', '/')}")
+    fix = "a goal may only tighten the settings; change agentfs.toml, or use a flag"
+    return Problem(f"{field}: {words}", fix, f"/{field.replace('.', '/')}")
 
 
 @contextmanager

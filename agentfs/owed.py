@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from agentfs.core import paths
+from agentfs.core.commit_messages import AGENTFS, author_of, outcome_message, revision_message
 from agentfs.core.goal_file import MAX_BYTES
-from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_message
 from agentfs.core.records import Answer, Outcome, Revision, Usage
 from agentfs.disk import read_whole
 from agentfs.ledger import Entry, Ledger, Still, committable

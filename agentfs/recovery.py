@@ -30,7 +30,7 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
     sweep(folder, {revision.plan_sha256 for revision in facts.revisions}.union(*(one.tries for one in facts.calls)))
     for step, attempts in state.facts.attempts.items():
         for attempt in attempts:
-            if attempt.unsettled and (attempt.claimed or attempt.torn) and not attempt.asks:
+            if attempt.is_unfinished and (attempt.claimed or attempt.torn) and not attempt.asks:
                 result = cut_off(folder, state, step, attempt, clock, sandbox)
                 settled = replace(attempt, result=publish_result(result, Shelf.of(folder), mask))
                 facts = facts.with_attempt(step, settled)

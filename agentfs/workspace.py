@@ -75,8 +75,8 @@ class Workspace:
         if begins:
             raise UserError(f"{text!r} may be any of: {', '.join(sorted(begins)[:8])} (write more of it)")
         known = [name for folder in folders[:_NEAR] for name in (f"{folder.parent.name}/{folder.name}", folder.name)]
-        mend = did_you_mean(wanted, known, "`agentfs status` lists them")
-        raise UserError(f"there is no run {text!r} in {self.runs} ({mend})")
+        fix = did_you_mean(wanted, known, "`agentfs status` lists them")
+        raise UserError(f"there is no run {text!r} in {self.runs} ({fix})")
 
 
 def _is_day(name: str) -> bool:

@@ -13,7 +13,7 @@ from agentfs.core.hashing import render_plan, sha256_bytes
 from agentfs.core.outcome import outcome_of
 from agentfs.core.plan_changes import changes
 from agentfs.core.plan_check import check_plan
-from agentfs.core.plan_merge import pinned, propose, unedited
+from agentfs.core.plan_merge import hand_edited_fields, plan_without_edits, propose
 from agentfs.core.planner_calls import waiting_answer
 from agentfs.core.records import (
     Answer,
@@ -75,8 +75,8 @@ def judged(given: Facts) -> Facts:
     base = PLANS[str(one.call.base_sha256)] if one.call.base_sha256 != current else None
     history = [(revision, PLANS[revision.plan_sha256]) for revision in given.revisions]
     if given.goal.has_steps and one.call.trigger == "goal_changed":
-        base = unedited(history)
-    pins = pinned(history)
+        base = plan_without_edits(history)
+    pins = hand_edited_fields(history)
     found = propose(one, given, base, pins, lambda source: check_plan(read_json(source), CATALOGUE))
     return given if given.proposal == found else replace(given, proposal=found)
 

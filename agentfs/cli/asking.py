@@ -21,7 +21,7 @@ from pathlib import Path
 
 from agentfs.cli.editing import put_reply
 from agentfs.core import paths
-from agentfs.core.attention import Opening, openings
+from agentfs.core.attention import OpenQuestion, open_questions
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import set_value
 from agentfs.core.run_state import RunState
@@ -48,7 +48,7 @@ class Shown:
 
     number: int
     key: Key
-    opening: Opening
+    opening: OpenQuestion
     source: bytes  # the question file; of a draft, plan.json
 
 
@@ -126,7 +126,7 @@ class TerminalAsker:
 
     # ── a question ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _ask_next(self, asked: list[tuple[Key, Opening]]) -> None:
+    def _ask_next(self, asked: list[tuple[Key, OpenQuestion]]) -> None:
         for key, one in asked:
             if key not in self._put_off and (source := self._source(one)) is not None:
                 if one.about == "draft" and sha256_bytes(source) != key[1]:
@@ -138,7 +138,7 @@ class TerminalAsker:
                 self._listen(self._shown)
                 return
 
-    def _source(self, one: Opening) -> bytes | None:
+    def _source(self, one: OpenQuestion) -> bytes | None:
         try:
             return read_whole(self._driver.folder / _file_of(one))
         except OSError:
@@ -209,7 +209,7 @@ class TerminalAsker:
         else:
             self._answered = shown.key
 
-    def _answer_question(self, one: Opening, reply: str) -> str:
+    def _answer_question(self, one: OpenQuestion, reply: str) -> str:
         path = self._driver.folder / one.reply_path
         if os.path.lexists(path) and _text(path) != one.reply:
             return f"{one.reply_path} was written elsewhere ({first_line(_text(path) or '')})"
@@ -287,7 +287,7 @@ class TerminalAsker:
 # ── words and files ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asked_now(state: RunState) -> dict[Key, Opening]:
+def _asked_now(state: RunState) -> dict[Key, OpenQuestion]:
     """Return what a person can settle now. While the run is held up by something else, nothing is asked."""
     facts = state.facts
     if facts.outcome is not None or facts.broken or facts.plan_file.problems:
@@ -295,17 +295,17 @@ def _asked_now(state: RunState) -> dict[Key, Opening]:
     if facts.plan is not None and facts.plan.status in ("paused", "cancelled"):
         return {}
     another = state.calls.open or state.calls.failed or state.pending or facts.replan is not None or facts.asking
-    found = [one for one in openings(state) if one.about != "draft" or not another]
+    found = [one for one in open_questions(state) if one.about != "draft" or not another]
     return {_key(one, state): one for one in found}
 
 
-def _key(one: Opening, state: RunState) -> Key:
+def _key(one: OpenQuestion, state: RunState) -> Key:
     if one.about == "draft":
         return one.about, state.facts.revisions[-1].plan_sha256
     return one.about, one.question_path
 
 
-def _file_of(one: Opening) -> str:
+def _file_of(one: OpenQuestion) -> str:
     """Return what is shown of a question, in the run's folder."""
     return paths.PLAN if one.about == "draft" else one.question_path
 
@@ -338,7 +338,7 @@ def _text(path: Path) -> str | None:
     return None
 
 
-def _no_answer(one: Opening, reply: str | None) -> str:
+def _no_answer(one: OpenQuestion, reply: str | None) -> str:
     """Return why a reply does not settle a question; nothing if it does."""
     if reply is not None and one.accepts(reply):
         return ""

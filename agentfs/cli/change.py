@@ -18,7 +18,7 @@ from agentfs.cli.editing import (
 )
 from agentfs.cli.reading import run_id, settings_of
 from agentfs.core import paths
-from agentfs.core.attention import YES_OR_NO, Opening, answered, openings, reason
+from agentfs.core.attention import YES_OR_NO, OpenQuestion, answered, open_questions, reason
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.planner_calls import WITHOUT_WORDS
@@ -64,7 +64,7 @@ def _is_step(arguments: Namespace, first: str, word: str) -> bool:
     The beginning of a run's name is not enough: a misspelt step must not approve something else.
     """
     run = opened(*named_run(Namespace(**{**vars(arguments), "run": first})))
-    if word in run.state.steps or any(one.name == word for one in openings(run.state)):
+    if word in run.state.steps or any(one.name == word for one in open_questions(run.state)):
         return True
     other = word.partition("@")[0].rstrip("/").removeprefix(f"{run.workspace.runs.name}/")
     try:
@@ -132,21 +132,21 @@ def reply(run: Opened, arguments: Namespace) -> None:
     write_reply(run, opening.reply_path, text if text.endswith("\n") else f"{text}\n")
 
 
-def _one_open(run: Opened, name: str | None, word: str) -> Opening:
+def _one_open(run: Opened, name: str | None, word: str) -> OpenQuestion:
     """Return what `approve` or `reject` speaks of: the one thing that is open, or the one that is named."""
     _must_go_on(run)
     if name is None:
         opening = _only_open(run, word)
     else:
-        opening = next((one for one in openings(run.state) if one.name == name), None) or _asked_by(run, name)
+        opening = next((one for one in open_questions(run.state) if one.name == name), None) or _asked_by(run, name)
     if opening.about not in YES_OR_NO:
         raise UserError(f"{opening.question_path} wants more than yes or no: {opening.command(run.run, word)}")
     return opening
 
 
-def _only_open(run: Opened, word: str) -> Opening:
+def _only_open(run: Opened, word: str) -> OpenQuestion:
     """Return the one thing that is open."""
-    found = openings(run.state)
+    found = open_questions(run.state)
     if not found:
         raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}")
     if len(found) > 1:
@@ -155,10 +155,10 @@ def _only_open(run: Opened, word: str) -> Opening:
     return found[0]
 
 
-def _asked_by(run: Opened, step: str) -> Opening:
+def _asked_by(run: Opened, step: str) -> OpenQuestion:
     """Return the question of a step; one that has its answer may get another only while nobody acts upon it."""
     view = run.view(step)
-    if found := next((one for one in openings(run.state) if one.step == step), None):
+    if found := next((one for one in open_questions(run.state) if one.step == step), None):
         return found
     settled = answered(run.state, step)
     if settled is None:
@@ -266,7 +266,7 @@ def retry(run: Opened, arguments: Namespace) -> None:
         raise UserError(f"{view.id} is left out (take it in again: agentfs skip --undo {run.run} {view.id})")
     if view.attempt == 0:
         raise UserError(f"{view.id} has not been tried yet: {inert(view.why)}")
-    if attempt.unsettled:
+    if attempt.is_unfinished:
         raise UserError(f"{view.id} is under way: wait for attempt {view.attempt}, or stop the run")
     if attempt.again:
         say(f"attempt {view.attempt} of {view.id} is set aside already")

@@ -79,7 +79,7 @@ def as_json(name: str, problem: Problem) -> dict[str, object]:
         "column": problem.column,
         "pointer": problem.pointer,
         "message": problem.message,
-        "mend": problem.mend,
+        "mend": problem.fix,
     }
 
 

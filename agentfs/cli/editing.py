@@ -76,8 +76,8 @@ class Opened:
         """Return a step of the plan; it must be there."""
         found = self.state.steps.get(step)
         if found is None:
-            mend = did_you_mean(step, self.state.steps, f"`agentfs show {self.run}` lists its steps")
-            raise UserError(f"{self.run} has no step {inert(step)!r} ({mend})")
+            fix = did_you_mean(step, self.state.steps, f"`agentfs show {self.run}` lists its steps")
+            raise UserError(f"{self.run} has no step {inert(step)!r} ({fix})")
         return found
 
 

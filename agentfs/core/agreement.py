@@ -32,10 +32,10 @@ class Disagreement:
     grade: Grade
     file: str  # from runs/, or a commit of the ledger
     what: str
-    mend: str
+    fix: str
 
     def as_json(self) -> dict[str, str]:
-        return {"grade": self.grade, "file": self.file, "what": self.what, "mend": self.mend}
+        return {"grade": self.grade, "file": self.file, "what": self.what, "mend": self.fix}
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ YES_OR_NO: tuple[About, ...] = ("draft", "gate", "answer")  # what `approve` and
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpenQuestion:
     """One thing a person can settle. A draft is settled in plan.json, all else by a reply beside a question."""
 
     about: About
@@ -88,19 +88,19 @@ class Opening:
                 return gate_word(text) is not None
 
 
-def openings(state: RunState) -> tuple[Opening, ...]:
+def open_questions(state: RunState) -> tuple[OpenQuestion, ...]:
     """Return everything that waits for a person's word, the plan itself first."""
     return tuple(_found(state))
 
 
 def ways_on(state: RunState, run: str) -> tuple[str, ...]:
-    """Return what a person may type, or has to mend, to have a run go on that waits for them."""
+    """Return what a person may type, or has to fix, to have a run go on that waits for them."""
     facts = state.facts
     if facts.broken:
         return ()  # its words name the file
     if facts.plan_file.problems:
         return (f"fix runs/{facts.run.run}/{paths.PLAN}: {paths.PLAN_ERROR} beside it says how",)
-    if found := openings(state):
+    if found := open_questions(state):
         return tuple(one.command(run, alone=len(found) == 1) for one in found)
     if (facts.plan is not None and facts.plan.status == "paused") or state.calls.failed or state.moving("reach"):
         return (f"agentfs resume {run}",)
@@ -108,27 +108,27 @@ def ways_on(state: RunState, run: str) -> tuple[str, ...]:
     return (f"agentfs resume {run} {RAISED_BY[limit.name]}",) if limit else ()
 
 
-def _found(state: RunState) -> Iterator[Opening]:
+def _found(state: RunState) -> Iterator[OpenQuestion]:
     facts = state.facts
     if facts.plan is not None and facts.plan.status == "draft":
-        yield Opening("draft")
+        yield OpenQuestion("draft")
     if (one := state.calls.unapplied) is not None and (asked := question_of(one, facts)) is not None:
-        yield Opening("answer", None, one.number, asked.count, asked.reply)
+        yield OpenQuestion("answer", None, one.number, asked.count, asked.reply)
     for view in state.moving("person"):
         yield _of_step(view, facts)
 
 
-def _of_step(view: StepView, facts: Facts) -> Opening:
+def _of_step(view: StepView, facts: Facts) -> OpenQuestion:
     about: About = "gate" if view.status == "gated" else "cut" if view.status == "interrupted" else "ask"
     return _with_talk(about, view.id, view.next if about == "gate" else view.attempt, facts)
 
 
-def _with_talk(about: About, step: str, number: int, facts: Facts) -> Opening:
+def _with_talk(about: About, step: str, number: int, facts: Facts) -> OpenQuestion:
     talk = facts.attempt(step, number).talks[-1]
-    return Opening(about, step, number, talk.count, talk.reply)
+    return OpenQuestion(about, step, number, talk.count, talk.reply)
 
 
-def answered(state: RunState, step: str) -> Opening | None:
+def answered(state: RunState, step: str) -> OpenQuestion | None:
     """Return the question of a step that has an answer which nobody has acted upon yet."""
     view = state.steps[step]
     match view.move:
@@ -152,7 +152,7 @@ What = About | Literal["plan", "limit", "planner", "model", "files", "other"]
 class Waiting:
     """One thing that a person has to see to."""
 
-    thing: str  # the same for as long as it is the same thing, whoever looks
+    thing: str  # the same for as long as it is the same thing
     what: What
     file: str  # to look at, in the run's folder
     why: str
@@ -167,7 +167,7 @@ def waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:
 
 
 def _opened(state: RunState) -> Iterator[Waiting]:
-    found, run = openings(state), state.facts.run.run
+    found, run = open_questions(state), state.facts.run.run
     for one in found:
         how = one.command(run, alone=len(found) == 1)
         if one.about == "draft":
@@ -181,7 +181,7 @@ def _last_call(state: RunState) -> int:
     return next((one.call for one in reversed(state.facts.revisions) if one.call), 0)
 
 
-def _why(state: RunState, one: Opening) -> str:
+def _why(state: RunState, one: OpenQuestion) -> str:
     if one.step is None:
         return f"the planner's answer of call {one.number} needs a yes"
     order = state.facts.attempt(one.step, one.number).order
@@ -207,7 +207,7 @@ def _held(state: RunState, last: Action) -> Iterator[Waiting]:
         yield Waiting(f"limits.{limit.name} {limit.amount}", "limit", paths.PLAN, last.why, how)
     elif reach := state.moving("reach"):
         yield Waiting(f"model for {reach[0].id}.{reach[0].attempt}", "model", paths.PLAN, last.why, how)
-    elif not openings(state) and not (facts.plan is not None and facts.plan.status == "paused"):
+    elif not open_questions(state) and not (facts.plan is not None and facts.plan.status == "paused"):
         yield Waiting(last.why, "other", paths.PLAN, last.why, how)
 
 

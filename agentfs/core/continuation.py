@@ -17,7 +17,7 @@ HELD_UP = ("failed", "blocked", "rejected")
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """What is set aside so that it is done anew."""
+    """What is set aside so that it is done again."""
 
     attempts: tuple[tuple[str, int], ...] = ()
     calls: tuple[int, ...] = ()
@@ -177,7 +177,7 @@ def forked_run(run: Run, name: str, source: str, choices: Choices, at: str) -> R
 
 
 def first_call(goal_sha256: str, source: str, plan: JsonObject, evidence: tuple[str, ...]) -> tuple[Call, Answer]:
-    """Return the call that a fork begins with, and its answer: whoever drives it makes that the first revision."""
+    """Return the call that a fork begins with, and its answer, which becomes the first revision."""
     call = Call(
         call=FIRST_CALL,
         revision=0,

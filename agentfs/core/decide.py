@@ -273,8 +273,8 @@ def _unanswered(state: RunState) -> Wait | None:
         return None
     error = failed.answer.error
     why = reason(error.message) if error else "it was cut off"
-    mend = f" ({error.hint})" if error and error.hint else ""
-    return Wait("person", f"the planner could not answer: {why}{mend}")
+    fix = f" ({error.hint})" if error and error.hint else ""
+    return Wait("person", f"the planner could not answer: {why}{fix}")
 
 
 def _call(state: RunState, number: int, pending: tuple[Pending, ...]) -> CallPlanner | Wait:
@@ -466,7 +466,7 @@ def _finish(state: RunState) -> Action:
     """Every step has ended: say how the run ends."""
     if state.doomed:
         return _cleaned_up(state)
-    scheme = state.scheme
+    scheme = state.graph
     if scheme is None or not any(state.steps[leaf].status == "done" for leaf in scheme.leaves):
         return EndRun("failed", "step_failed", "none of the plan's last steps was done")
     if is_stepwise(state.facts) and not state.calls.finished:
@@ -506,8 +506,8 @@ def _ask_about_shed(state: RunState, checked: PlannerCall, shed: list[str]) -> C
 
 def _unjudged(error: Failure) -> Wait:
     """A judge among the goal's checks could not be asked: that says nothing of the goal. A top-up asks again."""
-    mend = f" ({error.hint})" if error.hint else ""
-    return Wait("person", f"the goal's own checks could not be judged: {reason(error.message)}{mend}")
+    fix = f" ({error.hint})" if error.hint else ""
+    return Wait("person", f"the goal's own checks could not be judged: {reason(error.message)}{fix}")
 
 
 def _one_more(state: RunState) -> CallPlanner | Wait:

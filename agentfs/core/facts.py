@@ -47,7 +47,7 @@ class Attempt:
     again: bool = False  # a person set this attempt aside
 
     @property
-    def unsettled(self) -> bool:
+    def is_unfinished(self) -> bool:
         return self.result is None and (self.order is not None or self.torn or self.claimed)
 
     @property

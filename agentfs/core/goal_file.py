@@ -209,9 +209,9 @@ def _front_matter(lines: Sequence[str], problems: list[Problem]) -> Document:
     if not isinstance(document.value, dict):
         problems.append(Problem("front matter is fields", "write each as name: value").at(2, 1))
         return Document({})
-    for name, mend in (("steps", "write them under '## Steps'"), ("goal", "write it below the front matter")):
+    for name, fix in (("steps", "write them under '## Steps'"), ("goal", "write it below the front matter")):
         if name in document.value:
-            wrong = Problem(f"front matter has no field {name!r}", mend, f"/{name}")
+            wrong = Problem(f"front matter has no field {name!r}", fix, f"/{name}")
             problems.append(wrong.at(*document.locate(f"/{name}", key=True)))
     return document.with_value({key: one for key, one in document.value.items() if key not in ("steps", "goal")})
 
@@ -234,8 +234,8 @@ def _from_fields(text: str, filename: str, as_json: bool, catalogue: Catalogue) 
     if isinstance(document.value, list):
         document = document.wrapped("steps")
     if not isinstance(document.value, dict):
-        mend = "write goal: and what is to be done"
-        raise Rejected([Problem("the goal is neither fields nor a list of steps", mend)])
+        fix = "write goal: and what is to be done"
+        raise Rejected([Problem("the goal is neither fields nor a list of steps", fix)])
     value = lenient(document.value, catalogue)
     problems: list[Problem] = []
     steps = value.pop("steps", None)
@@ -258,8 +258,8 @@ def _read(text: str, as_json: bool) -> Document:
 def _words(value: dict[str, Any], steps: Any, problems: list[Problem]) -> str:
     words = value.get("goal")
     if steps is None and not (isinstance(words, str) and words.strip()):
-        mend = "write goal: and what is to be done, or steps: and the plan"
-        problems.append(Problem("the goal says neither what is asked nor its steps", mend))
+        fix = "write goal: and what is to be done, or steps: and the plan"
+        problems.append(Problem("the goal says neither what is asked nor its steps", fix))
     return words.strip() if isinstance(words, str) else ""
 
 

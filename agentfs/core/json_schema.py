@@ -195,7 +195,7 @@ _PATTERNS = {
 }
 
 
-class Finding(NamedTuple):
+class SchemaFinding(NamedTuple):
     """A problem, and whether it lies in the name of a field and not in its value."""
 
     problem: Problem
@@ -225,14 +225,14 @@ def _record_validator(name: str) -> _Validator:
     return validator_for(schema_for(name))
 
 
-def structural(value: Any, name: str) -> list[Finding]:
+def record_problems(value: Any, name: str) -> list[SchemaFinding]:
     """Return what is wrong with a value as a record of `schemas/`."""
-    return told(_record_validator(name).iter_errors(value))
+    return describe_errors(_record_validator(name).iter_errors(value))
 
 
-def told(errors: Iterable[_Error]) -> list[Finding]:
+def describe_errors(errors: Iterable[_Error]) -> list[SchemaFinding]:
     """Return errors in words: all unknown and missing fields, and one mistake per value."""
-    found: list[Finding] = []
+    found: list[SchemaFinding] = []
     wrong_values: set[str] = set()
     for error in islice(_leaves(errors), MOST):
         if error.validator == "additionalProperties":
@@ -241,7 +241,7 @@ def told(errors: Iterable[_Error]) -> list[Finding]:
             found.append(_missing_field(error))
         elif (pointer := _pointer(error)) not in wrong_values:
             wrong_values.add(pointer)
-            found.append(Finding(Problem(*_wrong_value(error), pointer)))
+            found.append(SchemaFinding(Problem(*_wrong_value(error), pointer)))
     return found
 
 
@@ -295,28 +295,28 @@ def _kinds(error: _Error) -> list[str]:
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _unknown_fields(error: _Error) -> Iterator[Finding]:
+def _unknown_fields(error: _Error) -> Iterator[SchemaFinding]:
     known = sorted(error.schema.get("properties", ()))
     for name in error.instance:
         if name not in known:
-            mend = did_you_mean(name, known, f"the fields here are {', '.join(known)}" if known else "remove it")
+            fix = did_you_mean(name, known, f"the fields here are {', '.join(known)}" if known else "remove it")
             pointer = _pointer(error) + pointer_to(name)
-            yield Finding(Problem(f"unknown field {name!r}", mend, pointer), in_name=True)
+            yield SchemaFinding(Problem(f"unknown field {name!r}", fix, pointer), in_name=True)
 
 
-def _missing_field(error: _Error) -> Finding:
+def _missing_field(error: _Error) -> SchemaFinding:
     missing = next(name for name in error.validator_value if error.message.startswith(repr(name)))
     field = error.schema.get("properties", {}).get(missing, {})
     said = field.get("description", "…")
     hint = _any_of(field["enum"]) if "enum" in field else said[:1].lower() + said[1:]
-    return Finding(Problem(f"the field {missing!r} is missing", f'add "{missing}": {hint}', _pointer(error)))
+    return SchemaFinding(Problem(f"the field {missing!r} is missing", f'add "{missing}": {hint}', _pointer(error)))
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _wrong_value(error: _Error) -> tuple[str, str]:
-    """Return what is wrong with one value, and how to mend it."""
+    """Return what is wrong with one value, and how to fix it."""
     name, value, wanted = _subject(error), error.instance, error.validator_value
     match error.validator:
         case "type" if "enum" in error.schema:
@@ -328,8 +328,8 @@ def _wrong_value(error: _Error) -> tuple[str, str]:
         case "anyOf" | "oneOf":
             return _no_branch(name, value, error)
         case "pattern" | "not" if error.schema.get("pattern") in _PATTERNS:
-            what, mend = _PATTERNS[error.schema["pattern"]]
-            return f"{name}: {show_value(value)} {what}", mend.format(
+            what, fix = _PATTERNS[error.schema["pattern"]]
+            return f"{name}: {show_value(value)} {what}", fix.format(
                 example=plain_name(str(value), 63) or "copy-rows"
             )
         case "minLength" | "minItems" if len(value) == 0:
@@ -393,8 +393,8 @@ def _retyped(value: Any, wanted: Sequence[str]) -> str | None:
 def _wrong_choice(name: str, value: Any, wanted: Sequence[Any]) -> tuple[str, str]:
     words = _any_of(wanted)
     known = [one for one in wanted if isinstance(one, str)]
-    mend = did_you_mean(value, known) if isinstance(value, str) else ""
-    return f"{name} must be {words}, not {show_value(value)}", mend or f"write {words}"
+    fix = did_you_mean(value, known) if isinstance(value, str) else ""
+    return f"{name} must be {words}, not {show_value(value)}", fix or f"write {words}"
 
 
 def _no_branch(name: str, value: Any, error: _Error) -> tuple[str, str]:
@@ -402,8 +402,8 @@ def _no_branch(name: str, value: Any, error: _Error) -> tuple[str, str]:
     if (kinds := _kinds(error)) and isinstance(value, dict):
         return f"{name}: the field 'kind' is missing", f'add "kind": {_any_of(kinds)}'
     if kinds:
-        mend = f'write {{"kind": …}}; the kinds are {", ".join(kinds)}'
-        return f"{name} must be an object with a 'kind', not {_type_of(value)}", mend
+        fix = f'write {{"kind": …}}; the kinds are {", ".join(kinds)}'
+        return f"{name} must be an object with a 'kind', not {_type_of(value)}", fix
     types = [inner.validator_value for inner in error.context if inner.validator == "type"]
     flat = [one for wanted in types for one in ([wanted] if isinstance(wanted, str) else wanted)]
     if flat:

@@ -119,9 +119,9 @@ def scan(text: str, most: int = 50) -> list[Problem]:
     """
     lines, found, stack = Lines(text), list[Problem](), list[_Open]()
 
-    def tell(offset: int, message: str, mend: str) -> None:
+    def tell(offset: int, message: str, fix: str) -> None:
         pointer = pointer_to(*(level.part for level in stack))
-        found.append(Problem(message, mend, pointer, *lines.at(offset)))
+        found.append(Problem(message, fix, pointer, *lines.at(offset)))
 
     offset = 0
     while len(found) < most and (match := _TOKEN.match(text, offset)):
@@ -168,7 +168,7 @@ def _string(stack: list[_Open], value: str, offset: int, tell: Any) -> None:
 
 
 def _number(word: str) -> tuple[str, str] | None:
-    """Return what is wrong with the number that a bare word begins with, and how to mend it."""
+    """Return what is wrong with the number that a bare word begins with, and how to fix it."""
     if not (match := _NUMBER.match(word)):
         return None
     if match["name"]:
@@ -183,8 +183,8 @@ def _number(word: str) -> tuple[str, str] | None:
 
 def grammar_problem(text: str, error: json.JSONDecodeError) -> Problem:
     """Return a decoder's error as a person would say it."""
-    message, mend = _in_words(text, error)
-    return Problem(message, mend, "", *Lines(text).at(error.pos))
+    message, fix = _in_words(text, error)
+    return Problem(message, fix, "", *Lines(text).at(error.pos))
 
 
 def _in_words(text: str, error: json.JSONDecodeError) -> tuple[str, str]:

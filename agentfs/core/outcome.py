@@ -66,7 +66,7 @@ def answer_of(state: RunState) -> JsonValue:
     for one in reversed(state.facts.calls):
         if one.answer and one.answer.verdict == "finished" and one.answer.answer is not None:
             return one.answer.answer
-    done = [leaf for leaf in (state.scheme.leaves if state.scheme else ()) if state.steps[leaf].status == "done"]
+    done = [leaf for leaf in (state.graph.leaves if state.graph else ()) if state.steps[leaf].status == "done"]
     result = state.steps[done[-1]].result if done else None
     return result.output if result else None
 
@@ -169,12 +169,12 @@ def _end_of(view: StepView) -> str:
 
 def left_steps(state: RunState) -> tuple[StepView, ...]:
     """Return the steps that have left the plan as what they were: tried, or not reached when it was given up."""
-    return tuple(_left(state)) if state.scheme else ()
+    return tuple(_left(state)) if state.graph else ()
 
 
 def _left(state: RunState) -> Iterator[StepView]:
     facts, given_up = state.facts, _given_up_with(state)
-    tried = [step for step, attempts in facts.attempts.items() if any(a.result or a.unsettled for a in attempts)]
+    tried = [step for step, attempts in facts.attempts.items() if any(a.result or a.is_unfinished for a in attempts)]
     for step in dict.fromkeys([*tried, *given_up]):
         if step not in state.steps:
             yield _as_it_was(step, facts)
@@ -195,7 +195,7 @@ def _as_it_was(name: str, facts: Facts) -> StepView:
 
 def _last(attempts: tuple[Attempt, ...]) -> Attempt | None:
     """Return the attempt that says most of what became of a step: one that was only cut off says little."""
-    made = [one for one in attempts if one.result or one.unsettled]
+    made = [one for one in attempts if one.result or one.is_unfinished]
     ended = [one for one in made if one.result is None or one.result.status != "interrupted"]
     return next(reversed(ended or made), None)
 

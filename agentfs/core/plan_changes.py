@@ -83,7 +83,7 @@ def _check(check: Check) -> str:
 
 
 def _tool_changes(old: Tools, new: Tools) -> list[str]:
-    """Return in so many words what the run's tools may do from now on: whoever reads the ledger has to see it."""
+    """Return in so many words what the run's tools may do from now on: who reads the ledger has to see it."""
     return [f"tools.{name}: {_said(value)}" for name, value in new if value != getattr(old, name)]
 
 

@@ -10,7 +10,7 @@ from agentfs.core.references import find, texts_in
 
 
 @dataclass(frozen=True)
-class Scheme:
+class PlanGraph:
     """The steps of a plan in an order in which dependencies come first."""
 
     steps: Mapping[str, Step]
@@ -22,14 +22,14 @@ class Scheme:
     place: Mapping[str, int]  # step -> its place in the plan
 
     @staticmethod
-    def of(plan: Plan) -> "Scheme":
+    def of(plan: Plan) -> "PlanGraph":
         """Lay out a plan that has passed the check."""
         steps = {step.id: step for step in plan.steps}
         refers = {step.id: referred(step) for step in plan.steps}
         needs = dependencies(plan, refers)
         order = topological(needs)
         rank = {step: number for number, step in enumerate(order)}
-        return Scheme(steps, needs, refers, order, rank, tuple(steps), {step: n for n, step in enumerate(steps)})
+        return PlanGraph(steps, needs, refers, order, rank, tuple(steps), {step: n for n, step in enumerate(steps)})
 
     @cached_property
     def dependents(self) -> Mapping[str, tuple[str, ...]]:

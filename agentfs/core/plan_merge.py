@@ -181,30 +181,30 @@ def _needed(step: StepValue) -> list[str]:
 # ── which fields a person set by hand ────────────────────────────────────────────────────────────────────
 
 
-Pins = Mapping[str, frozenset[str]]  # step -> the names of its fields that are a person's
+HandEdits = Mapping[str, frozenset[str]]  # step -> the names of its fields that are a person's
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HandEditHistory:
     """What is a person's after some revisions; the next ones are taken up one by one."""
 
     revisions: int = 0
     plan: Plan | None = None
-    pins: Pins = field(default_factory=dict)
+    hand_edits: HandEdits = field(default_factory=dict)
 
-    def after(self, revision: Revision, plan: Plan) -> "Holding":
+    def after(self, revision: Revision, plan: Plan) -> "HandEditHistory":
         """Return what is a person's once this revision has been made, too."""
-        pins = dict(self.pins)
+        hand_edits = dict(self.hand_edits)
         for one in difference(self.plan, plan).steps:
             fields = _fields(one)
-            mine = frozenset() if one.kind == "added" else pins.get(one.step, frozenset())
-            pins[one.step] = mine | fields if revision.trigger == "edited" else mine - fields
-            if one.kind == "removed" or not pins[one.step]:
-                del pins[one.step]  # a step of the same name would be another step
-        return Holding(self.revisions + 1, plan, pins)
+            mine = frozenset() if one.kind == "added" else hand_edits.get(one.step, frozenset())
+            hand_edits[one.step] = mine | fields if revision.trigger == "edited" else mine - fields
+            if one.kind == "removed" or not hand_edits[one.step]:
+                del hand_edits[one.step]  # a step of the same name would be another step
+        return HandEditHistory(self.revisions + 1, plan, hand_edits)
 
 
-def unedited(history: Iterable[tuple[Revision, Plan]]) -> Plan | None:
+def plan_without_edits(history: Iterable[tuple[Revision, Plan]]) -> Plan | None:
     """Return the plan as it would be had no person edited it: every other revision's changes, and no others.
 
     An edited goal is laid over what people made of the plan with this as the base, so that only what the goal itself
@@ -247,12 +247,12 @@ def _take_changes(
             own[name] |= {field: step[field] for field in taken if step.get(field) is not None}
 
 
-def pinned(history: Iterable[tuple[Revision, Plan]]) -> Pins:
+def hand_edited_fields(history: Iterable[tuple[Revision, Plan]]) -> HandEdits:
     """Return the fields that are a person's after these revisions, all of them in order."""
-    held = Holding()
+    held = HandEditHistory()
     for revision, plan in history:
         held = held.after(revision, plan)
-    return held.pins
+    return held.hand_edits
 
 
 def _fields(change: StepDifference) -> frozenset[str]:
@@ -269,7 +269,7 @@ Judged = Callable[[bytes], Plan]  # raises Rejected
 Candidate = tuple[JsonObject, tuple[Conflict, ...]]
 
 
-def propose(one: PlannerCall, facts: Facts, base: Plan | None, pins: Pins, judged: Judged) -> Proposal:
+def propose(one: PlannerCall, facts: Facts, base: Plan | None, hand_edits: HandEdits, judged: Judged) -> Proposal:
     """Return what an answer comes to. `base`: the plan that it grew from, if that is not the one in force."""
     problems: list[str] = []
     for value, conflicts in _candidates(one, facts, base):
@@ -279,7 +279,8 @@ def propose(one: PlannerCall, facts: Facts, base: Plan | None, pins: Pins, judge
         except Rejected as rejected:
             problems += [in_words(problem, value) for problem in rejected.problems[:1]]
             continue
-        touched = () if facts.goal.has_steps or not pins else tuple(_touched(facts.plan, plan, pins, conflicts))
+        by_hand = {} if facts.goal.has_steps else hand_edits
+        touched = tuple(_touched(facts.plan, plan, by_hand, conflicts)) if by_hand else ()
         reasons = tuple(_reasons(one, facts, plan, conflicts, touched, problems))
         nothing = facts.plan is not None and not changes(facts.plan, plan)
         bond, number = _bond(facts.plan, plan, conflicts) if reasons else "", len(facts.revisions)
@@ -354,12 +355,12 @@ def _listed(places: Iterator[str]) -> str:
     return ", ".join(dict.fromkeys(places))
 
 
-def _touched(old: Plan | None, new: Plan, pins: Pins, conflicts: tuple[Conflict, ...]) -> Iterator[str]:
+def _touched(old: Plan | None, new: Plan, hand_edits: HandEdits, conflicts: tuple[Conflict, ...]) -> Iterator[str]:
     """Yield what a person set by hand and the new plan changes, but for what is in conflict anyway."""
     told = {conflict.place for conflict in conflicts}
     gone = {step.id for step in old.steps} - {step.id for step in new.steps} if old else set()
     for change in difference(old, new).steps:
-        mine = pins.get(change.step, frozenset())
+        mine = hand_edits.get(change.step, frozenset())
         if not mine or change.step in told:
             continue
         if change.kind == "removed":

@@ -6,9 +6,9 @@ from typing import get_args
 
 from agentfs.core import paths
 from agentfs.core.facts import Facts, GateWord, PlannerCall, Proposal, Talk, gate_word, words_below
-from agentfs.core.plan_graph import Scheme
+from agentfs.core.plan_graph import PlanGraph
 from agentfs.core.records import Answer, Call, Mode, Plan, Result, Run, Trigger, Verdict
-from agentfs.core.step_table import Board
+from agentfs.core.step_table import StepTable
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS, result_path
 
 DO = "do"  # the one step of the plan that code writes: a loop that does the goal as a whole
@@ -82,7 +82,7 @@ class CallsSummary:
         for one in facts.calls:
             if one.call is None:
                 continue
-            if one.again and one.number not in applied:  # a person set it aside: what it was about is asked anew
+            if one.again and one.number not in applied:  # a person set it aside: what it was about is asked again
                 interrupted = 0
                 continue
             interrupted = interrupted + 1 if one.answer and _was_cut_off(one.answer) else 0
@@ -158,7 +158,7 @@ def can_be_used(one: PlannerCall, facts: Facts) -> bool:
 
 
 def _is_last(one: PlannerCall, facts: Facts) -> bool:
-    """Whether nobody was called since. Where somebody was, this answer had been given up for good."""
+    """Whether no call was made since. Where one was, this answer had been given up for good."""
     return not any(later.call for later in facts.calls if later.number > one.number)
 
 
@@ -270,16 +270,16 @@ def pending_without_plan(facts: Facts, calls: CallsSummary) -> tuple[Pending, ..
     return (FIRST, *asked) if asked or not gave_up else ()
 
 
-def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) -> tuple[Pending, ...]:
+def pending_in(facts: Facts, table: StepTable, graph: PlanGraph, calls: CallsSummary) -> tuple[Pending, ...]:
     """Return every reason to call the planner, the most pressing first."""
     found = [
         Pending(view.trigger, view.id, f"{view.id}: {view.why}", view.evidence)
-        for view in board.moving(scheme, "call")
+        for view in table.moving(graph, "call")
         if view.trigger is not None
     ]
     if calls.goal_sha256 not in (None, facts.goal.sha256):
         found.append(Pending("goal_changed", None, "the goal was edited", ()))
-    found += [*_asked(facts, calls), *_every_step(facts, board, calls)]
+    found += [*_asked(facts, calls), *_every_step(facts, table, calls)]
     return tuple(sorted(found, key=lambda pending: TRIGGER_ORDER.index(pending.trigger)))
 
 
@@ -304,10 +304,10 @@ def _said(words: str) -> str:
     return words.strip() or WITHOUT_WORDS
 
 
-def _every_step(facts: Facts, board: Board, calls: CallsSummary) -> Iterator[Pending]:
+def _every_step(facts: Facts, table: StepTable, calls: CallsSummary) -> Iterator[Pending]:
     if not asks_after_every_step(facts):
         return
-    for view in board.views.values():
+    for view in table.views.values():
         path = result_path(view.id, view.attempt)
         if view.status == "done" and path not in calls.spent:
             yield Pending("every_step", view.id, f"{view.id} is done", (path,))

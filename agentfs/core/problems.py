@@ -12,7 +12,7 @@ class Problem:
     """One mistake: what, where, and what to do about it."""
 
     message: str
-    mend: str = ""
+    fix: str = ""
     pointer: str = ""
     line: int = 1
     column: int = 1
@@ -34,14 +34,14 @@ class Problem:
         return self
 
     def shown(self, file: str) -> str:
-        """Return `file:line:column: message (how to mend) [pointer]`, the form editors jump to."""
-        mend = f" ({self.mend})" if self.mend else ""
+        """Return `file:line:column: message (how to fix it) [pointer]`, the form editors jump to."""
+        fix = f" ({self.fix})" if self.fix else ""
         pointer = f" [{_printable(self.pointer)}]" if self.pointer else ""
-        return f"{file}:{self.line}:{self.column}: {self.message}{mend}{pointer}"
+        return f"{file}:{self.line}:{self.column}: {self.message}{fix}{pointer}"
 
 
 def _printable(pointer: str) -> str:
-    """Return a pointer that no terminal obeys: it may hold the name of any field that somebody wrote."""
+    """Return a pointer that no terminal obeys: it may hold the name of any field that another user wrote."""
     return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in pointer)
 
 
@@ -70,9 +70,9 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {close[0]!r}?" if close else otherwise
 
 
-def refuse(message: str, mend: str, line: int = 1, column: int = 1, pointer: str = "") -> NoReturn:
+def refuse(message: str, fix: str, line: int = 1, column: int = 1, pointer: str = "") -> NoReturn:
     """Refuse a document for one problem that leaves nothing else to say."""
-    raise Rejected([Problem(message, mend, pointer, line, column)])
+    raise Rejected([Problem(message, fix, pointer, line, column)])
 
 
 # ── JSON pointers, and where they lead in a file ─────────────────────────────────────────────────────────
@@ -131,8 +131,8 @@ def moved(locate: Locate, lines: int, columns: int) -> Locate:
 def in_words(problem: Problem, plan: Mapping[str, Any] | None) -> str:
     """Return a problem as a planner can follow it: by the step's id, not by its place in a list it never saw."""
     where = _where(pointer_tokens(problem.pointer), plan) if problem.pointer else _line_of(problem)
-    mend = f" -> {problem.mend}" if problem.mend else ""
-    return f"{where}{': ' if where else ''}{problem.message}{mend}"
+    fix = f" -> {problem.fix}" if problem.fix else ""
+    return f"{where}{': ' if where else ''}{problem.message}{fix}"
 
 
 def _where(tokens: list[str], plan: Mapping[str, Any] | None) -> str:
@@ -168,24 +168,24 @@ class Finding:
     about: str  # which part of the machine or the workspace
     grade: Grade
     what: str
-    mend: str | None = None  # what to do; always there where something is wrong
+    fix: str | None = None  # what to do; always there where something is wrong
 
     def as_json(self) -> dict[str, str | None]:
-        return {"about": self.about, "grade": self.grade, "what": self.what, "mend": self.mend}
+        return {"about": self.about, "grade": self.grade, "what": self.what, "mend": self.fix}
 
 
 def fine(about: str, what: str) -> Finding:
     return Finding(about, "fine", what)
 
 
-def remark(about: str, what: str, mend: str | None = None) -> Finding:
+def remark(about: str, what: str, fix: str | None = None) -> Finding:
     """Something to know: agentfs works all the same."""
-    return Finding(about, "remark", what, mend)
+    return Finding(about, "remark", what, fix)
 
 
-def wrong(about: str, what: str, mend: str) -> Finding:
+def wrong(about: str, what: str, fix: str) -> Finding:
     """Something that keeps agentfs, or a part of it, from working as it promises."""
-    return Finding(about, "wrong", what, mend)
+    return Finding(about, "wrong", what, fix)
 
 
 def is_well(findings: Iterable[Finding]) -> bool:

@@ -44,7 +44,7 @@ class Malformed:
     """Something that was meant to be a reference."""
 
     message: str
-    mend: str
+    fix: str
     start: int = 0
     end: int = 0
 
@@ -130,13 +130,13 @@ def rename(value: T, old: str, new: str) -> T:
 def malformed_in(pointer: str, text: str) -> Iterator[Problem]:
     """Yield a problem for everything in a text that was meant to be a reference and is none."""
     malformed = (found for found in scan(text) if isinstance(found, Malformed))
-    yield from (problem_with(found, text, found.message, found.mend, pointer) for found in malformed)
+    yield from (problem_with(found, text, found.message, found.fix, pointer) for found in malformed)
 
 
-def problem_with(found: Reference | Malformed, text: str, message: str, mend: str, pointer: str) -> Problem:
+def problem_with(found: Reference | Malformed, text: str, message: str, fix: str, pointer: str) -> Problem:
     """Return a problem of one of the references in a text, which knows where in the text that is."""
     written = text[found.start : found.end]
-    return Problem(message, mend, pointer, quote=written, before=text.count(written, 0, found.start))
+    return Problem(message, fix, pointer, quote=written, before=text.count(written, 0, found.start))
 
 
 def _rename_in(text: str, old: str, new: str) -> str:
@@ -181,8 +181,8 @@ def _fault(written: str, step: str, rest: list[str]) -> Malformed | None:
     if not rest:
         return Malformed(f"{written} does not say what of the step is meant", f"did you mean {whole!r}?")
     if rest[0] not in ("output", "file"):
-        mend = did_you_mean(rest[0], ("output", "file"), f"write {whole}, or .file for its path")
-        return Malformed(f"{written} asks for {rest[0]!r}, which steps do not have", mend)
+        fix = did_you_mean(rest[0], ("output", "file"), f"write {whole}, or .file for its path")
+        return Malformed(f"{written} asks for {rest[0]!r}, which steps do not have", fix)
     if rest[0] == "file" and rest[1:]:
         return Malformed(f"{written}: .file is a path, with nothing inside", f"write {{{{steps.{step}.file}}}}")
     if "" in rest:
@@ -225,8 +225,8 @@ def _unknown(
     for reference in references:
         written, step = text[reference.start : reference.end], reference.step
         if step == own:
-            message, mend = f"{written} refers to the step it stands in", "refer to an earlier step"
-            yield problem_with(reference, text, message, mend, pointer)
+            message, fix = f"{written} refers to the step it stands in", "refer to an earlier step"
+            yield problem_with(reference, text, message, fix, pointer)
         elif step is not None and step not in known:
             message = f"{written} refers to a step that is not in the plan"
             yield problem_with(reference, text, message, _who_is_there(step, own, known, hints), pointer)
@@ -250,8 +250,8 @@ def _misplaced(step: Step, pointer: str, text: str, references: Sequence[Referen
         for reference, fine in zip(references, stands_as_value(text, spans), strict=True):
             if not fine:
                 written = text[reference.start : reference.end]
-                message, mend = f"{written}: {NOT_AN_EXPRESSION}", f"write name = {written}"
-                yield problem_with(reference, text, message, mend, pointer)
+                message, fix = f"{written}: {NOT_AN_EXPRESSION}", f"write name = {written}"
+                yield problem_with(reference, text, message, fix, pointer)
     elif step.tool == "shell" and pointer == "/input/interpreter":
         yield Problem("the interpreter cannot come from a reference", "write its name: sh or bash", pointer)
 
@@ -269,15 +269,15 @@ def reads_shell_text(step: Step, pointer: str) -> bool:
 
 def _misplaced_in_shell(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
     if not reads_shell_text(step, pointer):
-        message, mend = "references can stand in the text of sh, bash and dash only", "use one of these"
-        yield problem_with(references[0], text, message, mend, pointer)
+        message, fix = "references can stand in the text of sh, bash and dash only", "use one of these"
+        yield problem_with(references[0], text, message, fix, pointer)
         return
     spans = [(reference.start, reference.end) for reference in references]
     for reference, place in zip(references, place_references(text, spans), strict=True):
         if isinstance(place, Refusal):
             written = text[reference.start : reference.end]
-            mend = place.mend.replace("{ref}", written)
-            yield problem_with(reference, text, f"{written} {place.why}", mend, pointer)
+            fix = place.fix.replace("{ref}", written)
+            yield problem_with(reference, text, f"{written} {place.why}", fix, pointer)
 
 
 # ── in Python code ───────────────────────────────────────────────────────────────────────────────────────

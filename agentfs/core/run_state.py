@@ -9,11 +9,11 @@ from typing import Literal
 
 from agentfs.core.config import LimitSettings
 from agentfs.core.facts import Attempt, Facts, PlannerCall
-from agentfs.core.plan_graph import Scheme
+from agentfs.core.plan_graph import PlanGraph
 from agentfs.core.planner_calls import DO, CallsSummary, Pending, loops, pending_in, pending_without_plan
 from agentfs.core.records import Failure, Limits, Result, Revision, Step, Usage
 from agentfs.core.resolve import room_of_step
-from agentfs.core.step_table import BUSY, Board, board_after, board_of
+from agentfs.core.step_table import BUSY, StepTable, build_table, update_table
 from agentfs.core.steps import Around, StepView, is_repeatable, result_path
 
 # ── limits and usage ─────────────────────────────────────────────────────────────────────────────────────
@@ -229,16 +229,16 @@ class RunState:
     calls: CallsSummary
     calls_spent: Spent
     spent: Spent = field(default_factory=Spent)
-    scheme: Scheme | None = None
+    graph: PlanGraph | None = None
     around: Around | None = None
-    board: Board = field(default_factory=Board)
+    table: StepTable = field(default_factory=StepTable)
     strays: tuple[Stray, ...] = ()
     pending: tuple[Pending, ...] = ()
     doomed: bool = False  # the current plan only cleans up: the run will end failed
 
     @property
     def steps(self) -> Mapping[str, StepView]:
-        return self.board.views
+        return self.table.views
 
     @property
     def running(self) -> tuple[StepView, ...]:
@@ -250,7 +250,7 @@ class RunState:
 
     def moving(self, *moves: str, most: int | None = None) -> tuple[StepView, ...]:
         """Return the steps that call for one of these moves, in the plan's order; `most`: no more than that."""
-        return self.board.moving(self.scheme, *moves, most=most) if self.scheme else ()
+        return self.table.moving(self.graph, *moves, most=most) if self.graph else ()
 
 
 def used_by(state: RunState) -> Spent:
@@ -268,16 +268,16 @@ def derive(facts: Facts, means: Means, before: RunState | None = None) -> RunSta
     state = RunState(facts, means, bounds, calls, spent_on_calls(facts), spent_of(facts.attempts))
     if facts.plan is None:
         return replace(state, pending=pending_without_plan(facts, calls))
-    scheme = Scheme.of(facts.plan)
-    around = _around(facts, means, bounds, calls, scheme)
-    board = board_of(facts, scheme, around)
+    graph = PlanGraph.of(facts.plan)
+    around = _around(facts, means, bounds, calls, graph)
+    table = build_table(facts, graph, around)
     return replace(
         state,
-        scheme=scheme,
+        graph=graph,
         around=around,
-        board=board,
-        strays=_strays(facts, board),
-        pending=pending_in(facts, board, scheme, calls),
+        table=table,
+        strays=_strays(facts, table),
+        pending=pending_in(facts, table, graph, calls),
         doomed=_doomed(facts),
     )
 
@@ -286,15 +286,15 @@ def _derive_again(facts: Facts, before: RunState, touched: frozenset[str]) -> Ru
     """Return the state when only the attempts of some steps have changed."""
     new = {step: facts.attempts.get(step, ()) for step in touched}
     spent = spent_of(new, before.facts.attempts, before.spent)
-    if before.scheme is None or before.around is None:
+    if before.graph is None or before.around is None:
         return replace(before, facts=facts, spent=spent)
-    board = board_after(before.board, touched, facts, before.scheme, before.around)
-    strays = before.strays if all(step in board.views for step in touched) else _strays(facts, board)
-    pending = pending_in(facts, board, before.scheme, before.calls)
-    return replace(before, facts=facts, spent=spent, board=board, strays=strays, pending=pending)
+    table = update_table(before.table, touched, facts, before.graph, before.around)
+    strays = before.strays if all(step in table.views for step in touched) else _strays(facts, table)
+    pending = pending_in(facts, table, before.graph, before.calls)
+    return replace(before, facts=facts, spent=spent, table=table, strays=strays, pending=pending)
 
 
-def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, scheme: Scheme) -> Around:
+def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, graph: PlanGraph) -> Around:
     def can_answer(step: str) -> bool:
         return step in facts.answerable if facts.goal.has_steps else means.planner
 
@@ -305,7 +305,7 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, sch
         return is_repeatable(step, means.repeatable)
 
     def planner_made_stale(step: str, since: int) -> bool:
-        touched = scheme.ancestors(step) | {step}
+        touched = graph.ancestors(step) | {step}
         return any(
             revision.by.role == "planner" and any(change.step in touched for change in revision.changes)
             for revision in facts.revisions
@@ -321,15 +321,15 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, sch
         can_answer_no=can_answer_no,
         repeatable=repeatable,
         planner_made_stale=planner_made_stale,
-        room=room_of_step(bounds.output_bytes, len(scheme.steps)),
+        room=room_of_step(bounds.output_bytes, len(graph.steps)),
         loop=DO if loops(facts) else None,
     )
 
 
-def _strays(facts: Facts, board: Board) -> tuple[Stray, ...]:
-    left = facts.attempts.keys() - board.views.keys()
+def _strays(facts: Facts, table: StepTable) -> tuple[Stray, ...]:
+    left = facts.attempts.keys() - table.views.keys()
     latest = ((step, facts.attempts[step][-1]) for step in sorted(left))
-    return tuple(Stray(step, attempt) for step, attempt in latest if attempt.unsettled)
+    return tuple(Stray(step, attempt) for step, attempt in latest if attempt.is_unfinished)
 
 
 def _doomed(facts: Facts) -> bool:

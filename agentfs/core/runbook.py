@@ -141,8 +141,8 @@ def _drafts(section: Sequence[Block], catalogue: Catalogue) -> tuple[list[Draft]
         elif drafts:
             _take(drafts[-1], block, catalogue, known)
         elif isinstance(block, Fence):
-            mend = "put it below a ### heading with the step's id"
-            problems.append(Problem("this fence belongs to no step", mend, "/steps").at(*_place(block)))
+            fix = "put it below a ### heading with the step's id"
+            problems.append(Problem("this fence belongs to no step", fix, "/steps").at(*_place(block)))
     return drafts, problems
 
 
@@ -174,8 +174,8 @@ def _draft(heading: Heading, number: int) -> Draft:
     if _ID.match(written):
         return Draft(written, Places(place))
     draft = Draft(plain_name(written, _ID_LENGTH) or f"step-{number}", Places(place))
-    mend = f"write ### {draft.id}: lower case letters, digits and -, at most {_ID_LENGTH}"
-    draft.refuse(place, f"{_short(written)!r} is no step id" if written else "this step has no id", mend, "/id")
+    fix = f"write ### {draft.id}: lower case letters, digits and -, at most {_ID_LENGTH}"
+    draft.refuse(place, f"{_short(written)!r} is no step id" if written else "this step has no id", fix, "/id")
     return draft
 
 
@@ -236,8 +236,8 @@ def read_fence(draft: Draft, fence: Fence, catalogue: Catalogue) -> None:
         message = f"this fence is not closed before line {fence.reopened} begins another"
         draft.slips.append(Problem(message, close, "/input").at(*place))
     if not words:
-        mend = "write sh, bash, python, http or a tool's name behind it"
-        draft.refuse(place, "this fence names no tool", mend, "/tool")
+        fix = "write sh, bash, python, http or a tool's name behind it"
+        draft.refuse(place, "this fence names no tool", fix, "/tool")
     elif words[0] == "json":
         _expects(draft, fence, words)
     elif "tool" in draft.fields:
@@ -267,8 +267,8 @@ def _fill(draft: Draft, fence: Fence, given: dict[str, Any]) -> None:
     body = (fence.line + 1, fence.indent + 1)
     draft.put("input", given, body)
     if not fence.body.strip():
-        mend = "write between its marks what is to be done"
-        draft.refuse((fence.line, fence.column), "this fence is empty", mend, "/input")
+        fix = "write between its marks what is to be done"
+        draft.refuse((fence.line, fence.column), "this fence is empty", fix, "/input")
 
 
 def _http(draft: Draft, fence: Fence) -> None:
@@ -277,8 +277,8 @@ def _http(draft: Draft, fence: Fence) -> None:
         words = words[1:]
     _fill(draft, fence, {"url": words[0] if words else ""})
     if len(words) > 1:
-        where, mend = (fence.line + 1, fence.indent + 1), "write GET and the address, or only the address"
-        draft.refuse(where, "an http fence holds one address to get", mend, "/input/url")
+        where, fix = (fence.line + 1, fence.indent + 1), "write GET and the address, or only the address"
+        draft.refuse(where, "an http fence holds one address to get", fix, "/input/url")
 
 
 def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
@@ -300,8 +300,8 @@ def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
         _fill(draft, fence, {text_field: fence.body})
     elif spec:
         where = draft.places.marks["/input"] = (fence.line + 1, fence.indent + 1)
-        mend = f"write them as name: value; {_field_names(spec)}"
-        draft.refuse(where, f"the tool {spec.name!r} wants fields", mend, "/input")
+        fix = f"write them as name: value; {_field_names(spec)}"
+        draft.refuse(where, f"the tool {spec.name!r} wants fields", fix, "/input")
 
 
 def _is_json(body: str) -> bool:
@@ -401,12 +401,12 @@ class _Use:
     text: str = ""
     reference: Reference | None = None
 
-    def problem(self, step: PlacedStep, number: int, message: str, mend: str) -> Problem:
+    def problem(self, step: PlacedStep, number: int, message: str, fix: str) -> Problem:
         """Return a problem of it, as one of step `number` of the plan."""
         pointer, place = f"/steps/{number}{self.pointer}", step.places(self.pointer, False)
         if self.reference is None:
-            return Problem(message, mend, pointer).at(*place)
-        return problem_with(self.reference, self.text, message, mend, pointer).at(*place)
+            return Problem(message, fix, pointer).at(*place)
+        return problem_with(self.reference, self.text, message, fix, pointer).at(*place)
 
 
 def _references(step: Mapping[str, Any]) -> Iterator[_Use]:
@@ -442,8 +442,8 @@ def _target(one: Fallback, plan: set[str], kinds: Mapping[str, str], first: Mapp
     if kinds.get(one.of) == "cleanup":
         return Problem(f"{one.of!r} is a clean-up: nothing follows it", "name a step of the plan, or an alternative")
     if first.get(one.of, one.of) not in plan:
-        mend = f"let one stand instead of a step of the plan; {_known(plan)}"
-        return Problem(f"{one.id!r} and {one.of!r} have no step to stand for", mend)
+        fix = f"let one stand instead of a step of the plan; {_known(plan)}"
+        return Problem(f"{one.id!r} and {one.of!r} have no step to stand for", fix)
     return None
 
 
@@ -461,8 +461,8 @@ def _used_too_early(
         for use in (*waits, *_references(step.value)):
             if use.name in of:
                 message = f"{use.name!r} is not in the plan unless {of[use.name]!r} fails"
-                mend = f"name {of[use.name]!r}: what takes its place is used in its stead"
-                yield use.problem(step, number, message, mend)
+                fix = f"name {of[use.name]!r}: what takes its place is used in its stead"
+                yield use.problem(step, number, message, fix)
 
 
 def _used_in_vain(

@@ -201,7 +201,7 @@ class _Scanner:
         if empty := _EMPTY.match(self.text, self.at):  # a function
             self.at = empty.end()
         elif glued or (mode in ("start", "name") and self.text.startswith("((", self.at)):
-            self._skip(self._plain_end(), ARITHMETIC if not glued else ARRAY if array else GLUED)
+            self._skip(self._plain_end(self.at), ARITHMETIC if not glued else ARRAY if array else GLUED)
         elif mode == "start" and not self.command.wrapped:
             self.open.append((self.at, self.command.cases))
             self.command.cases = 0
@@ -227,8 +227,7 @@ class _Scanner:
         self._end_word()
         if self.text.startswith(("<(", ">("), self.at):
             self.word.add(UNKNOWN)
-            self.at += 1
-            self._skip(self._plain_end(), STREAM)
+            self._skip(self._plain_end(self.at + 1), STREAM)
         elif self.text.startswith("<<", self.at) and not self.text.startswith("<<<", self.at):
             if not (found := _HEREDOC.match(self.text, self.at)):
                 raise _StopError
@@ -294,8 +293,7 @@ class _Scanner:
         if text.startswith(f"${self.mark}", at):
             self._skip(at + 2, DOLLAR)
         elif text.startswith("$(", at):
-            self.at += 1
-            self._skip(self._plain_end(), ARITHMETIC if text.startswith("$((", at) else SUBSTITUTION)
+            self._skip(self._plain_end(at + 1), ARITHMETIC if text.startswith("$((", at) else SUBSTITUTION)
         elif text.startswith("${", at):
             self._skip(self._end_of(_BRACES), EXPANSION)
         elif text.startswith("`", at):
@@ -312,9 +310,9 @@ class _Scanner:
             return found.end()
         raise _StopError if whole.pattern[-1] in self.text[self.at + 2 :] else _UnclosedError  # its last character
 
-    def _plain_end(self) -> int:
-        """Return where the ( at this place is closed."""
-        at, opened = self.at, list[str]()
+    def _plain_end(self, start: int) -> int:
+        """Return where the ( at a place is closed."""
+        at, opened = start, list[str]()
         while part := (_INSIDE_QUOTES if opened[-1:] == ['"'] else _INSIDE).match(self.text, at):
             at = part.end()
             if part["open"]:
@@ -326,7 +324,7 @@ class _Scanner:
             if part["close"] and opened[-1:] == ["(("] and not self.text.startswith(")", at):
                 break  # (( that is not closed by )): shells read it differently
             if not opened:
-                if _NEVER_INSIDE.search(self.text, self.at, at):
+                if _NEVER_INSIDE.search(self.text, start, at):
                     break
                 return at
         raise _UnclosedError if self.text[at : at + 1] in ("", "'") else _StopError

@@ -48,7 +48,7 @@ Move = Literal[
     "settle_cut",  # a person said what became of it: settle it
     "settle_ask",  # a person answered the step's question: settle it
     "person",  # a question stands
-    "reach",  # its model could not be reached: somebody has to mend that
+    "reach",  # its model could not be reached: a person has to fix that
     "call",  # the planner has to look at it
     "halt",  # nobody has an answer: the run ends
 ]
@@ -191,9 +191,9 @@ def view(
 
     `known`: an earlier view of the same step after the same dependencies. It saves resolving the step again.
     """
-    latest = next((a for a in reversed(attempts) if a.result or a.unsettled), _NONE)
+    latest = next((a for a in reversed(attempts) if a.result or a.is_unfinished), _NONE)
     base = _Base(step, latest, attempts, before, around, known)
-    if latest.unsettled:
+    if latest.is_unfinished:
         return _unsettled(base)
     if step.skip:
         return base.view("skipped", f"left out: {step.skip}", satisfied=True)
@@ -345,7 +345,7 @@ def _done(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView
 
 
 def _failed(base: _Base, key: str, resolved: Resolved) -> StepView:
-    """A failed step is tried again until its attempts are used up; then it is somebody's business."""
+    """A failed step is tried again until its attempts are used up; then the planner or a person decides."""
     tries, allowed = _tries(base.step, key, base.attempts, base.around), base.around.allowed(base.step)
     failed, used = tries.failed, tries.used
     said_so = bool(failed) and failed[-1].result is not None and _kind(failed[-1].result) == "person"
@@ -471,7 +471,7 @@ def _startable(
     if not _needs_permission(base, status):
         return base.view(status, why, move=go, **more)
     last = base.attempts[-1] if base.attempts else Attempt(0)
-    talk = _talk(last) if not (last.result or last.unsettled) else None
+    talk = _talk(last) if not (last.result or last.is_unfinished) else None
     if talk is None or talk.key != key:
         return base.view("gated", "needs approval", move="ask", **more)
     more["next"] = last.number

@@ -25,7 +25,7 @@ from agentfs.core.run_state import RunState
 from agentfs.core.tool_spec import Catalogue
 from agentfs.planner.answer_form import MORE, json_value, tool_input
 
-SaidVerdict = Literal["plan", "keep", "finished", "impossible"]
+ReplyVerdict = Literal["plan", "keep", "finished", "impossible"]
 
 _ASIDE = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)  # what some models say to themselves first
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
@@ -41,10 +41,10 @@ _FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answ
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Reply:
     """A reply, read: one verdict, and what belongs to it."""
 
-    verdict: SaidVerdict
+    verdict: ReplyVerdict
     steps: list[Any] = field(default_factory=list)  # with `plan`: in plan form, as loose as goals may be
     answer: JsonValue = None  # with `finished`
     why: str = ""  # with `impossible`
@@ -52,7 +52,7 @@ class Said:
     beside: tuple[str, ...] = ()  # fields of a plan that were answered beside the steps, and are a person's
 
 
-def read_answer(text: str, catalogue: Catalogue) -> Said:
+def read_answer(text: str, catalogue: Catalogue) -> Reply:
     """Return what a reply says, or raise `Rejected` with why it says nothing that can be used."""
     value = _value(_ASIDE.sub("", text, count=1))
     if isinstance(value, list):
@@ -90,19 +90,19 @@ def _nothing(given: dict[str, Any]) -> Problem:
     return Problem("the answer holds neither steps nor a verdict", _FORMS)
 
 
-def _said(verdict: str, given: dict[str, Any], catalogue: Catalogue) -> Said:
+def _said(verdict: str, given: dict[str, Any], catalogue: Catalogue) -> Reply:
     beside = tuple(name for name in ("status", *OVERRIDES) if name in given)
     match verdict:
         case "keep":
-            return Said("keep", beside=beside)
+            return Reply("keep", beside=beside)
         case "finished":
-            return Said("finished", answer=given.get("answer"), beside=beside)
+            return Reply("finished", answer=given.get("answer"), beside=beside)
         case "impossible":
-            return Said("impossible", why=_why(given["impossible"]), beside=beside)
+            return Reply("impossible", why=_why(given["impossible"]), beside=beside)
         case _:
             checks = given.get("checks")
             accepting = [_check(check) for check in lenient_checks(checks)] if isinstance(checks, list) else []
-            return Said("plan", steps=_steps(given["steps"], catalogue), checks=accepting, beside=beside)
+            return Reply("plan", steps=_steps(given["steps"], catalogue), checks=accepting, beside=beside)
 
 
 def _why(given: Any) -> str:
@@ -118,8 +118,8 @@ def _steps(given: Any, catalogue: Catalogue) -> list[Any]:
     if not isinstance(given, list):
         raise Rejected([Problem("'steps' must be a list of steps", "write [{…}, {…}]", "/steps")])
     if len(given) > _MOST_STEPS:
-        mend = "plan in larger steps, or one part of the goal at a time"
-        raise Rejected([Problem(f"a plan of {len(given)} steps: {_MOST_STEPS} are the most", mend, "/steps")])
+        fix = "plan in larger steps, or one part of the goal at a time"
+        raise Rejected([Problem(f"a plan of {len(given)} steps: {_MOST_STEPS} are the most", fix, "/steps")])
     return [_step(step, catalogue) if isinstance(step, dict) else step for step in given]
 
 
@@ -246,8 +246,8 @@ UNANSWERABLE: frozenset[Trigger] = frozenset(("first", "next_step", "drift"))  #
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How things stand when an answer comes: what it is merged into, and what it may say."""
+class PlanContext:
+    """How things stand when an answer comes: what it is merge_steps into, and what it may say."""
 
     title: str
     status: PlanStatus = "approved"
@@ -280,13 +280,13 @@ class Standing:
         return bool(self.done)
 
 
-def standing_of(call: Call, state: RunState, plan: JsonObject | None) -> Standing:
+def plan_context(call: Call, state: RunState, plan: JsonObject | None) -> PlanContext:
     """Return how things stand for a call. `plan`: the last revision's."""
     facts = state.facts
     triggers = frozenset((call.trigger, *(pending.trigger for pending in state.pending)))
     if plan is None:
         first: PlanStatus = "approved" if facts.run.approve == "never" else "draft"
-        return Standing(
+        return PlanContext(
             facts.goal.title,
             first,
             facts.run.mode,
@@ -297,7 +297,7 @@ def standing_of(call: Call, state: RunState, plan: JsonObject | None) -> Standin
         )
     given: Any = plan
     edited = "goal_changed" in triggers
-    return Standing(
+    return PlanContext(
         title=facts.goal.title if edited else given.get("goal") or facts.goal.title,
         status=given["status"],
         mode=facts.run.mode,
@@ -325,29 +325,29 @@ def _goals_own(facts: Facts) -> tuple[JsonObject, ...]:
     return tuple(map(check_value, facts.goal.checks)) if facts.run.proof is not None else ()
 
 
-def loosened(listed: Sequence[Any], standing: Standing, catalogue: Catalogue) -> list[Any]:
+def spell_out_steps(listed: Sequence[Any], context: PlanContext, catalogue: Catalogue) -> list[Any]:
     """Return an answer's steps as plan.json would spell them; the first follows what was finished last."""
-    before: list[Any] = [{"id": name, "depends_on": []} for name in list(standing.kept)[-1:]]
+    before: list[Any] = [{"id": name, "depends_on": []} for name in list(context.kept)[-1:]]
     return list(lenient_steps([*before, *listed], catalogue)[len(before) :])
 
 
-def merged(listed: Sequence[Any], standing: Standing) -> JsonObject:
+def merge_steps(listed: Sequence[Any], context: PlanContext) -> JsonObject:
     """Return the plan that an answer's steps make with what is finished."""
-    kept = standing.kept
-    return plan_of([*kept.values(), *(step for step in listed if _id(step) not in kept)], standing)
+    kept = context.kept
+    return build_plan([*kept.values(), *(step for step in listed if _id(step) not in kept)], context)
 
 
-def kept_plan(standing: Standing) -> JsonObject | None:
+def kept_plan(context: PlanContext) -> JsonObject | None:
     """Return the plan without its unfinished steps; None if there are none to drop."""
-    return plan_of(list(standing.kept.values()), standing) if standing.open else None
+    return build_plan(list(context.kept.values()), context) if context.open else None
 
 
-def plan_of(steps: Sequence[Any], standing: Standing) -> JsonObject:
+def build_plan(steps: Sequence[Any], context: PlanContext) -> JsonObject:
     """Return a plan of these steps under the present status and overrides."""
-    ids, kept = {_id(step) for step in steps}, standing.kept
-    plan: dict[str, Any] = {"$schema": PLAN_SCHEMA, "goal": standing.title, "status": standing.status}
-    plan |= overrides_of(standing.plan or {})
-    plan |= {"checks": [*standing.checks]} if standing.checks else {}
+    ids, kept = {_id(step) for step in steps}, context.kept
+    plan: dict[str, Any] = {"$schema": PLAN_SCHEMA, "goal": context.title, "status": context.status}
+    plan |= overrides_of(context.plan or {})
+    plan |= {"checks": [*context.checks]} if context.checks else {}
     plan["steps"] = [_rid_of_the_gone(step, ids) if _id(step) in kept else step for step in steps]
     return plan
 

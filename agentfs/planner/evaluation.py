@@ -15,15 +15,15 @@ from agentfs.core.problems import Problem, Rejected, in_words, show_value
 from agentfs.core.records import JsonObject, Plan
 from agentfs.core.tool_spec import Catalogue
 from agentfs.planner.answer import (
-    Said,
-    SaidVerdict,
-    Standing,
+    PlanContext,
+    Reply,
+    ReplyVerdict,
     StepValue,
+    build_plan,
     kept_plan,
-    loosened,
-    merged,
-    plan_of,
+    merge_steps,
     read_answer,
+    spell_out_steps,
 )
 from agentfs.planner.answer_form import LONGEST_STEP_S
 from agentfs.planner.lint import Surroundings, lint
@@ -39,10 +39,10 @@ _ENDS_THE_RUN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class Evaluation:
     """What a reply amounts to. It can be used if nothing in it is hard."""
 
-    verdict: SaidVerdict = "plan"
+    verdict: ReplyVerdict = "plan"
     plan: JsonObject | None = None
     answer: JsonValue = None
     hard: tuple[str, ...] = ()  # has to be put right, in words
@@ -54,91 +54,89 @@ class Weighed:
         return not self.hard
 
 
-def weigh(
+def evaluate_answer(
     text: str,
-    standing: Standing,
+    context: PlanContext,
     catalogue: Catalogue,
     around: Surroundings,
     check_stop: Callable[[], None] = lambda: None,
-) -> Weighed:
+) -> Evaluation:
     """Return what a reply amounts to as the answer to a call. `check_stop` is called often, and raises to end it."""
     try:
-        said = read_answer(text, catalogue)
+        reply = read_answer(text, catalogue)
     except Rejected as rejected:
-        return Weighed(hard=_told(rejected.problems))
-    hard = _told(verdict_problems(said, standing))
-    match said.verdict:
-        case "keep" if standing.plan is not None and _has_other_checks(standing):
-            return Weighed("plan", plan_of(standing.steps, standing), hard=hard)
+        return Evaluation(hard=_in_words(rejected.problems))
+    hard = _in_words(verdict_problems(reply, context))
+    match reply.verdict:
+        case "keep" if context.plan is not None and _has_other_checks(context):
+            return Evaluation("plan", build_plan(context.steps, context), hard=hard)
         case "keep":
-            return Weighed("keep", hard=hard)
+            return Evaluation("keep", hard=hard)
         case "finished":
-            return Weighed("finished", kept_plan(standing), said.answer, hard)
+            return Evaluation("finished", kept_plan(context), reply.answer, hard)
         case "impossible":
-            doubts = () if is_shown(said.why, standing.evidence) else (UNSHOWN,)
-            return Weighed("impossible", None, said.why, hard, doubts)
+            doubts = () if quotes_evidence(reply.why, context.evidence) else (UNSHOWN,)
+            return Evaluation("impossible", None, reply.why, hard, doubts)
         case _:
             check_stop()
-            return _weighed_plan(said, standing, catalogue, around, hard, check_stop)
+            return _evaluate_plan(reply, context, catalogue, around, hard, check_stop)
 
 
-def _weighed_plan(
-    said: Said,
-    standing: Standing,
+def _evaluate_plan(
+    reply: Reply,
+    context: PlanContext,
     catalogue: Catalogue,
     around: Surroundings,
     hard: tuple[str, ...],
     check_stop: Callable[[], None],
-) -> Weighed:
-    listed = loosened(said.steps, standing, catalogue)
-    plan = merged(listed, standing)
-    trespasses = plan_problems(listed, plan, standing, catalogue)
-    hard += _told(trespasses, plan)
+) -> Evaluation:
+    listed = spell_out_steps(reply.steps, context, catalogue)
+    plan = merge_steps(listed, context)
+    trespasses = plan_problems(listed, plan, context, catalogue)
+    hard += _in_words(trespasses, plan)
     check_stop()
     try:
         checked = check_plan(Document(plan), catalogue)
     except Rejected as rejected:
         known = {problem.pointer for problem in trespasses}
         others = (problem for problem in rejected.problems if problem.pointer not in known)
-        return Weighed("plan", plan, hard=(*hard, *_told(others, plan)))
-    found = lint(
-        checked, standing.kept, catalogue, around, stepwise=standing.mode == "stepwise", check_stop=check_stop
-    )
-    weighed = Weighed(
+        return Evaluation("plan", plan, hard=(*hard, *_in_words(others, plan)))
+    found = lint(checked, context.kept, catalogue, around, stepwise=context.mode == "stepwise", check_stop=check_stop)
+    evaluation = Evaluation(
         "plan",
         plan,
-        checks=tuple(said.checks),
-        hard=(*hard, *_told((one.problem for one in found if one.hard), plan)),
-        soft=_told((one.problem for one in found if not one.hard), plan),
+        checks=tuple(reply.checks),
+        hard=(*hard, *_in_words((one.problem for one in found if one.hard), plan)),
+        soft=_in_words((one.problem for one in found if not one.hard), plan),
     )
-    return _unchanged(weighed, standing) if weighed.usable and _is_same(checked, standing) else weighed
+    return _unchanged(evaluation, context) if evaluation.usable and _is_same(checked, context) else evaluation
 
 
-def _has_other_checks(standing: Standing) -> bool:
+def _has_other_checks(context: PlanContext) -> bool:
     """Whether the goal was edited so that its checks are others: then even a plan that is kept gets them."""
-    present: Any = (standing.plan or {}).get("checks") or []
-    return standing.wants_checks or list(standing.checks) != present
+    present: Any = (context.plan or {}).get("checks") or []
+    return context.wants_checks or list(context.checks) != present
 
 
-def _is_same(plan: Plan, standing: Standing) -> bool:
-    present = strict(standing.plan, Plan)[0] if standing.plan is not None else None
+def _is_same(plan: Plan, context: PlanContext) -> bool:
+    present = strict(context.plan, Plan)[0] if context.plan is not None else None
     return present is not None and not changes(present, plan)
 
 
-def _unchanged(weighed: Weighed, standing: Standing) -> Weighed:
+def _unchanged(evaluation: Evaluation, context: PlanContext) -> Evaluation:
     """A plan that changes nothing keeps the present one, where that is an answer."""
-    ends = [_ENDS_THE_RUN[one] for one in sorted(standing.triggers) if one in _ENDS_THE_RUN]
-    if standing.may_keep and not ends:
-        return Weighed("keep")
+    ends = [_ENDS_THE_RUN[one] for one in sorted(context.triggers) if one in _ENDS_THE_RUN]
+    if context.may_keep and not ends:
+        return Evaluation("keep")
     because = ends[0] if ends else "there is nothing to go on with"
     problem = Problem(f"this is the plan as it stands: {because}", "change what has to change", "/steps")
-    return replace(weighed, hard=_told([problem]))
+    return replace(evaluation, hard=_in_words([problem]))
 
 
 # ── in words ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(problems: Iterable[Problem], plan: JsonObject | None = None) -> tuple[str, ...]:
+def _in_words(problems: Iterable[Problem], plan: JsonObject | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(in_words(problem, plan) for problem in problems))
 
 
@@ -150,23 +148,23 @@ _DOES = ("tool", "input", "checks", "success_condition")  # what makes a result 
 _DOES_WITHOUT_TOOL = (*_DOES, "description", "model", "tools")
 
 
-def verdict_problems(said: Said, standing: Standing) -> list[Problem]:
+def verdict_problems(reply: Reply, context: PlanContext) -> list[Problem]:
     """Return why a verdict is no answer to this call."""
-    found = [Problem(f"'{name}' is a person's to set", "leave it out", f"/{name}") for name in said.beside]
-    if said.verdict == "keep" and not standing.may_keep:
+    found = [Problem(f"'{name}' is a person's to set", "leave it out", f"/{name}") for name in reply.beside]
+    if reply.verdict == "keep" and not context.may_keep:
         found.append(
             Problem("'keep' is no answer here: there is nothing to go on with", "answer with steps", "/keep")
         )
-    if said.verdict == "finished" and not standing.may_finish:
-        mend = "answer with the steps that reach the goal, if only one"
-        found.append(Problem("'finished', but nothing has been done yet", mend, "/finished"))
+    if reply.verdict == "finished" and not context.may_finish:
+        fix = "answer with the steps that reach the goal, if only one"
+        found.append(Problem("'finished', but nothing has been done yet", fix, "/finished"))
     return found
 
 
-def is_shown(why: str, evidence: str) -> bool:
+def quotes_evidence(why: str, evidence: str) -> bool:
     """Whether a reason for giving up quotes something: a few words of it stand in the goal or in a result."""
-    said, known = _words_of(why), f" {' '.join(_words_of(evidence))} "
-    runs = (" ".join(said[at : at + QUOTED_WORDS]) for at in range(max(1, len(said) - QUOTED_WORDS + 1)))
+    reply, known = _words_of(why), f" {' '.join(_words_of(evidence))} "
+    runs = (" ".join(reply[at : at + QUOTED_WORDS]) for at in range(max(1, len(reply) - QUOTED_WORDS + 1)))
     return any(len(run) >= SHORTEST_QUOTE and f" {run} " in known for run in runs)
 
 
@@ -175,51 +173,51 @@ def _words_of(text: str) -> list[str]:
 
 
 def plan_problems(
-    listed: Sequence[StepValue], plan: JsonObject, standing: Standing, catalogue: Catalogue
+    listed: Sequence[StepValue], plan: JsonObject, context: PlanContext, catalogue: Catalogue
 ) -> list[Problem]:
     """Return what an answer's steps may not do. `listed`: as they were answered; `plan`: as they were merged."""
     steps: Any = plan["steps"]
     places = {step["id"]: place for place, step in reversed([*enumerate(steps)]) if _has_id(step)}
-    new = [step for step in steps if _has_id(step) and step["id"] not in standing.kept]
+    new = [step for step in steps if _has_id(step) and step["id"] not in context.kept]
     return [
-        *_too_few_or_many(steps, standing),
-        *_rewritten(listed, standing, places),
-        *_own_words(new, standing, places, catalogue),
-        *_gates(new, standing, places),
+        *_too_few_or_many(steps, context),
+        *_rewritten(listed, context, places),
+        *_own_words(new, context, places, catalogue),
+        *_gates(new, context, places),
         *_schemas(new, places),
     ]
 
 
-def _too_few_or_many(steps: Sequence[Any], standing: Standing) -> Iterator[Problem]:
-    new = len(steps) - len(standing.kept)
+def _too_few_or_many(steps: Sequence[Any], context: PlanContext) -> Iterator[Problem]:
+    new = len(steps) - len(context.kept)
     if new == 0:
-        mend = 'add what is still to be done under new ids, or answer {"finished": true, "answer": …}'
-        yield Problem("every step of this plan is finished: nothing would happen", mend, "/steps")
-    if standing.mode == "stepwise" and new > 1:
-        mend = "answer with the next one only; you are asked again when it is done"
-        yield Problem(f"{new} steps, but this run takes one step at a time", mend, "/steps")
+        fix = 'add what is still to be done under new ids, or answer {"finished": true, "answer": …}'
+        yield Problem("every step of this plan is finished: nothing would happen", fix, "/steps")
+    if context.mode == "stepwise" and new > 1:
+        fix = "answer with the next one only; you are asked again when it is done"
+        yield Problem(f"{new} steps, but this run takes one step at a time", fix, "/steps")
 
 
-def _rewritten(listed: Sequence[Any], standing: Standing, places: Mapping[str, int]) -> Iterator[Problem]:
+def _rewritten(listed: Sequence[Any], context: PlanContext, places: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a problem for each finished step that the answer makes into another one."""
     for given in listed:
-        kept = standing.kept.get(given["id"]) if _has_id(given) else None
+        kept = context.kept.get(given["id"]) if _has_id(given) else None
         if kept is None:
             continue
         fields = _DOES if kept.get("tool") else _DOES_WITHOUT_TOOL
         for name in fields:
             if name in given and canonical(given[name]) != canonical(kept.get(name)):
-                mend = "leave it out, or as it is; what is to be done anew gets a new id"
+                fix = "leave it out, or as it is; what is to be done anew gets a new id"
                 message = f"the step {kept['id']!r} is finished: its {name!r} cannot change any more"
-                yield Problem(message, mend, f"/steps/{places[kept['id']]}/{name}")
+                yield Problem(message, fix, f"/steps/{places[kept['id']]}/{name}")
 
 
 def _own_words(
-    new: Sequence[StepValue], standing: Standing, places: Mapping[str, int], catalogue: Catalogue
+    new: Sequence[StepValue], context: PlanContext, places: Mapping[str, int], catalogue: Catalogue
 ) -> Iterator[Problem]:
     """Yield what only a person may say of a step, unless it says so already."""
     for step in new:
-        before, pointer = standing.open.get(step["id"], {}), f"/steps/{places[step['id']]}"
+        before, pointer = context.open.get(step["id"], {}), f"/steps/{places[step['id']]}"
         if "skip" in step:
             message = f"'skip' of {step['id']!r} is a person's to set"
             yield Problem(message, "leave the step out instead", f"{pointer}/skip")
@@ -252,9 +250,9 @@ def _harmless(step: StepValue, catalogue: Catalogue) -> bool:
     return all(isinstance(one, str) and one in catalogue.tools and catalogue.tools[one].repeatable for one in tools)
 
 
-def _gates(new: Sequence[StepValue], standing: Standing, places: Mapping[str, int]) -> Iterator[Problem]:
+def _gates(new: Sequence[StepValue], context: PlanContext, places: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a problem for each gate that the answer drops, under the same id or another."""
-    gated = {name: step for name, step in standing.open.items() if step.get("gate") is True}
+    gated = {name: step for name, step in context.open.items() if step.get("gate") is True}
     gone = {_deed(step): name for name, step in gated.items() if name not in places}
     for step in new:
         was = step["id"] if step["id"] in gated else gone.get(_deed(step))
@@ -265,13 +263,13 @@ def _gates(new: Sequence[StepValue], standing: Standing, places: Mapping[str, in
 
 def _schemas(new: Sequence[StepValue], places: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a problem for each schema that is text and no JSON: the check would say nothing of text."""
-    mend = 'write a JSON Schema, as text where the form wants text: "{\\"type\\": \\"array\\"}"'
+    fix = 'write a JSON Schema, as text where the form wants text: "{\\"type\\": \\"array\\"}"'
     for step in new:
         checks = [*_numbered(step, "needs"), *_numbered(step, "checks")]
         for pointer, given in [("/expects", step.get("expects")), *checks]:
             if isinstance(given, str):
                 message = f"{show_value(given)} is no JSON Schema"
-                yield Problem(message, mend, f"/steps/{places[step['id']]}{pointer}")
+                yield Problem(message, fix, f"/steps/{places[step['id']]}{pointer}")
 
 
 def _numbered(step: StepValue, name: str) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfs.core.plan_graph import Scheme
+from agentfs.core.plan_graph import PlanGraph
 from agentfs.core.problems import Problem
 from agentfs.core.records import CommandCheck, FileCheck, OutputCheck, Plan, Step
 from agentfs.core.references import find, in_step, is_whole, texts_of
@@ -42,7 +42,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """One thing that is wrong, and whether it has to be put right."""
 
     problem: Problem
@@ -53,26 +53,26 @@ class Finding:
 class Linted:
     """A plan that has passed the check, and all there is to know about it."""
 
-    scheme: Scheme
+    graph: PlanGraph
     new: tuple[str, ...]  # the steps to look at
     catalogue: Catalogue
     around: Surroundings
     _before: dict[str, int] = field(default_factory=dict)
 
     def at(self, step: str, pointer: str = "") -> str:
-        return f"/steps/{self.scheme.place[step]}{pointer}"
+        return f"/steps/{self.graph.place[step]}{pointer}"
 
     def before(self, step: str) -> int:
         """Return every step that this one comes after, as a set of bits: of thousands nothing else is small."""
         if not self._before:
-            for one in self.scheme.order:
-                needs = self.scheme.needs[one]
+            for one in self.graph.order:
+                needs = self.graph.needs[one]
                 self._before[one] = _joined((self.bits(needs), *(self._before[need] for need in needs)))
         return self._before[step]
 
     def bits(self, steps: Iterable[str]) -> int:
         """Return steps as a set of bits."""
-        return _joined(1 << self.scheme.rank[step] for step in steps)
+        return _joined(1 << self.graph.rank[step] for step in steps)
 
 
 def _joined(sets: Iterable[int]) -> int:
@@ -97,14 +97,14 @@ def lint(
     *,
     stepwise: bool = False,
     check_stop: Callable[[], None] = lambda: None,
-) -> list[Finding]:
+) -> list[LintFinding]:
     """Return every finding, in the order of the plan, which has passed the check. `finished`: not to be looked at.
 
     `stepwise`: the planner reads every result itself before it decides, so none goes unused.
     `check_stop` is called often, and raises to end it.
     """
-    scheme = Scheme.of(plan)
-    subject = Linted(scheme, tuple(step for step in scheme.listed if step not in finished), catalogue, around)
+    graph = PlanGraph.of(plan)
+    subject = Linted(graph, tuple(step for step in graph.listed if step not in finished), catalogue, around)
     rules = [
         _conditions,
         _tools,
@@ -115,64 +115,64 @@ def lint(
         misplaced,
         overwritten,
     ]
-    found: list[Finding] = []
+    found: list[LintFinding] = []
     for rule in (*rules, *(() if stepwise else (_unused,))):
         check_stop()
         found += rule(subject)
     return sorted(found, key=lambda finding: int(finding.problem.pointer.split("/")[2]))
 
 
-def _conditions(subject: Linted) -> Iterator[Finding]:
+def _conditions(subject: Linted) -> Iterator[LintFinding]:
     for name in subject.new:
-        step, pointer = subject.scheme.steps[name], subject.at(name, "/success_condition")
+        step, pointer = subject.graph.steps[name], subject.at(name, "/success_condition")
         words, rests_on_words = step.success_condition, step.tool is None and not step.checks
-        mend = "say what is true of the files or the output when it succeeded, so that somebody could look"
+        fix = "say what is true of the files or the output when it succeeded, so that somebody could look"
         if not words or not words.strip():
-            yield Finding(Problem(f"the step {name!r} has no success_condition", mend, pointer))
+            yield LintFinding(Problem(f"the step {name!r} has no success_condition", fix, pointer))
         elif proves_nothing(words):
             message = f"the success_condition {words!r} is true of any step: it proves nothing"
-            yield Finding(Problem(message, mend, pointer), hard=rests_on_words)
+            yield LintFinding(Problem(message, fix, pointer), hard=rests_on_words)
         for place, check in enumerate(step.checks or ()):
             if isinstance(check, CommandCheck) and always_true(check.run):
                 message = f"the check {check.run!r} always holds: it proves nothing"
-                yield Finding(
+                yield LintFinding(
                     Problem(message, "look at what the step made", subject.at(name, f"/checks/{place}/run"))
                 )
 
 
-def _tools(subject: Linted) -> Iterator[Finding]:
+def _tools(subject: Linted) -> Iterator[LintFinding]:
     for name in subject.new:
-        step = subject.scheme.steps[name]
+        step = subject.graph.steps[name]
         if step.tool is None and step.tools is None:
             message = f"the step {name!r} has no tool, and names no 'tools' for the model that does it"
-            mend = "name a tool, or list in 'tools' what the model may use ([] if it needs none)"
-            yield Finding(Problem(message, mend, subject.at(name, "/tools")))
+            fix = "name a tool, or list in 'tools' what the model may use ([] if it needs none)"
+            yield LintFinding(Problem(message, fix, subject.at(name, "/tools")))
 
 
-def _silent(subject: Linted) -> Iterator[Finding]:
+def _silent(subject: Linted) -> Iterator[LintFinding]:
     """A Python step gives what it prints: one that somebody refers to has to."""
-    referred = {name for names in subject.scheme.refers.values() for name in names}
+    referred = {name for names in subject.graph.refers.values() for name in names}
     for name in subject.new:
-        step = subject.scheme.steps[name]
+        step = subject.graph.steps[name]
         code = (step.input or {}).get("code")
         if step.tool == "python" and name in referred and isinstance(code, str) and not _PRINTS.search(code):
             message = f"the code of {name!r} prints nothing, so its output is empty, and another step uses it"
             finding = Problem(message, "print what is wanted: print(…)", subject.at(name, "/input/code"))
-            yield Finding(finding, hard="import" not in code)
+            yield LintFinding(finding, hard="import" not in code)
 
 
-def _unused(subject: Linted) -> Iterator[Finding]:
+def _unused(subject: Linted) -> Iterator[LintFinding]:
     """A step that only finds something out is of use to those who refer to it, or as the answer of the run."""
-    referred = {name for names in subject.scheme.refers.values() for name in names}
-    leaves = subject.scheme.leaves
+    referred = {name for names in subject.graph.refers.values() for name in names}
+    leaves = subject.graph.leaves
     for name in subject.new:
-        step = subject.scheme.steps[name]
+        step = subject.graph.steps[name]
         is_end = name in leaves and (name == leaves[-1] or bool(step.checks))  # the answer of the run, or a last look
         if step.tool not in _FINDS or name in referred or is_end or step.expects is not None:
             continue
         message = f"nobody uses the output of {name!r}: no later step refers to it"
-        mend = f"write {{{{steps.{name}.output}}}} where it is needed, or leave the step out"
-        yield Finding(Problem(message, mend, subject.at(name)), hard=False)
+        fix = f"write {{{{steps.{name}.output}}}} where it is needed, or leave the step out"
+        yield LintFinding(Problem(message, fix, subject.at(name)), hard=False)
 
 
 # ── files that the steps name ────────────────────────────────────────────────────────────────────────────
@@ -184,17 +184,17 @@ _NEAR = 8  # writers of one file before a step that it is compared with
 _WRITES = re.compile(r"(?<![0-9&<>-])>>?\s*([A-Za-z0-9_][\w./-]*)")  # the target of a redirection, if it is plain
 
 
-def misplaced(subject: Linted) -> Iterator[Finding]:
+def misplaced(subject: Linted) -> Iterator[LintFinding]:
     makers = _Deeds.of(subject, _made)
     for name in subject.new:
-        step = subject.scheme.steps[name]
+        step = subject.graph.steps[name]
         for pointer, path, what in _paths(step):
             if problem := _misplaced(path, what, subject.around):
-                yield Finding(Problem(*problem, subject.at(name, pointer)))
+                yield LintFinding(Problem(*problem, subject.at(name, pointer)))
             elif what == "read_file" and _is_missing(path, step, subject, makers):
                 message = f"there is no {path!r} in the working folder, and no earlier step makes it"
-                mend = "name a file of the listing, or make it first"
-                yield Finding(Problem(message, mend, subject.at(name, pointer)), hard=False)
+                fix = "name a file of the listing, or make it first"
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)), hard=False)
 
 
 def _paths(step: Step) -> Iterator[tuple[str, str, str]]:
@@ -208,12 +208,12 @@ def _paths(step: Step) -> Iterator[tuple[str, str, str]]:
 
 
 def _misplaced(path: str, what: str, around: Surroundings) -> tuple[str, str] | None:
-    mend = "name it relative to the working folder"
+    fix = "name it relative to the working folder"
     if path.startswith("~"):
-        return f"{path!r}: ~ means nothing here", mend
+        return f"{path!r}: ~ means nothing here", fix
     allowed = (around.workdir, *(around.readable if what in _READS else ()))
     if not any(_lies_in(_absolute(path, around), folder) for folder in allowed):
-        return f"{path!r} lies outside the working folder", mend
+        return f"{path!r} lies outside the working folder", fix
     inner = _normal(path, around)
     is_folder = path.endswith("/") or inner == "" or inner in around.folders
     if is_folder and what in ("read_file", "write_file", "edit_file"):
@@ -256,7 +256,7 @@ class _Deeds:
         """Ask each step for its files; None: they may be any."""
         unknown: list[str] = []
         known: dict[str, list[str]] = {}
-        for name, step in subject.scheme.steps.items():
+        for name, step in subject.graph.steps.items():
             if (found := paths(step)) is None:
                 unknown.append(name)
             for path in found or ():
@@ -289,11 +289,11 @@ def _is_missing(path: str, step: Step, subject: Linted, makers: _Deeds) -> bool:
 # ── two steps, one file ───────────────────────────────────────────────────────────────────────────────────
 
 
-def overwritten(subject: Linted) -> Iterator[Finding]:
+def overwritten(subject: Linted) -> Iterator[LintFinding]:
     """Two steps that write one file: at the same time, or the second over the first."""
     writers: dict[str, list[str]] = {}
-    for name in subject.scheme.listed:
-        for path in _written(subject.scheme.steps[name], subject.around):
+    for name in subject.graph.listed:
+        for path in _written(subject.graph.steps[name], subject.around):
             writers.setdefault(path, []).append(name)
     new, readers = frozenset(subject.new), _Deeds.of(subject, _read)
     for path, names in writers.items():
@@ -313,17 +313,17 @@ def _written(step: Step, around: Surroundings) -> list[str]:
     return []
 
 
-def _clash(subject: Linted, path: str, first: str, second: str, readers: int) -> Finding | None:
-    one, other = subject.scheme.steps[first], subject.scheme.steps[second]
+def _clash(subject: Linted, path: str, first: str, second: str, readers: int) -> LintFinding | None:
+    one, other = subject.graph.steps[first], subject.graph.steps[second]
     pointer = subject.at(second, "/input")
     if not subject.before(second) & subject.bits((first,)) and not subject.before(first) & subject.bits((second,)):
         message = f"{first!r} and {second!r} may run at the same time, and both write {path!r}"
-        mend = f"add {first!r} to the depends_on of {second!r}, or write two files"
-        return Finding(Problem(message, mend, pointer), hard="shell" not in (one.tool, other.tool))
+        fix = f"add {first!r} to the depends_on of {second!r}, or write two files"
+        return LintFinding(Problem(message, fix, pointer), hard="shell" not in (one.tool, other.tool))
     whole = other.tool == "write_file" and one.tool in ("write_file", "edit_file")
     if whole and not subject.before(second) & readers:
         message = f"{second!r} writes {path!r} whole: what {first!r} wrote there is lost"
-        return Finding(
+        return LintFinding(
             Problem(message, "write it once, with everything in it, or use edit_file", pointer), hard=False
         )
     return None
@@ -332,20 +332,20 @@ def _clash(subject: Linted, path: str, first: str, second: str, readers: int) ->
 # ── references that pass the check and still cannot resolve ──────────────────────────────────────────────
 
 
-def placeholders(subject: Linted) -> Iterator[Finding]:
-    ids = frozenset(subject.scheme.steps)
+def placeholders(subject: Linted) -> Iterator[LintFinding]:
+    ids = frozenset(subject.graph.steps)
     for name in subject.new:
-        step = subject.scheme.steps[name]
+        step = subject.graph.steps[name]
         for pointer, text in texts_of(step):
             for written in wrong_references(text, ids, name, code=_is_code(step, pointer)):
-                mend = "write {{steps.ID.output}} with the id of the step whose output is meant"
+                fix = "write {{steps.ID.output}} with the id of the step whose output is meant"
                 message = f"{_short(written)} would reach the tool as it stands: it is no reference"
-                yield Finding(Problem(message, mend, subject.at(name, pointer)))
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
         if step.tool is None:
             yield from _unfilled_words(subject, step, ids)
 
 
-def _unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterator[Finding]:
+def _unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterator[LintFinding]:
     """A model that does a step reads its description as it stands: references are filled in `input` only."""
     for field_name in ("description", "success_condition"):
         words = getattr(step, field_name) or ""
@@ -353,8 +353,8 @@ def _unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterato
         written += wrong_references(words, ids, step.id, code=False)
         for one in written:
             message = f"{_short(one)} is not filled in here: only 'input', 'needs' and 'checks' are"
-            mend = 'put it into "input": {"material": "{{steps.ID.output}}"}, and say in words what to do with it'
-            yield Finding(Problem(message, mend, subject.at(step.id, f"/{field_name}")))
+            fix = 'put it into "input": {"material": "{{steps.ID.output}}"}, and say in words what to do with it'
+            yield LintFinding(Problem(message, fix, subject.at(step.id, f"/{field_name}")))
 
 
 def _is_code(step: Step, pointer: str) -> bool:
@@ -364,37 +364,37 @@ def _is_code(step: Step, pointer: str) -> bool:
     )
 
 
-def paths_into_outputs(subject: Linted) -> Iterator[Finding]:
+def paths_into_outputs(subject: Linted) -> Iterator[LintFinding]:
     for name in subject.new:
-        step = subject.scheme.steps[name]
+        step = subject.graph.steps[name]
         texts = dict(texts_of(step))
         for pointer, reference in in_step(step):
-            source = subject.scheme.steps.get(reference.step or "")
+            source = subject.graph.steps.get(reference.step or "")
             if source is None or reference.kind != "output" or source.tool not in SHAPES:
                 continue
             written = texts[pointer][reference.start : reference.end]
             shape = _inside(SHAPES[source.tool], reference.path)
             if isinstance(shape, _Nowhere):
                 message = f"{written} leads nowhere: the output of {source.tool} is {shape.described}"
-                mend = f"write {{{{steps.{source.id}.output}}}}, or take the part out in a step of its own"
-                yield Finding(Problem(message, mend, subject.at(name, pointer)))
+                fix = f"write {{{{steps.{source.id}.output}}}}, or take the part out in a step of its own"
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
             elif isinstance(shape, list | dict) and is_whole(texts[pointer]) and _wants_text(subject, step, pointer):
                 message = f"{written} is {_described(shape)}, and text is wanted here"
-                mend = f"put words around it: 'Found: {written}', or make it text in a step of its own"
-                yield Finding(Problem(message, mend, subject.at(name, pointer)))
+                fix = f"put words around it: 'Found: {written}', or make it text in a step of its own"
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
 
 
-def impossible_outputs(subject: Linted) -> Iterator[Finding]:
+def impossible_outputs(subject: Linted) -> Iterator[LintFinding]:
     """Yield what is asked of an output that a tool can never give: a program prints no number, only its digits."""
     for name in subject.new:
-        step = subject.scheme.steps[name]
+        step = subject.graph.steps[name]
         gives = _gives(step.tool)
         for pointer, schema in _output_schemas(step):
             wanted = schema.get("type") if isinstance(schema, dict) else None
             if gives and isinstance(wanted, str) and wanted not in gives:
                 message = f"the output of {step.tool} is {' or '.join(gives)}, never {wanted!r}: this cannot hold"
-                mend = 'ask for what it is: {"type": "string", "pattern": "^[0-9]+$"} for the digits of a number'
-                yield Finding(Problem(message, mend, subject.at(name, pointer)))
+                fix = 'ask for what it is: {"type": "string", "pattern": "^[0-9]+$"} for the digits of a number'
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
 
 
 def _output_schemas(step: Step) -> Iterator[tuple[str, Any]]:

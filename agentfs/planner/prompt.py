@@ -14,12 +14,12 @@ from agentfs.core import paths
 from agentfs.core.excerpts import check_words, shortened
 from agentfs.core.facts import Facts
 from agentfs.core.hashing import check_value
-from agentfs.core.plan_merge import Pins
+from agentfs.core.plan_merge import HandEdits
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Call, Result, Trigger
 from agentfs.core.run_state import RunState, seconds_left, used_by
 from agentfs.core.tool_spec import Catalogue, ToolSpec
-from agentfs.planner.answer import Standing
+from agentfs.planner.answer import PlanContext
 
 CONTEXT_CHARACTERS = 40_000  # of all context together
 OUTPUTS_CHARACTERS = 24_000  # of all outputs together
@@ -69,19 +69,19 @@ class Material:
 
 
 def briefing(
-    call: Call, state: RunState, standing: Standing, material: Material, catalogue: Catalogue, pins: Pins
+    call: Call, state: RunState, context: PlanContext, material: Material, catalogue: Catalogue, pins: HandEdits
 ) -> str:
-    """Return everything a planner gets for one call, beside its standing instructions."""
+    """Return everything a planner gets for one call, beside its context instructions."""
     facts = state.facts
     sections = [
         ("Goal", [facts.goal.text, *_goal_checks(facts)]),
         ("Working folder", [_listing(material)]),
         ("Tools", [_tools(catalogue)]),
-        ("Limits left", [_limits(state, standing)]),
-        ("The plan as it stands", [_plan(standing)] if standing.plan is not None else []),
-        ("Set by a person's hand", [_pins(pins, standing)] if pins else []),
+        ("Limits left", [_limits(state, context)]),
+        ("The plan as it stands", [_plan(context)] if context.plan is not None else []),
+        ("Set by a person's hand", [_pins(pins, context)] if pins else []),
         ("Results so far", [*_results(state, call)]),
-        ("Why you are called", [*_triggers(call, state), *_mode(standing)]),
+        ("Why you are called", [*_triggers(call, state), *_mode(context)]),
     ]
     kept = material.kept if material.kept is not None else context_page(material)
     return "\n\n".join(part for part in (_page(sections[:1]), kept.strip(), _page(sections[1:])) if part)
@@ -176,7 +176,7 @@ def _type(field: Any) -> str:
             return _json(field)
 
 
-def _limits(state: RunState, standing: Standing) -> str:
+def _limits(state: RunState, context: PlanContext) -> str:
     bounds, used = state.bounds, used_by(state)
     minutes = max(0.0, seconds_left(bounds, state.spent, state.calls_spent) / 60)
     parts = [
@@ -187,19 +187,19 @@ def _limits(state: RunState, standing: Standing) -> str:
         f"${max(0.0, bounds.cost_usd - used.cost_usd):.2f}",
         f"{minutes:.0f} minutes of work",
     ]
-    if standing.mode == "stepwise":
-        parts.append(f"{max(0, bounds.steps - len(standing.steps))} steps")
+    if context.mode == "stepwise":
+        parts.append(f"{max(0, bounds.steps - len(context.steps))} steps")
     return ", ".join(parts) + "."
 
 
 # ── what has happened ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _plan(standing: Standing) -> str:
-    kept = standing.kept
+def _plan(context: PlanContext) -> str:
+    kept = context.kept
     finished = [_shortened(step) for step in kept.values()]
     parts = [f"Finished, stays as it is (do not list it again):\n{fenced(_json(finished))}"] if finished else []
-    unfinished = [*standing.open.values()]
+    unfinished = [*context.open.values()]
     if unfinished:
         words = "Unfinished, in full. What your answer does not list is dropped:"
         parts.append(f"{words}\n{fenced(_json(unfinished))}")
@@ -216,9 +216,9 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-def _pins(pins: Pins, standing: Standing) -> str:
+def _pins(pins: HandEdits, context: PlanContext) -> str:
     """Tell which fields are a person's; those of steps that are finished cannot change anyway."""
-    lines = [f"- {step}: {', '.join(sorted(pins[step]))}" for step in standing.open if step in pins]
+    lines = [f"- {step}: {', '.join(sorted(pins[step]))}" for step in context.open if step in pins]
     head = "Leave these fields as they are; a change of one has to be approved by a person:"
     return "\n".join([head, *lines]) if lines else "Nothing that is still open."
 
@@ -304,8 +304,8 @@ def _joined(lines: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def _mode(standing: Standing) -> Iterator[str]:
-    if standing.mode == "stepwise":
+def _mode(context: PlanContext) -> Iterator[str]:
+    if context.mode == "stepwise":
         yield "This run goes step by step: answer with exactly one new step, or with finished."
-    verdicts = ["steps", *(["keep"] if standing.may_keep else []), *(["finished"] if standing.may_finish else [])]
+    verdicts = ["steps", *(["keep"] if context.may_keep else []), *(["finished"] if context.may_finish else [])]
     yield f"You may answer with: {', '.join([*verdicts, 'impossible'])}."

@@ -16,8 +16,8 @@ def held(folder: Path, committed: Mapping[str, str], contents: Contents, *, driv
     found, run = read_folder(folder), f"{folder.parent.name}/{folder.name}"
     for fault in (*found.faults, *faults(found.files)):
         back = f"take it back: git -C runs checkout main -- {run}/{fault.file}"
-        mend = back if fault.file in committed else "no copy is in the ledger: take it from one of your own"
-        yield Disagreement("wrong", f"{run}/{fault.file}", fault.what, mend)
+        fix = back if fault.file in committed else "no copy is in the ledger: take it from one of your own"
+        yield Disagreement("wrong", f"{run}/{fault.file}", fault.what, fix)
     yield from _against(run, found, committed, contents)
     yield from _owed(run, found, committed, "later" if driven else "wrong")
     yield from _edited(run, found, committed)
@@ -32,8 +32,8 @@ def _against(run: str, found: Folder, committed: Mapping[str, str], contents: Co
         if writing == "appended" and now is not None and _begins_with(f"{found.root}/{path}", contents(blob)):
             continue
         what = "is gone, and the ledger has it" if now is None else "is not what was committed"
-        mend = f"take it back: git -C runs checkout main -- {run}/{path}"
-        yield Disagreement("wrong", f"{run}/{path}", what, mend)
+        fix = f"take it back: git -C runs checkout main -- {run}/{path}"
+        yield Disagreement("wrong", f"{run}/{path}", what, fix)
 
 
 def _begins_with(path: str, content: bytes) -> bool:
@@ -73,12 +73,12 @@ def _owed(run: str, found: Folder, committed: Mapping[str, str], grade: Grade) -
 def _edited(run: str, found: Folder, committed: Mapping[str, str]) -> Iterator[Disagreement]:
     """A plan or goal that a person has edited since is as it may be."""
     ended = paths.OUTCOME in found.blobs
-    mend = f"agentfs resume {run} takes it up" if ended else "whoever drives the run takes it up"
+    fix = f"agentfs resume {run} takes it up" if ended else "whoever drives the run takes it up"
     last = max(found.files.revisions, default=0)
     plan = found.blobs.get(f"{paths.REVISIONS}/{paths.revision_plan_file(last)}")
     if last and found.blobs.get(paths.PLAN) != plan:
         what = f"is not the plan of revision {last}: an edit that is no revision yet"
-        yield Disagreement("note", f"{run}/{paths.PLAN}", what, mend)
+        yield Disagreement("note", f"{run}/{paths.PLAN}", what, fix)
     for path in found.blobs:
         if path.startswith("goal.") and committed.get(path, found.blobs[path]) != found.blobs[path]:
-            yield Disagreement("note", f"{run}/{path}", "was edited since the last commit", mend)
+            yield Disagreement("note", f"{run}/{path}", "was edited since the last commit", fix)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from agentfs.core import paths
 from agentfs.core.agreement import Disagreement, is_settled
-from agentfs.core.messages import (
+from agentfs.core.commit_messages import (
     AGENTFS,
     as_it_stood_message,
     author_of,
@@ -264,5 +264,5 @@ def _subject(told: Told) -> str:
     return told.message.partition("\n")[0]
 
 
-def _wrong(told: Told, what: str, mend: str) -> Disagreement:
-    return Disagreement("wrong", f"commit {told.sha[:12]}", what, mend)
+def _wrong(told: Told, what: str, fix: str) -> Disagreement:
+    return Disagreement("wrong", f"commit {told.sha[:12]}", what, fix)

@@ -150,5 +150,5 @@ def _folder_gone(run: str, runs: Path, committed: dict[str, str]) -> list[Disagr
         ]
     what = "its folder is gone, and the ledger has it"
     go = f"git -C runs rm -rq --cached {run}, and commit"
-    mend = f"bring it back: git -C runs checkout main -- {run}; or let it go: {go}"
-    return [Disagreement("wrong", run, what, mend)]
+    fix = f"bring it back: git -C runs checkout main -- {run}; or let it go: {go}"
+    return [Disagreement("wrong", run, what, fix)]

@@ -24,7 +24,7 @@ from agentfs.models.errors import Garbled, LimitReached, ModelError, Refused, St
 from agentfs.models.line import Line
 from agentfs.models.meter import Meter
 from agentfs.planner import Planner
-from agentfs.planner.evaluation import UNSHOWN, Weighed
+from agentfs.planner.evaluation import UNSHOWN, Evaluation
 from agentfs.planner.model import RECONSIDER, ModelPlanner, repair
 from agentfs.prompts import load_prompt
 from agentfs.testing import Scripted
@@ -212,7 +212,7 @@ def test_a_long_reply_is_not_sent_back_whole(tmp_path: Path) -> None:
 
 
 def test_many_problems_are_not_all_listed() -> None:
-    words = repair(Weighed(hard=tuple(f"p{n}" for n in range(25))), Reply())
+    words = repair(Evaluation(hard=tuple(f"p{n}" for n in range(25))), Reply())
     assert words.splitlines()[20:22] == ["20. p19", "and 5 more of the kind"]
 
 

@@ -202,7 +202,7 @@ def _flat(value: Any) -> list[Any]:
 def test_yaml_refusals(text: str, line: int, column: int, says: str) -> None:
     problem = refusal(text, yaml=True)
     assert says in problem.message
-    assert problem.mend
+    assert problem.fix
     assert (problem.line, problem.column) == (line, column)
 
 

@@ -101,5 +101,5 @@ def test_words_below_the_deciding_line() -> None:
 
 def test_a_step_far_from_a_change_keeps_its_ancestors() -> None:
     state = derive(facts(a_plan(a_step("a"), a_step("b"), a_step("c", depends_on=["a", "b"]))), means())
-    assert state.scheme is not None
-    assert state.scheme.ancestors("c") == {"a", "b"}
+    assert state.graph is not None
+    assert state.graph.ancestors("c") == {"a", "b"}

@@ -21,7 +21,7 @@ def mends(plan: dict[str, Any]) -> list[str]:
     try:
         check_plan(read_json(corpus.written(plan)), BEGUN)
     except Rejected as rejected:
-        return [problem.mend for problem in rejected.problems]
+        return [problem.fix for problem in rejected.problems]
     return []
 
 
@@ -39,8 +39,8 @@ def test_a_plan_is_judged_by_what_it_says_itself() -> None:
 
 
 def test_what_is_wrong_elsewhere_does_not_hide_it() -> None:
-    (mend,) = mends(corpus.a_plan(FETCH, status="aproved", tools={"network": True}))
-    assert "network" not in mend
+    (fix,) = mends(corpus.a_plan(FETCH, status="aproved", tools={"network": True}))
+    assert "network" not in fix
 
 
 def test_the_settings_in_force_are_those_it_began_with_but_for_what_the_plan_says() -> None:

@@ -271,13 +271,13 @@ NOT_READ = [  # and what of it the message shows
     ("echo $[1 + 1] {R}", "$[1 + 1] …"),
     ("echo ${ ls; } {R}", "${ ls; } …"),
     ("echo `echo \\`date\\`` {R}", "`echo \\`date\\`` …"),
-    ("echo $((1 << 2)) {R}", "((1 << 2)) …"),
-    ("echo $((a) | (b)) {R}", "((a) | (b)) …"),
-    ("echo $(seq $((a) | (b))) {R}", "(seq $((a) | (b))) …"),
-    ("echo $((a) echo {R})", "((a) echo …)"),
+    ("echo $((1 << 2)) {R}", "$((1 << 2)) …"),
+    ("echo $((a) | (b)) {R}", "$((a) | (b)) …"),
+    ("echo $(seq $((a) | (b))) {R}", "$(seq $((a) | (b))) "),
+    ("echo $((a) echo {R})", "$((a) echo …)"),
     ("((a) | (b)); echo {R}", "((a) | (b)); echo …"),
-    ("echo $(case x in a) echo;; esac) {R}", "(case x in a) echo;;"),
-    ("x=$(cat <<EOF\n)\nEOF\n); echo {R}", "(cat <<EOF"),
+    ("echo $(case x in a) echo;; esac) {R}", "$(case x in a) echo;"),
+    ("x=$(cat <<EOF\n)\nEOF\n); echo {R}", "$(cat <<EOF"),
     ("(\\\n( 1 + {R} ))", "\\"),
     ("ec\\\nho {R}", "\\"),
     ("case x in @(a)) echo {R};; esac", "(a)) echo …;; esac"),
@@ -289,7 +289,7 @@ NOT_READ = [  # and what of it the message shows
     ("cat <<EOF\na\\\nEOF\nEOF\necho {R}", "EOF"),
     ('cat <<EOF "a\nb"\nEOF\necho {R}', ""),
     ("cat <<EOF \\\n {R}\nEOF\n", "\\"),
-    ("echo $(cat <<EOF)\nEOF\necho {R}", "(cat <<EOF)"),
+    ("echo $(cat <<EOF)\nEOF\necho {R}", "$(cat <<EOF)"),
     ("echo {R}\\\nb", "\\"),
 ]
 
@@ -311,12 +311,12 @@ def test_what_comes_before_is_fine() -> None:
     [
         ("echo {R} '", "'"),
         ('echo "{R}', '"…'),
-        ("echo {R} $(ls", "(ls"),
+        ("echo {R} $(ls", "$(ls"),
         ("(echo {R} # )", "(echo … # )"),
         (") echo {R}", ") echo …"),
         ("echo {R} `ls\nb", "`ls"),
         ("echo {R} ${x \\", "${x \\"),
-        ("echo {R} $((1", "((1"),
+        ("echo {R} $((1", "$((1"),
     ],
 )
 def test_what_is_never_closed_is_refused(text: str, opened: str) -> None:

@@ -52,4 +52,4 @@ def test_mistakes(source: bytes, line: int, words: str) -> None:
     (problem,) = caught.value.problems
     assert problem.line == line
     assert words in problem.message
-    assert problem.mend
+    assert problem.fix

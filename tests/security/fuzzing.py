@@ -26,8 +26,8 @@ from agentfs.core.references import in_step, problems_in_step
 from agentfs.core.resolve import Output, resolve_step
 from agentfs.executor.arguments import arguments_of
 from agentfs.executor.offers import Finish
-from agentfs.planner.answer import Standing
-from agentfs.planner.evaluation import weigh
+from agentfs.planner.answer import PlanContext
+from agentfs.planner.evaluation import evaluate_answer
 from agentfs.planner.lint import Surroundings
 from agentfs.tools.values import NotJson
 from tests.builders import CATALOGUE
@@ -145,7 +145,7 @@ def _references(text: str) -> object:
 
 def _weighed(text: str) -> object:
     around = Surroundings("/w", (), frozenset(), frozenset(), complete=True)
-    return weigh(text, Standing("title"), CATALOGUE, around)
+    return evaluate_answer(text, PlanContext("title"), CATALOGUE, around)
 
 
 def _finish(text: str) -> object:
