@@ -5,19 +5,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from agentfs.core import decide as acts
+from agentfs.core.decide import Action, Wait, decide
+from agentfs.core.documents import read_json
+from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk, cut_word, gate_word
 from agentfs.core.hashing import render_plan, sha256_bytes
 from agentfs.core.outcome import outcome_of
 from agentfs.core.plan_changes import changes
 from agentfs.core.plan_check import check_plan
 from agentfs.core.plan_merge import hand_edited_fields, plan_without_edits, propose
 from agentfs.core.planner_calls import waiting_answer
-from agentfs.core.run_state import Means, RunState, derive
-from agentfs.core.tool_spec import Catalogue
-
-from agentfs.core import decide as acts
-from agentfs.core.decide import Action, Wait, decide
-from agentfs.core.documents import read_json
-from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk, cut_word, gate_word
 from agentfs.core.records import (
     Answer,
     Author,
@@ -35,7 +32,9 @@ from agentfs.core.records import (
     Run,
     Step,
 )
+from agentfs.core.run_state import Means, RunState, derive
 from agentfs.core.steps import StepView
+from agentfs.core.tool_spec import Catalogue
 from agentfs.tools.registry import specs
 
 NOW = "2026-11-16T10:00:00.000000Z"

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.run_state import Bounds
-
 from agentfs.core.config import ExecutorSettings, LimitSettings, ModelSettings
 from agentfs.core.records import JsonObject
+from agentfs.core.run_state import Bounds
 from agentfs.models import create_model
 from agentfs.models.base import Form, Model, ModelSession, Offer, Request
 from agentfs.models.budget import Budget

@@ -10,6 +10,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "agentfs"
 CORE = sorted((PACKAGE / "core").glob("*.py"))
+PURE = [
+    PACKAGE / "planner" / f"{name}.py"
+    for name in ("answer", "answer_form", "evaluation", "lint", "lint_texts", "prompt")
+]
 ALL = sorted(PACKAGE.rglob("*.py"))
 
 VALUE_MODULES = {
@@ -28,16 +32,37 @@ def _imports(path: Path) -> Iterator[str]:
             yield node.module or ""
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*CORE, *PURE], ids=lambda path: path.name)
 def test_the_core_imports_values_only(path: Path) -> None:
     allowed = VALUE_MODULES | PACKAGES | ({"yaml"} if path.name == "yaml_text.py" else set())
     wrong = [name for name in _imports(path) if name not in allowed and name.split(".")[0] not in allowed]
     assert wrong == []
-    inner = [name for name in _imports(path) if name.startswith("agentfs") and not name.startswith("agentfs.core")]
-    assert inner == []
+    inside = {"agentfs.core", *(_module(one) for one in PURE if path in PURE)}
+    inner = [name for name in _imports(path) if name.startswith("agentfs")]
+    assert [name for name in inner if name not in inside and not name.startswith("agentfs.core.")] == []
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+def _module(path: Path) -> str:
+    return str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
+
+
+def test_the_core_has_no_cycles() -> None:
+    needs = {_module(path): {name for name in _modules_of(path) if name != "agentfs.core"} for path in CORE}
+    while free := [name for name, before in needs.items() if not before & needs.keys()]:
+        for name in free:
+            del needs[name]
+    assert sorted(needs) == []
+
+
+def _modules_of(path: Path) -> Iterator[str]:
+    """Yield the modules of agentfs that a module imports, whichever way."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "agentfs.core":
+            yield from (f"agentfs.core.{alias.name}" for alias in node.names)
+    yield from _imports(path)
+
+
+@pytest.mark.parametrize("path", [*CORE, *PURE], ids=lambda path: path.name)
 def test_the_core_opens_no_file_and_reads_no_clock(path: Path) -> None:
     calls = {
         ast.unparse(node.func)
@@ -74,11 +99,7 @@ def test_functions_stay_below_their_ceiling() -> None:
 def modules() -> list[str]:
     """Return every module that others import: what is started by its path is a program of its own."""
     programs = {"__main__.py", "minder.py"}
-    return [
-        str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
-        for path in ALL
-        if path.name not in programs and "worker" not in path.name
-    ]
+    return [_module(path) for path in ALL if path.name not in programs and "worker" not in path.name]
 
 
 def test_importing_does_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Whether a value satisfies a JSON Schema that somebody else wrote, and whether that is quick to tell. Pure.
+"""Whether a value satisfies a JSON Schema that another user wrote, and whether that is quick to tell. Pure.
 
 A schema may take exponential time, or any amount of memory: patterns, references, choices. Only one that is plain and
 small, for a value that is not large, is judged where it stands; any other in a process that can be ended

@@ -1,21 +1,21 @@
-"""Bytes -> a value that knows where each part of it stands. Pure: is given bytes, opens nothing.
+"""Bytes -> a value that knows where each part of it is: JSON, YAML and TOML. Pure: is given bytes, opens nothing.
 
-What is not plain JSON (or the part of YAML that means JSON) is refused here, in words and with its place, so that
-everything behind this module deals with trees of bounded depth, unique names and finite numbers.
+What is not plain JSON (or the part of YAML or TOML that means JSON) is refused here, in words and with its place, so
+that everything behind this module deals with trees of bounded depth, unique names and finite numbers.
 """
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import date, datetime, time
 from typing import Any, NoReturn
 
-from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, JsonPlaces, grammar_problem, scan
-from agentfs.core.problems import Problem, Rejected, pointer_to, refuse
+from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, JsonPlaces, Lines, grammar_problem, scan
+from agentfs.core.problems import Locate, Place, Problem, Rejected, pointer_to, pointer_tokens, refuse
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_YAML_BYTES = 1024 * 1024  # PyYAML takes seconds for a megabyte
-
-Locate = Callable[[str, bool], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +172,84 @@ def read_yaml(source: bytes | str, *, first_line: int = 1) -> Document:
         refuse(*_too_large(MAX_YAML_BYTES))
     reader = YamlReader(text, first_line)
     return Document(reader.value(), reader.locate)
+
+
+# ── TOML ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_TOML_KEY = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
+_TOML_KEYS = rf"{_TOML_KEY}(?:[ \t]*\.[ \t]*{_TOML_KEY})*"
+_TOML_LINE = re.compile(
+    rf"^[ \t]*(?:\[[ \t]*(?P<table>{_TOML_KEYS})[ \t]*\]|(?P<key>{_TOML_KEYS})[ \t]*=[ \t]*)", re.MULTILINE
+)
+_TOML_AT = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)\Z")
+
+
+def read_toml(source: bytes) -> Document:
+    """Return the document in this TOML, or raise `Rejected` with what is wrong and where."""
+    text = decoded(source, MAX_BYTES)
+    value, places = _toml_value(text), _TomlPlaces(text)
+    if problems := [problem.at(*places.locate(problem.pointer, key=False)) for problem in _not_json(value, "")]:
+        raise Rejected(problems)
+    return Document(value, places.locate)
+
+
+def _toml_value(text: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        value = tomllib.loads(text)
+    except ValueError as error:  # also for an integer of more digits than Python converts
+        where = _TOML_AT.search(str(error))
+        place = (int(where[1]), int(where[2])) if where and where[1] else Lines(text).at(len(text))
+        said = str(error)[: where.start()] if where else "a number that is too large"
+        refuse(f"not TOML: {said}", "text goes in double quotes; true and false in lower case", *place)
+    except RecursionError:
+        refuse(f"nested more than {MAX_DEPTH} levels deep", "make it flatter")
+    if too_deep(value):
+        refuse(f"nested more than {MAX_DEPTH} levels deep", "make it flatter")
+    return value
+
+
+def _not_json(value: Any, pointer: str) -> Iterator[Problem]:
+    """Yield what TOML can say and JSON cannot."""
+    match value:
+        case dict():
+            for name, inner in value.items():
+                yield from _not_json(inner, pointer + pointer_to(name))
+        case list():
+            for place, inner in enumerate(value):
+                yield from _not_json(inner, f"{pointer}/{place}")
+        case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - it is NaN
+            yield Problem(f"{value} is not a number that JSON knows", "write a number", pointer)
+        case int() if abs(value) >= 10**MAX_DIGITS:
+            yield Problem("the number is too large", "write a smaller one", pointer)
+        case datetime() | date() | time():
+            yield Problem("a date or time cannot stand here", 'put it in quotes: "…"', pointer)
+
+
+class _TomlPlaces:
+    """Where tables and keys stand."""
+
+    def __init__(self, text: str) -> None:
+        lines, table = Lines(text), ""
+        self._found: dict[str, tuple[Place, Place]] = {}
+        for match in _TOML_LINE.finditer(text):
+            if match["table"]:
+                table = _toml_pointer(match["table"])
+                place = lines.at(match.start("table"))
+                self._found.setdefault(table, (place, place))
+            else:
+                places = (lines.at(match.start("key")), lines.at(match.end()))
+                self._found.setdefault(table + _toml_pointer(match["key"]), places)
+
+    def locate(self, pointer: str, key: bool) -> Place:
+        tokens = pointer_tokens(pointer)
+        for length in range(len(tokens), 0, -1):
+            if found := self._found.get(pointer_to(*tokens[:length])):
+                return found[0 if key else 1]
+        return 1, 1
+
+
+def _toml_pointer(dotted: str) -> str:
+    return pointer_to(*(part.strip("\"'") for part in re.findall(_TOML_KEY, dotted)))

@@ -1,14 +1,15 @@
 """What the files of one run say, as values. Pure: `disk` reads them, `state` derives from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Literal, get_args
 
+from pydantic import JsonValue
+
+from agentfs.core import paths
+from agentfs.core.excerpts import one_line
 from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run, Tools
-
-if TYPE_CHECKING:
-    from agentfs.core.facts import Proposal
 
 ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
 
@@ -96,6 +97,36 @@ class GoalFile:
     problems: tuple[Problem, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """What a person and an answer want otherwise. Without a field it is about the step as a whole, in words."""
+
+    step: str
+    field: str | None
+    base: JsonValue
+    mine: JsonValue
+    theirs: JsonValue
+
+    @property
+    def place(self) -> str:
+        return self.step if self.field is None else f"{self.step}.{self.field}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan that waits to be put into effect."""
+
+    call: int
+    revision: int  # the one it was laid over; 0: there was none
+    bond: str  # what a yes is bound to: the changes of steps that it makes; empty where none is needed
+    source: bytes  # the plan to install
+    plan: Plan | None  # the same, read; None: it does not pass the check, and cannot be installed
+    conflicts: tuple[Conflict, ...] = ()  # where it has the answer's side against a person's
+    touched: tuple[str, ...] = ()  # what a person set by hand, and it changes or drops
+    reasons: tuple[str, ...] = ()  # why a person is asked; none: it needs no yes
+    changes_nothing: bool = False  # it is what stands there already
+
+
 Trail = tuple["Trail", str] | tuple[()]  # the steps touched one after the other; the latest is outermost
 
 
@@ -117,7 +148,7 @@ class Facts:
     broken: tuple[str, ...] = ()  # files of ours that do not read, in words
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
     cleanable: frozenset[str] = frozenset()  # steps whose rejection it has a clean-up for
-    proposal: "Proposal | None" = None  # what the answer that is not in effect comes to
+    proposal: Proposal | None = None  # what the answer that is not in effect comes to
     # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.
     origin: object = field(default_factory=object, compare=False, repr=False)
     trail: Trail = field(default=(), compare=False, repr=False)
@@ -181,3 +212,85 @@ def _walked_back(trail: Trail, then: Trail) -> frozenset[str] | None:
         trail, step = trail
         steps.add(step)
     return frozenset(steps)
+
+
+# ── what a reply means: its first line decides, exactly; anything else is no answer ──────────────────────
+
+
+GateWord = Literal["approve", "reject"]
+CutWord = Literal["again", "done", "failed"]
+GATE_WORDS: tuple[str, ...] = get_args(GateWord)
+CUT_WORDS: tuple[str, ...] = get_args(CutWord)
+_SHOWN = 40  # characters of a reply that does not count
+
+
+def _first_line(reply: str) -> str:
+    lines = reply.splitlines()
+    return lines[0].strip().casefold() if lines else ""
+
+
+def gate_word(reply: str | None) -> GateWord | None:
+    """Return the decision of a reply to a gate or to a planner's answer; None keeps waiting."""
+    match _first_line(reply or ""):
+        case "approve":
+            return "approve"
+        case "reject":
+            return "reject"
+        case _:
+            return None
+
+
+def cut_word(reply: str | None) -> CutWord | None:
+    """Return the decision of a reply about an attempt that was cut off; None keeps waiting."""
+    match _first_line(reply or ""):
+        case "again":
+            return "again"
+        case "done":
+            return "done"
+        case "failed":
+            return "failed"
+        case _:
+            return None
+
+
+def uncounted(reply: str | None, words: tuple[str, ...]) -> str | None:
+    """Return that a reply settles nothing, and which words on its first line would; None: there is no reply."""
+    if reply is None:
+        return None
+    counting = f"{', '.join(words[:-1])} or {words[-1]}"
+    said = one_line((reply.splitlines() or [""])[0], _SHOWN)
+    if not said:
+        return f"the reply's first line is empty: write {counting} there"
+    return f"the reply begins with {said!r}, not with {counting}"
+
+
+def words_below(reply: str) -> str:
+    """Return what a person wrote under the deciding line."""
+    return "\n".join(reply.splitlines()[1:]).strip()
+
+
+# ── the notes beside files that a person made invalid ────────────────────────────────────────────────────
+
+
+def wanted_notes(facts: Facts) -> dict[str, str | None]:
+    """Return what each note should say now; None: it should not be there."""
+    plan, goal = facts.plan_file.problems, facts.goal.problems
+    return {
+        paths.PLAN_ERROR: plan_error(plan) if plan else None,
+        paths.GOAL_ERROR: _goal_error(goal) if goal else None,
+    }
+
+
+def plan_error(problems: Sequence[Problem]) -> str:
+    """Return what is wrong with plan.json, for the person who has it open."""
+    holds = "The last revision holds: what runs goes on, nothing new starts."
+    return _note(paths.PLAN, problems, holds)
+
+
+def _goal_error(problems: Sequence[Problem]) -> str:
+    return _note("the goal", problems, "The last good one holds, and the run goes on with it.")
+
+
+def _note(file: str, problems: Sequence[Problem], holds: str) -> str:
+    listed = "\n".join(f"    {problem.shown(file)}" for problem in problems)  # indented: it renders as text
+    return f"# {file} is not valid\n\n{listed}\n\n{holds} Fix the file and save it; this note is then removed.\n"

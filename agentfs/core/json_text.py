@@ -9,9 +9,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.problems import Problem, pointer_to, pointer_tokens
 
 MAX_DEPTH = 100
 MAX_DIGITS = 308  # more than any double holds, and than other readers of the file will keep
@@ -44,11 +44,35 @@ class Lines:
 
 
 class Member(NamedTuple):
-    """A child of an object or a list: where its name begins (in a list: its value) and where its value does."""
+    """A child of an object or a list: where its name is (in a list: its value), and where its value is."""
 
     name: str
-    key_offset: int
-    offset: int
+    begin: int
+    name_end: int
+    start: int
+    end: int
+
+
+def members_of(text: str, start: int) -> Iterator[Member]:
+    """Yield the children of the container at an offset of a valid JSON text; nothing if a plain value is there."""
+    if text[start] not in "{[":
+        return
+    is_object, at, count = text[start] == "{", skip_space(text, start + 1), 0
+    while text[at] not in "}]":
+        name, begin, name_end = str(count), at, at
+        if is_object:
+            name, name_end = _DECODER.raw_decode(text, at)
+            at = skip_space(text, skip_space(text, name_end) + 1)
+        _, end = _DECODER.raw_decode(text, at)
+        yield Member(name, begin, name_end, at, end)
+        at, count = skip_space(text, end), count + 1
+        if text[at] == ",":
+            at = skip_space(text, at + 1)
+
+
+def skip_space(text: str, offset: int) -> int:
+    match = _SPACE.match(text, offset)
+    return match.end() if match else offset
 
 
 class JsonPlaces:
@@ -61,52 +85,18 @@ class JsonPlaces:
 
     def locate(self, pointer: str, key: bool = False) -> tuple[int, int]:
         """Return the place of a value or its name; of the nearest parent if there is no such value."""
-        offset = found = _skip(self._text, 0)
+        offset = found = skip_space(self._text, 0)
         for token in pointer_tokens(pointer):
             member = self._members(offset).get(token)
             if member is None:
                 break
-            offset, found = member.offset, member.key_offset if key else member.offset
+            offset, found = member.start, member.begin if key else member.start
         return self._lines.at(found)
 
     def _members(self, offset: int) -> dict[str, Member]:
         if offset not in self._known:
-            self._known[offset] = {member.name: member for member in _members(self._text, offset)}
+            self._known[offset] = {member.name: member for member in members_of(self._text, offset)}
         return self._known[offset]
-
-
-def refuse(message: str, fix: str, line: int = 1, column: int = 1, pointer: str = "") -> NoReturn:
-    """Refuse a document for one problem that leaves nothing else to say."""
-    raise Rejected([Problem(message, fix, pointer, line, column)])
-
-
-def pointer_tokens(pointer: str) -> list[str]:
-    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
-
-
-def pointer_to(*parts: str | int) -> str:
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
-
-
-def _skip(text: str, offset: int) -> int:
-    return offset + len(_SPACE.match(text, offset)[0])  # type: ignore[index]  # matches the empty string too
-
-
-def _members(text: str, offset: int) -> Iterator[Member]:
-    """Yield the children of the container at an offset; nothing if a plain value stands there."""
-    if text[offset] not in "{[":
-        return
-    is_object, place, count = text[offset] == "{", _skip(text, offset + 1), 0
-    while text[place] not in "}]":
-        name, start = str(count), place
-        if is_object:
-            name, place = _DECODER.raw_decode(text, place)
-            place = _skip(text, _skip(text, place) + 1)
-        yield Member(name, start, place)
-        _, place = _DECODER.raw_decode(text, place)
-        place, count = _skip(text, place), count + 1
-        if text[place] == ",":
-            place = _skip(text, place + 1)
 
 
 # ── mistakes that the decoder lets through ────────────────────────────────────────────────────────────────
@@ -178,7 +168,7 @@ def _string(stack: list[_Open], value: str, offset: int, tell: Any) -> None:
 
 
 def _number(word: str) -> tuple[str, str] | None:
-    """Return what is wrong with the number that a bare word begins with, and how to mend it."""
+    """Return what is wrong with the number that a bare word begins with, and how to fix it."""
     if not (match := _NUMBER.match(word)):
         return None
     if match["name"]:

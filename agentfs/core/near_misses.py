@@ -40,6 +40,8 @@ _FENCE = re.compile(
 _SHORTEST = 4  # of a keyword that can be misspelt: what is shorter is near to too many words
 _LONGEST = 2000  # characters of a line in which other sentences are looked for
 _SHOWN = 60
+_STEPS_LINE = re.compile(r"^ {0,3}##[ \t]*steps[: \t#]*$", re.MULTILINE | re.IGNORECASE)
+CLOSE_FENCE = "end it with a line of the same marks"
 
 _EXACT = {form.keyword.replace(" ", ""): form for form in LINES}
 _OTHER = {name: form for form in LINES for name in form.also}
@@ -299,6 +301,31 @@ def stray_line(prose: Prose, *, in_section: bool) -> Problem | None:
         return None
     message = f"this line, {_short(prose.text)!r}, belongs to no step"
     return Problem(message, "put it below a ### heading with the step's id", "/steps").at(prose.line, prose.column)
+
+
+def outside_steps(blocks: Sequence[Block], section: Sequence[Block]) -> Iterator[Problem]:
+    """Yield what stands outside every step, where nobody reads it, and was surely meant for one."""
+    first = next((block.line for block in section if isinstance(block, Heading) and block.level == 3), None)
+    begin, end = (section[0].line, section[-1].line) if section else (0, 0)
+    for block in blocks:
+        in_section = begin <= block.line <= end
+        if in_section and first is not None and block.line >= first:
+            continue
+        if isinstance(block, Fence) and not block.closed and not in_section:
+            yield Problem("this fence is never closed", CLOSE_FENCE).at(block.line, block.column)
+        elif isinstance(block, Prose) and (problem := stray_line(block, in_section=in_section)):
+            yield problem
+
+
+def near_runbook(blocks: Sequence[Block]) -> Iterator[Problem]:
+    """Yield what keeps a text without `## Steps` from having one: a heading nearly like it, a fence left open."""
+    for at, block in enumerate(blocks):
+        if isinstance(block, Fence) and not block.closed and _STEPS_LINE.search(block.body):
+            yield Problem("this fence is never closed: '## Steps' below is part of it", CLOSE_FENCE).at(
+                block.line, block.column
+            )
+        elif problem := near_steps_heading(blocks, at):
+            yield problem
 
 
 def _short(text: str) -> str:

@@ -1,8 +1,10 @@
-"""What is wrong with a file, where, and how to mend it. Pure."""
+"""What is wrong with a file or a machine, where, and how to fix it. Pure."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NoReturn
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,14 @@ class Problem:
         return self
 
     def shown(self, file: str) -> str:
-        """Return `file:line:column: message (how to mend) [pointer]`, the form editors jump to."""
+        """Return `file:line:column: message (how to fix it) [pointer]`, the form editors jump to."""
         fix = f" ({self.fix})" if self.fix else ""
         pointer = f" [{_printable(self.pointer)}]" if self.pointer else ""
         return f"{file}:{self.line}:{self.column}: {self.message}{fix}{pointer}"
 
 
 def _printable(pointer: str) -> str:
-    """Return a pointer that no terminal obeys: it may hold the name of any field that somebody wrote."""
+    """Return a pointer that no terminal obeys: it may hold the name of any field that another user wrote."""
     return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in pointer)
 
 
@@ -66,3 +68,125 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return a suggestion for a misspelt word, or `otherwise`."""
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else otherwise
+
+
+def refuse(message: str, fix: str, line: int = 1, column: int = 1, pointer: str = "") -> NoReturn:
+    """Refuse a document for one problem that leaves nothing else to say."""
+    raise Rejected([Problem(message, fix, pointer, line, column)])
+
+
+# ── JSON pointers, and where they lead in a file ─────────────────────────────────────────────────────────
+
+
+def pointer_tokens(pointer: str) -> list[str]:
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+def pointer_to(*parts: str | int) -> str:
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+Place = tuple[int, int]  # line, column, both from 1
+Locate = Callable[[str, bool], Place]  # a pointer, and whether the name of its field is meant
+
+
+@dataclass(slots=True)
+class Places:
+    """JSON pointers of one value and where each stands; a part that has no place of its own has its parent's."""
+
+    start: Place
+    marks: dict[str, Place] = field(default_factory=dict)
+    inside: dict[str, Locate] = field(default_factory=dict)  # documents within the document
+
+    def locate(self, pointer: str, key: bool) -> Place:
+        """Return the place of a pointer, or of the nearest thing around it."""
+        at = pointer
+        while at:
+            if at in self.inside:
+                return self.inside[at](pointer[len(at) :], key)
+            if at in self.marks:
+                return self.marks[at]
+            at = at.rpartition("/")[0]
+        return self.start
+
+
+def under(prefix: str, locate: Locate) -> Locate:
+    """Return the locator of the value at a prefix, which knows nothing of what is around it."""
+    return lambda pointer, key: locate(prefix + pointer, key)
+
+
+def moved(locate: Locate, lines: int, columns: int) -> Locate:
+    """Return the locator of a document that begins further down and to the right in a file."""
+
+    def place(pointer: str, key: bool) -> Place:
+        line, column = locate(pointer, key)
+        return line + lines, column + columns
+
+    return place
+
+
+# ── in words ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def in_words(problem: Problem, plan: Mapping[str, Any] | None) -> str:
+    """Return a problem as a planner can follow it: by the step's id, not by its place in a list it never saw."""
+    where = _where(pointer_tokens(problem.pointer), plan) if problem.pointer else _line_of(problem)
+    fix = f" -> {problem.fix}" if problem.fix else ""
+    return f"{where}{': ' if where else ''}{problem.message}{fix}"
+
+
+def _where(tokens: list[str], plan: Mapping[str, Any] | None) -> str:
+    steps: Any = (plan or {}).get("steps", [])
+    if len(tokens) > 1 and tokens[0] == "steps" and tokens[1].isdigit() and int(tokens[1]) < len(steps):
+        step = steps[int(tokens[1])]
+        name = step.get("id") if isinstance(step, dict) else None
+        named = f"step {name!r}" if isinstance(name, str) else f"the step {show_value(step)}"
+        return ", ".join(filter(None, [named, ".".join(tokens[2:])]))
+    return ".".join(tokens)
+
+
+def _line_of(problem: Problem) -> str:
+    return f"line {problem.line}, column {problem.column}" if (problem.line, problem.column) != (1, 1) else ""
+
+
+def show_value(value: Any) -> str:
+    """Return a value in one short line."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+# ── what an examination of a machine or a workspace found ────────────────────────────────────────────────
+
+
+Grade = Literal["fine", "remark", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    about: str  # which part of the machine or the workspace
+    grade: Grade
+    what: str
+    fix: str | None = None  # what to do; always there where something is wrong
+
+    def as_json(self) -> dict[str, str | None]:
+        return {"about": self.about, "grade": self.grade, "what": self.what, "mend": self.fix}
+
+
+def fine(about: str, what: str) -> Finding:
+    return Finding(about, "fine", what)
+
+
+def remark(about: str, what: str, fix: str | None = None) -> Finding:
+    """Something to know: agentfs works all the same."""
+    return Finding(about, "remark", what, fix)
+
+
+def wrong(about: str, what: str, fix: str) -> Finding:
+    """Something that keeps agentfs, or a part of it, from working as it promises."""
+    return Finding(about, "wrong", what, fix)
+
+
+def is_well(findings: Iterable[Finding]) -> bool:
+    return all(one.grade != "wrong" for one in findings)

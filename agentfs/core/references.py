@@ -1,45 +1,200 @@
-"""References, {{steps.ID.output}} and their like, as the rest of agentfs meets them: find, check, rename, resolve.
+"""References, {{steps.ID.output}} and their like: find, rename, and refuse those that are wrong. Pure.
 
-Pure. What they look like is in `reftext`, how they become values in `resolve`; here is what may be wrong with those
-of a step.
+`resolve` turns them into values, `shell_text` says where one may be in a shell text.
 """
 
+import math
+import re
+import tokenize
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
+from token import ERRORTOKEN, tok_name
+from typing import Literal, TypeVar
 
-from agentfs.core import references as pythontext
-from agentfs.core.problems import Hints, Problem
-from agentfs.core.records import Step
-from agentfs.core.references import (
-    Reference,
-    find,
-    is_shell_text,
-    is_whole,
-    malformed_in,
-    problem_with,
-    reads_shell_text,
-    rename,
-    texts_of,
-)
-from agentfs.core.resolve import Output, Resolved, Unresolved, resolve_step, room_of_step
+from pydantic import JsonValue
+
+from agentfs.core.paths import STEP_ID
+from agentfs.core.problems import Hints, Problem, did_you_mean
+from agentfs.core.records import Check, Step
 from agentfs.core.shell_text import place_references
 from agentfs.core.shell_words import Refusal
 
-__all__ = [
-    "Output",
-    "Reference",
-    "Resolved",
-    "Unresolved",
-    "find",
-    "in_step",
-    "is_whole",
-    "problem_with",
-    "problems_in_step",
-    "rename",
-    "resolve_step",
-    "room_of_step",
-    "texts_of",
-]
+Kind = Literal["output", "file", "goal"]
+T = TypeVar("T")
+
+_CANDIDATE = re.compile(r"\{\{([^{}\n]*)\}\}|\{step_([^{}\s]+)_result\}")
+_SHORT_IN_DOUBLE = re.compile(r"step_(.+)_result\Z")
+_ID = re.compile(rf"{STEP_ID}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A place in a text where a value belongs."""
+
+    step: str | None  # None: the goal
+    kind: Kind
+    path: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Something that was meant to be a reference."""
+
+    message: str
+    fix: str
+    start: int = 0
+    end: int = 0
+
+
+def scan(text: str) -> Iterator[Reference | Malformed]:
+    """Yield everything in the text that is, or was meant to be, a reference."""
+    for match in _CANDIDATE.finditer(text):
+        found = _short(match) if match[1] is None else _long(match)
+        if isinstance(found, Malformed):
+            yield replace(found, start=match.start(), end=match.end())
+        elif found:
+            yield found
+
+
+def find(text: str) -> tuple[Reference, ...]:
+    """Return the well-formed references in a text, in order."""
+    if "{" not in text:  # most texts; a plan has thousands
+        return ()
+    return tuple(found for found in scan(text) if isinstance(found, Reference))
+
+
+def is_whole(text: str) -> bool:
+    """Return whether the text is one reference and nothing else."""
+    return [(found.start, found.end) for found in find(text)] == [(0, len(text))]
+
+
+def walk(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
+    """Yield every string in a JSON value with its pointer; keys are no values."""
+    if isinstance(value, str):
+        yield pointer, value
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from walk(item, f"{pointer}/{index}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from walk(item, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+
+
+def texts_of(step: Step) -> Iterator[tuple[str, str]]:
+    """Yield every text of a step in which a reference may stand, with its pointer within the step."""
+    yield from walk(step.input, "/input")
+    for name, checks in (("needs", step.needs), ("checks", step.checks)):
+        for index, check in enumerate(checks or ()):
+            yield from walk(fields_of(check), f"/{name}/{index}")
+
+
+def texts_in(step: Step) -> Iterator[str]:
+    """Yield the same texts without their pointers, which take longer to make than the texts to find."""
+    yield from _strings(step.input)
+    for check in (*(step.needs or ()), *(step.checks or ())):
+        yield from _strings(fields_of(check))
+
+
+def _strings(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            if isinstance(item, str):
+                yield item
+            else:
+                yield from _strings(item)
+
+
+def fields_of(check: Check) -> dict[str, JsonValue]:
+    """Return a check as it is written in the plan."""
+    fields: dict[str, JsonValue] = check.model_dump(by_alias=True, exclude_unset=True)
+    return fields
+
+
+def rename(value: T, old: str, new: str) -> T:
+    """Return a JSON value in which every reference to the step `old` names `new`."""
+    renamed: object = value
+    if isinstance(value, str):
+        renamed = _rename_in(value, old, new)
+    elif isinstance(value, list):
+        renamed = [rename(item, old, new) for item in value]
+    elif isinstance(value, dict):
+        renamed = {key: rename(item, old, new) for key, item in value.items()}
+    return renamed  # type: ignore[return-value]  # a JSON value keeps its type
+
+
+def malformed_in(pointer: str, text: str) -> Iterator[Problem]:
+    """Yield a problem for everything in a text that was meant to be a reference and is none."""
+    malformed = (found for found in scan(text) if isinstance(found, Malformed))
+    yield from (problem_with(found, text, found.message, found.fix, pointer) for found in malformed)
+
+
+def problem_with(found: Reference | Malformed, text: str, message: str, fix: str, pointer: str) -> Problem:
+    """Return a problem of one of the references in a text, which knows where in the text that is."""
+    written = text[found.start : found.end]
+    return Problem(message, fix, pointer, quote=written, before=text.count(written, 0, found.start))
+
+
+def _rename_in(text: str, old: str, new: str) -> str:
+    parts, at = [], 0
+    for reference in find(text):
+        written = text[reference.start : reference.end]
+        if reference.step == old:
+            short = written.startswith("{step_")
+            written = f"{{step_{new}_result}}" if short else written.replace(f"steps.{old}.", f"steps.{new}.", 1)
+        parts += [text[at : reference.start], written]
+        at = reference.end
+    return "".join([*parts, text[at:]])
+
+
+def _short(match: re.Match[str]) -> Reference | Malformed:
+    """Read {step_ID_result}; ids hold no underscores, so one in place of a hyphen names the same step."""
+    step = match[2].replace("_", "-")
+    if _ID.match(step):
+        return Reference(step, "output", (), match.start(), match.end())
+    return Malformed(f"{match[0]} names no step: {match[2]!r} is no id", "write {{steps.ID.output}}")
+
+
+def _long(match: re.Match[str]) -> Reference | Malformed | None:
+    written, body = match[0], match[1].strip(" \t")
+    if body == "goal":
+        return Reference(None, "goal", (), match.start(), match.end())
+    if short := _SHORT_IN_DOUBLE.match(body):
+        return Malformed(f"{written} mixes two forms", f"write {{{{steps.{short[1]}.output}}}} or {{{body}}}")
+    if not body.startswith("steps."):
+        return None
+    _, step, *rest = body.split(".")
+    if problem := _fault(written, step, rest):
+        return problem
+    return Reference(step, "file" if rest[0] == "file" else "output", tuple(rest[1:]), match.start(), match.end())
+
+
+def _fault(written: str, step: str, rest: list[str]) -> Malformed | None:
+    """Return what is wrong with the parts after `steps.`, if anything."""
+    whole = f"{{{{steps.{step}.output}}}}"
+    if not step or not _ID.match(step):
+        return Malformed(f"{written} names no step: {step!r} is no id", "an id is lower case letters, digits and -")
+    if not rest:
+        return Malformed(f"{written} does not say what of the step is meant", f"did you mean {whole!r}?")
+    if rest[0] not in ("output", "file"):
+        fix = did_you_mean(rest[0], ("output", "file"), f"write {whole}, or .file for its path")
+        return Malformed(f"{written} asks for {rest[0]!r}, which steps do not have", fix)
+    if rest[0] == "file" and rest[1:]:
+        return Malformed(f"{written}: .file is a path, with nothing inside", f"write {{{{steps.{step}.file}}}}")
+    if "" in rest:
+        return Malformed(f"{written} has an empty part between its dots", f"write {whole[:-2]}.KEY}}}}")
+    return None
+
+
+# ── what may be wrong with those of a step ───────────────────────────────────────────────────────────────
+
+
+_COMMAND_CHECK = re.compile(r"/(needs|checks)/[0-9]+/run\Z")  # no other check has a `run`
+_SHELLS = ("sh", "bash", "dash")
 _MOST_TOLD = 20  # ids in one message
 _MOST_PROBLEMS = 1000
 
@@ -92,13 +247,24 @@ def _misplaced(step: Step, pointer: str, text: str, references: Sequence[Referen
     if is_shell_text(step, pointer):
         yield from _misplaced_in_shell(step, pointer, text, references)
     elif step.tool == "python" and pointer == "/input/code":
-        for reference, fine in zip(references, pythontext.stands_as_value(text, spans), strict=True):
+        for reference, fine in zip(references, stands_as_value(text, spans), strict=True):
             if not fine:
                 written = text[reference.start : reference.end]
-                message, fix = f"{written}: {pythontext.NOT_AN_EXPRESSION}", f"write name = {written}"
+                message, fix = f"{written}: {NOT_AN_EXPRESSION}", f"write name = {written}"
                 yield problem_with(reference, text, message, fix, pointer)
     elif step.tool == "shell" and pointer == "/input/interpreter":
         yield Problem("the interpreter cannot come from a reference", "write its name: sh or bash", pointer)
+
+
+def is_shell_text(step: Step, pointer: str) -> bool:
+    """Return whether the text at a pointer within a step is run by a shell."""
+    return bool(_COMMAND_CHECK.match(pointer)) or (step.tool == "shell" and pointer == "/input/command")
+
+
+def reads_shell_text(step: Step, pointer: str) -> bool:
+    """Return whether the shell of the text at a pointer is one whose quoting is known here."""
+    interpreter = (step.input or {}).get("interpreter") if pointer == "/input/command" else None
+    return interpreter is None or str(interpreter).rsplit("/", 1)[-1] in _SHELLS
 
 
 def _misplaced_in_shell(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
@@ -112,3 +278,68 @@ def _misplaced_in_shell(step: Step, pointer: str, text: str, references: Sequenc
             written = text[reference.start : reference.end]
             fix = place.fix.replace("{ref}", written)
             yield problem_with(reference, text, f"{written} {place.why}", fix, pointer)
+
+
+# ── in Python code ───────────────────────────────────────────────────────────────────────────────────────
+
+
+NOT_AN_EXPRESSION = "a reference in Python is a value, not text inside quotes"
+
+
+def stands_as_value(code: str, spans: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
+    """Return for each span whether a value may stand there: as a token of its own, in no string or comment."""
+    mark = "_ref"
+    while mark in code:
+        mark += "_"
+    names = [f"{mark}{n}" for n in range(len(spans))]
+    alone = frozenset(_lone_names(_with(code, spans, names)))
+    return tuple(
+        name in alone and not _joins(code[start - 1 : start]) for name, (start, _) in zip(names, spans, strict=True)
+    )
+
+
+def literal(value: JsonValue, following: str) -> str:
+    """Return the value as Python writes it, so that it stays one operand before the text that follows."""
+    text = _literal(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"({text})" if is_number and (text.startswith("-") or following.startswith(".")) else text
+
+
+def _literal(value: JsonValue) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {_literal(item)}' for key, item in value.items())}}}"
+    return repr(value)
+
+
+def _with(code: str, spans: Sequence[tuple[int, int]], names: Sequence[str]) -> str:
+    parts, at = [], 0
+    for (start, end), name in zip(spans, names, strict=True):
+        parts += [code[at:start], name]
+        at = end
+    return "".join([*parts, code[at:]])
+
+
+def _lone_names(code: str) -> Iterator[str]:
+    """Yield the names of the code that stand outside strings and after no dot; nothing if it is no Python."""
+    try:
+        tokens = list(tokenize.generate_tokens((f"{line}\n" for line in code.split("\n")).__next__))
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        return
+    if any(token.type == ERRORTOKEN for token in tokens):
+        return
+    depth, previous = 0, ""
+    for token in tokens:
+        kind = tok_name[token.type]
+        depth += kind.endswith("STRING_START") - kind.endswith("STRING_END")
+        if kind == "NAME" and not depth and previous != ".":
+            yield token.string
+        previous = token.string
+
+
+def _joins(char: str) -> bool:
+    """Return whether a character would become part of the literal after it: 1 and 5 would be 15."""
+    return char.isalnum() or char == "_"

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from agentfs.core import references as pythontext
 from agentfs.core.records import (
     Check,
     CommandCheck,
@@ -20,7 +19,16 @@ from agentfs.core.records import (
     ResolvedCommandCheck,
     Step,
 )
-from agentfs.core.references import Reference, fields_of, find, is_whole
+from agentfs.core.references import (
+    NOT_AN_EXPRESSION,
+    Reference,
+    fields_of,
+    find,
+    is_whole,
+    literal,
+    reads_shell_text,
+    stands_as_value,
+)
 from agentfs.core.shell_text import place_references
 from agentfs.core.shell_words import Refusal
 
@@ -30,8 +38,6 @@ SHOWN_KEYS = 12
 
 _INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 _VARIABLE = re.compile(r"REF_[0-9]+")
-_COMMAND_CHECK = re.compile(r"/(needs|checks)/[0-9]+/run\Z")  # no other check has a `run`
-_SHELLS = ("sh", "bash", "dash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +85,6 @@ def resolve_step(step: Step, outputs: Mapping[str, Output], goal: str, room: int
     except _NoValueError as failed:
         return failed.unresolved
     return Resolved(given, needs, checks, tuple(resolver.files))
-
-
-def is_shell_text(step: Step, pointer: str) -> bool:
-    """Return whether the text at a pointer within a step is run by a shell."""
-    return bool(_COMMAND_CHECK.match(pointer)) or (step.tool == "shell" and pointer == "/input/command")
-
-
-def reads_shell_text(step: Step, pointer: str) -> bool:
-    """Return whether the shell of the text at a pointer is one whose quoting is known here."""
-    interpreter = (step.input or {}).get("interpreter") if pointer == "/input/command" else None
-    return interpreter is None or str(interpreter).rsplit("/", 1)[-1] in _SHELLS
 
 
 class _NoValueError(Exception):
@@ -176,10 +171,10 @@ class _Resolver:
     def python(self, code: str) -> str:
         """Return Python code with literals in place of references."""
         references = find(code)
-        for reference, fine in zip(references, pythontext.stands_as_value(code, _spans(references)), strict=True):
+        for reference, fine in zip(references, stands_as_value(code, _spans(references)), strict=True):
             if not fine:
-                raise self._none(reference, pythontext.NOT_AN_EXPRESSION)
-        literals = [pythontext.literal(self.value_of(r), code[r.end : r.end + 1]) for r in references]
+                raise self._none(reference, NOT_AN_EXPRESSION)
+        literals = [literal(self.value_of(r), code[r.end : r.end + 1]) for r in references]
         return self._interpolate(code, literals)
 
     # ── the values ────────────────────────────────────────────────────────────────────────────────────────

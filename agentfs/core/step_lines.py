@@ -64,7 +64,7 @@ class LineForm:
     means: str  # in Markdown, for help and README
     write: str  # what to write in place of a line that is wrong
     field: str  # the step's field it sets; empty: none
-    read: "Callable[[Draft, Said], None]"
+    read: "Callable[[Draft, LineValue], None]"
     takes: Literal["value", "words", "nothing"] = "value"  # words: any text is right
     names: Literal["", "steps", "tools"] = ""  # what its value names
     many: bool = False  # may stand more than once
@@ -81,7 +81,7 @@ class LineForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LineValue:
     """`keyword: value`, and where the value stands."""
 
     form: LineForm
@@ -99,7 +99,7 @@ def read_form(draft: Draft, prose: Prose) -> bool:
     if prose.indented:
         return False
     skipped = bullet.end() if (bullet := _BULLET.match(prose.text)) else 0
-    said = said_by(prose.text[skipped:], prose.line, prose.column + skipped)
+    said = read_line(prose.text[skipped:], prose.line, prose.column + skipped)
     if said is None:
         return False
     start = (prose.line, prose.column + skipped)
@@ -110,25 +110,25 @@ def read_form(draft: Draft, prose: Prose) -> bool:
     return True
 
 
-def said_by(text: str, line: int = 1, column: int = 1) -> Said | None:
+def read_line(text: str, line: int = 1, column: int = 1) -> LineValue | None:
     """Return what a bare line says; None if it is none of the forms."""
     alone = _BY_KEYWORD.get(text.lower())
     if alone and alone.takes == "nothing":
-        return Said(alone, "", line, column)
+        return LineValue(alone, "", line, column)
     match = _FORM.match(text)
     form = _BY_KEYWORD.get(" ".join(match[1].lower().split())) if match else None
-    return Said(form, match[2], line, column + match.start(2)) if match and form else None
+    return LineValue(form, match[2], line, column + match.start(2)) if match and form else None
 
 
-def parses(form: LineForm, value: str) -> bool:
+def takes_value(form: LineForm, value: str) -> bool:
     """Whether a value is one that this form takes."""
     scratch = Draft("a", Places((1, 1)))
     if value:
-        form.read(scratch, Said(form, value, 1, 1))
+        form.read(scratch, LineValue(form, value, 1, 1))
     return bool(value) and not scratch.problems
 
 
-def _is_first(draft: Draft, said: Said, start: Place) -> bool:
+def _is_first(draft: Draft, said: LineValue, start: Place) -> bool:
     """Tell whether a form that may stand once stands for the first time; an empty one is a mistake too."""
     form, name = said.form, f"{said.form.keyword}:"
     if not said.value:
@@ -144,7 +144,7 @@ def _is_first(draft: Draft, said: Said, start: Place) -> bool:
 # ── one function for each form ────────────────────────────────────────────────────────────────────────────
 
 
-def _after(draft: Draft, said: Said) -> None:
+def _after(draft: Draft, said: LineValue) -> None:
     draft.put("depends_on", [], said.place)
     if said.value.lower() == "nothing":
         return
@@ -157,14 +157,14 @@ def _after(draft: Draft, said: Said) -> None:
         draft.fields["depends_on"].append(name)
 
 
-def _tools(draft: Draft, said: Said) -> None:
+def _tools(draft: Draft, said: LineValue) -> None:
     draft.put("tools", [], said.place)
     for at, (name, column) in enumerate(names_in(said)):
         draft.places.marks[f"/tools/{at}"] = (said.line, column)
         draft.fields["tools"].append(name)
 
 
-def names_in(said: Said) -> list[tuple[str, int]]:
+def names_in(said: LineValue) -> list[tuple[str, int]]:
     """Return the parts of `a, b` with their columns."""
     found, column = [], said.column
     for part in said.value.split(","):
@@ -173,7 +173,7 @@ def names_in(said: Said) -> list[tuple[str, int]]:
     return found
 
 
-def _command(draft: Draft, said: Said) -> None:
+def _command(draft: Draft, said: LineValue) -> None:
     pointer = f"{said.form.pointer}/{len(draft.fields.get(said.form.field, ()))}"
     if not (span := code_span(said.value)):
         wrong = f"'{said.form.keyword}:' wants a command between backticks"
@@ -200,7 +200,7 @@ def code_span(text: str) -> tuple[str, int] | None:
     return inner, ticks
 
 
-def _retries(draft: Draft, said: Said) -> None:
+def _retries(draft: Draft, said: LineValue) -> None:
     match = _RETRIES.match(said.value)
     pause = _seconds(match[2]) if match and match[2] else 0
     if match is None or (match[2] and not pause):
@@ -211,7 +211,7 @@ def _retries(draft: Draft, said: Said) -> None:
         draft.put("retry_wait_s", pause, (said.line, said.column + match.start(2)))
 
 
-def _timeout(draft: Draft, said: Said) -> None:
+def _timeout(draft: Draft, said: LineValue) -> None:
     if seconds := _seconds(said.value):
         draft.put("timeout_s", seconds, said.place)
     else:
@@ -225,7 +225,7 @@ def _seconds(text: str) -> float | int:
     return int(seconds) if seconds.is_integer() else seconds
 
 
-def _on_failure(draft: Draft, said: Said) -> None:
+def _on_failure(draft: Draft, said: LineValue) -> None:
     if said.value.lower() not in ("stop", "continue", "replan"):
         wrong = f"{said.value!r} is nothing to do on failure"
         draft.refuse(said.place, wrong, said.form.write, said.form.pointer)
@@ -233,7 +233,7 @@ def _on_failure(draft: Draft, said: Said) -> None:
         draft.put("on_failure", said.value.lower(), said.place)
 
 
-def _fallback(draft: Draft, said: Said) -> None:
+def _fallback(draft: Draft, said: LineValue) -> None:
     if draft.of is not None:
         wrong = f"the step {draft.id!r} cannot be both an alternative and a clean-up"
         draft.refuse(said.place, wrong, "make two steps of it")
@@ -245,12 +245,12 @@ def _fallback(draft: Draft, said: Said) -> None:
         draft.on_failure_of = said.value
 
 
-def _text(draft: Draft, said: Said) -> None:
+def _text(draft: Draft, said: LineValue) -> None:
     draft.put(said.form.field, said.value, said.place)
 
 
-def _flag(value: bool) -> Callable[[Draft, Said], None]:
-    def read(draft: Draft, said: Said) -> None:
+def _flag(value: bool) -> Callable[[Draft, LineValue], None]:
+    def read(draft: Draft, said: LineValue) -> None:
         if (name := said.form.field) in draft.fields:
             draft.refuse(said.place, f"the step {draft.id!r} says {name!r} twice", "keep one line", said.form.pointer)
         else:

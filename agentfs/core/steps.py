@@ -48,7 +48,7 @@ Move = Literal[
     "settle_cut",  # a person said what became of it: settle it
     "settle_ask",  # a person answered the step's question: settle it
     "person",  # a question stands
-    "reach",  # its model could not be reached: somebody has to mend that
+    "reach",  # its model could not be reached: a person has to fix that
     "call",  # the planner has to look at it
     "halt",  # nobody has an answer: the run ends
 ]
@@ -345,7 +345,7 @@ def _done(base: _Base, key: str, resolved: Resolved, result: Result) -> StepView
 
 
 def _failed(base: _Base, key: str, resolved: Resolved) -> StepView:
-    """A failed step is tried again until its attempts are used up; then it is somebody's business."""
+    """A failed step is tried again until its attempts are used up; then the planner or a person decides."""
     tries, allowed = _tries(base.step, key, base.attempts, base.around), base.around.allowed(base.step)
     failed, used = tries.failed, tries.used
     said_so = bool(failed) and failed[-1].result is not None and _kind(failed[-1].result) == "person"

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentfs.core.goal_file import ParsedGoal, parse_goal
-from agentfs.core.hashing import render_plan
-from agentfs.core.plan_check import check_plan
-from agentfs.core.run_state import Bounds, derive
-from agentfs.planner.evaluation import UNSHOWN, Evaluation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentfs.clock import Clock
 from agentfs.core.documents import Document
 from agentfs.core.facts import Attempt, Facts
+from agentfs.core.goal_file import ParsedGoal, parse_goal
+from agentfs.core.hashing import render_plan
+from agentfs.core.plan_check import check_plan
 from agentfs.core.records import Answer, Author, Call, Failure
+from agentfs.core.run_state import Bounds, derive
 from agentfs.models.base import (
     Garbled,
     LimitReached,
@@ -33,6 +32,7 @@ from agentfs.models.base import (
 )
 from agentfs.models.budget import Budget, usage_of
 from agentfs.planner import Planner
+from agentfs.planner.evaluation import UNSHOWN, Evaluation
 from agentfs.planner.model import RECONSIDER, ModelPlanner, repair
 from agentfs.prompts import load_prompt
 from agentfs.testing import Scripted

@@ -3,9 +3,8 @@
 from typing import Any
 
 from agentfs.core.goal_file import ParsedGoal, parse_goal
-from agentfs.core.tool_spec import Catalogue, Effects, ToolSpec
-
 from agentfs.core.problems import Rejected
+from agentfs.core.tool_spec import Catalogue, Effects, ToolSpec
 
 
 def a_tool(

@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from agentfs.core.hashing import render_plan
 from agentfs.core.planner_calls import Pending
+from agentfs.core.records import Answer
 from agentfs.core.run_state import derive
 from agentfs.core.tool_spec import Catalogue
 from agentfs.planner.answer import PlanContext, kept_plan, merge_steps, plan_context, spell_out_steps
 from agentfs.planner.evaluation import UNSHOWN, Evaluation, evaluate_answer
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from agentfs.core.records import Answer
 from tests.builders import a_call, a_plan, a_result, a_step, facts, means
 from tests.core.planning_samples import (
     AROUND,

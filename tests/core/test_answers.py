@@ -5,11 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from agentfs.planner.answer import Reply, read_answer, read_checks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentfs.core.problems import Rejected
+from agentfs.planner.answer import Reply, read_answer, read_checks
 from tests.core.planning_samples import CATALOGUE
 
 STEPS = [{"id": "a", "tool": "note", "input": {"text": "x"}}]

@@ -4,14 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.plan_merge import HandEdits
+from agentfs.core.records import Call, CheckResult, Failure, GoalChecks, Plan, Usage
 from agentfs.core.run_state import derive
 from agentfs.core.tool_spec import Catalogue
 from agentfs.planner.answer import plan_context
 from agentfs.planner.prompt import Material, briefing, cut, fenced
-
-from agentfs.core.facts import Attempt, Facts, PlannerCall
-from agentfs.core.records import Call, CheckResult, Failure, GoalChecks, Plan, Usage
 from tests.builders import a_call, a_plan, a_result, a_step, facts, means
 from tests.core.planning_samples import CATALOGUE, TOOLS
 

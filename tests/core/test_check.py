@@ -8,14 +8,14 @@ from datetime import date
 from typing import Any
 
 import pytest
-from agentfs.core.json_schema import record_problems
-from agentfs.core.plan_check import check_goal, check_plan, check_record, check_settings, strict
-from agentfs.core.tool_spec import Catalogue
 
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document, read_json, read_toml, read_yaml
+from agentfs.core.json_schema import record_problems
+from agentfs.core.plan_check import check_goal, check_plan, check_record, check_settings, strict
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Author, Goal, ModelChoice, Plan
+from agentfs.core.tool_spec import Catalogue
 from tests.core.corpus.case import BARE, FULL, TOOLS, Case, a_plan, a_step, a_tool, written
 from tests.core.corpus.table import CASES
 

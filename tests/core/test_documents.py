@@ -5,9 +5,9 @@ import time
 from typing import Any
 
 import pytest
-from agentfs.core.hashing import canonical, render_plan, sha256_bytes, sha256_of
 
 from agentfs.core.documents import MAX_YAML_BYTES, Document, read_json, read_yaml
+from agentfs.core.hashing import canonical, render_plan, sha256_bytes, sha256_of
 from agentfs.core.json_text import Lines, scan
 from agentfs.core.problems import Problem, Rejected, pointer_to, pointer_tokens
 

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from agentfs.core.json_edit import remove_value, set_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.problems import Rejected, pointer_to, pointer_tokens
 
 PLAN = """{

@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
-from agentfs.core.outcome import outcome_of, steps_by_end
-from agentfs.core.plan_graph import dependencies
-from agentfs.core.run_state import Reached, Spent, derive, merged, reached, seconds_left, spent_of, spent_on_calls
-
 from agentfs.core.decide import EndRun
 from agentfs.core.facts import Attempt, words_below
+from agentfs.core.outcome import outcome_of, steps_by_end
+from agentfs.core.plan_graph import dependencies
 from agentfs.core.records import Answer, Usage
+from agentfs.core.run_state import Reached, Spent, derive, merged, reached, seconds_left, spent_of, spent_on_calls
 from tests.builders import NOW, a_call, a_plan, a_result, a_step, facts, means
 
 

@@ -1,9 +1,9 @@
 """Names of files and ids, both ways."""
 
 import pytest
-from agentfs.core.paths import CallFile, StepFile
 
 from agentfs.core import paths
+from agentfs.core.paths import CallFile, StepFile
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from agentfs.core.goal_file import parse_goal
 
+from agentfs.core.goal_file import parse_goal
 from agentfs.core.near_misses import is_one_slip
 from agentfs.core.step_lines import LINES, takes_value
 from tests.core.goal_samples import CATALOGUE, parsed, refused, runbook, sh, steps_of

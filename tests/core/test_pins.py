@@ -1,7 +1,6 @@
 """Which fields are a person's: from their edit on, until somebody else's revision changes them."""
 
 from agentfs.core.plan_merge import hand_edited_fields, plan_without_edits
-
 from agentfs.core.records import Author, Plan, Revision, Step
 from tests.builders import a_plan, a_revision, a_step
 

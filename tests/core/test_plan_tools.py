@@ -3,11 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from agentfs.core.documents import read_json
 from agentfs.core.json_edit import set_value
 from agentfs.core.plan_changes import changes
 from agentfs.core.plan_check import check_plan, surely_fits
-
-from agentfs.core.documents import read_json
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Change, Plan
 from agentfs.views.plan_text import plan_text

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
+
 from agentfs.core.attention import OpenQuestion, answered, open_questions, ways_on
 from agentfs.core.continuation import Aside, in_force, set_aside, still_ends, to_set_aside
-from agentfs.core.run_state import derive
-
 from agentfs.core.decide import CallPlanner, EndRun, Wait, decide
 from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk
 from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, CommandCheck, Failure, Usage, Verdict
+from agentfs.core.run_state import derive
 from tests.builders import PureWorld, a_call, a_plan, a_result, a_step, facts, means, plan_sha
 
 CUT = a_step("a", tool="shell", input={"command": "x"}, repeatable=False)

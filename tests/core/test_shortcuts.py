@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from agentfs.core.plan_check import check_plan, surely_fits
-from agentfs.core.tool_spec import Catalogue, ToolSpec
 from jsonschema import Draft202012Validator
 
 from agentfs.core.documents import read_json
+from agentfs.core.plan_check import check_plan, surely_fits
 from agentfs.core.records import Plan
+from agentfs.core.tool_spec import Catalogue, ToolSpec
 from tests.core.corpus.case import BARE, Case
 from tests.core.corpus.table import CASES
 

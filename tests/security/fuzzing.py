@@ -16,20 +16,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.goal_file import parse_goal
-from agentfs.core.plan_check import check_plan, check_settings
-from agentfs.planner.answer import PlanContext
-from agentfs.planner.evaluation import evaluate_answer
-from agentfs.planner.lint import Surroundings
-
 from agentfs.core.documents import read_json, read_toml
 from agentfs.core.facts import cut_word, gate_word, words_below
+from agentfs.core.goal_file import parse_goal
+from agentfs.core.plan_check import check_plan, check_settings
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Step
 from agentfs.core.references import in_step, problems_in_step
 from agentfs.core.resolve import Output, resolve_step
 from agentfs.executor.arguments import arguments_of
 from agentfs.executor.offers import Finish
+from agentfs.planner.answer import PlanContext
+from agentfs.planner.evaluation import evaluate_answer
+from agentfs.planner.lint import Surroundings
 from agentfs.tools.values import NotJson
 from tests.builders import CATALOGUE
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from agentfs.core.plan_check import check_plan
 
 from agentfs.core import paths
 from agentfs.core.documents import Document, read_json
+from agentfs.core.plan_check import check_plan
 from agentfs.core.problems import Rejected
 from agentfs.storage import safe_open
 from agentfs.tools.base import ToolResult

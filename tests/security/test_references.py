@@ -98,7 +98,8 @@ POSITIONS = [
     f'set -- {R}; {SHOW} "$@"',
     f"cat <<A >/dev/null; {SHOW} {R}\n' \" `true` $(true\n)\nA\n",
     f"cat <<'A' >/dev/null\n' \" ` $(\nA\n{SHOW} {R}",
-    f"x=$(case a in a) echo ')';; esac); {SHOW} {R}",
+    f"x=$(echo ')' \"$(echo ')')\" # )\n); {SHOW} {R}",
+    f"case a in a) x=')';; esac; {SHOW} {R}",
     f"# it's\n{SHOW} {R} # \"",
     f"bash -e show.sh {R}",
 ]

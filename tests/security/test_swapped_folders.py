@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from agentfs.core.hashing import sha256_bytes
 
+from agentfs.core.hashing import sha256_bytes
 from agentfs.disk import exchange
 from agentfs.errors import AgentfsError
 from agentfs.judge import FileJudge

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentfs.core.excerpts import TimeLimit
-from agentfs.core.tool_spec import ToolSpec
 
 from agentfs import tool
 from agentfs.core.config import DEFAULT_TOOLS
+from agentfs.core.excerpts import TimeLimit
 from agentfs.core.records import Failure, Sandbox
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools import own_tools
 from agentfs.tools.base import ToolResult
 from agentfs.tools.launch import find_survivors

@@ -1,0 +1,257 @@
+"""What a run waits for a person to do or say, and what it is doing in a word. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from agentfs.core import paths
+from agentfs.core.decide import Action, AskAnswer, CallPlanner, InstallPlan, RecordRevision, Wait, decide
+from agentfs.core.facts import ASK, CUT_WORDS, GATE_WORDS, Facts, cut_word, gate_word, uncounted
+from agentfs.core.planner_calls import question_of
+from agentfs.core.run_state import RunState
+from agentfs.core.steps import StepView
+
+About = Literal["draft", "gate", "answer", "cut", "ask"]
+RAISED_BY = {
+    "minutes": "--add-minutes N",
+    "requests": "--add-requests N",
+    "tokens": "--add-tokens N",
+    "cost_usd": "--add-cost USD",
+}  # how `resume` raises a limit
+YES_OR_NO: tuple[About, ...] = ("draft", "gate", "answer")  # what `approve` and `reject` speak of
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """One thing a person can settle. A draft is settled in plan.json, all else by a reply beside a question."""
+
+    about: About
+    step: str | None = None
+    number: int = 0  # of the attempt, or of the call
+    count: int = 1
+    reply: str | None = None  # what stands there already
+
+    @property
+    def question_path(self) -> str:
+        return self._path("question")
+
+    @property
+    def reply_path(self) -> str:
+        return self._path("reply")
+
+    def _path(self, kind: Literal["question", "reply"]) -> str:
+        if self.step is None:
+            return f"{paths.PLANNING}/{paths.call_file(self.number, kind, self.count)}"
+        return f"{paths.STEPS}/{paths.step_file(self.step, self.number, kind, self.count)}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words a reply may begin with; none: any words are an answer."""
+        match self.about:
+            case "cut":
+                return CUT_WORDS
+            case "ask":
+                return ()
+            case _:
+                return GATE_WORDS
+
+    @property
+    def name(self) -> str:
+        """What a person types for it."""
+        if self.about == "draft":
+            return paths.PLAN
+        return self.step or f"{paths.PLANNING}/{self.number}"
+
+    def command(self, run: str, word: str = "approve", *, alone: bool = False) -> str:
+        """Return what a person types to settle it; `alone`: the run asks nothing else."""
+        match self.about:
+            case "cut":
+                return f"agentfs reply {run} {self.step} again|done|failed"
+            case "ask":
+                return f"agentfs reply {run} {self.step} TEXT"
+            case _:
+                return f"agentfs {word} {run}" if alone else f"agentfs {word} {run} {self.name}"
+
+    @property
+    def uncounted(self) -> str | None:
+        """That the reply which is there settles nothing, and what would; None: there is none."""
+        return uncounted(self.reply, self.words) if self.words else None
+
+    def accepts(self, text: str) -> bool:
+        """Whether a text settles it."""
+        match self.about:
+            case "cut":
+                return cut_word(text) is not None
+            case "ask":
+                return bool(text.strip())
+            case _:
+                return gate_word(text) is not None
+
+
+def open_questions(state: RunState) -> tuple[OpenQuestion, ...]:
+    """Return everything that waits for a person's word, the plan itself first."""
+    return tuple(_found(state))
+
+
+def ways_on(state: RunState, run: str) -> tuple[str, ...]:
+    """Return what a person may type, or has to fix, to have a run go on that waits for them."""
+    facts = state.facts
+    if facts.broken:
+        return ()  # its words name the file
+    if facts.plan_file.problems:
+        return (f"fix runs/{facts.run.run}/{paths.PLAN}: {paths.PLAN_ERROR} beside it says how",)
+    if found := open_questions(state):
+        return tuple(one.command(run, alone=len(found) == 1) for one in found)
+    if (facts.plan is not None and facts.plan.status == "paused") or state.calls.failed or state.moving("reach"):
+        return (f"agentfs resume {run}",)
+    limit = state.limit_reached
+    return (f"agentfs resume {run} {RAISED_BY[limit.name]}",) if limit else ()
+
+
+def _found(state: RunState) -> Iterator[OpenQuestion]:
+    facts = state.facts
+    if facts.plan is not None and facts.plan.status == "draft":
+        yield OpenQuestion("draft")
+    if (one := state.calls.unapplied) is not None and (asked := question_of(one, facts)) is not None:
+        yield OpenQuestion("answer", None, one.number, asked.count, asked.reply)
+    for view in state.moving("person"):
+        yield _of_step(view, facts)
+
+
+def _of_step(view: StepView, facts: Facts) -> OpenQuestion:
+    about: About = "gate" if view.status == "gated" else "cut" if view.status == "interrupted" else "ask"
+    return _with_talk(about, view.id, view.next if about == "gate" else view.attempt, facts)
+
+
+def _with_talk(about: About, step: str, number: int, facts: Facts) -> OpenQuestion:
+    talk = facts.attempt(step, number).talks[-1]
+    return OpenQuestion(about, step, number, talk.count, talk.reply)
+
+
+def answered(state: RunState, step: str) -> OpenQuestion | None:
+    """Return the question of a step that has an answer which nobody has acted upon yet."""
+    view = state.steps[step]
+    match view.move:
+        case "order" | "reject" if view.status == "gated":
+            return _with_talk("gate", step, view.next, state.facts)
+        case "settle_cut":
+            return _with_talk("cut", step, view.attempt, state.facts)
+        case "settle_ask":
+            return _with_talk("ask", step, view.attempt, state.facts)
+        case _:
+            return None
+
+
+# ── everything that waits for a person, each with a name that stays the same ─────────────────────────────
+
+
+What = About | Literal["plan", "limit", "planner", "model", "files", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One thing that a person has to see to."""
+
+    thing: str  # the same for as long as it is the same thing
+    what: What
+    file: str  # to look at, in the run's folder
+    why: str
+    how: str  # what to type; empty: nothing but an edit helps
+
+
+def waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:
+    """Return what waits for a person; `last` is the last of what was decided. A run that they paused does not."""
+    if state.facts.outcome is not None:
+        return ()
+    return (*_opened(state), *_held(state, last))
+
+
+def _opened(state: RunState) -> Iterator[Waiting]:
+    found, run = open_questions(state), state.facts.run.run
+    for one in found:
+        how = one.command(run, alone=len(found) == 1)
+        if one.about == "draft":
+            yield Waiting(f"draft of call {_last_call(state)}", "draft", paths.PLAN, "the plan is a draft", how)
+        else:
+            yield Waiting(one.question_path, one.about, one.question_path, _why(state, one), how)
+
+
+def _last_call(state: RunState) -> int:
+    """Return who drafted it: what a person makes of a draft by hand is no new one to them."""
+    return next((one.call for one in reversed(state.facts.revisions) if one.call), 0)
+
+
+def _why(state: RunState, one: OpenQuestion) -> str:
+    if one.step is None:
+        return f"the planner's answer of call {one.number} needs a yes"
+    order = state.facts.attempt(one.step, one.number).order
+    asked = order.input.get("question") if order is not None and order.tool == ASK else None
+    return f"{one.step}: {asked or state.steps[one.step].why}"
+
+
+def _held(state: RunState, last: Action) -> Iterator[Waiting]:
+    """Yield what holds the whole run up with no question that could be answered."""
+    if not isinstance(last, Wait) or last.on != "person":
+        return
+    facts, limit, failed = state.facts, state.limit_reached, state.calls.failed
+    how = next(iter(ways_on(state, facts.run.run)), "")
+    if facts.broken:
+        yield Waiting(f"files: {last.why}", "files", "", last.why, how)
+    elif facts.plan_file.problems:
+        thing = f"plan.json after revision {len(facts.revisions)}"
+        yield Waiting(thing, "plan", paths.PLAN_ERROR, last.why, how)
+    elif failed is not None:
+        path = f"{paths.PLANNING}/{paths.call_file(failed.number, 'answer')}"
+        yield Waiting(path, "planner", path, last.why, how)
+    elif limit is not None:
+        yield Waiting(f"limits.{limit.name} {limit.amount}", "limit", paths.PLAN, last.why, how)
+    elif reach := state.moving("reach"):
+        yield Waiting(f"model for {reach[0].id}.{reach[0].attempt}", "model", paths.PLAN, last.why, how)
+    elif not open_questions(state) and not (facts.plan is not None and facts.plan.status == "paused"):
+        yield Waiting(last.why, "other", paths.PLAN, last.why, how)
+
+
+# ── what a run is doing ──────────────────────────────────────────────────────────────────────────────────
+
+
+Phase = Literal["planning", "draft", "running", "waiting", "paused", "done", "failed", "cancelled"]
+
+
+def phase(state: RunState) -> Phase:
+    """Return what the run is doing, whether or not anybody drives it."""
+    facts, action = state.facts, _telling(state)
+    if facts.outcome is not None:
+        return facts.outcome.status
+    if not facts.broken and facts.plan is not None and facts.plan.status in ("draft", "paused"):
+        return "draft" if facts.plan.status == "draft" else "paused"
+    match action:
+        case Wait(on="person") | AskAnswer():
+            return "waiting"
+        case Wait(on="planner") | CallPlanner() | InstallPlan():
+            return "planning"
+        case RecordRevision(call=int()):
+            return "planning"
+        case _:
+            return "planning" if facts.plan is None else "running"
+
+
+def reason(state: RunState) -> str:
+    """Return why it is in that phase: how it ended, what it waits for, or what runs."""
+    if state.facts.outcome is not None:
+        return state.facts.outcome.summary
+    if running := [view.id for view in state.running]:
+        more = f" and {len(running) - 3} more" if len(running) > 3 else ""
+        return f"{', '.join(running[:3])}{more} {'is' if len(running) == 1 else 'are'} running"
+    match _telling(state):
+        case (
+            Wait(why=why) | AskAnswer(why=why) | CallPlanner(why=why) | InstallPlan(why=why) | RecordRevision(why=why)
+        ):
+            return why
+        case _:
+            ready = [view.id for view in state.moving("order", "start", "ask", "ask_cut")]
+            return f"{ready[0]} is next" if ready else "it is about to end"
+
+
+def _telling(state: RunState) -> Action:
+    """Return the decision that says most: the last one, after what merely puts things right."""
+    return decide(state, 1)[-1]

@@ -1,0 +1,345 @@
+"""Goal bytes -> what was asked: fields, words, and the steps if the goal holds its own. Pure.
+
+Markdown may hold front matter and a runbook (`## Steps`), text only front matter; YAML and JSON are fields, with
+`steps` in plan form if they hold a plan, or they are a bare list of steps. Every problem is told at once, with
+its place in the goal file.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from agentfs.core.documents import Document, read_json, read_yaml
+from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, present_fields, spelled_out
+from agentfs.core.markdown import Block, Heading, blocks, lines_of
+from agentfs.core.near_misses import near_runbook
+from agentfs.core.plan_check import check_goal, check_plan
+from agentfs.core.problems import Locate, Place, Problem, Rejected, under
+from agentfs.core.records import Goal, Step
+from agentfs.core.references import in_step
+from agentfs.core.runbook import Fallback, PlacedStep, firsts, read_runbook
+from agentfs.core.tool_spec import Catalogue
+
+MAX_BYTES = 1024 * 1024
+TITLE_LENGTH = 120
+
+Kind = Literal["words", "runbook", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedGoal:
+    """A goal file, read: what it sets, what it says, and the steps it brings."""
+
+    fields: Goal
+    text: str  # the goal's words, without front matter
+    title: str
+    kind: Kind
+    placed: tuple[PlacedStep, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    places: Locate = field(default=lambda _pointer, _key: (1, 1), repr=False, compare=False)  # of its fields
+
+    @property
+    def steps(self) -> Document | None:
+        """The plan as the goal has it, its places those of the goal file; None for a goal in words."""
+        return self._plan(self.placed) if self.placed else None
+
+    def full_document(self) -> Document | None:
+        """Return the plan with every fallback in it, so that all of them can be checked before anything runs."""
+        if not self.fallbacks:
+            return self.steps
+        waits = {step.id: step.value.get("depends_on") for step in self.placed}
+        first = firsts(self.fallbacks)
+        later = [_joined(one, waits.get(first.get(one.of, one.of))) for one in self.fallbacks]
+        return self._plan((*self.placed, *later))
+
+    def _plan(self, steps: Sequence[PlacedStep]) -> Document:
+        value: dict[str, Any] = {"$schema": PLAN_SCHEMA, "goal": self.title}
+        value["status"] = self.fields.status or "approved"
+        if self.fields.checks:
+            value["checks"] = [check_value(check) for check in self.fields.checks]
+        value["steps"] = [step.value for step in steps]
+        return Document(value, _places(steps, self.places))
+
+
+def parse_goal(source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False) -> ParsedGoal:
+    """Return what a goal file asks, its steps checked against the tools; raise `Rejected` with all that is wrong.
+
+    `planned`: as below.
+    """
+    goal, problems = examine_goal(source, filename, catalogue, planned=planned)
+    if problems:
+        raise Rejected(problems)
+    return goal
+
+
+def examine_goal(
+    source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False
+) -> tuple[ParsedGoal, list[Problem]]:
+    """Return what a goal file asks, and all that is wrong with it; raise `Rejected` if it cannot be read at all.
+
+    `planned`: there is a plan made from these very bytes, which is checked in their place. Prose stays prose then.
+    """
+    text = _decoded(source)
+    suffix = filename[filename.rfind(".") :].lower() if "." in filename else ""
+    if suffix in (".yaml", ".yml", ".json"):
+        goal, problems = _from_fields(text, filename, suffix == ".json", catalogue)
+    else:
+        goal, problems, slips = _from_words(text, suffix != ".txt", catalogue)
+        problems += [] if planned else slips
+    if not planned:
+        problems = [*problems, *_plan_problems(goal, catalogue, {problem.line for problem in problems})]
+    lines = lines_of(text) if problems else []
+    return goal, sorted((problem.at_quote(lines) for problem in problems), key=lambda one: (one.line, one.column))
+
+
+def _decoded(source: bytes) -> str:
+    if len(source) > MAX_BYTES:
+        raise Rejected([Problem("the goal is larger than 1 MiB", "keep large texts in files and name their paths")])
+    try:
+        text = source.decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = _place_of(source[: error.start].decode("utf-8"))
+        wrong = Problem(f"byte 0x{source[error.start]:02x} is not UTF-8", "save the file as UTF-8 text")
+        raise Rejected([wrong.at(*where)]) from None
+    if (at := text.find("\0")) >= 0:
+        wrong = Problem("a NUL byte: this is not text", "save the file as UTF-8 text")
+        raise Rejected([wrong.at(*_place_of(text[:at]))])
+    return text.removeprefix("\ufeff")
+
+
+def _place_of(before: str) -> Place:
+    """Return the place of the character behind this text."""
+    last = lines_of(before.removeprefix("\ufeff"))
+    return len(last), len(last[-1]) + 1
+
+
+def _joined(one: Fallback, waits: Any) -> PlacedStep:
+    """Return a fallback as a step of the plan: an alternative waits for what its original waits for."""
+    depends_on = waits if one.kind == "instead" and isinstance(waits, list) else []
+    return PlacedStep(in_order(one.value | {"depends_on": depends_on}), one.places)
+
+
+def _places(steps: Sequence[PlacedStep], fields: Locate) -> Callable[[str, bool], Place]:
+    """Return a locator for `/steps/N/…` that asks step N; everything else is a field of the goal."""
+
+    def places(pointer: str, key: bool) -> Place:
+        _, _, rest = pointer.partition("/steps/")
+        number, slash, inner = rest.partition("/")
+        if number.isdecimal() and int(number) < len(steps):
+            return steps[int(number)].places(slash + inner, key)
+        return fields(pointer, key)
+
+    return places
+
+
+def _plan_problems(goal: ParsedGoal, catalogue: Catalogue, known: set[int]) -> list[Problem]:
+    """Return what the plan check finds on lines that have no problem yet: one slip is told once."""
+    if not (document := goal.full_document()):
+        return _early_references(goal)
+    if goal.fields.tools is not None:
+        catalogue = replace(catalogue, allowed=catalogue.allowed & frozenset(goal.fields.tools))
+    try:
+        check_plan(document, catalogue)
+    except Rejected as rejected:
+        return [problem for problem in rejected.problems if problem.line not in known]
+    return []
+
+
+def _early_references(goal: ParsedGoal) -> list[Problem]:
+    """Return the references of a goal in words to steps: nobody knows its steps before it is planned."""
+    fix = "check a file or run a command; an `output` check looks at the run's answer"
+    bearer = Step.model_construct(id="", checks=goal.fields.checks)
+    return [
+        Problem("a goal in words has no steps to refer to", fix, pointer).at(*goal.places(pointer, False))
+        for pointer, reference in in_step(bearer)
+        if reference.step is not None
+    ]
+
+
+def _fields(document: Document, has_steps: bool, problems: list[Problem]) -> Goal:
+    """Return the fields beside the steps; those are checked as a plan, and one stands for them here."""
+    steps = {"steps": [{"id": "a"}]} if has_steps else {}
+    try:
+        return check_goal(document.with_value(document.value | steps)).model_copy(update={"steps": None})
+    except Rejected as rejected:
+        problems.extend(rejected.problems)
+        return Goal()
+
+
+# ── Markdown and text ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _from_words(
+    text: str, markdown: bool, catalogue: Catalogue
+) -> tuple[ParsedGoal, list[Problem], Sequence[Problem]]:
+    """Return the goal, what is wrong with it, and what is read as prose and was surely not meant so."""
+    problems: list[Problem] = []
+    lines = lines_of(text)
+    end = _front_matter_end(lines)
+    found = list(blocks(lines[end:], end + 1)) if markdown else []
+    runbook = read_runbook(found, catalogue)
+    front = _front_matter(lines[1 : end - 1], problems) if end else Document({})
+    fields = _fields(front.with_value(lenient(front.value, catalogue)), runbook is not None, problems)
+    words = "\n".join(lines[end:]).strip()
+    if not words:
+        problems.append(Problem("the goal is empty", "say in words what is to be done").at(end + 1, 1))
+    goal = ParsedGoal(fields, words, _title(found, words), "words", places=front.places)
+    if not runbook:
+        return goal, problems, tuple(near_runbook(found))
+    goal = replace(goal, kind="runbook", placed=runbook.steps, fallbacks=runbook.fallbacks)
+    return goal, [*problems, *runbook.problems], runbook.slips
+
+
+def _front_matter_end(lines: Sequence[str]) -> int:
+    """Return the number of lines the front matter takes; 0 if there is none."""
+    if lines[0].rstrip() != "---":
+        return 0
+    for at, line in enumerate(lines[1:], start=1):
+        if line.rstrip() == "---":
+            return at + 1
+    raise Rejected([Problem("the front matter never ends", "end it with a line ---")])
+
+
+def _front_matter(lines: Sequence[str], problems: list[Problem]) -> Document:
+    try:
+        document = read_yaml("\n".join(lines), first_line=2)
+    except Rejected as rejected:
+        problems.extend(rejected.problems)
+        return Document({})
+    if not isinstance(document.value, dict):
+        problems.append(Problem("front matter is fields", "write each as name: value").at(2, 1))
+        return Document({})
+    for name, fix in (("steps", "write them under '## Steps'"), ("goal", "write it below the front matter")):
+        if name in document.value:
+            wrong = Problem(f"front matter has no field {name!r}", fix, f"/{name}")
+            problems.append(wrong.at(*document.locate(f"/{name}", key=True)))
+    return document.with_value({key: one for key, one in document.value.items() if key not in ("steps", "goal")})
+
+
+def _title(found: Sequence[Block], words: str) -> str:
+    headings = (block.text for block in found if isinstance(block, Heading) and block.text)
+    return _line(next(headings, words.partition("\n")[0]))
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
+
+
+# ── YAML and JSON ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _from_fields(text: str, filename: str, as_json: bool, catalogue: Catalogue) -> tuple[ParsedGoal, list[Problem]]:
+    document = _read(text, as_json)
+    if isinstance(document.value, list):
+        document = document.wrapped("steps")
+    if not isinstance(document.value, dict):
+        fix = "write goal: and what is to be done"
+        raise Rejected([Problem("the goal is neither fields nor a list of steps", fix)])
+    value = lenient(document.value, catalogue)
+    problems: list[Problem] = []
+    steps = value.pop("steps", None)
+    value.pop("$schema", None)  # a plan.json that is run again still says where its schema is
+    fields = _fields(document.with_value(value), steps is not None, problems)
+    words = _words(value, steps, problems)
+    title = _line(words.lstrip("# \n").partition("\n")[0]) or _stem(filename)
+    goal = ParsedGoal(fields, words or title, title, "words", places=document.places)
+    if steps is None:
+        return goal, problems
+    return replace(goal, kind="plan", placed=_placed(steps, document, problems)), problems
+
+
+def _read(text: str, as_json: bool) -> Document:
+    if not text.strip():
+        raise Rejected([Problem("the goal is empty", "say in words what is to be done")])
+    return read_json(text.encode()) if as_json else read_yaml(text)
+
+
+def _words(value: dict[str, Any], steps: Any, problems: list[Problem]) -> str:
+    words = value.get("goal")
+    if steps is None and not (isinstance(words, str) and words.strip()):
+        fix = "write goal: and what is to be done, or steps: and the plan"
+        problems.append(Problem("the goal says neither what is asked nor its steps", fix))
+    return words.strip() if isinstance(words, str) else ""
+
+
+def _stem(filename: str) -> str:
+    return filename.rpartition("/")[2].partition(".")[0]
+
+
+def _placed(steps: Any, document: Document, problems: list[Problem]) -> tuple[PlacedStep, ...]:
+    """Return the steps with their places, or tell that they are none."""
+    where = document.locate("/steps")
+    if not isinstance(steps, list) or not steps:
+        problems.append(Problem("'steps' must be a list of steps", "list at least one", "/steps").at(*where))
+        return ()
+    return tuple(PlacedStep(step, under(f"/steps/{at}", document.places)) for at, step in enumerate(steps))
+
+
+# ── what goals and planners' answers may write more loosely than plan.json ───────────────────────────────
+
+
+_ID_LIMIT = 10**63  # an id has at most 63 characters; Python refuses to write out very long numbers
+
+
+def lenient(value: Any, catalogue: Catalogue) -> Any:
+    """Return a goal's or an answer's fields as plan.json would spell them; a bare list is the steps."""
+    if isinstance(value, list):
+        return lenient_steps(value, catalogue)
+    if not isinstance(value, dict):
+        return value
+    known = present_fields(value)
+    if "checks" in known:
+        known["checks"] = lenient_checks(known["checks"])
+    if "steps" in known:
+        known["steps"] = lenient_steps(known["steps"], catalogue)
+    return known
+
+
+def lenient_steps(steps: Any, catalogue: Catalogue) -> Any:
+    """Return steps as plan.json would spell them, each with its `depends_on`: plans written by code have it."""
+    if not isinstance(steps, list):
+        return steps
+    return spelled_out([_step(step, catalogue) if isinstance(step, dict) else step for step in steps])
+
+
+def _step(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    known = present_fields(step)
+    if "id" in known:
+        known["id"] = _id(known["id"])
+    if isinstance(known.get("depends_on"), list):
+        known["depends_on"] = [_id(one) for one in known["depends_on"]]
+    if known.get("tool") == "none":
+        known["tool"] = "note"
+        known.setdefault("input", known.get("description", ""))  # what is noted is what the step says
+    for name in ("needs", "checks"):
+        if name in known:
+            known[name] = lenient_checks(known[name])
+    return _input(known, catalogue)
+
+
+def _input(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    given, tool = step.get("input"), step.get("tool")
+    if isinstance(given, str) and isinstance(tool, str):
+        spec = catalogue.tools.get(tool)
+        name = spec.text_field if spec else "text"  # of a tool that is not there, the check names the tool alone
+        step["input"] = {name: given} if name else given
+    return step
+
+
+def _id(value: Any) -> Any:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if number and abs(value) < _ID_LIMIT else value
+
+
+def lenient_checks(checks: Any) -> Any:
+    """Return checks as plan.json would spell them: a text is a command."""
+    if not isinstance(checks, list):
+        return checks
+    return [_check(check) for check in checks]
+
+
+def _check(check: Any) -> Any:
+    if isinstance(check, str):
+        return {"kind": "command", "run": check}
+    return present_fields(check) if isinstance(check, dict) else check

@@ -1,0 +1,93 @@
+"""A plan, laid out for deriving: who depends on whom, in which order. Pure."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from agentfs.core.records import Plan, Step
+from agentfs.core.references import find, texts_in
+
+
+@dataclass(frozen=True)
+class PlanGraph:
+    """The steps of a plan in an order in which dependencies come first."""
+
+    steps: Mapping[str, Step]
+    needs: Mapping[str, tuple[str, ...]]  # step -> the steps it comes after
+    refers: Mapping[str, frozenset[str]]  # step -> the steps whose output it uses
+    order: tuple[str, ...]
+    rank: Mapping[str, int]  # step -> its place in that order
+    listed: tuple[str, ...]  # the steps as the plan lists them
+    place: Mapping[str, int]  # step -> its place in the plan
+
+    @staticmethod
+    def of(plan: Plan) -> "PlanGraph":
+        """Lay out a plan that has passed the check."""
+        steps = {step.id: step for step in plan.steps}
+        refers = {step.id: referred(step) for step in plan.steps}
+        needs = dependencies(plan, refers)
+        order = topological(needs)
+        rank = {step: number for number, step in enumerate(order)}
+        return PlanGraph(steps, needs, refers, order, rank, tuple(steps), {step: n for n, step in enumerate(steps)})
+
+    @cached_property
+    def dependents(self) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {step: [] for step in self.order}
+        for step in self.order:
+            for dependency in self.needs[step]:
+                found[dependency].append(step)
+        return {step: tuple(after) for step, after in found.items()}
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """The steps nobody depends on, as the plan lists them."""
+        return tuple(step for step in self.steps if not self.dependents[step])
+
+    def ancestors(self, step: str) -> frozenset[str]:
+        """Return every step that this one comes after, however far back."""
+        found: set[str] = set()
+        ahead = list(self.needs[step])
+        while ahead:
+            if (one := ahead.pop()) not in found:
+                found.add(one)
+                ahead.extend(self.needs[one])
+        return frozenset(found)
+
+
+def referred(step: Step) -> frozenset[str]:
+    """Return the steps whose output a step uses."""
+    return frozenset(one.step for text in texts_in(step) for one in find(text) if one.step is not None)
+
+
+def dependencies(plan: Plan, refers: Mapping[str, frozenset[str]] | None = None) -> dict[str, tuple[str, ...]]:
+    """Return what each step comes after: what it says, else the step before it, and what it refers to."""
+    found: dict[str, tuple[str, ...]] = {}
+    before: tuple[str, ...] = ()
+    for step in plan.steps:
+        said = before if step.depends_on is None else step.depends_on
+        used = refers[step.id] if refers is not None else referred(step)
+        found[step.id] = tuple(dict.fromkeys((*said, *sorted(used))))
+        before = (step.id,)
+    return found
+
+
+def topological(needs: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the steps with dependencies first, otherwise in the order given. Steps on a cycle are left out."""
+    order: list[str] = []
+    missing = {step: len(set(before)) for step, before in needs.items()}
+    after: dict[str, list[str]] = {}
+    for step, before in needs.items():
+        for dependency in set(before):
+            after.setdefault(dependency, []).append(step)
+    free = deque(step for step, count in missing.items() if count == 0)
+    place = {step: n for n, step in enumerate(needs)}
+    while free:
+        step = free.popleft()
+        order.append(step)
+        freed = sorted(after.get(step, ()), key=place.__getitem__)
+        for dependent in freed:
+            missing[dependent] -= 1
+            if missing[dependent] == 0:
+                free.append(dependent)
+    return tuple(order)
