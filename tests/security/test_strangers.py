@@ -19,7 +19,7 @@ import pytest
 from agentfs.core.answer_plan import Standing
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.weighing import weigh
-from agentfs.locks import own_folder
+from agentfs.storage.locks import own_folder
 from agentfs.tools.files import read_file
 from agentfs.tools.finding import list_files
 from agentfs.tools.programs import Shell
