@@ -281,7 +281,7 @@ class Daemon:
         folder, hold = begun
         try:
             world, seen = replace(self.world, wake=partial(self._wake, folder)), glance(folder)
-            return ManagedRun.open(open_driver(folder, self.settings, world), hold, seen)
+            return ManagedRun.of(open_driver(folder, self.settings, world), hold, seen)
         except Exception as error:  # noqa: BLE001 - one broken run never holds up another
             return error
 

@@ -98,7 +98,7 @@ class ManagedRun:
     actions: list[Action] = field(default_factory=list)  # what its last turn decided
 
     @classmethod
-    def open(cls, driver: Driver, hold: ExitStack, seen: Glance) -> "ManagedRun":
+    def of(cls, driver: Driver, hold: ExitStack, seen: Glance) -> "ManagedRun":
         attempts = driver.facts.attempts.items()
         reported = {(step, one.number) for step, tries in attempts for one in tries if one.result}
         return cls(driver, hold, StatusFile(driver.folder), seen, reported)

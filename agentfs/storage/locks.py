@@ -175,11 +175,11 @@ def who_holds(folder: Path, runs: Path | None = None) -> str:
     """Return the process that holds a folder's lock, by its pid and what was typed, as far as can be known."""
     with contextlib.suppress(OSError):
         if pid := _holders().get(os.stat(lock_file(folder, runs)).st_ino):
-            return _describe_process(pid)
+            return _describe_pid(pid)
     return "another agentfs"
 
 
-def _describe_process(pid: str) -> str:
+def _describe_pid(pid: str) -> str:
     try:
         typed = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:
