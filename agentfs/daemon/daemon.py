@@ -63,6 +63,7 @@ class Daemon:
         self.upkeep = Upkeep(Maintenance(workspace.runs), teller.tell)
         self.fatal: UserError | None = None
         self._watch: FolderWatch | None = None  # None: no events are asked for
+        self._watching = ExitStack()
         self._runs_id, self._has_runs = _identify(workspace.runs), True
         self._woken: queue.SimpleQueue[Path] = queue.SimpleQueue()
         self._threads, self._reporting = Pool(AT_ONCE - 1, "turn"), threading.Lock()
@@ -102,15 +103,11 @@ class Daemon:
 
     def _watch_goals(self) -> bool:
         """Ask for events of goals/, which may be another folder than before; return whether all of them come."""
-        self._stop_watching()
-        self._watch = FolderWatch([self.goals.path], self.stop.wake.set).__enter__()
+        self._watching.close()
+        self._watch = self._watching.enter_context(FolderWatch([self.goals.path], self.stop.wake.set))
         if self._watch.deaf:
             self.teller.tell("polling", f"goals/ is looked at every second: {self._watch.deaf}")
         return not self._watch.deaf
-
-    def _stop_watching(self) -> None:
-        if self._watch is not None:
-            self._watch.__exit__(None, None, None)
 
     def _take_news(self) -> None:
         """Take in what happened since the last time."""
@@ -121,7 +118,8 @@ class Daemon:
             self.teller.note("event queue overflowed; rescanning")
             self.intake.due = self._rescan_at = 0.0
         while not self._woken.empty():
-            if run := self.runs.get(self._woken.get()):
+            run = self.runs.get(self._woken.get())
+            if run is not None and not run.is_leaving:
                 run.due = min(run.due, time.monotonic())
         if self.stop.asked > 1:
             for run in self.runs.values():
@@ -379,7 +377,7 @@ class Daemon:
             with suppress(OSError):
                 self._close(run)
         self._threads.shutdown()
-        self._stop_watching()
+        self._watching.close()
         self.goals.release()
 
 
