@@ -215,6 +215,7 @@ class EndedRuns:
         self._teller = teller
         self._reported: dict[Path, set[tuple[str, int]]] = {}  # the run that ended last comes last
         self._unseen: list[Path] = []  # whose edits are still to be looked for before all are again
+        self._open_before: set[Path] = set()
 
     def add(self, folder: Path) -> None:
         self._reported.pop(folder, None)
@@ -223,11 +224,15 @@ class EndedRuns:
             del self._reported[next(iter(self._reported))]
 
     def take_reopened(self) -> list[Path]:
-        """Return those of the latest that have no outcome any more, and forget them."""
-        found = [folder for folder in islice(reversed(self._reported), self.LATEST) if is_open(folder)]
+        """Return those of the latest that have no outcome any more, and forget them.
+
+        Nor the last time: while a person changes branches in runs/, an outcome may be gone for a moment.
+        """
+        open_now = {folder for folder in islice(reversed(self._reported), self.LATEST) if is_open(folder)}
+        found, self._open_before = open_now & self._open_before, open_now
         for folder in found:
             del self._reported[folder]
-        return found
+        return sorted(found)
 
     def report_edits(self) -> None:
         """Report, once each, what was edited after a run's end; each call looks at some, the longest unseen first."""
