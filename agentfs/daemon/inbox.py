@@ -16,12 +16,12 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfs.core import names
-from agentfs.core.catalogue import Catalogue
+from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.goals import MAX_BYTES
-from agentfs.core.names import run_name
+from agentfs.core.goal_file import MAX_BYTES
+from agentfs.core.paths import run_name
 from agentfs.core.problems import Problem
+from agentfs.core.tool_spec import Catalogue
 from agentfs.daemon.runs import FULL, describe
 from agentfs.disk import appear, move_to_new_name
 from agentfs.errors import AgentfsError, BadFile, UserError
@@ -70,7 +70,7 @@ def is_junk(name: str) -> bool:
 
 def is_goal_name(name: str) -> bool:
     """Whether a file of this name in goals/ is a goal."""
-    return not is_junk(name) and name.lower().endswith(names.GOAL_SUFFIXES)
+    return not is_junk(name) and name.lower().endswith(paths.GOAL_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def _no_goal(name: str, mode: int) -> str | None:
     if name == REJECTED:
         return "it is no folder, so that nothing can be moved there that is rejected; remove it"
     if not is_goal_name(name):
-        return f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}"
+        return f"a goal ends in {', '.join(paths.GOAL_SUFFIXES)}"
     return None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.decide import Action, Wait, takes_place
 from agentfs.disk import listing, read_whole
 from agentfs.engine import Driver, at_rest
@@ -31,7 +31,7 @@ REREAD_SECONDS = 10.0  # until an active run is read again in full all the same
 RACY_NS = 20_000_000  # a folder's time says nothing of what follows within the same tick of the kernel's clock
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _PEOPLES = (".again.md", ".reply.md")
-_EDITED = (names.RUN, names.PLAN, names.OUTCOME, names.REPLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES))
+_EDITED = (paths.RUN, paths.PLAN, paths.OUTCOME, paths.REPLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES))
 
 
 # ── has a run changed? ────────────────────────────────────────────────────────────────────────────────────
@@ -49,7 +49,7 @@ class Glance:
 def glance(run: Path, before: Glance | None = None) -> Glance:
     """Return what is there now. It is asked of every open run all the time: some 20 µs."""
     top = str(run)
-    folders = (_changed(f"{top}/{names.STEPS}"), _changed(f"{top}/{names.PLANNING}"))
+    folders = (_changed(f"{top}/{paths.STEPS}"), _changed(f"{top}/{paths.PLANNING}"))
     replies = before.replies if before and before.folders == folders else _replies(top)
     return Glance(
         tuple(signature(f"{top}/{name}") for name in _EDITED),
@@ -67,7 +67,7 @@ def _changed(folder: str) -> int:
 
 def _replies(run: str) -> list[str]:
     found = []
-    for folder in (names.STEPS, names.PLANNING):
+    for folder in (paths.STEPS, paths.PLANNING):
         with suppress(OSError):
             there = listing(f"{run}/{folder}")
             found += [f"{run}/{folder}/{name}" for name in there if name.endswith(_PEOPLES) or ".reply-" in name]
@@ -199,8 +199,8 @@ def share(free: int, held: Sequence[int]) -> list[int]:
 
 # ── runs that have ended ──────────────────────────────────────────────────────────────────────────────────
 
-_FILES = (names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES), names.REPLAN)
-_FOLDERS = (names.STEPS, names.PLANNING)
+_FILES = (paths.PLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES), paths.REPLAN)
+_FOLDERS = (paths.STEPS, paths.PLANNING)
 
 
 class EndedRuns:
@@ -258,7 +258,7 @@ class EndedRuns:
 def _edits(folder: str) -> Iterator[tuple[str, int]]:
     """Yield what is younger than the outcome, and since when. A change always sets ctime, whatever mtime says."""
     with suppress(OSError):
-        end = os.lstat(f"{folder}/{names.OUTCOME}").st_ctime_ns
+        end = os.lstat(f"{folder}/{paths.OUTCOME}").st_ctime_ns
         for name in (*_FILES, *_FOLDERS):
             with suppress(FileNotFoundError):
                 found = os.lstat(f"{folder}/{name}")
@@ -269,13 +269,13 @@ def _edits(folder: str) -> Iterator[tuple[str, int]]:
 
 def _is_last_revision(folder: Path, name: str) -> bool:
     """Whether this is a plan that was saved, or copied, as it was: byte for byte the run's last revision."""
-    if name != names.PLAN:
+    if name != paths.PLAN:
         return False
     with suppress(OSError):
-        revisions = folder / names.REVISIONS
-        parsed = map(names.parse_revision_file, os.listdir(revisions))
+        revisions = folder / paths.REVISIONS
+        parsed = map(paths.parse_revision_file, os.listdir(revisions))
         numbers = [found[0] for found in parsed if found and found[1] == "plan"]
-        last = revisions / names.revision_plan_file(max(numbers, default=1))
+        last = revisions / paths.revision_plan_file(max(numbers, default=1))
         return read_whole(last) == read_whole(folder / name)
     return False
 
@@ -298,7 +298,7 @@ class FailedRuns:
         self._failures: dict[Path, _Failure] = {}
 
     def add(self, folder: Path, error: BaseException) -> None:
-        if (folder / names.RUN).exists():
+        if (folder / paths.RUN).exists():
             words = f"set aside: {describe(error)}"
         else:
             words = "its folder was moved or deleted; what ran in it is ended"

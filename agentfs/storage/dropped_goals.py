@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.goals import MAX_BYTES
+from agentfs.core import paths
+from agentfs.core.goal_file import MAX_BYTES
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Run
 from agentfs.disk import move_to_new_name, publish_inside, sync_folder
 from agentfs.regular import open_regular, read_open, read_regular
@@ -84,8 +84,8 @@ def _take_out(spot: Spot, run: int, run_id: str, held: ExitStack) -> Spot:
     and the run's own copy commits: so the next daemon that finds it there knows whether the run has it.
     """
     try:
-        os.rename(spot.name, names.DROPPED, src_dir_fd=spot.folder, dst_dir_fd=run)
-        return Spot(run, names.DROPPED)
+        os.rename(spot.name, paths.DROPPED, src_dir_fd=spot.folder, dst_dir_fd=run)
+        return Spot(run, paths.DROPPED)
     except FileNotFoundError:
         raise StillChanging(spot.name) from None
     except OSError as error:
@@ -127,7 +127,7 @@ def bring_back(goals: int, runs: Path) -> None:
         for day, days in _folders_in(way):
             for run, inner in _folders_in(days):
                 for name in sorted(os.listdir(inner)):
-                    if names.is_run_id(f"{day}/{run}") and has_goal(runs / day / run):
+                    if paths.is_run_id(f"{day}/{run}") and has_goal(runs / day / run):
                         with contextlib.suppress(IsADirectoryError):
                             os.unlink(name, dir_fd=inner)
                     else:
@@ -150,7 +150,7 @@ def finish_intakes(runs: Path, reject: Reject) -> bool:
 
     What still is what was judged becomes the run's goal; anything else is rejected, and the folder is free again.
     """
-    cut_off = [one for one in all_folders(runs) if os.path.lexists(f"{one}/{names.DROPPED}")]
+    cut_off = [one for one in all_folders(runs) if os.path.lexists(f"{one}/{paths.DROPPED}")]
     finished = [_finish(folder, reject) for folder in cut_off]
     return all(finished)
 
@@ -164,23 +164,23 @@ def _finish(folder: str, reject: Reject) -> bool:
         record = _record_in(run)
         called = os.path.basename(record.source) if record else "goal.md"
         try:
-            content = read_regular(names.DROPPED, MAX_BYTES, folder=run)
+            content = read_regular(paths.DROPPED, MAX_BYTES, folder=run)
         except BlockingIOError:
             return False
         except OSError:
             content = None
         if content is None or record is None or sha256_bytes(content) != record.goal_sha256:
-            reject(Spot(run, names.DROPPED), called, "it was changed while it was being taken")
+            reject(Spot(run, paths.DROPPED), called, "it was changed while it was being taken")
             return True
         if not has_goal(folder):
-            publish_inside(run, names.goal_file(called), content)
-        os.unlink(names.DROPPED, dir_fd=run)
+            publish_inside(run, paths.goal_file(called), content)
+        os.unlink(paths.DROPPED, dir_fd=run)
         return True
 
 
 def _record_in(run: int) -> Run | None:
     try:
-        return Run.model_validate_json(read_regular(names.RUN, MAX_BYTES, folder=run))
+        return Run.model_validate_json(read_regular(paths.RUN, MAX_BYTES, folder=run))
     except (OSError, ValidationError):
         return None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 
 
 def subfolders(folder: Path | str) -> list[str]:
@@ -26,7 +26,7 @@ def all_folders(runs: Path) -> Iterator[str]:
 def open_runs(runs: Path) -> Iterator[Path]:
     """Yield the folder of every run that has not ended, the oldest day first."""
     for folder in all_folders(runs):
-        if not os.access(f"{folder}/{names.OUTCOME}", os.F_OK) and is_open(Path(folder)):
+        if not os.access(f"{folder}/{paths.OUTCOME}", os.F_OK) and is_open(Path(folder)):
             yield Path(folder)
 
 
@@ -35,21 +35,21 @@ def ended_runs(runs: Path) -> list[Path]:
     found = []
     for folder in all_folders(runs):
         with suppress(OSError):
-            found.append((os.lstat(f"{folder}/{names.OUTCOME}").st_mtime, Path(folder)))
+            found.append((os.lstat(f"{folder}/{paths.OUTCOME}").st_mtime, Path(folder)))
     return [folder for _, folder in sorted(found)]
 
 
 def is_open(folder: Path) -> bool:
     """Whether a folder holds a run without an outcome; one with no goal yet is still being made."""
     top = str(folder)
-    if os.path.lexists(f"{top}/{names.OUTCOME}") or not _is_named_as_run(top):
+    if os.path.lexists(f"{top}/{paths.OUTCOME}") or not _is_named_as_run(top):
         return False
-    return os.path.lexists(f"{top}/{names.RUN}") and has_goal(top)
+    return os.path.lexists(f"{top}/{paths.RUN}") and has_goal(top)
 
 
 def has_goal(folder: Path | str) -> bool:
-    return any(os.path.lexists(f"{folder}/goal{suffix}") for suffix in names.GOAL_SUFFIXES)
+    return any(os.path.lexists(f"{folder}/goal{suffix}") for suffix in paths.GOAL_SUFFIXES)
 
 
 def _is_named_as_run(folder: str) -> bool:
-    return names.is_run_id("/".join(folder.rsplit("/", 2)[1:]))
+    return paths.is_run_id("/".join(folder.rsplit("/", 2)[1:]))
