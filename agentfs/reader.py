@@ -25,7 +25,7 @@ from agentfs.executor.rebuilding import answers_in
 from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
 from agentfs.regular import MOST_RECORD, NotRegular, read_regular, read_text
-from agentfs.stillness import Stillness, signature
+from agentfs.storage.completeness import Stillness, signature
 from agentfs.workspace import goal_path
 
 if TYPE_CHECKING:

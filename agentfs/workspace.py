@@ -11,8 +11,8 @@ from pathlib import Path
 from agentfs.core import paths
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import NotARun, UserError
-from agentfs.locks import own_folder
 from agentfs.regular import read_regular
+from agentfs.storage.locks import own_folder
 
 SETTINGS = "agentfs.toml"
 _MOST_SECRET = 1000  # bytes

@@ -1,0 +1,1 @@
+"""Files on disk: how they are opened, written once, locked and watched."""
