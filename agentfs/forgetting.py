@@ -19,8 +19,8 @@ from agentfs.core import paths
 from agentfs.core.commit_messages import as_it_stood_message, forgotten_message
 from agentfs.errors import UserError
 from agentfs.ledger import Entry, Ledger, LedgerBusy, LedgerError
-from agentfs.locks import locked
 from agentfs.owed import as_it_stands, blob_sha, commit_owed
+from agentfs.storage.locks import locked
 
 PER_COMMIT = 500  # a commit names every run it takes away
 MANY = 200  # the files of so many take their time

@@ -20,8 +20,8 @@ from agentfs.core.tool_spec import Catalogue
 from agentfs.disk import publish_inside, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
-from agentfs.locks import locked
-from agentfs.moving import move_in
+from agentfs.storage.dropped_goals import move_in
+from agentfs.storage.locks import locked
 from agentfs.storage.safe_open import hold_inside, hold_named
 from agentfs.workspace import Workspace
 

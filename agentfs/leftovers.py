@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.disk import Leftover, install, listing, publish, read_whole
-from agentfs.stillness import Stillness, being_written
+from agentfs.storage.completeness import Stillness, being_written
 
 KEPT = "plan.saved-{}.json"
 

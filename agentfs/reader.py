@@ -24,7 +24,7 @@ from agentfs.executor.log import claim_in
 from agentfs.executor.rebuilding import answers_in
 from agentfs.history import LostPlan, PastPlans
 from agentfs.questions import ASK_LINE
-from agentfs.stillness import Stillness, signature
+from agentfs.storage.completeness import Stillness, signature
 from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.workspace import goal_path
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from agentfs.ledger import Maintenance
 from agentfs.ledger.maintenance import Done
-from agentfs.locks import locked
-from agentfs.seats import open_runs
+from agentfs.storage.locks import locked
+from agentfs.storage.run_folders import open_runs
 from agentfs.workspace import Workspace
 
 QUIET_SECONDS = 10.0  # with nothing to do, before it begins

@@ -11,7 +11,7 @@ from pathlib import Path
 from agentfs.core import paths
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import NotARun, UserError
-from agentfs.locks import own_folder
+from agentfs.storage.locks import own_folder
 from agentfs.storage.safe_open import read_regular, scan
 
 SETTINGS = "agentfs.toml"

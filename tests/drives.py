@@ -13,9 +13,9 @@ from agentfs.core.run_state import RunState
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver
 from agentfs.intake import goal_from, judge_goal, taking
-from agentfs.locks import locked
 from agentfs.means import catalogue_of
 from agentfs.settings import load_settings
+from agentfs.storage.locks import locked
 from agentfs.workspace import Workspace, init
 from agentfs.world import open_driver, open_world
 from tests.scripts import Script

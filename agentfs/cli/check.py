@@ -129,8 +129,8 @@ def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
 
 def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
     """Judge a file of goals/ as `watch` does."""
-    from agentfs.inbox import dropped_goal
-    from agentfs.moving import StillChanging
+    from agentfs.daemon.inbox import dropped_goal
+    from agentfs.storage.dropped_goals import StillChanging
 
     _must_be_goal_name(path)
     path.lstat()

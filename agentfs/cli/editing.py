@@ -31,9 +31,9 @@ from agentfs.core.steps import StepView
 from agentfs.disk import Leftover, install, publish, read_whole
 from agentfs.disk import replace as replace_file
 from agentfs.errors import BadFile, UserError
-from agentfs.holding import is_driven
 from agentfs.leftovers import look_after
-from agentfs.stillness import Stillness
+from agentfs.storage.completeness import Stillness
+from agentfs.storage.locks import is_driven
 from agentfs.views.words import first_line, inert
 from agentfs.workspace import Workspace
 

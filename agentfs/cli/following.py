@@ -15,10 +15,10 @@ from agentfs.core import paths
 from agentfs.disk import listing
 from agentfs.errors import UserError
 from agentfs.storage.safe_open import reading
+from agentfs.storage.watcher import FolderWatch
 from agentfs.views.revisions import entry_line
 from agentfs.views.show import log_line, most_of
 from agentfs.views.words import inert
-from agentfs.watch import FolderWatch
 
 RESCAN_SECONDS = 0.5  # appending to a log raises no event
 MOST_BYTES = 1 << 20  # read of one log at a time

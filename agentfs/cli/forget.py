@@ -15,7 +15,7 @@ from agentfs.cli.look import colours, print_lines, width
 from agentfs.core import paths
 from agentfs.errors import UserError
 from agentfs.forgetting import Forgetting, Forgotten, Kept, measure
-from agentfs.holding import is_driven
+from agentfs.storage.locks import is_driven
 from agentfs.views.forget import again, forget_table, summary
 from agentfs.views.words import inert, json_text
 from agentfs.workspace import Workspace

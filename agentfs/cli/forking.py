@@ -15,8 +15,8 @@ from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.records import Plan, Run
 from agentfs.errors import UserError
 from agentfs.forking import Fork, make
-from agentfs.holding import is_driven
 from agentfs.means import has_model
+from agentfs.storage.locks import is_driven
 from agentfs.views.words import counted, inert
 
 

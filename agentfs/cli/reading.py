@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentfs.core import paths
 from agentfs.disk import read_whole
-from agentfs.holding import held_inodes, is_driven
+from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.safe_open import names_in
 from agentfs.workspace import Workspace
 

@@ -15,7 +15,7 @@ from agentfs.core.json_edit import set_value
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Limits, Plan
 from agentfs.errors import UserError
-from agentfs.holding import is_watched
+from agentfs.storage.locks import is_watched
 from agentfs.views.words import first_line, inert
 from agentfs.workspace import Workspace
 

@@ -10,9 +10,9 @@ from agentfs.cli.common import environment, here, must_be_trusted
 from agentfs.cli.drive import on_signals
 from agentfs.clock import Clock
 from agentfs.core.config import Settings
-from agentfs.daemon import Daemon
+from agentfs.daemon.daemon import Daemon
+from agentfs.daemon.inbox import Inbox
 from agentfs.driving import Stop
-from agentfs.inbox import Inbox
 from agentfs.means import allowing_own, catalogue_of, has_model
 from agentfs.settings import load_settings
 from agentfs.views.screen import can_draw

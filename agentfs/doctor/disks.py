@@ -16,14 +16,14 @@ from pathlib import Path
 
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.disk import exchange, open_unnamed, sync_folder, write_new
-from agentfs.mounts import written_behind
-from agentfs.stillness import being_written
+from agentfs.storage.completeness import being_written, written_behind
+from agentfs.storage.watcher import FolderWatch
 from agentfs.views.words import size
-from agentfs.watch import Unwatched
 from agentfs.workspace import Workspace
 
 PROBE = ".agentfs-doctor-{}.tmp"
 LITTLE_ROOM = 200_000_000  # bytes
+EVENT_SECONDS = 2.0  # for the event of a file
 TOO_QUICK = 15e-6  # seconds: no disk answers an fsync that fast
 _MINE = re.compile(r"\.agentfs-doctor-(\d+)\.tmp\Z")
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -68,7 +68,7 @@ def _kind(about: str, mount: Mount, behind: str | None) -> Iterator[Finding]:
     if behind:
         yield remark(
             about,
-            f"on a {behind} file system others may write unheard, and locks and fsync are as good as its server's",
+            f"on a {behind} file system events may be missing, and locks and fsync are as good as its server's",
             "drive a workspace from one machine only; better, keep it on a disk of this machine",
         )
     if mount.kind in ("tmpfs", "ramfs"):
@@ -187,19 +187,16 @@ def _fsync_seconds(path: Path) -> float:
 
 
 def _heard(about: str, probe: Path) -> Finding:
-    """Whether events come, found out as a daemon does."""
-    from agentfs.watching import ManyFolders
-
-    try:
-        folders = ManyFolders(lambda: None)
-    except Unwatched as why:
-        return remark(about, f"`watch` looks every second: {why}")
-    try:
-        folders.add(probe)
-    except Unwatched as why:
-        return remark(about, f"`watch` looks every second: {why}")
-    finally:
-        folders.close()
+    """Whether events come: drop a file there and wait for its event."""
+    with FolderWatch([probe], lambda: None) as watch:
+        if watch.deaf:
+            return remark(about, f"`watch` looks every second: {watch.deaf}")
+        write_new(probe / "event", b"", durable=False)
+        deadline = time.monotonic() + EVENT_SECONDS
+        while not watch.seen():
+            if time.monotonic() > deadline:
+                return remark(about, "`watch` looks every second: no events come from this file system")
+            time.sleep(0.01)
     return fine(about, "events arrive")
 
 

@@ -14,11 +14,10 @@ from agentfs.core.config import Settings
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.installation import find_program, why_missing
 from agentfs.tools import sandbox
-from agentfs.watching import MOST_FOLDERS
 
 OLDEST_GIT = (2, 27)  # knows a commit-graph of changed paths
 INOTIFY = Path("/proc/sys/fs/inotify")
-FEW_FILES = 1024
+FEW_FILES, FEW_WATCHES = 1024, 64
 _INSTALL = "sudo apt install {0} (Debian, Ubuntu), sudo dnf install {0} (Fedora) or sudo pacman -S {0} (Arch)"
 
 
@@ -79,16 +78,16 @@ def bubblewrap(wanted: str) -> Finding:
 
 
 def watches() -> Finding:
-    """Whether the kernel lets a daemon listen to as many folders as it would."""
+    """Whether the kernel lets a daemon, and some commands beside it, watch their folders."""
     most, instances = _number(INOTIFY / "max_user_watches"), _number(INOTIFY / "max_user_instances")
     if most is None or instances is None:
         return remark(
             "watching", "this kernel has no inotify: `watch` looks every second", "use Linux 2.6.13 or newer"
         )
-    if most < 2 * MOST_FOLDERS:
+    if most < FEW_WATCHES:
         return remark(
             "watching",
-            f"{most} watches are allowed, `watch` may use {MOST_FOLDERS}: the runs beyond are looked at every second",
+            f"{most} watches are allowed: where other programs leave none, `watch` looks every second",
             "sudo sysctl fs.inotify.max_user_watches=524288",
         )
     if instances < 16:

@@ -9,8 +9,8 @@ from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.records import Run
 from agentfs.disk import read_whole
 from agentfs.executor.log import marks_in
-from agentfs.holding import held_inodes, is_driven
-from agentfs.seats import open_runs
+from agentfs.storage.locks import held_inodes, is_driven
+from agentfs.storage.run_folders import open_runs
 from agentfs.storage.safe_open import names_in, subfolders
 from agentfs.tools.base import ProcessMark
 from agentfs.tools.launch import find_survivors

@@ -1,1 +1,1 @@
-"""What every layer above needs of files on disk."""
+"""Files on disk: how they are opened, written once, locked and watched."""

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from agentfs import installation
 from agentfs.core.paths import inside
 from agentfs.installation import SETTINGS, workspaces_above
-from agentfs.locks import OWN
+from agentfs.storage.locks import OWN
 from agentfs.tools.base import Confinement
 
 FILES = (SETTINGS, ".mcp.json", "mcp.lock.json")

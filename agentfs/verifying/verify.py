@@ -10,9 +10,9 @@ from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.core.agreement import Disagreement
-from agentfs.holding import held_inodes, is_driven, is_watched
 from agentfs.ledger import Ledger, LedgerError
 from agentfs.ledger.soundness import NoGit, pretended, unsound
+from agentfs.storage.locks import held_inodes, is_driven, is_watched
 from agentfs.verifying.chronicle import chronicle
 from agentfs.verifying.holding import held
 from agentfs.verifying.story import Story

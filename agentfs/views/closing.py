@@ -11,7 +11,7 @@ from agentfs.core.excerpts import hints_of
 from agentfs.core.records import Failure, Outcome
 from agentfs.core.run_state import RunState, goal_checks
 from agentfs.core.steps import StepView
-from agentfs.holding import is_watched
+from agentfs.storage.locks import is_watched
 from agentfs.views.words import first_line, inert
 
 if TYPE_CHECKING:

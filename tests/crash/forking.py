@@ -24,18 +24,18 @@ from typing import Any
 import jsonschema  # noqa: F401 - what children import anew each time is imported here
 
 import agentfs
-from agentfs import driving, keeper, stillness
+from agentfs import driving, keeper
 from agentfs.cli import main as command
 from agentfs.core.config import Settings
+from agentfs.daemon.inbox import Inbox
 from agentfs.driving import Stop, drive
-from agentfs.ended import ended_runs
 from agentfs.engine import World
-from agentfs.inbox import Inbox
-from agentfs.locks import locked
 from agentfs.means import catalogue_of
-from agentfs.moving import StillChanging
-from agentfs.seats import open_runs
 from agentfs.settings import load_settings
+from agentfs.storage import completeness
+from agentfs.storage.dropped_goals import StillChanging
+from agentfs.storage.locks import locked
+from agentfs.storage.run_folders import ended_runs, open_runs
 from agentfs.workspace import Workspace
 from agentfs.world import open_driver, open_world
 from tests.drives import Quiet
@@ -136,7 +136,7 @@ def _be_child(request: dict[str, Any], said: Path) -> None:
     os.chdir(request["root"])
     os.environ.clear()
     os.environ.update(request["env"])
-    stillness.QUIET = 0.0  # nobody else writes here
+    completeness.QUIET = 0.0  # nobody else writes here
     driving.RESTLESS_SECONDS = 0.001
     keeper.PAUSE_SECONDS = 0.0
     if request["cut"] is not None:

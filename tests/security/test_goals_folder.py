@@ -8,7 +8,6 @@ run's goal makes these fail (each was tried).
 
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -23,13 +22,12 @@ from typing import Any
 import pytest
 
 from agentfs.core.config import Settings
+from agentfs.daemon.inbox import Inbox
 from agentfs.disk import exchange
 from agentfs.errors import AgentfsError
-from agentfs.inbox import Inbox
 from agentfs.means import catalogue_of
-from agentfs.moving import StillChanging
-from agentfs.stillness import Stillness
-from agentfs.watching import CANARY, ManyFolders
+from agentfs.storage.completeness import Stillness
+from agentfs.storage.dropped_goals import StillChanging
 from agentfs.workspace import Workspace
 from tests.daemons import Watching, book
 from tests.workspaces import Place, end, wait_for
@@ -84,30 +82,6 @@ def test_rejected_as_a_link_is_not_written_through(place: Place) -> None:
         assert daemon.outcome("good")["answer"] == "good"
     assert os.listdir(outside) == []
     assert (place.root / "goals" / "bad.md").exists()
-
-
-@pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_the_canary_of_a_watch_is_a_new_file(tmp_path: Path, kind: str) -> None:
-    """Its name can be guessed: a link there would be written through, a pipe waited for."""
-    victim, folder = tmp_path / "victim", tmp_path / "goals"
-    victim.write_text("kept")
-    folder.mkdir()
-    planted = folder / CANARY.format(os.getpid())
-    if kind == "link":
-        planted.symlink_to(victim)
-    else:
-        os.mkfifo(planted)
-    heard: queue.SimpleQueue[bool] = queue.SimpleQueue()
-
-    def listen() -> None:
-        folders = ManyFolders(lambda: None)
-        folders.add(folder)
-        heard.put(folders.lives(folder))
-        folders.close()
-
-    threading.Thread(target=listen, daemon=True).start()
-    assert heard.get(timeout=SOON)
-    assert victim.read_text() == "kept"
 
 
 # ── what is changed after it was judged ───────────────────────────────────────────────────────────────────

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.locks import own_folder
 from agentfs.planner.answer import PlanContext
 from agentfs.planner.evaluation import evaluate_answer
 from agentfs.planner.lint import Surroundings
+from agentfs.storage.locks import own_folder
 from agentfs.tools.files import read_file
 from agentfs.tools.finding import list_files
 from agentfs.tools.programs import Shell

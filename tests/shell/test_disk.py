@@ -10,7 +10,7 @@ import pytest
 
 from agentfs import disk
 from agentfs.disk import appear, install, publish, replace
-from agentfs.watch import FolderWatch
+from agentfs.storage.watcher import FolderWatch
 from tests.workspaces import wait_for
 
 

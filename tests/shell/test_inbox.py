@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agentfs import inbox as module
 from agentfs.core.config import Settings
+from agentfs.daemon import inbox as module
+from agentfs.daemon.inbox import Inbox, Refused, is_goal_name, is_junk
 from agentfs.errors import AgentfsError, BadFile
-from agentfs.inbox import Inbox, Refused, is_goal_name, is_junk
 from agentfs.means import catalogue_of
-from agentfs.moving import StillChanging, free_names, move_in
-from agentfs.stillness import QUIET, Stillness
+from agentfs.storage.completeness import QUIET, Stillness
+from agentfs.storage.dropped_goals import StillChanging, free_names, move_in
 from agentfs.storage.safe_open import hold_named
 from agentfs.workspace import Workspace
 
@@ -200,7 +200,7 @@ def test_a_goal_that_cannot_be_read(inbox: Inbox, monkeypatch: pytest.MonkeyPatc
     def denied(path: str, *_: int, **__: int) -> bytes:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
-    monkeypatch.setattr("agentfs.inbox.read_regular", denied)
+    monkeypatch.setattr("agentfs.daemon.inbox.read_regular", denied)
     assert "job.md:1:1: cannot be read: Permission denied (give the user" in refused(inbox, "job.md")
 
 

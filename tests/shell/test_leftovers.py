@@ -8,7 +8,7 @@ import pytest
 from agentfs.disk import Leftover, install
 from agentfs.leftovers import look_after
 from agentfs.recovery import sweep
-from agentfs.stillness import Stillness
+from agentfs.storage.completeness import Stillness
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_save_that_another_one_overtook_is_kept_beside(folder: Path) -> None:
 
 def test_where_nobody_can_tell_who_writes_it_has_to_hold_still(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentfs.leftovers.being_written", lambda _path: None)
-    monkeypatch.setattr("agentfs.stillness.being_written", lambda _path: None)
+    monkeypatch.setattr("agentfs.storage.completeness.being_written", lambda _path: None)
     now = [0.0]
     still, leftover = Stillness(clock=lambda: now[0]), _installed(folder)
     for seconds, waits in ((0.0, True), (1.9, True), (2.1, False)):

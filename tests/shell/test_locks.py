@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.locks import Lock, lock_file, locked, own_folder
+from agentfs.errors import UserError
+from agentfs.storage.locks import HeldFolder, Lock, lock_file, locked, own_folder, who_holds
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from agentfs.locks import Lock
+from agentfs.storage.locks import Lock
 lock = Lock(Path(sys.argv[1]))
 print(lock.take(), flush=True)
 time.sleep(600)
@@ -115,3 +116,29 @@ def test_where_the_ledger_is_no_repository_of_its_own_locks_lie_beside_it(tmp_pa
         "linked": ".agentfs-own",
         "bare": ".agentfs-own",
     }
+
+
+def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    first, second = HeldFolder(tmp_path / "goals"), HeldFolder(tmp_path / "goals")
+    first.take()
+    assert first.is_there()
+    assert not second.is_there()
+    with pytest.raises(UserError, match=f"is being watched already, by process {os.getpid()} "):
+        second.take()
+    os.rename(tmp_path / "goals", tmp_path / "moved")
+    assert not first.is_there()
+    (tmp_path / "goals").mkdir()
+    assert not first.is_there()
+    first.take()
+    assert first.is_there()
+    first.release()
+    second.take()
+    second.release()
+    assert who_holds(tmp_path / "goals") == "another agentfs"
+
+
+def test_a_folder_that_cannot_be_held(tmp_path: Path) -> None:
+    (tmp_path / "goals").touch()
+    with pytest.raises(UserError, match="goals cannot be watched: File exists"):
+        HeldFolder(tmp_path / "goals").take()

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agentfs.cli import main
-from agentfs.holding import is_driven
-from agentfs.locks import locked
+from agentfs.storage.locks import is_driven, locked
 
 GOAL = """\
 # Count words

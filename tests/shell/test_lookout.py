@@ -10,9 +10,9 @@ from agentfs.core import paths
 from agentfs.disk import temp_name
 from agentfs.driving import RESTLESS_SECONDS, Lookout, is_news, is_unnamed
 from agentfs.engine import Driver
-from agentfs.locks import locked
 from agentfs.settings import load_settings
-from agentfs.watch import FolderWatch
+from agentfs.storage.locks import locked
+from agentfs.storage.watcher import FolderWatch
 from agentfs.workspace import find_workspace
 from agentfs.world import open_driver, open_world
 from tests.workspaces import Place, wait_for

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.stillness import Stillness, being_written, signature
+from agentfs.storage.completeness import Stillness, being_written, signature, written_behind
+from tests.mounts import mirrored
 
 
 def _clocked() -> tuple[Stillness, list[float]]:
@@ -78,10 +79,22 @@ def test_what_is_no_regular_file_is_never_complete(tmp_path: Path, kind: str) ->
 
 
 def test_where_leases_are_not_to_be_had_it_takes_two_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentfs.stillness.being_written", lambda _path: None)
+    monkeypatch.setattr("agentfs.storage.completeness.being_written", lambda _path: None)
     still, now = _clocked()
     path = tmp_path / "goal.md"
     path.write_text("x")
     for moment, complete in ((0.0, False), (1.9, False), (2.0, True)):
         now[0] = moment
         assert still.is_complete(path) is complete
+
+
+def test_a_file_system_that_others_write_to_is_known(tmp_path: Path) -> None:
+    assert written_behind(tmp_path) is None
+    assert written_behind(tmp_path / "nowhere") is None
+    (tmp_path / "back").mkdir()
+    (tmp_path / "front").mkdir()
+    with mirrored(tmp_path / "back", tmp_path / "front") as front:
+        assert written_behind(front) == "FUSE"
+        (front / "goal.md").write_text("x")
+        assert being_written(front / "goal.md") is None
+        assert being_written(tmp_path / "back" / "goal.md") is False

@@ -8,8 +8,8 @@ import pytest
 
 from agentfs.core.config import Settings
 from agentfs.core.step_lines import LINES
+from agentfs.daemon.inbox import Inbox
 from agentfs.errors import BadFile, NoModel
-from agentfs.inbox import Inbox
 from agentfs.means import catalogue_of
 from agentfs.workspace import Workspace
 from tests.terminals import OnTerminal

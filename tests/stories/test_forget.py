@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.locks import locked
+from agentfs.storage.locks import locked
 from tests.daemons import Watching, book
 from tests.workspaces import DEADLINE, Place, wait_for
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.daemon import ENOUGH_TO_DO
+from agentfs.daemon.daemon import ENOUGH_TO_DO
 from tests.daemons import Watching, book
 from tests.workspaces import Place, wait_for
 

@@ -1,4 +1,4 @@
-"""Who drives a run and who watches goals/: locks on files of agentfs's own, which no step can open.
+"""Who drives a run and who watches goals/: locks on files of agentfs's own, which no step can open; who holds one.
 
 Owns `locks/` in `own_folder`. A step may open, and so lock, every folder that it sees; so no lock is taken on what a
 step sees. A lock is `flock` on a file that is named after the inode of its folder: it follows a folder that is
@@ -11,10 +11,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from agentfs.errors import UserError
 from agentfs.system import flags
 
 OWN = "agentfs-own"  # in runs/.git: neither steps nor `git clean` in any repository come there
-_TRIES = 100  # each time somebody else removed the file between opening and locking it
+_TRIES = 100  # each time another process removed the file between opening and locking it
 _OPEN = flags("O_RDWR", "O_CREAT", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
 _OPEN_OF_OTHERS = flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
 
@@ -119,3 +120,97 @@ def _sign(descriptor: int, folder: Path) -> None:
     with contextlib.suppress(OSError):  # a full disk; it is for people only
         os.ftruncate(descriptor, 0)
         os.write(descriptor, os.fsencode(f"{os.getpid()} {folder.parent.name}/{folder.name}\n"))
+
+
+class HeldFolder:
+    """goals/, held until it is released. Its lock lies in runs/, beside it; while that is gone there is none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.runs = path, path.parent / "runs"
+        self._lock = Lock(path, self.runs)
+        self._descriptor: int | None = None
+
+    def take(self) -> None:
+        """Make the folder if there is none, and lock it; raises UserError naming who holds it."""
+        self.release()
+        try:
+            self.path.mkdir(exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be watched: {error.strerror}") from None
+        self._descriptor = descriptor
+        if self.runs.is_dir():
+            self._lock_it()
+
+    def _lock_it(self) -> None:
+        try:
+            mine = self._lock.take()
+        except OSError as error:
+            self.release()
+            raise UserError(f"{self.path} cannot be watched: {error.strerror} ({error.filename})") from None
+        if not mine:
+            self.release()
+            raise UserError(f"{self.path} is being watched already, by {who_holds(self.path, self.runs)}")
+
+    def is_there(self) -> bool:
+        """Whether the folder under this path is still the one that is held."""
+        if self._descriptor is None:
+            return False
+        try:
+            is_same = os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        except OSError:
+            return False
+        if is_same and not self._lock.is_held() and self.runs.is_dir():
+            self._lock_it()  # runs/ was moved or deleted, and is there again
+        return is_same
+
+    def release(self) -> None:
+        self._lock.release()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def who_holds(folder: Path, runs: Path | None = None) -> str:
+    """Return the process that holds a folder's lock, by its pid and what was typed, as far as can be known."""
+    with contextlib.suppress(OSError):
+        if pid := _holders().get(os.stat(lock_file(folder, runs)).st_ino):
+            return _describe_pid(pid)
+    return "another agentfs"
+
+
+def _describe_pid(pid: str) -> str:
+    try:
+        typed = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return f"process {pid}"
+    return f"process {pid} ({' '.join(typed.split())})"
+
+
+def is_driven(folder: Path, held: frozenset[int] | None = None, runs: Path | None = None) -> bool:
+    """Whether a process holds the run's lock. The kernel's list says so: trying it might turn a driver away."""
+    try:
+        return os.stat(lock_file(folder, runs)).st_ino in (held_inodes() if held is None else held)
+    except OSError:
+        return False
+
+
+def is_watched(root: Path, held: frozenset[int] | None = None) -> bool:
+    """Whether `agentfs watch` runs in the workspace: it takes up every run that no other process drives."""
+    return is_driven(root / "goals", held, root / "runs")
+
+
+def held_inodes() -> frozenset[int]:
+    """Return the inodes whose lock a process holds alone, of every device: the kernel's name of one is not stat's."""
+    return frozenset(_holders())
+
+
+def _holders() -> dict[int, str]:
+    """Return by inode the pid of the process that holds its lock alone."""
+    try:
+        with open("/proc/locks", encoding="ascii", errors="replace") as file:
+            lines = [line.split() for line in file]  # 1: FLOCK ADVISORY WRITE 4711 fd:01:26083 0 EOF
+    except OSError:
+        return {}
+    held = ((words[5].rpartition(":")[2], words[4]) for words in lines if words[1:4:2] == ["FLOCK", "WRITE"])
+    return {int(inode): pid for inode, pid in held if inode.isdigit()}

@@ -1,7 +1,7 @@
-"""Move files that people have dropped: by names in held folders, through no link, and never over another file.
+"""How a dropped goal gets into its run: by names in held folders, through no link, and never over another file.
 
 A goal leaves `goals/` by one rename, into its run as `.dropped`, which is the commit point. What the run works from
-is a file of its own, written from the bytes that were judged: whoever has the dropped one open changes nothing.
+is a file of its own, written from the bytes that were judged: a writer that has the dropped one open changes nothing.
 """
 
 import contextlib
@@ -21,8 +21,9 @@ from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Run
 from agentfs.disk import move_to_new_name, publish_inside, sync_folder
-from agentfs.locks import locked
-from agentfs.storage.safe_open import hold_inside, hold_named, open_regular, read_open, read_regular, subfolders
+from agentfs.storage.locks import locked
+from agentfs.storage.run_folders import all_folders, has_goal
+from agentfs.storage.safe_open import hold_inside, hold_named, open_regular, read_open, read_regular
 
 ON_ITS_WAY = ".on-its-way"  # in goals/, where runs/ is on another file system: DAY/RUN/FILE
 LONGEST = 200  # bytes of a name; the name of its error file has to fit too
@@ -30,7 +31,7 @@ COUNTED = 100  # names that are numbered; a folder with more of one name costs n
 
 
 class StillChanging(Exception):
-    """A file has changed since it was read, or somebody is about to change it: look at it again."""
+    """A file has changed since it was read, or is about to be changed: look at it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def _take_out(spot: Spot, run: int, run_id: str, held: ExitStack) -> Spot:
     """Rename a goal out of goals/; return where it is now.
 
     The commit point. Where `runs/` is on another file system it is first moved out of the way, under the run's name,
-    and the run's own copy commits: so whoever finds it there knows whether the run has it.
+    and the run's own copy commits: so the next daemon that finds it there knows whether the run has it.
     """
     try:
         os.rename(spot.name, paths.DROPPED, src_dir_fd=spot.folder, dst_dir_fd=run)
@@ -120,12 +121,12 @@ def _remove_empty(goals: int, run_id: str) -> None:
 
 
 def bring_back(goals: int, runs: Path) -> None:
-    """Settle what is on its way: a goal that its run has is removed, any other goes back."""
+    """Finish what is on its way: a goal that its run has is removed, any other goes back."""
     with contextlib.suppress(FileNotFoundError), hold_inside(ON_ITS_WAY, goals) as way:
         for day, days in _folders_in(way):
             for run, inner in _folders_in(days):
                 for name in sorted(os.listdir(inner)):
-                    if _has_goal(runs, f"{day}/{run}"):
+                    if paths.is_run_id(f"{day}/{run}") and has_goal(runs / day / run):
                         with contextlib.suppress(IsADirectoryError):
                             os.unlink(name, dir_fd=inner)
                     else:
@@ -143,24 +144,14 @@ def _folders_in(parent: int) -> Iterator[tuple[str, int]]:
             os.rmdir(name, dir_fd=parent)
 
 
-def _has_goal(runs: Path, run_id: str) -> bool:
-    goals = (runs / run_id / f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
-    return paths.is_run_id(run_id) and any(os.path.lexists(goal) for goal in goals)
-
-
 def finish_intakes(runs: Path, reject: Reject) -> bool:
     """Finish what was renamed into its run and no further; return whether all of it could be.
 
     What still is what was judged becomes the run's goal; anything else is rejected, and the folder is free again.
     """
-    finished = [_finish(folder, reject) for folder in _with_dropped(runs)]
+    cut_off = [one for one in all_folders(runs) if os.path.lexists(f"{one}/{paths.DROPPED}")]
+    finished = [_finish(folder, reject) for folder in cut_off]
     return all(finished)
-
-
-def _with_dropped(runs: Path) -> list[str]:
-    days = (day for day in subfolders(runs) if os.path.basename(day)[:1].isdigit())
-    folders = (folder for day in days for folder in subfolders(day))
-    return [folder for folder in folders if os.path.lexists(f"{folder}/{paths.DROPPED}")]
 
 
 def _finish(folder: str, reject: Reject) -> bool:
@@ -180,7 +171,7 @@ def _finish(folder: str, reject: Reject) -> bool:
         if content is None or record is None or sha256_bytes(content) != record.goal_sha256:
             reject(Spot(run, paths.DROPPED), called, "it was changed while it was being taken")
             return True
-        if not _has_goal(Path(parent).parent, f"{os.path.basename(parent)}/{name}"):
+        if not has_goal(folder):
             publish_inside(run, paths.goal_file(called), content)
         os.unlink(paths.DROPPED, dir_fd=run)
         return True

@@ -1,8 +1,8 @@
 """goals/: which files there are goals, when one is complete, and what becomes of those that cannot be taken.
 
 A goal leaves this folder in one of two ways: into its run, by rename, or into `rejected/`, with its reason beside it.
-Whoever may write here is trusted less than who runs the daemon: nothing is followed, waited for, or read twice.
-What is no goal by its name is left alone, and said once.
+Who may write here is trusted less than the person who runs the daemon: nothing is followed, waited for, or read
+twice. What is no goal by its name is left alone, and reported once.
 """
 
 import errno
@@ -10,26 +10,40 @@ import os
 import re
 import stat
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.goal_file import MAX_BYTES
+from agentfs.core.paths import run_name
 from agentfs.core.problems import Problem
 from agentfs.core.tool_spec import Catalogue
+from agentfs.daemon.runs import FULL, describe
 from agentfs.disk import appear, move_to_new_name
-from agentfs.errors import AgentfsError, BadFile
+from agentfs.errors import AgentfsError, BadFile, UserError
 from agentfs.intake import GoalSource, judge_goal, taking
-from agentfs.moving import Spot, StillChanging, bring_back, finish_intakes, free_names
-from agentfs.stillness import Stillness
+from agentfs.storage.completeness import Stillness
+from agentfs.storage.dropped_goals import (
+    ON_ITS_WAY,
+    Spot,
+    StillChanging,
+    bring_back,
+    finish_intakes,
+    free_names,
+)
 from agentfs.storage.safe_open import NotRegular, hold_inside, hold_named, read_regular
+from agentfs.views.watching import Teller
 from agentfs.views.words import in_markdown, inert
 from agentfs.workspace import Workspace
 
 REJECTED = "rejected"
+LOOK_SECONDS = 1.0  # between two looks at the folder, whether or not events come
+RESTLESS_SECONDS = 0.05  # while something there is being written
+LATE_SECONDS = 1.0  # for which watchdog may hold events back
 AGAIN_SECONDS = 10.0  # until something that failed for want of room or rights is tried again
 _JUNK = re.compile(
     r"""
@@ -73,9 +87,8 @@ class Found:
 
     complete: list[Path] = field(default_factory=list)  # oldest first
     wrong: list[tuple[Path, Problem]] = field(default_factory=list)  # can never be a goal
-    left: list[tuple[str, str]] = field(default_factory=list)  # names left alone, told once, with why
+    left: list[tuple[str, str]] = field(default_factory=list)  # names left alone, reported once, with why
     restless: bool = False  # something is being written: look again soon
-    there: set[str] = field(default_factory=set)  # the names of all that may be goals
 
 
 @dataclass(slots=True)
@@ -88,7 +101,7 @@ class Inbox:
     planner: bool  # there is a model to plan with
     still: Stillness = field(default_factory=Stillness)
     clock: Callable[[], float] = time.monotonic
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
     _later: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -102,9 +115,6 @@ class Inbox:
         found, ages = Found(), {}
         listed = {entry.name: entry for entry in _entries(self.folder)}
         self._forget_all_but(listed)
-        found.there = {
-            name for name, one in listed.items() if is_goal_name(name) and not one.is_dir(follow_symlinks=False)
-        }
         for name, entry in listed.items():
             if is_junk(name) or self._later.get(name, 0.0) > self.clock():
                 continue
@@ -125,12 +135,12 @@ class Inbox:
         return found
 
     def _leave(self, name: str, words: str, found: Found) -> None:
-        if words and name not in self._told:
+        if words and name not in self._reported:
             found.left.append((name, words))
-        self._told.add(name)
+        self._reported.add(name)
 
     def _forget_all_but(self, listed: "dict[str, os.DirEntry[str]]") -> None:
-        self._told &= listed.keys()
+        self._reported &= listed.keys()
         for name in self._later.keys() - listed.keys():
             del self._later[name]
         for path in [path for path in self.still.seen if path.name not in listed]:
@@ -141,7 +151,7 @@ class Inbox:
         self._later[name] = self.clock() + AGAIN_SECONDS
 
     def bring_back(self) -> None:
-        """Settle what an intake that was cut off left on its way to another file system."""
+        """Finish what an intake that was cut off left on its way to another file system."""
         with hold_named(self.folder) as goals:
             bring_back(goals, self.workspace.runs)
 
@@ -159,14 +169,14 @@ class Inbox:
     # ── taking ────────────────────────────────────────────────────────────────────────────────────────────
 
     def taking(self, path: Path) -> AbstractContextManager[Path]:
-        """Make a goal a run; the block has the run's folder, locked. Raises AgentfsError if it is no good."""
+        """Make a goal a run; the block has the run's folder, locked. Raises AgentfsError if it is invalid."""
         self.still.forget(path)
         source = dropped_goal(path, path.name)
         goal = judge_goal(source, self.workspace.root, self.settings, self.catalogue, planner=self.planner)
         return taking(goal, self.workspace)
 
     def reject(self, path: Path, error: AgentfsError) -> Refused:
-        """Move a goal to rejected/ and say beside it what is wrong and how to mend it."""
+        """Move a goal to rejected/ and write beside it what is wrong and how to fix it."""
         with hold_named(self.folder) as goals:
             return self._turn_away(goals, Spot(goals, path.name), path.name, error)
 
@@ -221,7 +231,7 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
     try:
         with os.scandir(folder) as entries:
             return list(entries)
-    except FileNotFoundError:  # whoever holds it makes it anew
+    except FileNotFoundError:  # the daemon makes it again
         return []
 
 
@@ -256,3 +266,155 @@ def _reason(name: str, error: AgentfsError) -> str:
             "",
         ]
     )
+
+
+# ── letting in ────────────────────────────────────────────────────────────────────────────────────────────
+
+Begun = tuple[Path, ExitStack]  # a run's folder, and what holds its lock
+AtOnce = Callable[[Callable[[Path], Begun | Exception], list[Path]], list[Begun | Exception]]
+
+
+class Intake:
+    """Takes goals from an inbox, a few at a time, and reports what became of each. `due`: when to look again."""
+
+    def __init__(self, inbox: Inbox, teller: Teller) -> None:
+        self.inbox, self._teller = inbox, teller
+        self.due = 0.0
+        self._late_until = 0.0  # until when events may be late
+        self._waiting: deque[Path] = deque()  # goals that were complete when they were looked at
+        self._finish_at: float | None = None  # when to finish an intake that was, or may have been, cut off
+        self._trouble: dict[str, str] = {}  # goals that could not be taken, and what was reported; "" is goals/
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._waiting)
+
+    def begin(self) -> None:
+        """Begin with a folder that is held now."""
+        self._finish_intakes()  # before a run is driven: its lock is needed
+        try:
+            self.inbox.bring_back()
+        except OSError as error:
+            self._report_trouble(ON_ITS_WAY, f"goals/{ON_ITS_WAY}: {_NOT_FINISHED}: {describe(error)}")
+        self.due = 0.0
+
+    def _finish_intakes(self) -> None:
+        """Finish what was being taken when an intake was cut off; again later, as far as that cannot be now."""
+        try:
+            refused, is_finished = self.inbox.finish_intakes()
+        except OSError as error:
+            refused, is_finished = [], False
+            self._report_trouble("", f"{_NOT_FINISHED}: {describe(error)}")
+        self._finish_at = None if is_finished else time.monotonic() + AGAIN_SECONDS
+        for one in refused:
+            self._report_refused(one)
+
+    def take(self, most: int, at_once: AtOnce) -> list[Begun]:
+        """Return the folders of new runs, each with its lock held."""
+        now = time.monotonic()
+        if not self._waiting and now >= self.due:
+            self._look(now)
+        paths = [path for path in self._next(most) if self._is_complete(path, now)]
+        if paths:
+            self._look_often()
+        taken = zip(paths, at_once(self._take_one, paths), strict=True)
+        return [begun for path, result in taken if (begun := self._report_taken(path, result))]
+
+    def _next(self, most: int) -> list[Path]:
+        """Return the goals to take now: a few, no two of which would have the same name as runs."""
+        found: dict[str, Path] = {}
+        while self._waiting and len(found) < most and (name := run_name(self._waiting[0].stem)) not in found:
+            found[name] = self._waiting.popleft()
+        return list(found.values())
+
+    def _is_complete(self, path: Path, now: float) -> bool:
+        if self.inbox.still.is_complete(path):
+            return True
+        self.due = now + RESTLESS_SECONDS
+        return False
+
+    def _look(self, now: float) -> None:
+        self.due = now + LOOK_SECONDS
+        if self._finish_at is not None and now >= self._finish_at:
+            self._finish_intakes()
+        try:
+            found = self.inbox.look()
+        except OSError as error:
+            self._report_trouble("", f"goals/ cannot be read: {describe(error)}")
+            return
+        self._waiting.extend(found.complete)
+        for name, words in found.left:
+            self._teller.tell("left", f"goals/{name} is left alone: {words}", goal=name)
+        for path, problem in found.wrong:
+            self._refuse(path, BadFile(path.name, [problem]))
+        if found.restless or now < self._late_until:
+            self.due = now + RESTLESS_SECONDS
+
+    def _look_often(self) -> None:
+        """Look often for a while: after a file has left a folder, watchdog holds back what else happens there."""
+        self._late_until = time.monotonic() + LATE_SECONDS
+        self.due = min(self.due, time.monotonic() + RESTLESS_SECONDS)
+
+    def _take_one(self, path: Path) -> Begun | Exception:
+        """Make a goal a run, or return what is in the way. Other goals are being taken at the same time."""
+        hold = ExitStack()
+        try:
+            return hold.enter_context(self.inbox.taking(path)), hold
+        except Exception as error:  # noqa: BLE001 - one goal must not take the daemon from all others
+            return error
+
+    def _report_taken(self, path: Path, result: Begun | Exception) -> Begun | None:
+        match result:
+            case StillChanging():
+                self.due = 0.0
+            case AgentfsError():
+                self._refuse(path, result)
+            case OSError():
+                self._put_off(path, result)
+            case Exception():
+                self._refuse(path, UserError(f"{path.name}: agentfs failed on it, which is a bug: {result!r}"))
+            case (folder, _):
+                self._trouble.pop(path.name, None)
+                if self._trouble.pop("", None):
+                    self._teller.note("goals are taken again")
+                run = f"{folder.parent.name}/{folder.name}"
+                self._teller.tell("taken", f"took goals/{path.name}", run, goal=path.name)
+                return result
+        return None
+
+    def _put_off(self, path: Path, error: OSError) -> None:
+        """Try a goal again later; all of them, if it is no fault of this one."""
+        self._finish_at = time.monotonic() + AGAIN_SECONDS
+        if error.errno not in _NOT_THIS_GOALS_FAULT:
+            self.inbox.later(path.name)
+            words = f"goals/{path.name} cannot be taken now, and is tried again: {describe(error)}"
+            self._report_trouble(path.name, words)
+            return
+        self._waiting.clear()
+        self.due = time.monotonic() + AGAIN_SECONDS
+        self._report_trouble("", f"no goal can be taken now; they stay in goals/: {describe(error)}")
+
+    def _refuse(self, path: Path, error: AgentfsError) -> None:
+        self._look_often()
+        self._report_refused(self.inbox.reject(path, error), is_file=isinstance(error, BadFile))
+
+    def _report_refused(self, refused: Refused, *, is_file: bool = True) -> None:
+        first, *more = refused.words.splitlines()
+        count = f" (and {len(more)} more)" if is_file and more else ""
+        words = f"rejected: {first.removesuffix(':')}{count}"  # what follows a colon stands in the file
+        if refused.error is None:
+            self._report_trouble(refused.name, words)
+            return
+        beside = refused.error.relative_to(self.inbox.workspace.root)
+        self._trouble.pop(refused.name, None)
+        self._teller.tell("rejected", f"{words}; see {beside}", goal=refused.name, error=str(beside))
+
+    def _report_trouble(self, name: str, words: str) -> None:
+        """Report trouble that comes again and again once, until it is over."""
+        if self._trouble.get(name) != words:
+            self._trouble[name] = words
+            self._teller.tell("trouble", words)
+
+
+_NOT_FINISHED = "what an earlier watch was about to take cannot be settled"
+_NOT_THIS_GOALS_FAULT = (*FULL, errno.EROFS, errno.EMFILE, errno.ENFILE)

@@ -1,0 +1,338 @@
+"""The runs of a daemon: those it drives, those that ended lately, and those that failed in a way of their own.
+
+Nothing here decides when something happens: the loop in `daemon` does.
+"""
+
+import errno
+import heapq
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from agentfs.core import paths
+from agentfs.core.decide import Action, Wait, takes_place
+from agentfs.disk import listing, read_whole
+from agentfs.engine import Driver, at_rest
+from agentfs.errors import AgentfsError
+from agentfs.storage.completeness import Signature, signature
+from agentfs.storage.run_folders import is_open
+from agentfs.storage.safe_open import names_in
+from agentfs.views.status_page import StatusFile
+from agentfs.views.watching import Teller
+
+NEVER = math.inf
+TURNS = 16  # of one run in a row, while it has something to do at once: it ends the sooner, and costs less
+ACTIVE_SECONDS = 1.0  # after its last action, a run's folders change by the driver's own doing
+REREAD_SECONDS = 10.0  # until an active run is read again in full all the same
+RACY_NS = 20_000_000  # a folder's time says nothing of what follows within the same tick of the kernel's clock
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_PEOPLES = (".again.md", ".reply.md")
+_EDITED = (paths.RUN, paths.PLAN, paths.OUTCOME, paths.REPLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES))
+
+
+# ── has a run changed? ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What changes when a person, or another process, writes into a run's folder."""
+
+    files: tuple[Signature | None, ...]  # the plan, the goal …
+    folders: tuple[int, ...]  # when steps/ and planning/ got or lost a file
+    replies: dict[str, Signature | None]  # what people have written there
+
+
+def glance(run: Path, before: Glance | None = None) -> Glance:
+    """Return what is there now. It is asked of every open run all the time: some 20 µs."""
+    top = str(run)
+    folders = (_changed(f"{top}/{paths.STEPS}"), _changed(f"{top}/{paths.PLANNING}"))
+    replies = before.replies if before and before.folders == folders else _replies(top)
+    return Glance(
+        tuple(signature(f"{top}/{name}") for name in _EDITED),
+        folders,
+        {path: signature(path) for path in replies},
+    )
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _replies(run: str) -> list[str]:
+    found = []
+    for folder in (paths.STEPS, paths.PLANNING):
+        with suppress(OSError):
+            there = listing(f"{run}/{folder}")
+            found += [f"{run}/{folder}/{name}" for name in there if name.endswith(_PEOPLES) or ".reply-" in name]
+    return found
+
+
+# ── a run that is driven ──────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(eq=False, slots=True)
+class ManagedRun:
+    """One run, driven for as long as `hold` is open. Times are monotonic; `NEVER`: nothing is planned."""
+
+    driver: Driver
+    hold: ExitStack  # the run's lock, and whatever else ends with it
+    status: StatusFile
+    seen: Glance
+    reported: set[tuple[str, int]]  # attempts whose end was reported
+    due: float = 0.0  # when it has its next turns; a new run goes first
+    look_at: float = NEVER  # when its folder is read again, as something is being written there
+    page_at: float = NEVER  # when STATUS.md is written
+    acted_at: float = field(default_factory=time.monotonic)
+    glanced_at: float = 0.0
+    read_at: float = field(default_factory=time.monotonic)
+    waits_since: float = NEVER  # for a place: it could start more attempts than it may
+    wait_reported: str = ""
+    is_leaving: bool = False  # it failed, and is let go of as soon as what it has under way is over
+    actions: list[Action] = field(default_factory=list)  # what its last turn decided
+
+    @classmethod
+    def of(cls, driver: Driver, hold: ExitStack, seen: Glance) -> "ManagedRun":
+        attempts = driver.facts.attempts.items()
+        reported = {(step, one.number) for step, tries in attempts for one in tries if one.result}
+        return cls(driver, hold, StatusFile(driver.folder), seen, reported)
+
+    @property
+    def folder(self) -> Path:
+        return self.driver.folder
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job has not ended yet, calls of the planner included."""
+        return any(not job.ended for job in self.driver.jobs.values())
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether something is being written, so that the folder has to be read again soon."""
+        return bool(self.driver.reader.restless or self.driver.leftovers)
+
+    @property
+    def place_order(self) -> tuple[float, float]:
+        """What the line for places is sorted by: a run whose attempt has just ended comes after those that waited."""
+        has_given_back = self.driver.taken() > self.driver.at_work()
+        return (NEVER if has_given_back else self.waits_since, self.due)
+
+    def take_turns(self, *, draining: bool, report: Callable[["ManagedRun"], None]) -> None:
+        """Turn until the run has to wait, or others should have their turns. A failure is this run's alone."""
+        driver, room = self.driver, 0
+        self.waits_since = self.place_order[0]
+        for _ in range(TURNS):
+            room = max(0, driver.places - driver.at_work())
+            try:
+                self.actions = driver.turn(draining=draining)
+            except Exception as error:  # noqa: BLE001 - one broken run never holds up another
+                driver.trouble = error
+            if driver.trouble is not None:
+                return
+            report(self)
+            if self.has_to_wait:
+                break
+        if room:
+            self.waits_since = time.monotonic() if sum(map(takes_place, self.actions)) >= room else NEVER
+        else:
+            could_start = driver.state.moving("order", "start", "ask", "retry", most=1)
+            self.waits_since = min(self.waits_since, time.monotonic()) if could_start else NEVER
+
+    @property
+    def has_to_wait(self) -> bool:
+        return all(isinstance(action, Wait) for action in self.actions)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is left to do but to let go of the run."""
+        driver = self.driver
+        return driver.facts.outcome is not None and not driver.jobs and not driver.leftovers and self.has_to_wait
+
+    def look(self, now: float) -> None:
+        """Have the folder read again if a person, or another process, has changed it."""
+        before, seen, self.glanced_at = self.seen, glance(self.folder, self.seen), now
+        if (seen.files, seen.replies) == (before.files, before.replies):
+            is_own_doing = now < self.acted_at + ACTIVE_SECONDS and now < self.read_at + REREAD_SECONDS
+            if seen.folders == before.folders or is_own_doing:
+                return
+        is_racy = any(abs(time.time_ns() - changed) < RACY_NS for changed in seen.folders)
+        self.seen = replace(seen, folders=()) if is_racy else seen
+        self.read_at = now
+        self.driver.look_again()
+
+    def new_wait(self) -> Wait | None:
+        """Return why the run waits for a person, if that has not been reported yet."""
+        if not self.has_to_wait:
+            self.wait_reported = ""
+        rest = None if self.driver.reader.restless else at_rest(self.actions, self.driver)
+        if rest is None or rest.on != "person" or rest.why == self.wait_reported:
+            return None
+        self.wait_reported = rest.why
+        return rest
+
+
+def share_places(runs: Sequence[ManagedRun], free: int) -> list[ManagedRun]:
+    """Let runs start as many attempts as is fair; return those that may start some."""
+    held = [run.driver.at_work() for run in runs]
+    for run, mine, more in zip(runs, held, share(free, held), strict=True):
+        run.driver.places = mine + more
+    return [run for run, mine in zip(runs, held, strict=True) if run.driver.places > mine]
+
+
+def share(free: int, held: Sequence[int]) -> list[int]:
+    """Hand out free places one by one, each to the run that holds fewest, the first of those first."""
+    given = [0] * len(held)
+    line = [(count, place) for place, count in enumerate(held)]
+    heapq.heapify(line)
+    for _ in range(free if line else 0):
+        count, place = line[0]
+        given[place] += 1
+        heapq.heapreplace(line, (count + 1, place))
+    return given
+
+
+# ── runs that have ended ──────────────────────────────────────────────────────────────────────────────────
+
+_FILES = (paths.PLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES), paths.REPLAN)
+_FOLDERS = (paths.STEPS, paths.PLANNING)
+
+
+class EndedRuns:
+    """The runs that ended last. A person may resume one; an edit of one does nothing until then, and is reported."""
+
+    MOST = 500  # are known
+    LATEST = 64  # are looked at each time for whether they were resumed
+    LOOKS = 20  # go through all of them in search of edits
+    EACH = 3  # are reported one by one; after a copy of the workspace every file may look edited
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+        self._reported: dict[Path, set[tuple[str, int]]] = {}  # the run that ended last comes last
+        self._unseen: list[Path] = []  # whose edits are still to be looked for before all are again
+        self._open_before: set[Path] = set()
+
+    def add(self, folder: Path) -> None:
+        self._reported.pop(folder, None)
+        self._reported[folder] = set()
+        while len(self._reported) > self.MOST:
+            del self._reported[next(iter(self._reported))]
+
+    def take_reopened(self) -> list[Path]:
+        """Return those of the latest that have no outcome any more, and forget them.
+
+        Nor the last time: while a person changes branches in runs/, an outcome may be gone for a moment.
+        """
+        open_now = {folder for folder in islice(reversed(self._reported), self.LATEST) if is_open(folder)}
+        found, self._open_before = open_now & self._open_before, open_now
+        for folder in found:
+            del self._reported[folder]
+        return sorted(found)
+
+    def report_edits(self) -> None:
+        """Report, once each, what was edited after a run's end; each call looks at some, the longest unseen first."""
+        self._unseen = self._unseen or list(self._reported)
+        some = 1 + len(self._reported) // self.LOOKS
+        looked_at, self._unseen = self._unseen[:some], self._unseen[some:]
+        edited: dict[str, str] = {}
+        for folder in looked_at:
+            known = self._reported.get(folder)
+            if known is not None and (new := set(_edits(str(folder))) - known):
+                known.update(new)
+                if changed := sorted(name for name, _ in new if not _is_last_revision(folder, name)):
+                    edited[f"{folder.parent.name}/{folder.name}"] = ", ".join(changed)
+        if len(edited) > self.EACH:
+            words = f"files of {len(edited)} runs changed after their end, of {next(iter(edited))} among them"
+            self._teller.note(f"{words}: `agentfs resume RUN` takes one up again")
+            return
+        for run, files in edited.items():
+            words = f"{files} changed, but the run has ended: `agentfs resume {run}` takes it up again"
+            self._teller.tell("note", words, run)
+
+
+def _edits(folder: str) -> Iterator[tuple[str, int]]:
+    """Yield what is younger than the outcome, and since when. A change always sets ctime, whatever mtime says."""
+    with suppress(OSError):
+        end = os.lstat(f"{folder}/{paths.OUTCOME}").st_ctime_ns
+        for name in (*_FILES, *_FOLDERS):
+            with suppress(FileNotFoundError):
+                found = os.lstat(f"{folder}/{name}")
+                changed = found.st_mtime_ns if name in _FOLDERS else found.st_ctime_ns
+                if changed > end:
+                    yield name, changed
+
+
+def _is_last_revision(folder: Path, name: str) -> bool:
+    """Whether this is a plan that was saved, or copied, as it was: byte for byte the run's last revision."""
+    if name != paths.PLAN:
+        return False
+    with suppress(OSError):
+        revisions = folder / paths.REVISIONS
+        parsed = map(paths.parse_revision_file, names_in(revisions))
+        numbers = [found[0] for found in parsed if found and found[1] == "plan"]
+        last = revisions / paths.revision_plan_file(max(numbers, default=1))
+        return read_whole(last) == read_whole(folder / name)
+    return False
+
+
+# ── runs that failed in a way of their own ────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    seen: Glance  # as the run was
+    time_may_help: bool
+    words: str
+
+
+class FailedRuns:
+    """Runs that could not be driven: each is left alone until it has changed, or for a while if that may help."""
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+        self._failures: dict[Path, _Failure] = {}
+
+    def add(self, folder: Path, error: BaseException) -> None:
+        if (folder / paths.RUN).exists():
+            words = f"set aside: {describe(error)}"
+        else:
+            words = "its folder was moved or deleted; what ran in it is ended"
+        known, run = self._failures.get(folder), f"{folder.parent.name}/{folder.name}"
+        self._failures[folder] = _Failure(glance(folder), isinstance(error, OSError | MemoryError), words)
+        if known is None or known.words != words:
+            self._teller.tell("trouble", words, run)
+        self._teller.let_go(run)
+
+    def may_be_tried(self, folder: Path) -> bool:
+        found = self._failures.get(folder)
+        return found is None or found.time_may_help or found.seen != glance(folder, found.seen)
+
+    def changed(self) -> list[Path]:
+        """Return those that are not as they were."""
+        return [folder for folder, found in self._failures.items() if found.seen != glance(folder, found.seen)]
+
+    def remove(self, folder: Path) -> None:
+        """Forget a run that is driven again."""
+        if self._failures.pop(folder, None):
+            self._teller.tell("note", "goes on", f"{folder.parent.name}/{folder.name}")
+
+    def keep_only(self, there: set[Path]) -> None:
+        for folder in self._failures.keys() - there:
+            del self._failures[folder]
+
+
+def describe(error: BaseException) -> str:
+    """Return what a person should know of a failure."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        return f"{error.strerror}; it goes on when there is room"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; it is tried again in a while"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    return str(error) if isinstance(error, AgentfsError) else f"{type(error).__name__}: {error}"

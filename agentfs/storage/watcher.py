@@ -1,0 +1,132 @@
+"""Watchdog events as a stream of names: they wake the loop that waits, and never inform it."""
+
+import errno
+import logging
+import os
+import queue
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from watchdog.events import (
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+
+from agentfs.storage.completeness import written_behind
+from agentfs.system import libc_call
+
+if TYPE_CHECKING:
+    from watchdog.observers.inotify import InotifyObserver
+
+_WRITTEN: tuple[type[FileSystemEvent], ...] = (FileClosedEvent, FileMovedEvent, FileDeletedEvent)
+_EVERYTHING: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, *_WRITTEN)
+_NONE_LEFT = {
+    errno.ENOSPC: "no watches are left (more: sudo sysctl fs.inotify.max_user_watches=524288)",
+    errno.EMFILE: "no inotify instances are left (more: sudo sysctl fs.inotify.max_user_instances=512)",
+}
+_LOG = logging.getLogger("watchdog")  # reports an overflow, and nothing else worth a line
+
+
+class Enqueue(FileSystemEventHandler):
+    """Notes the names and wakes; an exception here would end the observer's thread, so nothing here can raise."""
+
+    def __init__(self, names: "queue.SimpleQueue[str]", wake: Callable[[], None]) -> None:
+        self._names, self._wake = names, wake
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
+        for path in paths:
+            self._names.put(path)
+        if paths:
+            self._wake()
+
+
+class _Overflow(logging.Handler):
+    """Notices that the kernel dropped events, and keeps watchdog's messages off the terminal."""
+
+    def __init__(self, happened: Callable[[], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._happened = happened
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "overflow" in record.msg:
+            self._happened()
+
+
+class FolderWatch:
+    """Watches some folders, not the folders in them, for as long as the block runs.
+
+    `deaf`: why events may be missing, so that the folders have to be looked at as well; None if all come.
+    `overflowed`: the kernel dropped events; set it back after looking.
+
+    Of those in `written`, a file is reported when its writer closes it or moves it there, not when it gets its name:
+    every event costs three wake-ups, and a driver that links a file into its own folder needs none of them.
+    """
+
+    def __init__(self, folders: list[Path], wake: Callable[[], None], written: list[Path] | None = None) -> None:
+        self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._wake = wake
+        self._observer: InotifyObserver | None = None
+        self._folders = {**dict.fromkeys(folders, _EVERYTHING), **dict.fromkeys(written or [], _WRITTEN)}
+        self._log = _Overflow(self._overflow)
+        self.overflowed = False
+        kind = next(filter(None, map(written_behind, folders)), None)
+        self.deaf = kind and f"events may be missing on a {kind} file system"
+
+    def __enter__(self) -> Self:
+        if not _LOG.handlers:
+            _LOG.addHandler(logging.NullHandler())  # stays: what watchdog logs as it ends is for nobody
+            _LOG.propagate = False
+        _LOG.addHandler(self._log)
+        try:
+            self._start(_open_observer())
+        except OSError as error:
+            self.deaf = _NONE_LEFT.get(error.errno or 0) or f"{error.strerror}"
+        except RuntimeError as error:
+            self.deaf = f"no thread is left for it ({error})"
+        return self
+
+    def _start(self, observer: "InotifyObserver") -> None:
+        enqueue = Enqueue(self._names, self._wake)
+        try:
+            for folder, kinds in self._folders.items():
+                observer.schedule(enqueue, str(folder), recursive=False, event_filter=list(kinds))
+            observer.start()
+        except (OSError, RuntimeError):
+            observer.unschedule_all()
+            raise
+        self._observer = observer
+
+    def _overflow(self) -> None:
+        self.overflowed = True
+        self._wake()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.join()
+        _LOG.removeHandler(self._log)
+
+    def seen(self) -> list[str]:
+        """Return the paths reported since the last call."""
+        found = []
+        while not self._names.empty():
+            found.append(self._names.get())
+        return found
+
+
+def _open_observer() -> "InotifyObserver":
+    """Return an observer; OSError where there is none."""
+    if libc_call("inotify_init") is None:
+        raise OSError(errno.ENOSYS, "this system has no inotify")
+    from watchdog.observers.inotify import InotifyObserver
+
+    return InotifyObserver(generate_full_events=True)  # else a file moved here counts as created
