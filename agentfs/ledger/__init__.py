@@ -7,6 +7,7 @@ go on without it, and their commits follow once it is there.
     repository.py  a new repository, its list of ignored files, what is wrong with one
     claims.py      the branch `main`, locks that name their process, taking turns between processes
     index.py       the index in step with the branch, without touching what a person staged
+    fast_import.py commits stored by git, many at a time
     ledger.py      Ledger: commit, committed, history
     pending.py     what a run's folder has that the ledger has not
     committer.py   commits in the background, many runs at a time

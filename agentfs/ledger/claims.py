@@ -21,7 +21,7 @@ from agentfs.ledger.git import BRANCH, LedgerBroken, LedgerBusy
 from agentfs.regular import MOST_RECORD, read_text
 
 TURN, BEHIND = "turn", "behind"
-PATIENCE_S = 10.0  # a turn lasts milliseconds; a process that holds it longer is stuck
+PATIENCE_S = 60.0  # git works in a turn, for milliseconds; a process that holds it longer is stuck
 LOCKS = (f"{BRANCH}.lock", "index.lock")
 
 _SHA = re.compile(r"[0-9a-f]{40}")

@@ -168,7 +168,8 @@ class Batch:
             if together := [entry for one in entries.values() for entry in one]:
                 self.ledger.commit_all(together)
         except NoGit as why:
-            return Report(lines=[f"revisions are not committed: {why}. They will be once git is there"])
+            later = "with git, `agentfs watch` or `agentfs resume RUN` commits them"
+            return Report(lines=[f"revisions are not committed: {why}; {later}"])
         except LedgerBusy as busy:
             return Report(folders, [*report.lines, f"the ledger waits: {busy}"])
         except LedgerBroken as broken:

@@ -31,7 +31,7 @@ FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
 FSCK_LINES = 50
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _ENV = "/usr/bin/env"
-_HARMLESS = ("notice: ", "hint: ", "dangling ", "Checking ", "Verifying ")
+_UNREADABLE, _MORE = "git cannot read the ledger", "`git -C runs fsck` says more"
 
 
 class LedgerError(Exception):
@@ -92,7 +92,7 @@ class Git:
         """Return what git prints; raises LedgerBroken with git's own words if it fails."""
         done = self.run(*words, given=given)
         if done.code != 0:
-            raise LedgerBroken(f"git cannot read the ledger: {done.why}. `git -C runs fsck` says more")
+            raise LedgerBroken(f"{_UNREADABLE}: {done.why}. {_MORE}")
         return done.out
 
     def start(
@@ -118,13 +118,18 @@ class Git:
 
     @contextmanager
     def repository(self) -> Iterator["gitpython.Repo"]:
-        """Yield the repository as GitPython knows it."""
-        repo = _classes().repository(str(self.root.absolute()), expand_vars=False)
+        """Yield the repository as GitPython knows it; what it cannot read there is raised as LedgerBroken."""
+        kinds = _classes()
         try:
+            repo = kinds.repository(str(self.root.absolute()), expand_vars=False)
             repo.git.update_environment(**environment(self.root))
-            yield repo
-        finally:
-            repo.close()
+            try:
+                yield repo
+            finally:
+                repo.close()
+        except (kinds.error, kinds.unreadable) as error:
+            words = str(getattr(error, "stderr", None) or error).strip().removeprefix("stderr: ").strip("'")
+            raise LedgerBroken(f"{_UNREADABLE}: {words.partition(chr(10))[0]}. {_MORE}") from None
 
 
 def environment(root: Path) -> dict[str, str]:
@@ -150,7 +155,8 @@ class _Classes(NamedTuple):
 
     command: Any
     repository: Any
-    error: type[Exception]
+    error: type[Exception]  # git ended with an error
+    unreadable: type[Exception]  # an object is missing or damaged
 
 
 @functools.cache
@@ -173,7 +179,7 @@ def _classes() -> _Classes:
     class CleanRepo(git.Repo):  # type: ignore[misc, name-defined]
         GitCommandWrapperType = CleanGit
 
-    return _Classes(CleanGit, CleanRepo, git.GitError)
+    return _Classes(CleanGit, CleanRepo, git.GitError, git.ODBError)
 
 
 def _import_gitpython() -> Any:
@@ -196,9 +202,10 @@ def find_damage(root: Path, seconds: float | None = None) -> list[str]:
     """Return what `git fsck` finds, a line each; raises LedgerError. A person's list of exceptions is not asked."""
     settings = ("fsck.skipList=/dev/null", "core.commitGraph=false")
     done = Git(root).run(*FSCK, settings=settings, seconds=seconds)
+    if done.code == 0:
+        return []
     lines = [*done.out.decode("utf-8", "replace").splitlines(), *done.err.splitlines()]
-    found = [one for one in lines if one.strip() and not one.startswith(_HARMLESS)]
-    return found[:FSCK_LINES] or ([f"`git fsck` ended with {done.code}"] if done.code else [])
+    return list(filter(str.strip, lines))[:FSCK_LINES] or [f"`git fsck` ended with {done.code}"]
 
 
 def find_substitutes(root: Path) -> Iterator[tuple[Path, str]]:

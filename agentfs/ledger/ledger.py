@@ -1,40 +1,33 @@
 """The ledger of one `runs/` folder: commit, look up, bring the index in step, tell the history.
 
-Every commit goes on top of whatever `main` is at, a person's commits included; nothing is ever rewritten. Git stores
-many commits from one stream (`git fast-import`) in a git folder of our own, which reads the ledger's objects: its
-branch, its locks and its settings are ours alone, and what a cut leaves there goes with it. Then the new objects move
-to the ledger's, and `main` moves, once.
+Every commit goes on top of whatever `main` is at, a person's commits included; nothing is ever rewritten.
 """
 
 import contextlib
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfs.core.messages import AGENTFS, trailers
+from agentfs.core.messages import trailers
 from agentfs.core.names import is_run_id
-from agentfs.disk import sync_folder, write_new
 from agentfs.ledger import repository
 from agentfs.ledger.claims import Branch, Claims
+from agentfs.ledger.fast_import import Draft, head, store
 from agentfs.ledger.git import BRANCH, Git, LedgerBroken, LedgerBusy
 from agentfs.ledger.index import Index, is_own
 
 if TYPE_CHECKING:
     import git as gitpython
 
-COMMITTER = AGENTFS
 FILE = "100644"
-STORING = ("core.fsync=all", "fastimport.unpackLimit=64")  # below that, a file for each object; else one pack
 _TRIES = 20  # a person would have to commit that often while we do
 _PATHS = 500  # of one command line
-_EDGES = " .,:;<>\"\\'"  # what git itself trims from a name
 # Names that git refuses in a tree, or reads as its own files, on some file system: `.git…`, `GIT~1`, `gi7eba~1`.
 _GITS_OWN = re.compile(r"(?:\.git|gi[^~]{0,6}~[0-9])", re.IGNORECASE)
 Leaf = tuple[str, str]  # mode, object
@@ -78,14 +71,6 @@ class LedgerCommit:
     author_name: str
     at: datetime
     trailers: Mapping[str, list[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A commit for `git fast-import`: who and why, and what it changes."""
-
-    head: bytes
-    changes: bytes
 
 
 def committable(path: str) -> bool:
@@ -154,9 +139,9 @@ class Ledger:
             )
         return set(filter(is_run_id, found))
 
-    def paths_at(self, commit: str, run: str) -> frozenset[str]:
-        """Return the paths of agentfs's files that a commit holds of a run."""
-        return frozenset(_own(self._files(commit, [run])[run]))
+    def paths_at(self, commit: str, runs: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return the paths of agentfs's files that a commit holds of some runs."""
+        return {run: frozenset(_own(files)) for run, files in self._files(commit, runs).items()}
 
     def contents(self, blobs: Sequence[str]) -> Iterator[bytes]:
         """Yield what files were when they were committed; LedgerBroken where one is missing or damaged."""
@@ -219,7 +204,7 @@ class Ledger:
     def commit_all(self, entries: Sequence[tuple[Entry, Still]]) -> list[str | None]:
         """Make one commit of each, in this order. They are stored together and the branch moves once: all or none."""
 
-        def draft(tip: str | None) -> list[_Draft | None]:
+        def draft(tip: str | None) -> list[Draft | None]:
             held = self._files(tip, {entry.run for entry, _ in entries})
             return [_draft(entry, held) if still(_own(held[entry.run])) else None for entry, still in entries]
 
@@ -228,15 +213,15 @@ class Ledger:
     def remove(self, runs: Collection[str], message: str, author: tuple[str, str], at: datetime) -> str | None:
         """Commit that the folders of these runs are gone; None if `main` has none of them. Their history stays."""
 
-        def draft(tip: str | None) -> list[_Draft | None]:
+        def draft(tip: str | None) -> list[Draft | None]:
             there = [run for run, files in self._files(tip, runs).items() if files]
             changes = b"".join(b"D %s\n" % run.encode() for run in there)
-            return [_Draft(_head(author, at, message), changes) if there else None]
+            return [Draft(head(author, at, message), changes) if there else None]
 
         return self._advance(draft)[0]
 
     def _advance(
-        self, draft: Callable[[str | None], list[_Draft | None]], runs: Collection[str] = ()
+        self, draft: Callable[[str | None], list[Draft | None]], runs: Collection[str] = ()
     ) -> list[str | None]:
         """Put drafted commits on `main`, each on top of the one before; None where there is none to make.
 
@@ -248,7 +233,8 @@ class Ledger:
             for _ in range(_TRIES):
                 tip = self._branch.tip()
                 drafts = draft(tip)
-                stored = iter(self._store(tip, [one for one in drafts if one]))  # durable before the branch moves
+                made = store(self._git, self._claims, tip, [one for one in drafts if one])
+                stored = iter(made)  # durable, before the branch moves
                 shas = [next(stored) if one else None for one in drafts]
                 new = next((sha for sha in reversed(shas) if sha), None)
                 if new is None:
@@ -257,37 +243,6 @@ class Ledger:
                 if self._branch.move(tip, new):
                     return shas
         raise LedgerBusy("main keeps moving: the commit follows when it rests")
-
-    def _store(self, tip: str | None, drafts: Sequence[_Draft]) -> list[str]:
-        """Let git store commits on top of a commit, durably; return their names."""
-        if not drafts:
-            return []
-        stream = [
-            b"".join((
-                b"commit %s\nmark :%d\n" % (BRANCH.encode(), number),
-                draft.head,
-                b"from %s\n" % tip.encode() if tip and number == 1 else b"",
-                draft.changes,
-                b"\n",
-            ))
-            for number, draft in enumerate(drafts, 1)
-        ]  # fmt: skip
-        marks = b"".join(b"get-mark :%d\n" % number for number in range(1, len(drafts) + 1))
-        folder = self._claims.path()
-        made, objects = folder / "objects", self._git.folder / "objects"
-        try:
-            for each in (made, folder / "refs"):
-                each.mkdir(parents=True)
-            write_new(folder / "HEAD", f"ref: {BRANCH}\n".encode(), durable=False)
-            own = {"GIT_DIR": str(folder.absolute()), "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(objects.absolute())}
-            given = b"".join((*stream, marks, b"done\n"))
-            done = self._git.run("fast-import", "--quiet", "--done", given=given, settings=STORING, variables=own)
-            if done.code != 0:
-                raise LedgerBroken(f"git cannot store commits: {done.why}. `git -C runs fsck` says more")
-            _move_objects(made, objects)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        return done.out.decode().split()
 
     # ── the index ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -356,7 +311,7 @@ class Ledger:
         return self.contents(list(dict.fromkeys(leaf[1] for leaf in held if leaf)))
 
 
-def _draft(entry: Entry, held: dict[str, Files]) -> _Draft | None:
+def _draft(entry: Entry, held: dict[str, Files]) -> Draft | None:
     """Return the commit of an entry, given what the commits before it hold; None if it would change nothing."""
     before, blobs = held[entry.run], {path: blob_sha(content) for path, content in entry.files.items()}
     gone = [path for path in before if is_own(path) and path not in blobs]
@@ -369,40 +324,11 @@ def _draft(entry: Entry, held: dict[str, Files]) -> _Draft | None:
         lines += (b"M 100644 inline %s\ndata %d\n" % (_path(entry.run, path), len(content)), content, b"\n")
     others = {path: leaf for path, leaf in before.items() if not is_own(path)}
     held[entry.run] = {**others, **{path: (FILE, sha) for path, sha in blobs.items()}}
-    return _Draft(_head((entry.author_name, entry.author_email), entry.at, entry.message), b"".join(lines))
-
-
-def _quoted(path: Path) -> str:
-    """Return a path as git reads it in a list of paths: it may hold the sign that ends one."""
-    return '"' + re.sub(r'(["\\])', r"\\\1", str(path)).replace("\n", "\\n") + '"'
+    return Draft(head((entry.author_name, entry.author_email), entry.at, entry.message), b"".join(lines))
 
 
 def _path(run: str, path: str) -> bytes:
     return f"{run}/{path}".encode("utf-8", "surrogateescape")  # it begins with a digit: never quoted
-
-
-def _head(author: tuple[str, str], at: datetime, message: str) -> bytes:
-    """Return who and why, in a form that `git fsck --strict` accepts whatever the names and words hold."""
-    text = commit_text(message).encode()
-    who = f"author {signature(*author, at)}\ncommitter {signature(*COMMITTER, at)}\n"
-    return who.encode("utf-8", "replace") + b"data %d\n%s" % (len(text), text)
-
-
-def commit_text(message: str) -> str:
-    """Return a message as a commit holds it."""
-    return (message.replace("\0", "").strip("\n") + "\n").encode("utf-8", "replace").decode()
-
-
-def signature(name: str, email: str, at: datetime) -> str:
-    """Return who and when, as git writes it."""
-    minutes = int((at.utcoffset() or timedelta()).total_seconds() // 60)
-    zone = f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}{abs(minutes) % 60:02}"
-    return f"{_plain(name) or 'unknown'} <{_plain(email)}> {max(0, int(at.timestamp()))} {zone}"
-
-
-def _plain(text: str) -> str:
-    """Return a name or address that cannot end its field early."""
-    return "".join(c for c in text if c.isprintable() and c not in "<>").strip(_EDGES)
 
 
 def _own(files: Files) -> dict[str, str]:
@@ -416,20 +342,6 @@ def _names(listed: bytes) -> list[str]:
 def _batches(paths: Iterator[str]) -> Iterator[list[str]]:
     while some := list(islice(paths, _PATHS)):
         yield some
-
-
-def _move_objects(made: Path, objects: Path) -> None:
-    """Move what git has made, and flushed, into the ledger's objects, durably; the index of a pack comes after it."""
-    files = [path for path in made.rglob("*") if path.is_file()]
-    targets = {path: objects / path.relative_to(made) for path in sorted(files, key=lambda one: one.suffix == ".idx")}
-    for path, target in targets.items():
-        while path.exists():
-            target.parent.mkdir(exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # git removes a folder that is empty at any moment
-                os.rename(path, target)
-    for folder in {objects, *(target.parent for target in targets.values())}:
-        with contextlib.suppress(FileNotFoundError):  # what it held has moved into a pack
-            sync_folder(folder)
 
 
 def _taken_apart(commit: "gitpython.Commit") -> LedgerCommit:

@@ -9,7 +9,7 @@ last commit elsewhere.
 import itertools
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -125,11 +125,11 @@ def _committed(ledger: Ledger | None, runs: list[str]) -> dict[str, dict[str, st
         return {}  # git says which object is damaged
 
 
-def _paths_at(ledger: Ledger, commit: str, run: str) -> frozenset[str]:
+def _paths_at(ledger: Ledger, commit: str, runs: Collection[str]) -> dict[str, frozenset[str]]:
     try:
-        return ledger.paths_at(commit, run)
+        return ledger.paths_at(commit, runs)
     except LedgerError:
-        return frozenset()
+        return dict.fromkeys(runs, frozenset())
 
 
 def _has_begun(folder: Path) -> bool:

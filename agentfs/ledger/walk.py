@@ -8,7 +8,7 @@ import json
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,8 +30,9 @@ from agentfs.core.messages import (
 )
 from agentfs.core.records import Answer, Outcome, Revision
 from agentfs.disk import read_whole
+from agentfs.ledger.fast_import import COMMITTER, commit_text, signature
 from agentfs.ledger.git import BRANCH, Git, LedgerBroken
-from agentfs.ledger.ledger import COMMITTER, blob_sha, commit_text, signature
+from agentfs.ledger.ledger import blob_sha
 
 if TYPE_CHECKING:
     import git as gitpython
@@ -41,7 +42,7 @@ _LINE = "nothing is lost by it; `git -C runs log --graph` shows where. agentfs i
 _REWRITTEN_FILE = "`git -C runs log -p -- FILE` shows what it was, and who changed it"
 _CHANGE = re.compile(rb":\d+ (\d+) ([0-9a-f]{40}) ([0-9a-f]{40}) ([A-Z])")
 _LINK = b"120000"
-PathsAt = Callable[[str, str], frozenset[str]]  # a commit, a run -> the paths it holds of it
+PathsAt = Callable[[str, Collection[str]], Mapping[str, frozenset[str]]]  # commit, runs -> its paths of each
 
 
 # ── commits ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -181,7 +182,9 @@ class History:
             yield from self._check_own(commit, named, by_run)
         for run, changes in by_run.items():
             yield from self._check_changes(commit, run, changes)
-            if all(one.how == "D" for one in changes) and not self.paths_at(commit.sha, run):
+        smaller = [run for run, changes in by_run.items() if all(one.how == "D" for one in changes)]
+        for run, paths in self.paths_at(commit.sha, smaller).items() if smaller else ():
+            if not paths:
                 self.runs.pop(run, None)  # it has left the tree: its name is free
 
     def left_out(self, run: str) -> Iterator[Disagreement]:
@@ -295,7 +298,7 @@ class History:
                     yield _wrong(commit, words, _REWRITTEN_FILE.replace("FILE", f"{run}/{one.path}"))
             elif writing == "by people" and one.how == "M":
                 parent = commit.parents[0] if commit.parents else commit.sha
-                if is_settled(one.path, self.paths_at(parent, run)):
+                if is_settled(one.path, self.paths_at(parent, [run])[run]):
                     yield _wrong(commit, f"changes {run}/{one.path}, which had been acted upon", _REWRITTEN_FILE)
 
     def _check_brought(self, commit: Walked, run: str, one: Change) -> Iterator[Disagreement]:
