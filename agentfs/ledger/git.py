@@ -189,6 +189,10 @@ def _import_gitpython() -> Any:
     os.environ.update(names)
     try:
         import git
+    except ImportError as error:  # even so it tries to start something: there may be no room for a process now
+        for name in [one for one in sys.modules if one.partition(".")[0] == "git"]:
+            del sys.modules[name]  # half of it is there: the next try begins again
+        raise LedgerBusy(f"git cannot be started: {error}") from None
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
