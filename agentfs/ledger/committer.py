@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.ledger.git import LedgerBroken, LedgerBusy, NoGit
@@ -214,12 +214,12 @@ class Batch:
         if not folders:
             return []
         try:
-            held = self.ledger.held([run_id(folder) for folder in folders], names.OUTCOME)
+            held = self.ledger.held([run_id(folder) for folder in folders], paths.OUTCOME)
             behind = self.ledger.behind()
             return [
                 one
                 for one in folders
-                if run_id(one) in behind or held[run_id(one)] != blob_sha(read_whole(one / names.OUTCOME))
+                if run_id(one) in behind or held[run_id(one)] != blob_sha(read_whole(one / paths.OUTCOME))
             ]
         except (LedgerBusy, LedgerBroken, OSError):
             return folders  # to commit them says what is wrong

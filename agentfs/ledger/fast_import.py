@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from agentfs.core.messages import AGENTFS
+from agentfs.core.commit_messages import AGENTFS
 from agentfs.disk import sync_folder, write_new
 from agentfs.ledger.claims import Claims
 from agentfs.ledger.git import BRANCH, Git, LedgerBroken

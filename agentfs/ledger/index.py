@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.ledger.claims import BEHIND, Claims
 from agentfs.ledger.git import BRANCH, Git, LedgerError
 from agentfs.regular import read_text
@@ -24,8 +24,8 @@ UNDERWAY = (
     "index.lock",
 )
 _FEW = 8
-_OWN_FOLDERS = (names.STEPS, names.PLANNING, names.REVISIONS, names.FILES)
-_OWN_FILES = (names.RUN, names.PLAN, names.PLAN_ERROR, names.GOAL_ERROR, names.OUTCOME, names.STATUS, names.REPLAN)
+_OWN_FOLDERS = (paths.STEPS, paths.PLANNING, paths.REVISIONS, paths.FILES)
+_OWN_FILES = (paths.RUN, paths.PLAN, paths.PLAN_ERROR, paths.GOAL_ERROR, paths.OUTCOME, paths.STATUS, paths.REPLAN)
 Stamp = tuple[int, int, int, int] | None
 
 
@@ -51,7 +51,7 @@ class Behind:
             lines = read_text(self._path).splitlines()
         except FileNotFoundError:
             return frozenset()
-        return frozenset(filter(names.is_run_id, lines))  # the last line may be torn
+        return frozenset(filter(paths.is_run_id, lines))  # the last line may be torn
 
     def add(self, runs: Collection[str]) -> None:
         if runs:

@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfs.core.messages import trailers
-from agentfs.core.names import is_run_id
+from agentfs.core.commit_messages import trailers
+from agentfs.core.paths import is_run_id
 from agentfs.ledger import repository
 from agentfs.ledger.claims import Branch, Claims
 from agentfs.ledger.fast_import import Draft, head, store

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from agentfs.core import names
-from agentfs.core.goals import MAX_BYTES
-from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_message
+from agentfs.core import paths
+from agentfs.core.commit_messages import AGENTFS, author_of, outcome_message, revision_message
+from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.records import Answer, Outcome, Revision, Usage
 from agentfs.disk import read_whole
 from agentfs.ledger.ledger import Entry, Still, blob_sha, committable
@@ -23,7 +23,7 @@ from agentfs.regular import NotRegular, read_regular
 from agentfs.workspace import goal_path
 
 UNCOMMITTED = (".log.jsonl", ".output.txt")
-_PARTS = (names.PLANNING, names.REVISIONS, names.STEPS)
+_PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS)
 _REVISION = re.compile(rb'"revision": ?([0-9]+)')
 
 
@@ -57,29 +57,29 @@ def run_id(folder: Path) -> str:
 def _find_pending(
     folder: Path, run: str, committed: Mapping[str, str], person: tuple[str, str]
 ) -> Iterator[PendingCommit]:
-    found = (names.parse_revision_file(path.name) for path in (folder / names.REVISIONS).iterdir())
+    found = (paths.parse_revision_file(path.name) for path in (folder / paths.REVISIONS).iterdir())
     numbers = sorted(one[0] for one in found if one and one[1] == "record")
     for number in numbers:
-        if f"{names.REVISIONS}/{names.revision_file(number)}" not in committed:
+        if f"{paths.REVISIONS}/{paths.revision_file(number)}" not in committed:
             yield _pending_revision(folder, run, number, person)
-    if (folder / names.OUTCOME).exists():
-        source = read_whole(folder / names.OUTCOME)
-        if committed.get(names.OUTCOME) != blob_sha(source):
+    if (folder / paths.OUTCOME).exists():
+        source = read_whole(folder / paths.OUTCOME)
+        if committed.get(paths.OUTCOME) != blob_sha(source):
             yield _pending_outcome(folder, run, numbers[-1] if numbers else None, source)
 
 
 def _is_pending(one: PendingCommit, folder: Path, entry: Entry, committed: Mapping[str, str]) -> bool:
     """Whether it still is, and the run not forgotten, now that no other process can write to the ledger."""
     if one.revision is not None:
-        missing = f"{names.REVISIONS}/{names.revision_file(one.revision)}" not in committed
+        missing = f"{paths.REVISIONS}/{paths.revision_file(one.revision)}" not in committed
     else:
-        missing = committed.get(names.OUTCOME) != blob_sha(entry.files[names.OUTCOME])
+        missing = committed.get(paths.OUTCOME) != blob_sha(entry.files[paths.OUTCOME])
     return missing and folder.is_dir()
 
 
 def _pending_revision(folder: Path, run: str, number: int, person: tuple[str, str]) -> PendingCommit:
-    revision = Revision.model_validate_json(read_whole(folder / names.REVISIONS / names.revision_file(number)))
-    plan = read_whole(folder / names.REVISIONS / names.revision_plan_file(number))
+    revision = Revision.model_validate_json(read_whole(folder / paths.REVISIONS / paths.revision_file(number)))
+    plan = read_whole(folder / paths.REVISIONS / paths.revision_plan_file(number))
     message = revision_message(run, revision, _usage_of(folder, revision))
     return PendingCommit(message, author_of(revision, person), _moment(revision.at), plan, number)
 
@@ -87,13 +87,13 @@ def _pending_revision(folder: Path, run: str, number: int, person: tuple[str, st
 def _usage_of(folder: Path, revision: Revision) -> Usage | None:
     if revision.call is None:
         return None
-    path = folder / names.PLANNING / names.call_file(revision.call, "answer")
+    path = folder / paths.PLANNING / paths.call_file(revision.call, "answer")
     return Answer.model_validate_json(read_whole(path)).usage
 
 
 def _pending_outcome(folder: Path, run: str, last: int | None, source: bytes) -> PendingCommit:
     outcome = Outcome.model_validate_json(source)
-    plan = read_whole(folder / names.REVISIONS / names.revision_plan_file(last)) if last else None
+    plan = read_whole(folder / paths.REVISIONS / paths.revision_plan_file(last)) if last else None
     message = outcome_message(run, outcome, in_plan=len(json.loads(plan)["steps"]) if plan else 0)
     return PendingCommit(message, AGENTFS, _moment(outcome.ended_at), plan, None)
 
@@ -107,14 +107,14 @@ def _moment(timestamp: str) -> datetime:
 
 def _files_of(folder: Path, one: PendingCommit, *, logs: bool) -> dict[str, bytes]:
     """Return every file that belongs into a commit: the run's story so far; logs and working files only if asked."""
-    files = {names.RUN: read_whole(folder / names.RUN)} | ({names.PLAN: one.plan} if one.plan else {})
+    files = {paths.RUN: read_whole(folder / paths.RUN)} | ({paths.PLAN: one.plan} if one.plan else {})
     goal = goal_path(folder)
     with suppress(NotRegular, IsADirectoryError):  # a link in its place is no goal: what it leads to is not the run's
         files[goal.name] = read_regular(goal, MAX_BYTES)
     if one.revision is None:
-        files[names.OUTCOME] = read_whole(folder / names.OUTCOME)
+        files[paths.OUTCOME] = read_whole(folder / paths.OUTCOME)
     for part in _PARTS:
-        skipped = ".json" if part == names.STEPS and one.revision == 1 else None  # no order is older than plan 1
+        skipped = ".json" if part == paths.STEPS and one.revision == 1 else None  # no order is older than plan 1
         found = _plain_files(f"{folder}/{part}", f"{part}/", logs=logs, skipped=skipped)
         files |= {name: source for name, source in found if _belongs(part, name, source, one.revision)}
     return {**files, **(_working_files(folder) if logs else {})}
@@ -122,7 +122,7 @@ def _files_of(folder: Path, one: PendingCommit, *, logs: bool) -> dict[str, byte
 
 def current_files(folder: Path, *, logs: bool = False) -> dict[str, bytes]:
     """Return the files of a run that belong into the ledger, as they are: whatever is missing or does not read."""
-    alone = {names.RUN, names.PLAN, names.OUTCOME, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES)}
+    alone = {paths.RUN, paths.PLAN, paths.OUTCOME, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES)}
     found = {name: source for name, source in _plain_files(f"{folder}", "", logs=logs) if name in alone}
     for part in _PARTS:
         found.update(_plain_files(f"{folder}/{part}", f"{part}/", logs=logs))
@@ -149,7 +149,7 @@ def _is_plain(entry: os.DirEntry[str]) -> bool:
 def _working_files(folder: Path) -> dict[str, bytes]:
     """Return what the steps made, as far as git can hold it."""
     found = {}
-    for path in sorted((folder / names.FILES).rglob("*")):
+    for path in sorted((folder / paths.FILES).rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_file() and not path.is_symlink() and committable(name):
             found[name] = read_whole(path)
@@ -160,10 +160,10 @@ def _belongs(part: str, name: str, source: bytes, revision: int | None) -> bool:
     """Whether a file belongs to the story up to a revision: a late commit does not tell what came after it."""
     if revision is None:
         return True
-    if part == names.REVISIONS:
-        found = names.parse_revision_file(name.rpartition("/")[2])
+    if part == paths.REVISIONS:
+        found = paths.parse_revision_file(name.rpartition("/")[2])
         return found is not None and found[0] <= revision
-    if part == names.STEPS and name.endswith(".json"):
+    if part == paths.STEPS and name.endswith(".json"):
         number = _REVISION.search(source)
         return number is None or int(number[1]) < revision
     return True

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import agentfs
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import publish, replace
 from agentfs.ledger.git import LedgerBroken, read_settings
 from agentfs.regular import MOST_SOURCE, read_regular
@@ -22,11 +22,11 @@ END = "# agentfs ends here"
 DRIVER = "agentfs-plan"
 _RUN = "/[0-9]*-[0-9]*-[0-9]*/*"
 OWN = (
-    *(f"{_RUN}/{folder}/" for folder in (names.STEPS, names.PLANNING, names.REVISIONS, names.FILES)),
-    *(f"{_RUN}/{name}" for name in (names.RUN, "goal.*", names.PLAN, names.PLAN_ERROR)),
-    *(f"{_RUN}/{name}" for name in (names.STATUS, names.OUTCOME, names.REPLAN, names.ON_WAIT_LOG)),
+    *(f"{_RUN}/{folder}/" for folder in (paths.STEPS, paths.PLANNING, paths.REVISIONS, paths.FILES)),
+    *(f"{_RUN}/{name}" for name in (paths.RUN, "goal.*", paths.PLAN, paths.PLAN_ERROR)),
+    *(f"{_RUN}/{name}" for name in (paths.STATUS, paths.OUTCOME, paths.REPLAN, paths.ON_WAIT_LOG)),
     f"{_RUN}/.*",  # a file that is being written
-    f"/{names.FORGOTTEN}/",
+    f"/{paths.FORGOTTEN}/",
 )
 _CONFIG = """\
 [core]
@@ -121,7 +121,7 @@ def show_plans_by_meaning(git: Path) -> None:
     }
     quoted = {name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in values.items()}
     lines = (f'[diff "{DRIVER}"]', *(f'\t{name} = "{value}"' for name, value in quoted.items()))
-    _put_block(git / "info" / "attributes", DRIVER_BEGIN, (f"/*/*/{names.PLAN} diff={DRIVER}",), first=True)
+    _put_block(git / "info" / "attributes", DRIVER_BEGIN, (f"/*/*/{paths.PLAN} diff={DRIVER}",), first=True)
     _put_block(git / "config", DRIVER_BEGIN, lines)
 
 

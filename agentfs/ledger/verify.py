@@ -17,9 +17,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.agreement import Disagreement, Fault, Grade, RunFiles, faults, is_settled
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
 from agentfs.disk import read_whole
 from agentfs.holding import held_inodes, is_driven, is_watched
@@ -134,19 +134,19 @@ def _paths_at(ledger: Ledger, commit: str, runs: Collection[str]) -> dict[str, f
 
 def _has_begun(folder: Path) -> bool:
     """Whether a run has begun here: a folder that is still being made has no goal."""
-    goals = (f"{folder}/goal{suffix}" for suffix in names.GOAL_SUFFIXES)
-    return os.path.lexists(folder / names.RUN) or any(map(os.path.lexists, goals))
+    goals = (f"{folder}/goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
+    return os.path.lexists(folder / paths.RUN) or any(map(os.path.lexists, goals))
 
 
 def _folder_gone(run: str, runs: Path, committed: dict[str, str]) -> list[Disagreement]:
     if not committed:
         return []
-    if (runs / names.FORGOTTEN / run).is_dir():
+    if (runs / paths.FORGOTTEN / run).is_dir():
         finishes = "the next `agentfs run`, `watch` or `forget` finishes it"
         return [Disagreement("later", run, "is being forgotten", finishes)]
     go = f"git -C runs rm -rq --cached {run}, and commit"
-    mend = f"bring it back: git -C runs checkout main -- {run}; or let it go: {go}"
-    return [Disagreement("wrong", run, "its folder is gone, and the ledger has it", mend)]
+    fix = f"bring it back: git -C runs checkout main -- {run}; or let it go: {go}"
+    return [Disagreement("wrong", run, "its folder is gone, and the ledger has it", fix)]
 
 
 # ── a run's folder against what `main` holds of it now ────────────────────────────────────────────────────
@@ -158,8 +158,8 @@ def check_folder(
     """Yield in what a run's folder and the ledger differ. `driven`: a process is about to commit what is missing."""
     found, run = read_folder(folder), run_id(folder)
     for fault in (*found.faults, *faults(found.files)):
-        mend = _back(run, fault.file) if fault.file in committed else _NO_COPY
-        yield Disagreement("wrong", f"{run}/{fault.file}", fault.what, mend)
+        fix = _back(run, fault.file) if fault.file in committed else _NO_COPY
+        yield Disagreement("wrong", f"{run}/{fault.file}", fault.what, fix)
     yield from _check_committed(run, found, committed, ledger)
     yield from _check_pending(run, found, committed, "later" if driven else "wrong")
     yield from _check_edited(run, found, committed)
@@ -177,7 +177,7 @@ def _check_committed(
 ) -> Iterator[Disagreement]:
     """What was committed is still what it was."""
     for path, blob in committed.items():
-        writing, now = names.writing_of(path), found.blobs.get(path)
+        writing, now = paths.writing_of(path), found.blobs.get(path)
         if writing is None or now == blob or (writing == "by people" and not is_settled(path, found.blobs)):
             continue
         if (
@@ -209,35 +209,35 @@ def _check_pending(run: str, found: "Folder", committed: Mapping[str, str], grad
             f"agentfs resume {run}, or `agentfs watch`, commits it",
         )
     for number in sorted(found.files.revisions):
-        path = f"{names.REVISIONS}/{names.revision_file(number)}"
+        path = f"{paths.REVISIONS}/{paths.revision_file(number)}"
         if path not in committed:
             yield Disagreement(grade, f"{run}/{path}", words, commits)
-    if names.OUTCOME not in found.blobs:
+    if paths.OUTCOME not in found.blobs:
         return
-    if committed.get(names.OUTCOME) != found.blobs[names.OUTCOME]:
-        if names.OUTCOME in committed and grade == "wrong":
+    if committed.get(paths.OUTCOME) != found.blobs[paths.OUTCOME]:
+        if paths.OUTCOME in committed and grade == "wrong":
             words = "is not the outcome that was committed"
-            commits = f"{_back(run, names.OUTCOME)}; if it ended anew: {commits}"
-        yield Disagreement(grade, f"{run}/{names.OUTCOME}", words, commits)
+            commits = f"{_back(run, paths.OUTCOME)}; if it ended anew: {commits}"
+        yield Disagreement(grade, f"{run}/{paths.OUTCOME}", words, commits)
         return
     for path in sorted(found.blobs.keys() - committed.keys()):
-        if names.writing_of(path) == "once":
+        if paths.writing_of(path) == "once":
             what = "came after the run had ended: agentfs wrote no such file"
             yield Disagreement("wrong", f"{run}/{path}", what, "look at it; if you do not know it, delete it")
 
 
 def _check_edited(run: str, found: "Folder", committed: Mapping[str, str]) -> Iterator[Disagreement]:
     """A plan or goal that a person has edited since is as it may be."""
-    ended = names.OUTCOME in found.blobs
-    mend = f"agentfs resume {run} takes it up" if ended else "whoever drives the run takes it up"
+    ended = paths.OUTCOME in found.blobs
+    fix = f"agentfs resume {run} takes it up" if ended else "whoever drives the run takes it up"
     last = max(found.files.revisions, default=0)
-    plan = found.blobs.get(f"{names.REVISIONS}/{names.revision_plan_file(last)}")
-    if last and found.blobs.get(names.PLAN) != plan:
+    plan = found.blobs.get(f"{paths.REVISIONS}/{paths.revision_plan_file(last)}")
+    if last and found.blobs.get(paths.PLAN) != plan:
         what = f"is not the plan of revision {last}: an edit that is no revision yet"
-        yield Disagreement("note", f"{run}/{names.PLAN}", what, mend)
+        yield Disagreement("note", f"{run}/{paths.PLAN}", what, fix)
     for path in found.blobs:
         if path.startswith("goal.") and committed.get(path, found.blobs[path]) != found.blobs[path]:
-            yield Disagreement("note", f"{run}/{path}", "was edited since the last commit", mend)
+            yield Disagreement("note", f"{run}/{path}", "was edited since the last commit", fix)
 
 
 # ── a run's folder as records and hashes ──────────────────────────────────────────────────────────────────
@@ -258,7 +258,7 @@ def read_folder(folder: Path) -> Folder:
     found = Folder(str(folder), files=RunFiles(run_id(folder)))
     torn: list[tuple[str, int]] = []
     for path in _paths(str(folder)):
-        if names.writing_of(path) == "appended":  # it may be large, and is compared piece by piece
+        if paths.writing_of(path) == "appended":  # it may be large, and is compared piece by piece
             found.blobs[path] = ""
             continue
         try:
@@ -274,43 +274,43 @@ def read_folder(folder: Path) -> Folder:
     for step, attempt in torn:  # an order is not fsynced: after a power cut it may be empty
         result = found.files.results.get((step, attempt))
         if result is not None and result.status != "interrupted":
-            order = f"{names.STEPS}/{names.step_file(step, attempt, 'order')}"
+            order = f"{paths.STEPS}/{paths.step_file(step, attempt, 'order')}"
             found.faults.append(Fault(order, "does not read, and it was carried out"))
     return found
 
 
 def _paths(folder: str) -> Iterator[str]:
     """Yield the paths of agentfs's own files, but for what the steps made and views."""
-    for part in ("", names.PLANNING, names.REVISIONS, names.STEPS):
+    for part in ("", paths.PLANNING, paths.REVISIONS, paths.STEPS):
         try:
             with os.scandir(f"{folder}/{part}") as entries:
                 listed = [one.name for one in entries if one.name[0] != "." and one.is_file(follow_symlinks=False)]
         except OSError:
             continue
         for name in sorted(listed):
-            if part or name in (names.RUN, names.PLAN, names.OUTCOME) or _is_goal(name):
+            if part or name in (paths.RUN, paths.PLAN, paths.OUTCOME) or _is_goal(name):
                 yield f"{part}/{name}" if part else name
 
 
 def _is_goal(name: str) -> bool:
-    return any(name == f"goal{suffix}" for suffix in names.GOAL_SUFFIXES)
+    return any(name == f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
 
 
 def _take(path: str, source: bytes, found: Folder, torn: list[tuple[str, int]]) -> None:
     """Take in one file by its name."""
     files, (part, _, name) = found.files, path.rpartition("/")
-    if path == names.RUN:
+    if path == paths.RUN:
         files.run = _record(path, source, Run, found)
-    elif path == names.OUTCOME:
+    elif path == paths.OUTCOME:
         files.outcome = _record(path, source, Outcome, found)
-    elif part == names.REVISIONS and (revision := names.parse_revision_file(name)):
+    elif part == paths.REVISIONS and (revision := paths.parse_revision_file(name)):
         if revision[1] == "plan":
             files.plans[revision[0]] = sha256_bytes(source)
         elif record := _record(path, source, Revision, found):
             files.revisions[revision[0]] = record
-    elif part == names.PLANNING:
+    elif part == paths.PLANNING:
         _take_call(path, source, name, found)
-    elif part == names.STEPS and (step := names.parse_step_file(name)):
+    elif part == paths.STEPS and (step := paths.parse_step_file(name)):
         if step.kind == "result" and (result := _record(path, source, Result, found)):
             files.results[step.step, step.attempt] = result
         elif step.kind == "order":
@@ -321,7 +321,7 @@ def _take(path: str, source: bytes, found: Folder, torn: list[tuple[str, int]]) 
 
 
 def _take_call(path: str, source: bytes, name: str, found: Folder) -> None:
-    files, file = found.files, names.parse_call_file(name)
+    files, file = found.files, paths.parse_call_file(name)
     if file is None:
         number, _, rest = name.partition(".")
         if number.isdigit() and _is_goal(rest):

@@ -16,9 +16,9 @@ from typing import IO, TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from agentfs.core import names
+from agentfs.core import paths as names
 from agentfs.core.agreement import Disagreement, is_settled
-from agentfs.core.messages import (
+from agentfs.core.commit_messages import (
     AGENTFS,
     as_it_stood_message,
     author_of,
@@ -344,5 +344,5 @@ def _by_run(changes: list[Change]) -> dict[str, list[Change]]:
     return found
 
 
-def _wrong(commit: Walked, what: str, mend: str) -> Disagreement:
-    return Disagreement("wrong", f"commit {commit.sha[:12]}", what, mend)
+def _wrong(commit: Walked, what: str, fix: str) -> Disagreement:
+    return Disagreement("wrong", f"commit {commit.sha[:12]}", what, fix)
