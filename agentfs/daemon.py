@@ -27,14 +27,14 @@ from agentfs.engine import World
 from agentfs.errors import UserError
 from agentfs.garbage import Garbage
 from agentfs.inbox import Inbox
-from agentfs.ledger import LedgerError, Maintenance
+from agentfs.ledger import LedgerError
+from agentfs.ledger.maintenance import Maintenance, Upkeep
 from agentfs.locks import locked
 from agentfs.roots import Roots
 from agentfs.seats import Seat, is_open, open_runs
 from agentfs.setaside import SetAside, in_words
 from agentfs.stillness import ignore_lease_signal
 from agentfs.turns import Turns
-from agentfs.upkeep import Upkeep
 from agentfs.views.watching import Teller
 from agentfs.watching import folders_of
 from agentfs.workspace import Workspace

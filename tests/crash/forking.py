@@ -24,13 +24,14 @@ from typing import Any
 import jsonschema  # noqa: F401 - what children import anew each time is imported here
 
 import agentfs
-from agentfs import driving, keeper, stillness
+from agentfs import driving, stillness
 from agentfs.cli import main as command
 from agentfs.core.config import Settings
 from agentfs.driving import Stop, drive
 from agentfs.ended import ended_runs
 from agentfs.engine import World
 from agentfs.inbox import Inbox
+from agentfs.ledger import committer
 from agentfs.locks import locked
 from agentfs.means import catalogue_of
 from agentfs.moving import StillChanging
@@ -138,7 +139,7 @@ def _be_child(request: dict[str, Any], said: Path) -> None:
     os.environ.update(request["env"])
     stillness.QUIET = 0.0  # nobody else writes here
     driving.RESTLESS_SECONDS = 0.001
-    keeper.PAUSE_SECONDS = 0.0
+    committer.PAUSE_SECONDS = 0.0
     if request["cut"] is not None:
         _die_after(request["cut"], request["near"])
     try:
