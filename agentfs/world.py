@@ -14,11 +14,11 @@ from agentfs.core.records import Run, Sandbox
 from agentfs.core.run_state import Means, derive
 from agentfs.engine import Driver, Models, World, no_model
 from agentfs.errors import UserError
-from agentfs.forgetting import Forgetting
 from agentfs.installation import named_files, searched_path
 from agentfs.judge import FileJudge
-from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger, LedgerError, person
+from agentfs.ledger.committer import Committer
+from agentfs.ledger.forget import Forgetting
 from agentfs.means import has_model, means_of, reader_for, run_record, tools_in_plan
 from agentfs.models import create_model
 from agentfs.models.base import Model
@@ -143,7 +143,7 @@ def _confined_now(settings: Settings) -> Sandbox:
     return "none" if settings.tools.sandbox == "off" or sandbox.unavailable_because() else "bubblewrap"
 
 
-def _keeper(workspace: Workspace, settings: Settings, say: Say) -> tuple[Keeper, tuple[str, str]]:
+def _keeper(workspace: Workspace, settings: Settings, say: Say) -> tuple[Committer, tuple[str, str]]:
     """Return who brings the ledger up to date, and the person whose edits it commits."""
     try:
         ledger = Ledger.create(workspace.runs)
@@ -153,10 +153,10 @@ def _keeper(workspace: Workspace, settings: Settings, say: Say) -> tuple[Keeper,
         raise UserError(trouble)
     author = person(workspace.runs)
     Forgetting(workspace.runs, ledger, author).finish()
-    return Keeper(ledger, author, say, commit_logs=settings.ledger.commit_logs), author
+    return Committer(ledger, author, say, commit_logs=settings.ledger.commit_logs), author
 
 
-def _close(keeper: Keeper, say: Say) -> None:
+def _close(keeper: Committer, say: Say) -> None:
     """Commit what is owed."""
     if not keeper.flush(FLUSH_SECONDS):
         say("the ledger is behind: its next commits follow when agentfs runs again")

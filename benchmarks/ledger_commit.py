@@ -18,7 +18,8 @@ from pathlib import Path
 from many import finished_runs
 from measuring import ratios, rounds, tell, verdict, workspace
 
-from agentfs.ledger import Entry, Ledger, Maintenance
+from agentfs.ledger import Entry, Ledger
+from agentfs.ledger.maintenance import Maintenance
 
 ROUNDS = 15
 RUN = "2026-01-01/measured"

@@ -16,8 +16,9 @@ from pathlib import Path
 import many
 from measuring import chain, run_steps, workspace
 
-from agentfs.ledger import Ledger, Maintenance
-from agentfs.owed import entries_owed
+from agentfs.ledger import Ledger
+from agentfs.ledger.maintenance import Maintenance
+from agentfs.ledger.pending import pending_entries
 
 AT_ONCE = 64
 
@@ -49,9 +50,7 @@ def committed(root: Path, runs: int) -> None:
             renamed = {path: many._renamed(content, model, one) for path, content in files.items()}  # noqa: SLF001
             many._copy(root / "runs" / one, renamed)  # noqa: SLF001
         person = ("x", "x@x")
-        ledger.commit_all(
-            [e for one in some for e in entries_owed(root / "runs" / one, one, ledger, person, logs=False)]
-        )
+        ledger.commit_all([e for one in some for e in pending_entries(root / "runs" / one, {}, person, logs=False)])
     Maintenance(root / "runs").do(threading.Event())
 
 

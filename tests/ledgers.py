@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentfs.ledger import Entry, Ledger
-from agentfs.owed import blob_sha
+from agentfs.ledger import Entry, Ledger, blob_sha
 
 RUN = "2026-11-16/tidy-invoices"
 AT = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
@@ -43,10 +42,9 @@ def an_entry(
     *,
     run: str = RUN,
     message: str = "tidy-invoices: revision 1, the first plan\n\nAgentfs-Run: 2026-11-16/tidy-invoices\n",
-    known: Mapping[str, str] | None = None,
 ) -> Entry:
     found = a_run() if files is None else files
-    return Entry(run, found, message, "agentfs planner", "agentfs@localhost", AT, known or {})
+    return Entry(run, found, message, "agentfs planner", "agentfs@localhost", AT)
 
 
 def a_ledger(tmp_path: Path) -> Ledger:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentfs.verifying.verify import Verification
+from agentfs.ledger.verify import Verification
 from agentfs.views.verify import line_of
 from agentfs.workspace import Workspace
 from tests import warm

@@ -21,13 +21,13 @@ from agentfs.driving import Asker, Stop, drive
 from agentfs.engine import Driver, World
 from agentfs.errors import NotARun, UserError
 from agentfs.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
+from agentfs.ledger.maintenance import maintain_after_run
 from agentfs.means import allowing_own, catalogue_of, has_model, run_record
 from agentfs.orders import get_ready, room_of
 from agentfs.settings import default_settings, load_settings
 from agentfs.storage.locks import is_driven, is_watched, locked
 from agentfs.system import missing
 from agentfs.tools.registry import Known, known_tools
-from agentfs.upkeep import maintain_after_run
 from agentfs.views.answer import answer_text
 from agentfs.views.closing import who_goes_on
 from agentfs.views.progress import Progress, progress_for

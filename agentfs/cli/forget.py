@@ -1,4 +1,4 @@
-"""`forget`: remove the files of runs that have ended. Chooses, asks, and tells; `agentfs.forgetting` does it."""
+"""`forget`: remove the files of runs that have ended. Chooses, asks, and tells; `agentfs.ledger.forget` does it."""
 
 import sys
 from argparse import Namespace
@@ -14,7 +14,7 @@ from agentfs.cli.common import here, say, short_path
 from agentfs.cli.look import colours, print_lines, width
 from agentfs.core import paths
 from agentfs.errors import UserError
-from agentfs.forgetting import Forgetting, Forgotten, Kept, measure
+from agentfs.ledger.forget import Forgetting, Forgotten, Kept, measure
 from agentfs.storage.locks import is_driven
 from agentfs.views.forget import again, forget_table, summary
 from agentfs.views.words import inert, json_text

@@ -10,7 +10,7 @@ from agentfs.views.words import inert, json_text
 
 def verify(arguments: Namespace) -> int:
     """`agentfs verify [RUN]`"""
-    from agentfs.verifying.verify import Verification
+    from agentfs.ledger.verify import Verification
     from agentfs.views.verify import line_of, summary
 
     workspace = here(arguments)

@@ -26,13 +26,13 @@ from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, ManagedRun, descri
 from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, SHORTEST_SECONDS, Stop
 from agentfs.engine import World
 from agentfs.errors import UserError
-from agentfs.ledger import Ledger, LedgerError, Maintenance
+from agentfs.ledger import Ledger, LedgerError
+from agentfs.ledger.maintenance import Maintenance, Upkeep
 from agentfs.storage.completeness import ignore_lease_signal
 from agentfs.storage.locks import HeldFolder, locked
 from agentfs.storage.run_folders import ended_runs, is_open, open_runs
 from agentfs.storage.watcher import FolderWatch
 from agentfs.tools.starting import Pool
-from agentfs.upkeep import Upkeep
 from agentfs.views.watching import Teller
 from agentfs.workspace import Workspace
 from agentfs.world import open_driver

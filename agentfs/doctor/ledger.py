@@ -7,10 +7,9 @@ from pathlib import Path
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.ledger import Ledger
 from agentfs.ledger.claims import TURN, start_time
+from agentfs.ledger.git import BRANCH, LedgerError, find_damage, find_substitutes
 from agentfs.ledger.index import UNDERWAY
 from agentfs.ledger.maintenance import Maintenance
-from agentfs.ledger.refs import BRANCH
-from agentfs.ledger.soundness import NoGit, pretended, unsound
 from agentfs.storage.safe_open import read_text
 from agentfs.views.words import inert
 from agentfs.workspace import Workspace
@@ -36,11 +35,11 @@ def examine(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _sound(runs: Path) -> Iterator[Finding]:
-    for path, does in pretended(runs):
+    for path, does in find_substitutes(runs):
         yield wrong(ABOUT, f"{path} {does}", "delete it, unless you put it there and know why")
     try:
-        lines = unsound(runs, FSCK_SECONDS)
-    except NoGit as why:
+        lines = find_damage(runs, FSCK_SECONDS)
+    except LedgerError as why:
         yield remark(ABOUT, f"not looked through: {why}", "`agentfs verify` takes the time it needs; it wants git")
         return
     for line in lines:

@@ -1,24 +1,30 @@
-"""Locks that name their process, and taking turns between agentfs processes.
+"""The branch `main`, locks that name their process, and taking turns between agentfs processes.
 
 Owns `.git/agentfs/`: `turn` (flocked by the one process that writes), `behind` (what the index still lacks) and
-claims, files named `PID.START.N` after their process. A claim becomes one of git's locks by a hard link, so a lock
-that is the same file as a claim is agentfs's own; where its process is gone it may be removed. No other lock is ever
-touched.
+claims, files and folders named `PID.START.N` after their process. A claim becomes one of git's locks by a hard
+link, so a lock that is the same file as a claim is agentfs's own; where its process is gone it may be removed. No
+other lock is ever touched. That is why git does not move the branch: a killed git leaves a lock that nobody can tell
+from a person's.
 """
 
 import contextlib
 import itertools
 import os
+import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentfs.ledger.errors import LedgerBusy
+from agentfs.disk import sync_folder, write_new
+from agentfs.ledger.git import BRANCH, LedgerBroken, LedgerBusy
+from agentfs.storage.safe_open import MOST_RECORD, read_text
 
 TURN, BEHIND = "turn", "behind"
-PATIENCE_S = 10.0  # a turn lasts milliseconds; whoever holds it longer is stuck
-LOCKS = ("refs/heads/main.lock", "index.lock")
+PATIENCE_S = 60.0  # git works in a turn, for milliseconds; a process that holds it longer is stuck
+LOCKS = (f"{BRANCH}.lock", "index.lock")
 
+_SHA = re.compile(r"[0-9a-f]{40}")
 _numbers = itertools.count(1)
 
 
@@ -35,7 +41,7 @@ class Claims:
         self.folder.mkdir(exist_ok=True)
         descriptor = os.open(self.folder / TURN, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            _wait(descriptor)
+            _wait_for_lock(descriptor)
             self._clear()
             yield
         finally:
@@ -47,7 +53,7 @@ class Claims:
 
     @contextlib.contextmanager
     def locked(self, claim: Path, lock: Path) -> Iterator[None]:
-        """Hold one of git's locks with a claim; LedgerBusy if somebody else does. Renaming the lock ends it too."""
+        """Hold one of git's locks with a claim; LedgerBusy if another program does. Renaming the lock ends it too."""
         try:
             os.link(claim, lock)
         except FileExistsError:
@@ -58,18 +64,70 @@ class Claims:
         try:
             yield
         finally:
-            if _same(claim, lock):
+            if _is_same(claim, lock):
                 os.unlink(lock)
 
     def _clear(self) -> None:
         """Remove the locks and claims of processes that are gone. Only in a turn: a live claim has it."""
         for claim in self.folder.iterdir():
-            if claim.name in (TURN, BEHIND) or _alive(claim.name):
+            if claim.name in (TURN, BEHIND) or _is_alive(claim.name):
                 continue
             for lock in LOCKS:
-                if _same(claim, self.git / lock):
+                if _is_same(claim, self.git / lock):
                     os.unlink(self.git / lock)
+            if claim.is_dir() and not claim.is_symlink():
+                shutil.rmtree(claim, ignore_errors=True)
+            else:
+                claim.unlink(missing_ok=True)
+
+
+class Branch:
+    """The branch agentfs commits to, checked out or not."""
+
+    def __init__(self, git: Path, claims: Claims) -> None:
+        self.git, self.claims = git, claims
+        self.path, self.lock = git / BRANCH, git / f"{BRANCH}.lock"
+
+    def tip(self) -> str | None:
+        """Return the commit the branch is at; None where it has none yet."""
+        try:
+            text = read_text(self.path).strip()
+        except (FileNotFoundError, IsADirectoryError):
+            return self._packed()  # after `git gc` the branch may live there only
+        if not _SHA.fullmatch(text):
+            raise LedgerBroken(
+                f"{self.path} does not name a commit: put the sha of the last good one in it "
+                "(`git -C runs log --all`, `git -C runs fsck --lost-found`)"
+            )
+        return text
+
+    def is_checked_out(self) -> bool:
+        try:
+            return read_text(self.git / "HEAD").strip() == f"ref: {BRANCH}"
+        except (FileNotFoundError, UnicodeDecodeError):
+            return False
+
+    def move(self, old: str | None, new: str) -> bool:
+        """Move the branch from `old` to `new`; False if it is not at `old`. Only in a turn."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        claim = self.claims.path()
+        try:
+            write_new(claim, f"{new}\n".encode(), durable=True)
+            with self.claims.locked(claim, self.lock):
+                if self.tip() != old:
+                    return False
+                os.rename(self.lock, self.path)  # the commit point
+            sync_folder(self.path.parent)
+        finally:
             claim.unlink(missing_ok=True)
+        return True
+
+    def _packed(self) -> str | None:
+        try:
+            lines = read_text(self.git / "packed-refs", MOST_RECORD).splitlines()
+        except FileNotFoundError:
+            return None
+        return next((line[:40] for line in lines if line[41:] == BRANCH and _SHA.fullmatch(line[:40])), None)
 
 
 def start_time(pid: int) -> str | None:
@@ -81,7 +139,7 @@ def start_time(pid: int) -> str | None:
     return text.rpartition(")")[2].split()[19]
 
 
-def _alive(name: str) -> bool:
+def _is_alive(name: str) -> bool:
     """Return whether the process of a claim still runs; our own earlier ones were cut off, for we have the turn."""
     pid, start, *_ = [*name.split("."), "", ""]
     if not pid.isdigit() or int(pid) == os.getpid():
@@ -89,14 +147,14 @@ def _alive(name: str) -> bool:
     return start_time(int(pid)) == start
 
 
-def _same(one: Path, other: Path) -> bool:
+def _is_same(one: Path, other: Path) -> bool:
     try:
         return os.path.samestat(os.lstat(one), os.lstat(other))
     except FileNotFoundError:
         return False
 
 
-def _wait(descriptor: int) -> None:
+def _wait_for_lock(descriptor: int) -> None:
     import fcntl
 
     deadline = time.monotonic() + PATIENCE_S

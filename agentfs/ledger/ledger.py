@@ -4,41 +4,43 @@ Every commit goes on top of whatever `main` is at, a person's commits included; 
 """
 
 import contextlib
-import heapq
-import itertools
+import hashlib
+import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from agentfs.core.commit_messages import trailers
 from agentfs.core.paths import is_run_id
-from agentfs.ledger import history, setup, showing, trees
-from agentfs.ledger.claims import Claims
-from agentfs.ledger.errors import LedgerBroken, LedgerBusy
-from agentfs.ledger.history import LedgerCommit
-from agentfs.ledger.index import Index
-from agentfs.ledger.objects import Objects
-from agentfs.ledger.program import output
-from agentfs.ledger.recent import Recent
-from agentfs.ledger.refs import BRANCH, Branch
-from agentfs.ledger.trees import FILE, Leaf, NewObject
+from agentfs.ledger import repository
+from agentfs.ledger.claims import Branch, Claims
+from agentfs.ledger.fast_import import Draft, head, store
+from agentfs.ledger.git import BRANCH, Git, LedgerBroken, LedgerBusy
+from agentfs.ledger.index import Index, is_own
 
-_NEAR = 200  # commits: below the newest ones git finds those of a run sooner than we do
-Still = Callable[[], bool]
-Build = Callable[[str | None], list[NewObject] | None]  # on top of a commit: the objects of a new one, itself last
+if TYPE_CHECKING:
+    import git as gitpython
+
+FILE = "100644"
 _TRIES = 20  # a person would have to commit that often while we do
-_TREES = 16  # a day of 10,000 runs takes 2 MB
-_COMMITS = 256
-_DEPTH = 50  # trees that are each written as the difference from the one before; git's own default
+_PATHS = 500  # of one command line
+# Names that git refuses in a tree, or reads as its own files, on some file system: `.git…`, `GIT~1`, `gi7eba~1`.
+_GITS_OWN = re.compile(r"(?:\.git|gi[^~]{0,6}~[0-9])", re.IGNORECASE)
+Leaf = tuple[str, str]  # mode, object
+Files = dict[str, Leaf]  # by path in a run's folder
+Still = Callable[[Mapping[str, str]], bool]  # given what is committed of the run: path -> blob
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What one commit holds of one run, and what it says.
 
-    `files` and `known` together are all of agentfs's files the commit holds for the run, by path in its folder; each
-    must be `committable`. What a person committed beside them stays.
+    `files` are all of agentfs's files the commit holds for the run, by path in its folder; each must be
+    `committable`. What a person committed beside them stays.
     """
 
     run: str
@@ -47,7 +49,6 @@ class Entry:
     author_name: str
     author_email: str
     at: datetime
-    known: Mapping[str, str] = field(default_factory=dict)  # path -> blob that is stored already
 
     def __post_init__(self) -> None:
         """Refuse an entry no commit can be made of: a mistake of the caller's."""
@@ -55,9 +56,34 @@ class Entry:
             raise ValueError(f"{self.run!r} is not a run id")
         if self.at.tzinfo is None:
             raise ValueError("a commit's time needs a zone")
-        for path in (*self.files, *self.known):
-            if not trees.committable(path) or not trees.is_own(path):
+        for path in self.files:
+            if not committable(path) or not is_own(path):
                 raise ValueError(f"{path!r} is not a file of a run that git can hold")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCommit:
+    """One commit, taken apart."""
+
+    sha: str
+    subject: str
+    body: str
+    author_name: str
+    at: datetime
+    trailers: Mapping[str, list[str]]
+
+
+def committable(path: str) -> bool:
+    """Return whether git can hold this path of a run on every machine: relative, plain, none of git's own names."""
+    if not path.isprintable() or "\\" in path:
+        return False
+    parts = path.split("/")
+    return all(part not in ("", ".", "..") and not _GITS_OWN.match(part) for part in parts)
+
+
+def blob_sha(content: bytes) -> str:
+    """Return the name git gives to this content."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 class Ledger:
@@ -65,170 +91,175 @@ class Ledger:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        git = root / ".git"
-        self._claims = Claims(git)
-        self._objects = Objects(git / "objects")
-        self._branch = Branch(git, self._claims)
-        self._index = Index(root, self._claims)
-        self._trees: Recent[trees.Entries] = Recent(_TREES)
-        self._tops: Recent[str] = Recent(_COMMITS)  # commit -> tree
+        self._git = Git(root)
+        self._claims = Claims(self._git.folder)
+        self._branch = Branch(self._git.folder, self._claims)
+        self._index = Index(self._git, self._claims)
 
     @classmethod
     def create(cls, root: Path) -> "Ledger":
         """Make the repository, or complete the one that is there; LedgerBroken if it is one agentfs cannot use."""
         with _in_words(root):
             root.mkdir(parents=True, exist_ok=True)
-            setup.create(root)
+            repository.create(root)
         return cls(root)
 
     def show_plans_by_meaning(self) -> None:
         """Have a person's git compare plans by meaning, with the agentfs that is installed now."""
         with _in_words(self.root):
-            showing.register(self.root / ".git")
+            repository.show_plans_by_meaning(self._git.folder)
 
     def trouble(self) -> str | None:
-        """Return why the ledger cannot be used and how to mend it; None if it can."""
-        if words := setup.trouble(self.root):
+        """Return why the ledger cannot be used and how to fix it; None if it can. Starts nothing."""
+        if words := repository.find_trouble(self.root):
             return words
         try:
-            with _in_words(self.root):
-                self._tree(self._branch.tip())
+            self.tip()
         except LedgerBroken as broken:
             return str(broken)
         return None
 
+    # ── what is committed ─────────────────────────────────────────────────────────────────────────────────
+
     def tip(self) -> str | None:
         """Return the commit that `main` is at; None where it has none yet."""
-        return self._branch.tip()
+        with _in_words(self.root):
+            return self._branch.tip()
 
     def runs(self) -> set[str]:
         """Return the runs that `main` holds files of."""
-        with _in_words(self.root):
-            tree = self._tree(self._branch.tip())
-            days = self._read_tree(tree) if tree else {}
-            found = {
-                f"{day.decode('utf-8', 'replace')}/{name.decode('utf-8', 'replace')}"
-                for day, leaf in days.items()
-                for name in trees.below(self._read_tree, leaf)
-            }
-        return {run for run in found if is_run_id(run)}
+        tip = self.tip()
+        if tip is None:
+            return set()
+        days = _names(self._git.output("ls-tree", "-z", "-d", "--name-only", "--full-tree", tip))
+        found: set[str] = set()
+        for some in _batches(f"{day}/" for day in days):
+            found |= set(
+                _names(self._git.output("ls-tree", "-z", "-d", "--name-only", "--full-tree", tip, "--", *some))
+            )
+        return set(filter(is_run_id, found))
 
-    def paths_at(self, commit: str, run: str) -> frozenset[str]:
-        """Return the paths of agentfs's files that a commit holds of a run."""
-        with _in_words(self.root):
-            return frozenset(path for path in self._leaves(self._tree(commit), run) if trees.is_own(path))
+    def paths_at(self, commit: str, runs: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return the paths of agentfs's files that a commit holds of some runs."""
+        return {run: frozenset(_own(files)) for run, files in self._files(commit, runs).items()}
 
-    def content(self, blob: str) -> bytes:
-        """Return what a file was when it was committed."""
-        with _in_words(self.root):
-            return self._objects.read(blob, "blob")
+    def contents(self, blobs: Sequence[str]) -> Iterator[bytes]:
+        """Yield what files were when they were committed; LedgerBroken where one is missing or damaged."""
+        out = self._git.output("cat-file", "--batch", "--buffer", given="".join(f"{one}\n" for one in blobs).encode())
+        begin = 0
+        for blob in blobs:
+            end = out.find(b"\n", begin)
+            about = out[begin:end].split()
+            content = out[end + 1 : end + 1 + int(about[2])] if len(about) == 3 else b""
+            if len(about) != 3 or blob_sha(content) != blob:
+                raise LedgerBroken(f"object {blob} of the ledger is missing or damaged: `git -C runs fsck` says more")
+            yield content
+            begin = end + 1 + len(content) + 1
 
     def damaged(self, run: str) -> list[str]:
-        """Return which objects of a run, as `main` has it, are missing or do not hold what their names promise."""
+        """Return which files of a run, as `main` has it, have an object that is missing or damaged."""
         found = []
         for path, sha in self.committed(run).items():
             try:
-                whole = NewObject("blob", self.content(sha)).sha == sha
+                list(self.contents([sha]))
             except LedgerBroken:
-                whole = False
-            if not whole:
                 found.append(f"the object of {run}/{path} ({sha}) is missing or damaged")
         return found
 
     def committed(self, run: str) -> dict[str, str]:
         """Return agentfs's files of a run as `main` holds them: path in the run's folder -> blob."""
-        with _in_words(self.root):
-            found = self._leaves(self._tree(self._branch.tip()), run)
-        return {path: leaf.sha for path, leaf in found.items() if trees.is_own(path)}
+        return self.committed_of([run])[run]
 
     def committed_of(self, runs: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the same of many runs; the folders they share are read once."""
-        with _in_words(self.root):
-            tree = self._tree(self._branch.tip())
-            days = {day: trees.folder(self._read_tree, tree, day) for day in {run.partition("/")[0] for run in runs}}
-            return {run: self._own(days[run.partition("/")[0]].get(run.rpartition("/")[2].encode())) for run in runs}
+        """Return the same of many runs."""
+        return {run: _own(files) for run, files in self._files(self.tip(), runs).items()}
 
     def held(self, runs: Collection[str], name: str) -> dict[str, str | None]:
-        """Return the blob of one file at the top of many runs' folders; None: `main` has none. Cheap, for many."""
-        with _in_words(self.root):
-            tree = self._tree(self._branch.tip())
-            days = {day: trees.folder(self._read_tree, tree, day) for day in {run.partition("/")[0] for run in runs}}
-            found = {run: self._folder(days, run).get(name.encode()) for run in runs}
-        return {run: leaf.sha if leaf else None for run, leaf in found.items()}
+        """Return the blob of one file at the top of many runs' folders; None: `main` has none."""
+        found = self._files(self.tip(), runs, f"/{name}")
+        return {run: files[name][1] if name in files else None for run, files in found.items()}
 
-    def _folder(self, days: Mapping[str, trees.Entries], run: str) -> trees.Entries:
-        day, _, own = run.partition("/")
-        return trees.below(self._read_tree, days[day].get(own.encode()))
+    def _files(self, commit: str | None, runs: Collection[str], below: str = "/") -> dict[str, Files]:
+        """Return what a commit holds of these runs, a person's files too."""
+        found: dict[str, Files] = {run: {} for run in runs}
+        for some in _batches(f"{run}{below}" for run in found) if commit else ():
+            listed = self._git.output("ls-tree", "-r", "-z", "--full-tree", str(commit), "--", *some)
+            for line in _names(listed):
+                about, _, path = line.partition("\t")
+                mode, _, sha = about.split(" ")
+                day, name, rest = path.split("/", 2)
+                found[f"{day}/{name}"][rest] = (mode, sha)
+        return found
 
-    def _own(self, run: Leaf | None) -> dict[str, str]:
-        found = trees.leaves(self._read_tree, trees.below(self._read_tree, run))
-        return {path: leaf.sha for path, leaf in found.items() if trees.is_own(path)}
+    # ── commit ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def commit(self, entry: Entry, *, still: Still = lambda: True) -> str | None:
+    def commit(self, entry: Entry, *, still: Still = lambda _: True) -> str | None:
         """Commit one run's files on top of `main`; None if `main` holds exactly them already.
 
-        `still` is asked when nobody else can write any more: False, and nothing is committed. LedgerBusy: somebody
-        holds the branch's lock, try again later. LedgerBroken: a person has to mend it.
+        `still` is asked when no other process can write any more: False, and nothing is committed. LedgerBusy:
+        another program holds the branch's lock, try again later. LedgerBroken: a person has to fix it.
         """
         return self.commit_all([(entry, still)])[0]
 
     def commit_all(self, entries: Sequence[tuple[Entry, Still]]) -> list[str | None]:
         """Make one commit of each, in this order. They are stored together and the branch moves once: all or none."""
-        runs = [entry.run for entry, _ in entries]
-        return self._advance([partial(self._built_if, entry, still) for entry, still in entries], runs)
+
+        def draft(tip: str | None) -> list[Draft | None]:
+            held = self._files(tip, {entry.run for entry, _ in entries})
+            return [_draft(entry, held) if still(_own(held[entry.run])) else None for entry, still in entries]
+
+        return self._advance(draft, [entry.run for entry, _ in entries])
 
     def remove(self, runs: Collection[str], message: str, author: tuple[str, str], at: datetime) -> str | None:
         """Commit that the folders of these runs are gone; None if `main` has none of them. Their history stays."""
-        return self._advance([lambda tip: self._pruned(runs, tip, message, author, at)])[0]
 
-    def _advance(self, builds: Sequence[Build], runs: Collection[str] = ()) -> list[str | None]:
-        """Put the commits that these make on `main`, each on top of the one before; None where one makes none.
+        def draft(tip: str | None) -> list[Draft | None]:
+            there = [run for run, files in self._files(tip, runs).items() if files]
+            changes = b"".join(b"D %s\n" % run.encode() for run in there)
+            return [Draft(head(author, at, message), changes) if there else None]
 
-        `runs`: those that the index has to be brought in step with, by whoever comes after us if we are cut off.
+        return self._advance(draft)[0]
+
+    def _advance(
+        self, draft: Callable[[str | None], list[Draft | None]], runs: Collection[str] = ()
+    ) -> list[str | None]:
+        """Put drafted commits on `main`, each on top of the one before; None where there is none to make.
+
+        `runs`: those that the index has to be brought in step with, by the next process if this one is cut off.
         """
-        if words := setup.trouble(self.root):
+        if words := repository.find_trouble(self.root):
             raise LedgerBroken(words)
         with _in_words(self.root), self._claims.turn():
-            self._objects.packs.refresh()
-            try:
-                for _ in range(_TRIES):
-                    tip = self._branch.tip()
-                    shas = self._drafted(builds, tip)
-                    new = next((sha for sha in reversed(shas) if sha), None)
-                    if new is None:
-                        return shas
-                    self._objects.store(self._objects.drafts.values())  # durable before the branch moves
-                    self._index.behind.add(runs)
-                    if self._branch.move(tip, new):
-                        return shas
-            finally:
-                self._objects.drafts.clear()
+            for _ in range(_TRIES):
+                tip = self._branch.tip()
+                drafts = draft(tip)
+                made = store(self._git, self._claims, tip, [one for one in drafts if one])
+                stored = iter(made)  # durable, before the branch moves
+                shas = [next(stored) if one else None for one in drafts]
+                new = next((sha for sha in reversed(shas) if sha), None)
+                if new is None:
+                    return shas
+                self._index.behind.add(runs)
+                if self._branch.move(tip, new):
+                    return shas
         raise LedgerBusy("main keeps moving: the commit follows when it rests")
 
-    def _drafted(self, builds: Sequence[Build], tip: str | None) -> list[str | None]:
-        """Draft the commits; return their names."""
-        self._objects.drafts.clear()
-        shas: list[str | None] = []
-        for build in builds:
-            made = build(tip) or []
-            self._objects.drafts |= {one.sha: one for one in made}
-            shas.append(made[-1].sha if made else None)
-            tip = shas[-1] or tip
-        return shas
+    # ── the index ─────────────────────────────────────────────────────────────────────────────────────────
 
     def sync_index(self, *runs: str) -> bool:
         """Bring the index in step with `main` for some runs; False: later (a lock, a rebase, another branch).
 
         LedgerBroken: the machine refuses something.
         """
-        if setup.trouble(self.root):
+        if repository.find_trouble(self.root):
             return False
         try:
             with _in_words(self.root), self._claims.turn():
-                if not (self._branch.checked_out() and self._index.free()):
+                if not (self._branch.is_checked_out() and self._index.is_free()):
                     return False
-                behind = self._index.behind.runs()
-                if not self._index.update(self.committed_of({*runs, *behind})):
+                if self._branch.tip() is None:
+                    return True
+                if not self._index.update({*runs, *self._index.behind.runs()}):
                     return False
                 self._index.behind.clear()
                 return True
@@ -242,131 +273,96 @@ class Ledger:
 
     def sync_removed(self, runs: Collection[str]) -> bool:
         """Take runs that `main` no longer has out of the index; False: later. Another branch's index is not ours."""
-        if setup.trouble(self.root):
+        if repository.find_trouble(self.root):
             return False
         try:
             with _in_words(self.root), self._claims.turn():
-                if not self._branch.checked_out():
+                if not self._branch.is_checked_out():
                     return True
-                return self._index.free() and self._index.remove(frozenset(runs))
+                return self._index.is_free() and self._index.update(runs, own=False)
         except (LedgerBusy, LedgerBroken):
             return False
 
+    # ── history ───────────────────────────────────────────────────────────────────────────────────────────
+
     def history(self, run: str | None = None, limit: int | None = None) -> list[LedgerCommit]:
         """Return the commits of `main`, newest first; of one run: those that name it in their trailers."""
-        with _in_words(self.root):
-            if run is None:
-                return list(itertools.islice(self._walk(), limit))
-            found, whole = self._naming(run, itertools.islice(self._walk(), _NEAR))
-            if not whole and len(found) != limit:
-                found, _ = self._naming(run, self._touching(run))
-        return found[:limit]
+        if self.tip() is None:
+            return []
+        with _in_words(self.root), self._git.repository() as repo:
+            found = repo.iter_commits(BRANCH, paths=f":(literal){run}/" if run else "", full_history=True)
+            commits = map(_taken_apart, found)
+            return list(islice(commits if run is None else self._of_run(run, commits), limit))
 
-    def _naming(self, run: str, commits: Iterator[LedgerCommit]) -> tuple[list[LedgerCommit], bool]:
-        """Return those of these commits that name a run, and whether the one it began with is among them."""
-        found: list[LedgerCommit] = []
+    def _of_run(self, run: str, commits: Iterator[LedgerCommit]) -> Iterator[LedgerCommit]:
+        """Yield those of these commits that name a run, down to the one it began with: its name may be used again."""
+        found = False
         for commit in commits:
+            ours = commit.trailers.keys() & {"Agentfs-Revision", "Agentfs-Outcome"}
+            if found and not ours and not self._files(commit.sha, [run])[run]:
+                return
             if run in commit.trailers.get("Agentfs-Run", []):
-                found.append(commit)
-                if not any(self._leaves(self._tree(parent), run) for parent in commit.parents):
-                    return found, True
-        return found, False
-
-    def _touching(self, run: str) -> Iterator[LedgerCommit]:
-        """Yield the commits that may name a run: git finds them without reading all, if there is a commit-graph."""
-        words = ("rev-list", "--full-history", BRANCH, "--", f":(literal){run}/")  # by any other magic, no graph
-        told = output(self.root, *words)
-        return self._walk() if told is None else map(self._read, told.decode("ascii", "replace").split())
+                found = True
+                yield commit
 
     def versions(self, run: str, path: str) -> Iterator[bytes]:
         """Yield every content that a file of a run had in a commit, newest first, each once."""
-        seen: set[str] = set()
-        for commit in self.history(run):
-            leaf = self._leaves(commit.tree, run).get(path)
-            if leaf is not None and leaf.sha not in seen:
-                seen.add(leaf.sha)
-                yield self._objects.read(leaf.sha, "blob")
+        held = (self._files(commit.sha, [run])[run].get(path) for commit in self.history(run))
+        return self.contents(list(dict.fromkeys(leaf[1] for leaf in held if leaf)))
 
-    def _walk(self) -> Iterator[LedgerCommit]:
-        """Yield every commit once, later ones first, as `git log` does."""
-        tip = self._branch.tip()
-        seen = {tip}
-        ahead = [(0.0, 0, self._read(tip))] if tip else []
-        while ahead:
-            commit = heapq.heappop(ahead)[2]
-            yield commit
-            for parent in commit.parents:
-                if parent not in seen:
-                    seen.add(parent)
-                    read = self._read(parent)
-                    heapq.heappush(ahead, (-read.at.timestamp(), len(seen), read))
 
-    def _read(self, sha: str) -> LedgerCommit:
-        return history.decode(sha, self._objects.read(sha, "commit"))
+def _draft(entry: Entry, held: dict[str, Files]) -> Draft | None:
+    """Return the commit of an entry, given what the commits before it hold; None if it would change nothing."""
+    before, blobs = held[entry.run], {path: blob_sha(content) for path, content in entry.files.items()}
+    gone = [path for path in before if is_own(path) and path not in blobs]
+    new = [path for path, sha in blobs.items() if before.get(path) != (FILE, sha)]
+    if not gone and not new:
+        return None
+    lines = [b"D %s\n" % _path(entry.run, path) for path in gone]
+    for path in new:
+        content = entry.files[path]
+        lines += (b"M 100644 inline %s\ndata %d\n" % (_path(entry.run, path), len(content)), content, b"\n")
+    others = {path: leaf for path, leaf in before.items() if not is_own(path)}
+    held[entry.run] = {**others, **{path: (FILE, sha) for path, sha in blobs.items()}}
+    return Draft(head((entry.author_name, entry.author_email), entry.at, entry.message), b"".join(lines))
 
-    def _tree(self, commit: str | None) -> str | None:
-        """Return the tree of a commit; of those that were asked for last it is remembered."""
-        if commit is None:
-            return None
-        return self._tops.get(commit) or self._tops.keep(commit, self._read(commit).tree)
 
-    def _read_tree(self, sha: str) -> trees.Entries:
-        """Return a tree; the few that every commit goes through are remembered."""
-        found = self._trees.get(sha)
-        return self._trees.keep(sha, trees.parse(self._objects.read(sha, "tree")) if found is None else found)
+def _path(run: str, path: str) -> bytes:
+    return f"{run}/{path}".encode("utf-8", "surrogateescape")  # it begins with a digit: never quoted
 
-    def _write_tree(self, made: list[NewObject], entries: trees.Entries, before: str | None) -> str:
-        """Add a tree to what a commit is made of; the next commit goes through it."""
-        base = self._objects.drafts.get(before or "")
-        made.append(trees.encode(entries, base if base and base.depth < _DEPTH else None))
-        self._trees.keep(made[-1].sha, entries)
-        return made[-1].sha
 
-    def _leaves(self, root: str | None, run: str) -> dict[str, Leaf]:
-        return trees.leaves(self._read_tree, trees.folder(self._read_tree, root, run))
+def _own(files: Files) -> dict[str, str]:
+    return {path: sha for path, (_, sha) in files.items() if is_own(path)}
 
-    def _built_if(self, entry: Entry, still: Still, tip: str | None) -> list[NewObject] | None:
-        return self._built(entry, tip) if still() else None
 
-    def _built(self, entry: Entry, tip: str | None) -> list[NewObject] | None:
-        """Return the objects of a commit on top of `tip`, the commit last; None if it would change nothing."""
-        root = self._tree(tip)
-        before = self._leaves(root, entry.run)
-        blobs = {path: NewObject("blob", content) for path, content in entry.files.items()}
-        after = {path: leaf for path, leaf in before.items() if not trees.is_own(path)}
-        after |= {path: Leaf(FILE, self._stored(sha, path)) for path, sha in entry.known.items()}
-        after |= {path: Leaf(FILE, blob.sha) for path, blob in blobs.items()}
-        if after == before:
-            return None
-        settled = {leaf.sha for leaf in before.values()}  # durable since the branch moved to them
-        made = [blob for blob in blobs.values() if blob.sha not in settled or not self._objects.holds(blob.sha)]
-        write = partial(self._write_tree, made)
-        top = trees.graft(self._read_tree, write, root, entry.run, trees.build(after, made))
-        author = (entry.author_name, entry.author_email)
-        commit = history.encode(top, tip, author, entry.at, entry.message)
-        self._tops.keep(commit.sha, top)
-        return [*made, commit]
+def _names(listed: bytes) -> list[str]:
+    return [os.fsdecode(one) for one in listed.split(b"\0") if one]
 
-    def _pruned(
-        self, runs: Collection[str], tip: str | None, message: str, author: tuple[str, str], at: datetime
-    ) -> list[NewObject] | None:
-        """Return the objects of a commit without these runs; None if `tip` has none of them."""
-        root = self._tree(tip)
-        if root is None:
-            return None
-        made: list[NewObject] = []
-        top = trees.prune(self._read_tree, root, runs, made)
-        return None if top == root else [*made, history.encode(top, tip, author, at, message)]
 
-    def _stored(self, sha: str, path: str) -> str:
-        if not self._objects.holds(sha):
-            raise LedgerBroken(f"the object of {path} ({sha}) is not in the ledger: commit the file's content again")
-        return sha
+def _batches(paths: Iterator[str]) -> Iterator[list[str]]:
+    while some := list(islice(paths, _PATHS)):
+        yield some
+
+
+def _taken_apart(commit: "gitpython.Commit") -> LedgerCommit:
+    try:
+        message = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
+        subject, _, body = message.strip("\n").partition("\n")
+        return LedgerCommit(
+            commit.hexsha,
+            subject,
+            body.strip("\n"),
+            commit.author.name or "",
+            commit.authored_datetime,
+            trailers(message),
+        )
+    except ValueError as error:
+        raise LedgerBroken(f"commit {commit.hexsha} of the ledger is damaged: {error}") from None
 
 
 @contextlib.contextmanager
 def _in_words(root: Path) -> Iterator[None]:
-    """Tell what the operating system refused as the ledger's trouble."""
+    """Report what the operating system refuses as the ledger's trouble."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,10 @@
 """Keep a ledger of many runs fast: packs of what was written file by file, a commit-graph that knows changed paths.
 
-Git does it: what `git gc --auto` does, but for what takes a lock that a killed git would leave behind for ever. It
-has a process group of its own that can be ended at any moment: until git has finished nothing is taken away, and what
-is unreachable stays for git's own two weeks. Commits go on meanwhile: neither the branch nor the index is locked. A
-person's lock, rebase or `git gc` is waited for. Nothing is remembered: whether it is time is seen from the files.
+Git does it, when `git gc --auto` would, but for what takes a lock that a killed git would leave behind for ever; and
+nothing is deleted that no commit refers to. It has a process group of its own that can be ended at any moment.
+Commits go on meanwhile: neither the branch nor the index is locked. A person's lock, rebase or `git gc` is waited
+for. Never while something runs that this process knows of. Nothing is remembered: whether it is time is seen from the
+files.
 """
 
 import contextlib
@@ -11,43 +12,53 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
+import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.installation import find_program
 from agentfs.ledger.claims import start_time
-from agentfs.ledger.identity import settings
+from agentfs.ledger.git import BRANCH, Git, LedgerError, read_settings
 from agentfs.ledger.index import UNDERWAY
-from agentfs.ledger.program import command, environment
-from agentfs.ledger.refs import BRANCH
+from agentfs.storage.locks import locked
+from agentfs.storage.run_folders import open_runs
 from agentfs.storage.safe_open import read_text
+from agentfs.workspace import Workspace
 
 LOOSE, PACKS = 6700, 50  # git's own defaults of gc.auto and gc.autoPackLimit
-_STOP_SECONDS = 5.0
-_LOOK_SECONDS = 0.02
-_NICE = 10
-_OBJECT = re.compile(r"[0-9a-f]{38}")
-_HOOK = "gc.recentobjectshook"  # the one setting by which a repository makes `git gc` run a program of its choice
 SETTINGS = (
     "core.commitGraph=true",
     "core.fsync=all",  # of what is packed the files are removed
 )
 GRAPH = ("commit-graph", "write", "--reachable", "--changed-paths", "--no-progress")
 PACK = ("repack", "-d", "-l", "-n", "-q")
-MERGE = (*PACK, "-A", "--unpack-unreachable=2.weeks.ago")
-PRUNE = ("prune", "--expire=2.weeks.ago")
+MERGE = (*PACK, "-a", "-k")  # all packs become one, with what no commit refers to
+QUIET_SECONDS = 10.0  # with nothing to do, before it begins
+LOOK_SECONDS = 60.0  # until it is seen again whether there is something to do
+AGAIN_SECONDS = 300.0  # until it is tried again; each time it was of no use, twice as long
+PATIENCE_SECONDS = 10.0  # after a run
+QUICKLY_DONE = 30_000  # loose objects: some seconds' work
+_STOP_SECONDS = 5.0
+_LOOK_SECONDS = 0.02
+_NICE = 10
+_OBJECT = re.compile(r"[0-9a-f]{38}")
+Tell = Callable[[str, str], None]  # an event, and its words
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """How it ended: how many objects were packed, in how many seconds, and what git said if it failed."""
+class Maintained:
+    """How it ended: how many objects were packed, in how many seconds, and what git says if it failed."""
 
     packed: int
     seconds: float
     trouble: str | None
+
+    def __str__(self) -> str:
+        if self.trouble is not None:
+            return f"the ledger was not maintained: {self.trouble}"
+        return f"the ledger was maintained: {self.packed} loose objects packed in {self.seconds:.1f} s"
 
 
 class Maintenance:
@@ -58,59 +69,49 @@ class Maintenance:
 
     def due(self) -> bool:
         """Whether `git gc --auto` would have something to do, seen as git sees it: by one folder of 256."""
-        limit = _number(settings(self.git / "config").get("gc.auto"), LOOSE)
+        limit = _number(read_settings(self.git / "config").get("gc.auto"), LOOSE)
         if limit <= 0:
             return False  # a person has switched it off
-        return len(_objects(self.git / "objects" / "17")) > -(-limit // 256) or self._has_many_packs()
-
-    def loose(self) -> int:
-        """Return how many objects are files of their own."""
-        return sum(len(_objects(self.git / "objects" / f"{number:02x}")) for number in range(256))
-
-    def do(self, stop: threading.Event) -> Done | None:
-        """Do it; None if there is no git, or if asked to stop before the end."""
-        program = find_program("git")
-        if program is None:
-            return None
-        began, before = time.monotonic(), self.loose()
-        trouble = self._standing() or self._planted(program)
-        for words in self._words() if trouble is None else ():
-            said = self._run(command(program, *words, settings=SETTINGS), stop)
-            if stop.is_set():
-                return None
-            trouble = said or trouble
-        return Done(max(0, before - self.loose()), time.monotonic() - began, trouble)
-
-    def _run(self, line: list[str], stop: threading.Event) -> str | None:
-        """Run git; return what it said if it failed."""
-        with tempfile.TemporaryFile() as said:
-            try:
-                popen = subprocess.Popen(
-                    line,
-                    env=environment(self.root),
-                    cwd=self.root,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=said,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                return f"git cannot be started: {error.strerror}"
-            _see_out(popen, stop)
-            said.seek(0)
-            lines = said.read(4096).decode("utf-8", "replace").strip().splitlines()
-        return (lines[0] if lines else f"git ended with {popen.returncode}") if popen.returncode else None
-
-    def _words(self) -> tuple[tuple[str, ...], ...]:
-        """Return what git is told. The graph is first: ended after it, there is still a reason to go on next time."""
-        return (GRAPH, MERGE, PRUNE) if self._has_many_packs() else (GRAPH, PACK)
+        return self._has_many_packs() or len(_objects(self.git / "objects" / "17")) > -(-limit // 256)
 
     def _has_many_packs(self) -> bool:
         names = _names(self.git / "objects" / "pack")
         packs = sum(name.endswith(".pack") and f"{name[:-5]}.keep" not in names for name in names)
-        return 0 < _number(settings(self.git / "config").get("gc.autopacklimit"), PACKS) < packs
+        return 0 < _number(read_settings(self.git / "config").get("gc.autopacklimit"), PACKS) < packs
 
-    def _standing(self) -> str | None:
+    def count_loose(self) -> int:
+        """Return how many objects are files of their own."""
+        return sum(len(_objects(self.git / "objects" / f"{number:02x}")) for number in range(256))
+
+    def do(self, stop: threading.Event) -> Maintained | None:
+        """Do it; None if asked to stop before the end. The graph first: after it there is a reason to go on."""
+        began, before = time.monotonic(), self.count_loose()
+        trouble = self._find_obstacle()
+        for words in (GRAPH, MERGE if self._has_many_packs() else PACK) if trouble is None else ():
+            failure = self._run(words, stop)
+            if stop.is_set():
+                return None
+            trouble = failure or trouble
+        return Maintained(max(0, before - self.count_loose()), time.monotonic() - began, trouble)
+
+    def _run(self, words: tuple[str, ...], stop: threading.Event) -> str | None:
+        """Run git; return what it says if it fails."""
+        try:
+            process = Git(self.root).start(*words, settings=SETTINGS, start_new_session=True)
+        except LedgerError as why:
+            return str(why)
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PGRP, process.pid, _NICE)
+        try:
+            while process.poll() is None and not stop.wait(_LOOK_SECONDS):
+                pass  # what it says is a few lines: they wait in the pipe
+        finally:
+            if process.poll() is None:
+                _end(process)
+        lines = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
+        return (lines[0] if lines else f"git ended with {process.returncode}") if process.returncode else None
+
+    def _find_obstacle(self) -> str | None:
         """Return what of a person's is under way, which is waited for."""
         locks = sorted(name for name in _names(self.git) if name.endswith(".lock"))
         for name in (*locks, f"{BRANCH}.lock", *UNDERWAY):
@@ -128,40 +129,14 @@ class Maintenance:
             return False
         return machine != os.uname().nodename or not pid.isdigit() or start_time(int(pid)) is not None
 
-    def _planted(self, program: str) -> str | None:
-        """Return why git is not run at all: a setting names a program that it would start."""
-        asked = command(program, "config", "--get-all", _HOOK)
-        try:
-            found = subprocess.run(
-                asked, env=environment(self.root), cwd=self.root, capture_output=True, check=False, timeout=10
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return "git does not answer"
-        if found.returncode == 0:
-            return f"{_HOOK} in runs/.git/config names a program, and agentfs runs none (do it: git -C runs gc)"
-        return None if found.returncode == 1 else "runs/.git/config does not read (`git -C runs config -l` says more)"
 
-
-def _see_out(popen: "subprocess.Popen[bytes]", stop: threading.Event) -> None:
-    """Wait for the end of a process, or end it when asked to stop."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PGRP, popen.pid, _NICE)
-    try:
-        while popen.poll() is None:
-            if stop.wait(_LOOK_SECONDS):
-                break
-    finally:
-        if popen.poll() is None:
-            _end(popen)
-
-
-def _end(popen: "subprocess.Popen[bytes]") -> None:
+def _end(process: "subprocess.Popen[bytes]") -> None:
     """End a process group: git removes its own locks if it is asked; killed, only if it does not listen."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(popen.pid, number)
+            os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            popen.wait(_STOP_SECONDS)
+            process.wait(_STOP_SECONDS)
             return
 
 
@@ -178,3 +153,90 @@ def _names(folder: Path) -> set[str]:
 
 def _objects(folder: Path) -> list[str]:
     return [name for name in _names(folder) if _OBJECT.fullmatch(name)]
+
+
+# ── when ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Upkeep:
+    """Maintains the ledger of a daemon, on a thread of its own, while the daemon is idle."""
+
+    def __init__(self, maintenance: Maintenance, tell: Tell) -> None:
+        self._maintenance, self._tell = maintenance, tell
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._idle_since: float | None = None
+        self._not_before, self._pause = 0.0, AGAIN_SECONDS
+        self._last_line = ""
+
+    def tend(self, *, idle: bool) -> None:
+        """Begin if it is time, stop if there is something to do. Call this often: it takes no time."""
+        now = time.monotonic()
+        if not idle:
+            self._idle_since = None
+            self._stop.set()
+            return
+        self._idle_since = self._idle_since or now
+        if now < max(self._idle_since + QUIET_SECONDS, self._not_before) or self.is_running():
+            return
+        self._not_before = now + LOOK_SECONDS
+        if self._maintenance.due():
+            self._stop = threading.Event()
+            self._thread = threading.Thread(target=self._work, args=(self._stop,), name="upkeep", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # there is no room for one more: another time
+                self._thread = None
+
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self, stop: threading.Event) -> None:
+        done = self._maintenance.do(stop)
+        useful = done is not None and done.trouble is None and not self._maintenance.due()
+        self._pause = AGAIN_SECONDS if useful else 2 * self._pause
+        self._not_before = time.monotonic() + self._pause
+        if done and str(done) != self._last_line:
+            self._last_line = str(done)
+            self._tell("maintained" if done.trouble is None else "trouble", str(done))
+
+
+def maintain_after_run(workspace: Workspace, say: Callable[[str], None]) -> None:
+    """Do what is due, as git does after a commit: if it is quickly done, and no other process is at work."""
+    maintenance = Maintenance(workspace.runs)
+    if not maintenance.due() or not _is_quiet(workspace):
+        return
+    if (loose := maintenance.count_loose()) > QUICKLY_DONE:
+        say(f"the ledger has {loose} loose objects: `agentfs watch` packs them when it is idle, or: git -C runs gc")
+        return
+    sys.stdout.flush()  # whoever waits for the answer has it now
+    stop = threading.Event()
+    timer = threading.Timer(PATIENCE_SECONDS, stop.set)
+    timer.start()
+    try:
+        done = maintenance.do(stop)
+    except KeyboardInterrupt:  # the run is over: there is nothing else to interrupt
+        return
+    finally:
+        timer.cancel()
+    if done:
+        say(str(done))
+
+
+def _is_quiet(workspace: Workspace) -> bool:
+    """Whether no process watches goals/ or drives a run."""
+    folders = [workspace.root / "goals", *open_runs(workspace.runs)]
+    return all(_is_free(folder, workspace.runs) for folder in folders if folder.is_dir())
+
+
+def _is_free(folder: Path, runs: Path) -> bool:
+    try:
+        with locked(folder, runs) as mine:
+            return mine
+    except OSError:
+        return False

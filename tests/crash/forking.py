@@ -24,12 +24,13 @@ from typing import Any
 import jsonschema  # noqa: F401 - what children import anew each time is imported here
 
 import agentfs
-from agentfs import driving, keeper
+from agentfs import driving
 from agentfs.cli import main as command
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Inbox
 from agentfs.driving import Stop, drive
 from agentfs.engine import World
+from agentfs.ledger import committer
 from agentfs.means import catalogue_of
 from agentfs.settings import load_settings
 from agentfs.storage import completeness
@@ -138,7 +139,7 @@ def _be_child(request: dict[str, Any], said: Path) -> None:
     os.environ.update(request["env"])
     completeness.QUIET = 0.0  # nobody else writes here
     driving.RESTLESS_SECONDS = 0.001
-    keeper.PAUSE_SECONDS = 0.0
+    committer.PAUSE_SECONDS = 0.0
     if request["cut"] is not None:
         _die_after(request["cut"], request["near"])
     try:

@@ -4,8 +4,8 @@ import itertools
 import shutil
 from pathlib import Path
 
-from agentfs.forgetting import Forgetting
 from agentfs.ledger import Ledger
+from agentfs.ledger.forget import Forgetting
 from tests.cuts import cut_at
 from tests.ledgers import RUN, a_ledger, a_run, an_entry, assert_sound, git, put
 

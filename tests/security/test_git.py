@@ -1,7 +1,7 @@
 """Planted git configuration runs nothing, whatever agentfs does; and no tool can plant it in a repository that is there.
 
 Every command is run in a workspace whose ledger, whose own repository, whose run's files and whose environment name a
-program that leaves a trace. Taking `core.fsmonitor=false` or `core.hooksPath=/dev/null` out of `ledger/program.py` makes
+program that leaves a trace. Taking `core.fsmonitor=false` or `core.hooksPath=/dev/null` out of `ledger/git.py` makes
 the first test fail; returning no fences from `git_fences` makes those about tools fail (both were tried).
 """
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.ledger import Entry, Maintenance
+from agentfs.ledger import Entry
+from agentfs.ledger.maintenance import Maintenance
 from tests.ledgers import RUN, a_ledger, a_run, an_entry, assert_sound, git, put
 
 HOOKS = (
@@ -89,12 +90,8 @@ def test_a_program_that_git_would_ask_what_to_keep_is_not_asked(tmp_path: Path, 
     git(ledger.root, "config", "include.path", str(tmp_path / "more"))
     done = Maintenance(ledger.root).do(threading.Event())
     assert done is not None
-    assert (done.packed, done.trouble) == (
-        0,
-        "gc.recentobjectshook in runs/.git/config names a program, and agentfs runs none (do it: git -C runs gc)",
-    )
+    assert (done.packed > 0, done.trouble) == (True, None)
     assert not (tmp_path / "sprung").exists()
-    assert not any((ledger.root / ".git" / "objects" / "pack").iterdir())
 
 
 def test_the_environment_cannot_point_git_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

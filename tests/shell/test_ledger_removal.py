@@ -90,7 +90,7 @@ def test_a_lock_of_a_persons_is_left_alone(tmp_path: Path) -> None:
 def test_what_was_forgotten_meanwhile_is_not_committed_again(tmp_path: Path) -> None:
     ledger = filled(tmp_path)
     remove(ledger, RUN)
-    assert ledger.commit(an_entry(a_run(2)), still=lambda: False) is None
+    assert ledger.commit(an_entry(a_run(2)), still=lambda _: False) is None
     assert ledger.committed(RUN) == {}
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentfs.ledger import Ledger, LedgerBroken, person
-from agentfs.ledger.identity import settings
-from agentfs.ledger.setup import BEGIN, END
+from agentfs.ledger.git import read_settings
+from agentfs.ledger.repository import BEGIN, END
 from tests.ledgers import a_ledger, an_entry, git
 
 LINE = "/runs/"
@@ -186,7 +186,7 @@ def test_settings_are_read_as_git_reads_them(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     listed = git(tmp_path, "config", "--file", str(path), "--list", "-z").split("\0")
     wanted = {key: value or "true" for key, _, value in (each.partition("\n") for each in listed if each)}
-    assert settings(path) == wanted
+    assert read_settings(path) == wanted
 
 
 def test_an_include_is_not_followed(home: Path) -> None:

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.ledger import Ledger, Maintenance, maintenance
-from agentfs.ledger.maintenance import Done
-from agentfs.ledger.program import command, environment
-from agentfs.upkeep import Upkeep
+from agentfs.ledger import Ledger, maintenance
+from agentfs.ledger.git import Git
+from agentfs.ledger.maintenance import Maintained, Maintenance, Upkeep
 from tests.ledgers import RUN, SEEN_BY_GIT, a_ledger, a_run, an_entry, assert_sound, git, put
 from tests.workspaces import wait_for
 
 HERE = Path(__file__).parents[2]
 SLOW_GIT = """#!/bin/sh
-case " $* " in *" config "*) exit 1;; esac
 sleep 600 &
 echo $! >> {pids}
 wait
@@ -40,7 +38,7 @@ def loose(ledger: Ledger) -> list[Path]:
     return list((ledger.root / ".git" / "objects").glob("[0-9a-f][0-9a-f]/*"))
 
 
-def maintained(ledger: Ledger) -> Done:
+def maintained(ledger: Ledger) -> Maintained:
     done = Maintenance(ledger.root).do(threading.Event())
     assert done is not None
     return done
@@ -168,7 +166,7 @@ def test_it_ends_at_once_with_everything_it_started(tmp_path: Path, monkeypatch:
     (tmp_path / "bin" / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     stop, ended = threading.Event(), threading.Event()
-    found: list[Done | None] = []
+    found: list[Maintained | None] = []
 
     def work() -> None:
         found.append(Maintenance(ledger.root).do(stop))
@@ -231,14 +229,13 @@ def test_commits_that_go_on_meanwhile_are_all_there(tmp_path: Path, *, hard: boo
 def test_a_killed_git_loses_nothing_and_the_next_one_goes_on(tmp_path: Path) -> None:
     ledger = a_large_ledger(tmp_path)
     tip = git(ledger.root, "rev-parse", "main")
-    words = command("git", *maintenance.PACK, settings=maintenance.SETTINGS)
     for number in range(8):
-        popen = subprocess.Popen(words, cwd=ledger.root, env=environment(ledger.root), start_new_session=True)
+        popen = Git(ledger.root).start(*maintenance.PACK, settings=maintenance.SETTINGS, start_new_session=True)
         with contextlib.suppress(subprocess.TimeoutExpired):
             popen.wait(0.003 * number)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(popen.pid, signal.SIGKILL)
-        popen.wait()
+        popen.communicate()
     assert git(ledger.root, "rev-parse", "main") == tip
     maintained(ledger)
     assert not Maintenance(ledger.root).due()
@@ -250,7 +247,7 @@ def test_a_killed_git_loses_nothing_and_the_next_one_goes_on(tmp_path: Path) -> 
 
 
 def upkeep_of(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> tuple[Upkeep, list[tuple[str, str]]]:
-    monkeypatch.setattr("agentfs.upkeep.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("agentfs.ledger.maintenance.QUIET_SECONDS", 0.0)
     told: list[tuple[str, str]] = []
     return Upkeep(Maintenance(ledger.root), lambda event, words: told.append((event, words))), told
 

@@ -155,10 +155,12 @@ def test_without_bubblewrap_a_person_is_told_loudly(place: Place, tmp_path: Path
     assert 'sandbox = "require"' in refused.stderr
 
 
-def test_without_git_runs_go_on_and_the_ledger_is_whole(place: Place, tmp_path: Path) -> None:
+def test_without_git_runs_go_on_and_the_ledger_follows_once_it_is_there(place: Place, tmp_path: Path) -> None:
     bare = path_without(tmp_path, "git")
     done = place.agentfs("run", place.runbook("### a\n```sh\necho hi\n```\n"), env={"PATH": bare})
     assert done.stdout == "hi\n"
+    assert "revisions are not committed: git is not installed" in done.stderr
+    place.agentfs("run", "--resume", "job")
     assert place.log() == ["agentfs job: revision 1, the first plan", "agentfs job: done, 1 of 1 steps"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.upkeep import QUIET_SECONDS
+from agentfs.ledger.maintenance import QUIET_SECONDS
 from tests.daemons import Watching, book
 from tests.ledgers import SEEN_BY_GIT
 from tests.workspaces import Place, wait_for

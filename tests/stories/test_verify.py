@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.agreement import Disagreement
-from agentfs.verifying.verify import Verification
+from agentfs.ledger.verify import Verification
 from agentfs.workspace import Workspace
 from tests.ledgers import git
 from tests.workspaces import Place, end, wait_for

@@ -18,8 +18,9 @@ from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.commit_messages import as_it_stood_message, forgotten_message
 from agentfs.errors import UserError
-from agentfs.ledger import Entry, Ledger, LedgerBusy, LedgerError
-from agentfs.owed import as_it_stands, blob_sha, commit_owed
+from agentfs.ledger.git import LedgerBusy, LedgerError
+from agentfs.ledger.ledger import Entry, Ledger, blob_sha
+from agentfs.ledger.pending import current_files, pending_entries, run_id
 from agentfs.storage.locks import locked
 
 PER_COMMIT = 500  # a commit names every run it takes away
@@ -66,9 +67,9 @@ class Forgetting:
                 raise UserError("another agentfs is forgetting runs here: wait until it has ended")
             try:
                 self._finish(done)
-                committed = self.ledger.committed_of([_id(folder) for folder in folders])
+                committed = self.ledger.committed_of([run_id(folder) for folder in folders])
                 for folder in folders:
-                    self._put_aside(folder, committed[_id(folder)], done)
+                    self._put_aside(folder, committed[run_id(folder)], done)
                 self._finish(done)
             except LedgerError as error:
                 self._bring_back(done)
@@ -92,7 +93,7 @@ class Forgetting:
     # ── one run ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _put_aside(self, folder: Path, committed: Mapping[str, str], done: Forgotten) -> None:
-        run = _id(folder)
+        run = run_id(folder)
         try:
             with locked(folder) as mine:
                 if not mine:
@@ -113,12 +114,12 @@ class Forgetting:
 
     def _keep_story(self, folder: Path, run: str, committed: Mapping[str, str]) -> None:
         """Make sure that the ledger holds every file it keeps of a run, as it is now."""
-        files = as_it_stands(folder, logs=self.logs)
+        files = current_files(folder, logs=self.logs)
         shas = {path: blob_sha(content) for path, content in files.items()}
         if shas.items() <= committed.items():
             return
         with suppress(*_UNREADABLE):  # what does not read is kept as it stands
-            commit_owed(folder, run, self.ledger, self.person, logs=self.logs)
+            self.ledger.commit_all(pending_entries(folder, committed, self.person, logs=self.logs))
         if not shas.items() <= self.ledger.committed(run).items():
             self.ledger.commit(Entry(run, files, as_it_stood_message(run), *self.person, self.clock.wall()))
 
@@ -236,7 +237,3 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError:
         return []
-
-
-def _id(folder: Path) -> str:
-    return f"{folder.parent.name}/{folder.name}"

@@ -1,4 +1,4 @@
-"""What many runs owe the ledger is committed together, and one of them that cannot be keeps no other waiting."""
+"""What is pending of many runs is committed together, and one of them that cannot be keeps no other waiting."""
 
 import os
 import shutil
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.keeper import Keeper
 from agentfs.ledger import Ledger
+from agentfs.ledger.committer import Committer
 from tests.ledgers import assert_sound, git
 from tests.workspaces import Place, wait_for
 
@@ -25,9 +25,9 @@ def ended(tmp_path: Path) -> list[Path]:
 
 
 def kept(folders: list[Path], seconds: float = 20.0) -> tuple[Ledger, list[str], bool]:
-    """Let a keeper see to these runs, for so long at the most; return the ledger, what was said, and whether nothing is owed any more."""
+    """Let a committer see to these runs, for so long at the most; return the ledger, what was said, and whether nothing is pending any more."""
     ledger, said = Ledger.create(folders[0].parents[1]), list[str]()
-    keeper = Keeper(ledger, ("Ada", "ada@example.org"), said.append)
+    keeper = Committer(ledger, ("Ada", "ada@example.org"), said.append)
     assert keeper.is_idle()
     for folder in folders:
         keeper.note(folder)
@@ -41,9 +41,9 @@ def kept(folders: list[Path], seconds: float = 20.0) -> tuple[Ledger, list[str],
 def test_each_revision_and_outcome_has_its_commit_and_the_index_is_in_step(
     ended: list[Path], monkeypatch: pytest.MonkeyPatch, apart_from: int
 ) -> None:
-    monkeypatch.setattr("agentfs.keeper.APART_FROM", apart_from)
+    monkeypatch.setattr("agentfs.ledger.committer.APART_FROM", apart_from)
     if apart_from == 1:
-        monkeypatch.setattr("agentfs.keeper.settle", None)  # this process has no part in it
+        monkeypatch.setattr("agentfs.ledger.committer.Batch.commit", None)  # this process has no part in it
     ledger, said, settled = kept(ended)
     assert (said, settled) == ([], True)
     assert git(ledger.root, "log", "--reverse", "--format=%s").splitlines() == [
@@ -56,7 +56,7 @@ def test_each_revision_and_outcome_has_its_commit_and_the_index_is_in_step(
 def test_without_a_process_of_its_own_it_is_done_in_this_one(
     ended: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfs.keeper.APART_FROM", 1)
+    monkeypatch.setattr("agentfs.ledger.committer.APART_FROM", 1)
     monkeypatch.setattr("sys.executable", "/there/is/no/python")
     ledger, said, settled = kept(ended)
     assert (said, settled) == ([], True)
@@ -71,8 +71,8 @@ def test_a_planted_package_is_not_what_commits(ended: list[Path], monkeypatch: p
         planted.write_text(f"open({str(root / 'ran')!r}, 'w')\n", encoding="utf-8")
     monkeypatch.chdir(root)
     monkeypatch.setenv("PYTHONPATH", str(root))
-    monkeypatch.setattr("agentfs.keeper.APART_FROM", 1)
-    monkeypatch.setattr("agentfs.keeper.settle", None)
+    monkeypatch.setattr("agentfs.ledger.committer.APART_FROM", 1)
+    monkeypatch.setattr("agentfs.ledger.committer.Batch.commit", None)
     assert kept(ended)[1:] == ([], True)
     assert not (root / "ran").exists()
 
@@ -81,7 +81,7 @@ def test_a_planted_package_is_not_what_commits(ended: list[Path], monkeypatch: p
 def test_one_whose_files_do_not_read_keeps_no_other_waiting(
     ended: list[Path], monkeypatch: pytest.MonkeyPatch, apart_from: int
 ) -> None:
-    monkeypatch.setattr("agentfs.keeper.APART_FROM", apart_from)
+    monkeypatch.setattr("agentfs.ledger.committer.APART_FROM", apart_from)
     (ended[1] / "outcome.json").write_text("{}", encoding="utf-8")
     ledger, said, settled = kept(ended)
     assert settled
@@ -111,7 +111,7 @@ def test_runs_that_ended_long_ago_are_looked_through_for_what_they_owe(ended: li
         os.utime(folder / "outcome.json", (0, 0))
     (ended[0] / "outcome.json").write_bytes((ended[0] / "outcome.json").read_bytes() + b"\n")  # it ended once more
     said: list[str] = []
-    keeper = Keeper(ledger, ("Ada", "ada@example.org"), said.append)
+    keeper = Committer(ledger, ("Ada", "ada@example.org"), said.append)
     keeper.look_through(ended)
     assert not keeper.is_idle()
     wait_for(keeper.is_idle, "all of them to be committed")

@@ -1,0 +1,303 @@
+"""Git, as the ledger starts it: through GitPython, in a clean environment, running nothing of a repository's choice.
+
+Owns how git is called, what its settings say, and whether it finds the repository whole. Only the repository's own
+settings are read by git, and every one that names a program is switched off. GitPython takes 80 ms to import: that
+happens at the first call of git, never before.
+"""
+
+import functools
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from agentfs.installation import find_program, searched_path, why_missing
+from agentfs.storage.safe_open import MOST_RECORD, MOST_SOURCE, read_regular, read_text
+
+if TYPE_CHECKING:
+    import git as gitpython
+
+BRANCH = "refs/heads/main"
+TIMEOUT_SECONDS = 60.0
+QUIET = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.splitIndex=false", "protocol.allow=never")
+FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
+FSCK_LINES = 50
+NOTHING: Mapping[str, str] = MappingProxyType({})
+_ENV = "/usr/bin/env"
+_UNREADABLE, _MORE = "git cannot read the ledger", "`git -C runs fsck` says more"
+
+
+class LedgerError(Exception):
+    """The ledger could not do what was asked; the files of the run are unharmed."""
+
+
+class LedgerBusy(LedgerError):
+    """Another process holds a lock: try again later, nothing was changed."""
+
+
+class LedgerBroken(LedgerError):
+    """The repository cannot be used until a person fixes it; the message says how."""
+
+
+class NoGit(LedgerBroken):
+    """There is no git to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a git command ended."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def why(self) -> str:
+        """The first line of what git says is wrong."""
+        return next(iter(self.err.strip().splitlines()), f"git ended with {self.code}")
+
+
+class Git:
+    """Git in the repository of one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.folder = root, root / ".git"
+
+    def run(
+        self,
+        *words: str,
+        given: bytes = b"",
+        settings: Sequence[str] = (),
+        seconds: float | None = TIMEOUT_SECONDS,
+        variables: Mapping[str, str] = NOTHING,
+    ) -> Done:
+        """Run git to its end; raises NoGit, or LedgerBusy if it takes too long or there is no room for it."""
+        process = self.start(*words, settings=settings, given=subprocess.PIPE, variables=variables)
+        try:
+            out, err = process.communicate(given, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise LedgerBusy(f"`git {words[0]}` takes longer than {seconds:g} s") from None
+        return Done(process.returncode, out, err.decode("utf-8", "replace"))
+
+    def output(self, *words: str, given: bytes = b"") -> bytes:
+        """Return what git prints; raises LedgerBroken with git's own words if it fails."""
+        done = self.run(*words, given=given)
+        if done.code != 0:
+            raise LedgerBroken(f"{_UNREADABLE}: {done.why}. {_MORE}")
+        return done.out
+
+    def start(
+        self,
+        *words: str,
+        settings: Sequence[str] = (),
+        given: int | IO[bytes] = subprocess.DEVNULL,
+        variables: Mapping[str, str] = NOTHING,
+        **options: Any,
+    ) -> "subprocess.Popen[bytes]":
+        """Start git; raises NoGit or LedgerBusy."""
+        kinds = _classes()
+        wrapper = kinds.command(str(self.root.absolute()))
+        wrapper.update_environment(**{**environment(self.root), **variables})
+        chosen = (part for one in settings for part in ("-c", one))
+        try:
+            started = wrapper.execute(["git", *chosen, *words], istream=given, as_process=True, **options)
+        except (OSError, kinds.error) as error:
+            raise LedgerBusy(f"git cannot be started: {error}") from None
+        process: subprocess.Popen[bytes] = started.proc
+        started.proc = None  # it would end the process when it is collected
+        return process
+
+    @contextmanager
+    def repository(self) -> Iterator["gitpython.Repo"]:
+        """Yield the repository as GitPython knows it; what it cannot read there is raised as LedgerBroken."""
+        kinds = _classes()
+        try:
+            repo = kinds.repository(str(self.root.absolute()), expand_vars=False)
+            repo.git.update_environment(**environment(self.root))
+            try:
+                yield repo
+            finally:
+                repo.close()
+        except (kinds.error, kinds.unreadable) as error:
+            words = str(getattr(error, "stderr", None) or error).strip().removeprefix("stderr: ").strip("'")
+            raise LedgerBroken(f"{_UNREADABLE}: {words.partition(chr(10))[0]}. {_MORE}") from None
+
+
+def environment(root: Path) -> dict[str, str]:
+    """Return all that git sees of an environment; no object stands in for another, whatever the repository says."""
+    return {
+        "PATH": searched_path(os.environ),
+        "GIT_DIR": str((root / ".git").absolute()),
+        "GIT_WORK_TREE": str(root.absolute()),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_GRAFT_FILE": "/dev/null/none",
+        "LC_ALL": "C",
+    }
+
+
+class _Classes(NamedTuple):
+    """What of GitPython is used."""
+
+    command: Any
+    repository: Any
+    error: type[Exception]  # git ended with an error
+    unreadable: type[Exception]  # an object is missing or damaged
+
+
+@functools.cache
+def _classes() -> _Classes:
+    """Import GitPython, and have it start our git with our environment alone."""
+    git = _import_gitpython()
+
+    class CleanGit(git.Git):  # type: ignore[misc, name-defined]
+        """GitPython adds to the environment of this process; `env -i` begins with none."""
+
+        def execute(self, command: Sequence[str], **options: Any) -> Any:
+            program = find_program("git")
+            if program is None:
+                raise NoGit(why_missing("git"))
+            quiet = (part for one in QUIET for part in ("-c", one))
+            given = (f"{name}={value}" for name, value in self.environment().items())
+            clean = (_ENV, "-i", *given) if sys.platform != "win32" else ()
+            return super().execute([*clean, program, "--no-pager", *quiet, *command[1:]], **options)
+
+    class CleanRepo(git.Repo):  # type: ignore[misc, name-defined]
+        GitCommandWrapperType = CleanGit
+
+    return _Classes(CleanGit, CleanRepo, git.GitError, git.ODBError)
+
+
+def _import_gitpython() -> Any:
+    """Import it without the `git version` that it starts then, by PATH and with all of our environment."""
+    names = {"GIT_PYTHON_REFRESH": "quiet", "GIT_PYTHON_GIT_EXECUTABLE": os.devnull}
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(names)
+    try:
+        import git
+    except ImportError as error:  # even so it tries to start something: there may be no room for a process now
+        for name in [one for one in sys.modules if one.partition(".")[0] == "git"]:
+            del sys.modules[name]  # half of it is there: the next try begins again
+        raise LedgerBusy(f"git cannot be started: {error}") from None
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return git
+
+
+# ── whether the repository is whole ───────────────────────────────────────────────────────────────────────
+
+
+def find_damage(root: Path, seconds: float | None = None) -> list[str]:
+    """Return what `git fsck` finds, a line each; raises LedgerError. A person's list of exceptions is not asked."""
+    settings = ("fsck.skipList=/dev/null", "core.commitGraph=false")
+    done = Git(root).run(*FSCK, settings=settings, seconds=seconds)
+    if done.code == 0:
+        return []
+    lines = [*done.out.decode("utf-8", "replace").splitlines(), *done.err.splitlines()]
+    return list(filter(str.strip, lines))[:FSCK_LINES] or [f"`git fsck` ended with {done.code}"]
+
+
+def find_substitutes(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the files by which git shows another history than its objects hold, and what each does."""
+    git = root / ".git"
+    for path in sorted((git / "refs" / "replace").glob("*")):
+        yield path, "makes git show another object in the place of one"
+    for name, does in (("info/grafts", "gives commits other parents"), ("shallow", "cuts the history off")):
+        if os.path.lexists(git / name):
+            yield git / name, does
+    try:
+        packed = read_text(git / "packed-refs", MOST_RECORD)
+    except OSError:
+        return
+    if "refs/replace/" in packed:
+        yield git / "packed-refs", "has refs/replace/, which make git show other objects in the place of some"
+
+
+# ── settings, and who the person is ───────────────────────────────────────────────────────────────────────
+
+_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
+_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
+_PIECE = re.compile(r'"((?:[^"\\]|\\.)*)"?|([#;].*)|((?:[^"#;\\]|\\.)+|\\)')
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
+
+
+def read_settings(path: Path) -> dict[str, str]:
+    """Return the settings of one git config file as `section.key` or `section.sub.key`; the last one counts.
+
+    Follows no include, and starts nothing: every run reads them when it begins.
+    """
+    try:
+        text = read_regular(path, MOST_SOURCE, links=True).decode("utf-8", "replace")  # people link their settings
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    section = ""
+    for raw in re.sub(r"\\\r?\n", "", text).splitlines():
+        line = raw.strip()
+        if head := _SECTION.match(line):
+            section = head[1].lower() + (f".{head[2]}" if head[2] is not None else "")
+            line = line[head.end() :].strip()
+        if line[:1] not in ("", "#", ";") and (setting := _SETTING.match(line)):
+            found[f"{section}.{setting[1].lower()}"] = "true" if setting[2] is None else _value(setting[2])
+    return found
+
+
+def _value(text: str) -> str:
+    """Return a setting's value: quotes removed, escapes read, a comment cut off."""
+    parts: list[str] = []
+    for match in _PIECE.finditer(text):
+        if match[2] is not None:
+            break
+        parts.append(re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match[1] or match[3] or ""))
+    return "".join(parts).strip()
+
+
+def person(root: Path) -> tuple[str, str]:
+    """Return name and address of the person at this machine: git's identity if there is one, else the login's."""
+    files = [read_settings(path) for path in (root / ".git" / "config", *_global_files())]
+
+    def look(variable: str, key: str) -> str | None:
+        candidates = (os.environ.get(variable), *(file.get(key) for file in files))
+        return next((text.strip() for text in candidates if text and text.strip()), None)
+
+    login, full_name = _login()
+    return (
+        look("GIT_AUTHOR_NAME", "user.name") or full_name or login,
+        look("GIT_AUTHOR_EMAIL", "user.email") or f"{login}@{socket.gethostname()}",
+    )
+
+
+def _global_files() -> list[Path]:
+    """Return the person's own config files, the one that counts first."""
+    if chosen := os.environ.get("GIT_CONFIG_GLOBAL"):
+        return [Path(chosen)]
+    home = Path(os.environ.get("HOME") or os.environ.get("USERPROFILE") or "/nonexistent")
+    xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return [home / ".gitconfig", xdg / "git" / "config"]
+
+
+def _login() -> tuple[str, str]:
+    try:
+        import pwd
+
+        entry = pwd.getpwuid(os.getuid())
+    except ImportError:  # Windows
+        return os.environ.get("USERNAME") or "user", ""
+    except KeyError:  # a container may run as a number without a name
+        return f"user-{os.getuid()}", ""
+    return entry.pw_name, entry.pw_gecos.partition(",")[0].strip()

@@ -1,0 +1,348 @@
+"""Walk the commits of `main`, oldest first: one commit per revision, in order, saying what the revision says.
+
+Git lists the commits and what each changed (`rev-list`, `diff-tree`: plumbing, which no setting of a repository makes
+run anything); GitPython reads them. Of each run only how far it has come and what is missing is remembered.
+"""
+
+import json
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from agentfs.core import paths as names
+from agentfs.core.agreement import Disagreement, is_settled
+from agentfs.core.commit_messages import (
+    AGENTFS,
+    as_it_stood_message,
+    author_of,
+    forgotten_message,
+    outcome_message,
+    outcome_message_of_0_1,
+    revision_message,
+    trailers,
+)
+from agentfs.core.records import Answer, Outcome, Revision
+from agentfs.disk import read_whole
+from agentfs.ledger.fast_import import COMMITTER, commit_text, signature
+from agentfs.ledger.git import BRANCH, Git, LedgerBroken
+from agentfs.ledger.ledger import blob_sha
+
+if TYPE_CHECKING:
+    import git as gitpython
+
+REWRITTEN = "history was rewritten: compare with a copy of runs/.git, and take that if it is whole"
+_LINE = "nothing is lost by it; `git -C runs log --graph` shows where. agentfs itself never merges"
+_REWRITTEN_FILE = "`git -C runs log -p -- FILE` shows what it was, and who changed it"
+_CHANGE = re.compile(rb":\d+ (\d+) ([0-9a-f]{40}) ([0-9a-f]{40}) ([A-Z])")
+_LINK = b"120000"
+PathsAt = Callable[[str, Collection[str]], Mapping[str, frozenset[str]]]  # commit, runs -> its paths of each
+
+
+# ── commits ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file in one commit: A added, M modified, D deleted, T of another kind."""
+
+    how: str
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """One commit, and the files it changed against its first parent."""
+
+    sha: str
+    parents: list[str]
+    author: str  # name, address and time, as git writes them
+    committer: str
+    message: str
+    trailers: dict[str, list[str]]
+    changes: list[Change]
+
+    @property
+    def by(self) -> str:
+        return self.author.partition(" <")[0]
+
+    @property
+    def subject(self) -> str:
+        return self.message.partition("\n")[0]
+
+
+def read_commits(runs: Path, run: str | None = None) -> Iterator[Walked]:
+    """Yield the commits of `main`, of one run those that touch it; raises LedgerError where git cannot read them."""
+    git, places = Git(runs), () if run is None else ("--", f":(literal){run}/")
+    graph = (f"core.commitGraph={'true' if run else 'false'}",)  # of all runs: what the objects say
+    words = ("rev-list", "--reverse", "--topo-order", "--full-history", BRANCH)
+    listed = git.run(*words, *places, settings=graph, seconds=None)
+    if listed.code != 0:
+        raise LedgerBroken(listed.why)
+    diff = ("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--root", "--always", "--no-abbrev")
+    with tempfile.TemporaryFile() as shas, git.repository() as repo:
+        shas.write(listed.out)
+        shas.seek(0)
+        process = git.start(*diff, *places, settings=graph, given=shas)
+        try:
+            changes = _Changes(process.stdout) if process.stdout else None
+            for sha in listed.out.decode().split():
+                yield _read(repo, sha, list(changes.of(sha)) if changes else [])
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _read(repo: "gitpython.Repo", sha: str, changes: list[Change]) -> Walked:
+    try:
+        commit = repo.commit(sha)
+        message = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
+        author = _stamp(commit.author, commit.authored_datetime)
+        committer = _stamp(commit.committer, commit.committed_datetime)
+        parents = [parent.hexsha for parent in commit.parents]
+    except (ValueError, OSError) as error:
+        raise LedgerBroken(f"commit {sha} is missing or damaged ({error})") from None
+    return Walked(sha, parents, author, committer, message, trailers(message), changes)
+
+
+def _stamp(who: "gitpython.Actor", at: datetime) -> str:
+    return f"{who.name} <{who.email}> {at.timestamp():.0f} {at:%z}"
+
+
+class _Changes:
+    """What `diff-tree --stdin -z` prints: a commit's name, then of each file how it changed and its path."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._words = _split(stream)
+        self._ahead = next(self._words, None)
+
+    def of(self, sha: str) -> Iterator[Change]:
+        if self._ahead is None or self._ahead.strip() != sha.encode():
+            return
+        while self._step().startswith(b":"):
+            match = _CHANGE.match(self._ahead or b"")
+            path = next(self._words, b"").decode("utf-8", "surrogateescape")
+            if match:
+                how = "T" if match[1] == _LINK else match[4].decode()
+                yield Change(how, path, match[2].decode(), match[3].decode())
+
+    def _step(self) -> bytes:
+        self._ahead = next(self._words, None)
+        return self._ahead or b""
+
+
+def _split(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield what stands between zero bytes."""
+    rest = b""
+    while block := stream.read(65536):
+        *whole, rest = (rest + block).split(b"\0")
+        yield from whole
+    if rest:
+        yield rest
+
+
+# ── what they say ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class RunHistory:
+    """What the commits so far say of one run."""
+
+    revisions: int = 0
+    plan: str | None = None  # blob of plan.json
+    gone: dict[str, tuple[str, str]] = field(default_factory=dict)  # path -> its blob, and the commit that took it
+
+
+@dataclass(slots=True)
+class History:
+    """Takes commits, the oldest first, and yields in what each is not as agentfs made it."""
+
+    folder: Path  # runs/
+    paths_at: PathsAt
+    whole: bool = True  # all commits are given, not those of one run
+    commits: int = 0
+    revisions: int = 0
+    runs: dict[str, RunHistory] = field(default_factory=lambda: defaultdict(RunHistory))
+    _last: str | None = None
+
+    def check(self, commit: Walked) -> Iterator[Disagreement]:
+        self.commits += 1
+        yield from self._check_line(commit)
+        by_run = _by_run(commit.changes)
+        named = [run for run in commit.trailers.get("Agentfs-Run", ()) if names.is_run_id(run)]
+        if named:
+            yield from self._check_own(commit, named, by_run)
+        for run, changes in by_run.items():
+            yield from self._check_changes(commit, run, changes)
+        smaller = [run for run, changes in by_run.items() if all(one.how == "D" for one in changes)]
+        for run, paths in self.paths_at(commit.sha, smaller).items() if smaller else ():
+            if not paths:
+                self.runs.pop(run, None)  # it has left the tree: its name is free
+
+    def left_out(self, run: str) -> Iterator[Disagreement]:
+        """Yield what commits have taken out of a run, and none has brought back."""
+        for path, (_, sha) in self.runs[run].gone.items() if run in self.runs else ():
+            words = f"was taken out of the ledger by commit {sha[:12]}"
+            yield Disagreement(
+                "wrong", f"{run}/{path}", words, f"bring it back: git -C runs checkout {sha}^ -- {run}/{path}"
+            )
+
+    def _check_line(self, commit: Walked) -> Iterator[Disagreement]:
+        """Every commit but the first has one parent: the one before."""
+        parents = commit.parents
+        if len(parents) > 1:
+            yield _wrong(commit, f"is a merge, by {commit.by}: the history is not a line any more", _LINE)
+        elif self.whole and self._last is not None and not parents:
+            yield _wrong(commit, "begins a second history beside the first", _LINE)
+        elif self.whole and self._last is not None and parents != [self._last]:
+            yield _wrong(commit, f"does not follow on commit {self._last[:12]}: the history is not a line", _LINE)
+        self._last = commit.sha
+
+    def _check_own(self, commit: Walked, named: list[str], by_run: dict[str, list[Change]]) -> Iterator[Disagreement]:
+        """A commit that names a run was made by agentfs, of that run's files, and says what its record says."""
+        who, _, when = commit.committer.partition("> ")
+        if f"{who}>" != f"{COMMITTER[0]} <{COMMITTER[1]}>":
+            words = f"was made anew by {who}>: rebased, amended or forged ({commit.subject})"
+            yield _wrong(commit, words, REWRITTEN)
+        elif when != commit.author.partition("> ")[2]:
+            yield _wrong(commit, f"was made anew: its two times differ ({commit.subject})", REWRITTEN)
+        for run in by_run.keys() - set(named):
+            yield _wrong(commit, f"is about {named[0]}, and changes {run}", REWRITTEN)
+        numbers, run = commit.trailers.get("Agentfs-Revision", []), named[0]
+        added = {one.path: one.new for one in by_run.get(run, [])}
+        if numbers and len(named) == 1:
+            yield from self._check_revision(commit, run, int(numbers[0]) if numbers[0].isdigit() else 0, added)
+        elif "Agentfs-Outcome" in commit.trailers and len(named) == 1:
+            if names.OUTCOME in added:
+                yield from _check_words(commit, self._of_outcome(run, added[names.OUTCOME]))
+            else:
+                yield _wrong(commit, f"does not bring the outcome of {run}", REWRITTEN)
+        elif commit.message not in (forgotten_message(named), as_it_stood_message(run)):
+            yield _wrong(commit, f"says something that agentfs did not ({commit.subject})", REWRITTEN)
+
+    def _check_revision(self, commit: Walked, run: str, number: int, added: dict[str, str]) -> Iterator[Disagreement]:
+        """The next revision, or one that was taken out before."""
+        self.revisions += 1
+        seen = self.runs[run]
+        record = f"{names.REVISIONS}/{names.revision_file(number)}"
+        plan = f"{names.REVISIONS}/{names.revision_plan_file(number)}"
+        if number != seen.revisions + 1 and record not in seen.gone:
+            words = f"is for revision {number} of {run}, after {seen.revisions}: one commit each, in order"
+            yield _wrong(commit, words, REWRITTEN)
+        seen.revisions = max(seen.revisions, number)
+        if plan not in added or record not in added:
+            yield _wrong(commit, f"does not bring revision {number} of {run}", REWRITTEN)
+        elif added.get(names.PLAN, seen.plan) != added[plan]:
+            yield _wrong(commit, f"has another plan.json than {run}/{plan}", REWRITTEN)
+        else:
+            yield from _check_words(commit, self._of_revision(commit, run, record, added[record]))
+
+    # ── what a commit says, made again of its record ──────────────────────────────────────────────────────
+
+    def _of_revision(self, commit: Walked, run: str, path: str, blob: str) -> list[tuple[str, str]]:
+        """Return author and message; none: the record is another by now, which is told elsewhere."""
+        try:
+            record = Revision.model_validate_json(self._committed(run, path, blob))
+            usage = None
+            if record.call is not None:
+                answer = self.folder / run / names.PLANNING / names.call_file(record.call, "answer")
+                usage = Answer.model_validate_json(read_whole(answer)).usage
+        except (ValidationError, OSError):
+            return []
+        address = commit.author.partition(" <")[2].partition(">")[0]
+        author = author_of(record, (record.by.name, address))
+        return [(_signed(author, record.at), revision_message(run, record, usage))]
+
+    def _of_outcome(self, run: str, blob: str) -> list[tuple[str, str]]:
+        """Return the same; two, for the first release counted steps in another way."""
+        last = self.runs[run].revisions  # none: the run ended before it had a plan
+        plan = self.folder / run / names.REVISIONS / names.revision_plan_file(last)
+        try:
+            record = Outcome.model_validate_json(self._committed(run, names.OUTCOME, blob))
+            steps = len(json.loads(read_whole(plan))["steps"]) if last else 0
+        except (ValueError, KeyError, TypeError, OSError, RecursionError):
+            return []
+        author = _signed(AGENTFS, record.ended_at)
+        return [(author, form(run, record, in_plan=steps)) for form in (outcome_message, outcome_message_of_0_1)]
+
+    def _committed(self, run: str, path: str, blob: str) -> bytes:
+        """Return a file of a run if it is still what was committed; if not, nothing."""
+        source = read_whole(self.folder / run / path)
+        return source if blob_sha(source) == blob else b""
+
+    # ── files ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_changes(self, commit: Walked, run: str, changes: list[Change]) -> Iterator[Disagreement]:
+        """What is written once is added once; taken out, it comes back as it was."""
+        seen = self.runs[run]
+        for one in changes:
+            writing = names.writing_of(one.path)
+            if one.path == names.PLAN:
+                seen.plan = one.new if one.how != "D" else None
+            if one.how != "D":
+                yield from self._check_brought(commit, run, one)
+            if writing == "once" and one.how == "D":
+                seen.gone[one.path] = (one.old, commit.sha)
+            elif writing == "once":
+                before = seen.gone.pop(one.path, None)
+                if one.how in ("T", "M") or (before and before[0] != one.new):
+                    words = f"changes {run}/{one.path}, which is written once (by {commit.by})"
+                    yield _wrong(commit, words, _REWRITTEN_FILE.replace("FILE", f"{run}/{one.path}"))
+            elif writing == "by people" and one.how == "M":
+                parent = commit.parents[0] if commit.parents else commit.sha
+                if is_settled(one.path, self.paths_at(parent, [run])[run]):
+                    yield _wrong(commit, f"changes {run}/{one.path}, which had been acted upon", _REWRITTEN_FILE)
+
+    def _check_brought(self, commit: Walked, run: str, one: Change) -> Iterator[Disagreement]:
+        """A revision comes with the commit that is its own, and so does an outcome."""
+        if one.path in self.runs[run].gone or commit.message == as_it_stood_message(run):
+            return
+        folder, _, name = one.path.rpartition("/")
+        revision = names.parse_revision_file(name) if folder == names.REVISIONS and one.how == "A" else None
+        if revision and revision[1] == "record":
+            what, own = f"revision {revision[0]}", commit.trailers.get("Agentfs-Revision") == [str(revision[0])]
+        elif one.path == names.OUTCOME:
+            what, own = "the outcome", "Agentfs-Outcome" in commit.trailers
+        else:
+            return
+        if not own or commit.trailers.get("Agentfs-Run") != [run]:
+            words = f"brings {what} of {run}, which has no commit of its own (by {commit.by})"
+            yield _wrong(commit, words, REWRITTEN)
+
+
+def _check_words(commit: Walked, expected: list[tuple[str, str]]) -> Iterator[Disagreement]:
+    """A commit has the author, the time and the words that one of our releases makes of its record."""
+    if not expected or (commit.author, commit.message) in [(who, commit_text(text)) for who, text in expected]:
+        return
+    author, message = expected[0]
+    if commit.author != author:
+        was, now = (one.replace(" <", " ").replace("> ", " ") for one in (author, commit.author))
+        yield _wrong(commit, f"has another author than its record ({now}, not {was})", REWRITTEN)
+    if commit.message != commit_text(message):
+        yield _wrong(commit, f"says something else than its record ({commit.subject})", REWRITTEN)
+
+
+def _signed(author: tuple[str, str], at: str) -> str:
+    return signature(*author, datetime.fromisoformat(at).astimezone(UTC))
+
+
+def _by_run(changes: list[Change]) -> dict[str, list[Change]]:
+    """Return the changes by the run they are in, with paths in its folder; a person's other files are left out."""
+    found: dict[str, list[Change]] = {}
+    for one in changes:
+        day, name, below = [*one.path.split("/", 2), "", ""][:3]
+        if below and names.is_run_id(f"{day}/{name}"):
+            found.setdefault(f"{day}/{name}", []).append(Change(one.how, below, one.old, one.new))
+    return found
+
+
+def _wrong(commit: Walked, what: str, fix: str) -> Disagreement:
+    return Disagreement("wrong", f"commit {commit.sha[:12]}", what, fix)
