@@ -100,7 +100,7 @@ PRINTING = {  # what is printed elsewhere goes through one of these, which lets 
     "views/lines.py",
     "views/live.py",
     "views/watching.py",
-    "tools/own_worker.py",  # a process of its own
+    "tools/user_tool_worker.py",  # a process of its own
 }
 
 
@@ -139,7 +139,6 @@ OPENING = {  # what is opened elsewhere goes through one of the first two, which
     "prompts/__init__.py": "reads what comes with agentfs",
     "intake.py": "reads a goal, by rules of its own",
     "cli/streams.py": "the streams of this process",
-    "tools/own_worker.py": "the streams of a process of its own",
 }
 
 

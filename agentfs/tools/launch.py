@@ -100,7 +100,7 @@ class Started:
         self.gate.close()
         _kill_family(self.child.pid)
         self.child.wait()
-        words = self.child.stderr.read(STDERR_KEPT) if self.child.stderr else b""
+        words = (self.child.stderr.read(STDERR_KEPT) if self.child.stderr else b"") or b""
         for pipe in (self.child.stdout, self.child.stderr):
             if pipe is not None:
                 pipe.close()

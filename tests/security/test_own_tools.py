@@ -1,6 +1,6 @@
 """A person's own tools run confined, only where the person trusts the workspace, and leave nothing behind.
 
-Taking `wrap` out of `own_rooms` makes the first test fail; importing tools/ in `known_tools` makes the next two fail.
+Leaving out `layout.outer` when a worker is started makes the first test fail; importing tools/ in `known_tools` makes the next two fail.
 """
 
 import json

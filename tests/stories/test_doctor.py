@@ -17,7 +17,7 @@ from agentfs.tools.proc import mark_of
 from tests.webs import Web, web
 from tests.workspaces import Place, end, path_without, wait_for
 
-TRAP = "import pathlib\npathlib.Path({!r}).touch()\nfrom agentfs.tools.own import tool\n"
+TRAP = "import pathlib\npathlib.Path({!r}).touch()\nfrom agentfs.tools.user_tools import tool\n"
 
 
 @pytest.fixture
