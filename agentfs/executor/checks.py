@@ -162,7 +162,7 @@ def _output(check: OutputCheck, bench: Bench, output: Any) -> str | None:
 
 
 def _http(check: HttpCheck, bench: Bench) -> Failure | str | None:
-    from agentfs.tools.fetching import Refused, fetch
+    from agentfs.tools.web import Refused, fetch
 
     expected = check.status or 200
     try:

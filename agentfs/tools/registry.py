@@ -18,12 +18,11 @@ from agentfs.core.records import Sandbox
 from agentfs.tools.ask import Ask
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS
-from agentfs.tools.http import HttpGet
 from agentfs.tools.note import Note
 from agentfs.tools.programs import Python, Shell
-from agentfs.tools.search import WebSearch
 from agentfs.tools.summarize import Summarize
 from agentfs.tools.user_tools import read_sources, sources, without_clashes
+from agentfs.tools.web import HttpGet, WebSearch
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
