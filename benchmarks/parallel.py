@@ -126,7 +126,7 @@ def run_napping(root: str, goal: str) -> int:
     from agentfs.core.records import JsonObject
     from agentfs.tools import registry
     from agentfs.tools.base import Bench, ToolResult
-    from agentfs.tools.note import Note
+    from agentfs.tools.text_tools import Note
 
     class Nap:
         spec = Note.spec

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.config import DEFAULT_TOOLS
 from agentfs.core.records import Sandbox
-from agentfs.tools.ask import Ask
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS
-from agentfs.tools.note import Note
 from agentfs.tools.programs import Python, Shell
-from agentfs.tools.summarize import Summarize
+from agentfs.tools.text_tools import Ask, Note, Summarize
 from agentfs.tools.user_tools import read_sources, sources, without_clashes
 from agentfs.tools.web import HttpGet, WebSearch
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from agentfs.core.names import inside
 from agentfs.installation import SETTINGS, find_program, searched_path
 from agentfs.regular import reading
+from agentfs.tools.process import Starter
 from agentfs.tools.protected import FOLDERS, Fences, Unfenceable, chain
-from agentfs.tools.starting import Starter
 
 FOLDERS_WALKED = 20_000  # breadth first: what lies deepest is looked at last
 MODULES_WALKED = 256

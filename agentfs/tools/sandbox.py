@@ -25,6 +25,7 @@ from agentfs.core.names import inside
 from agentfs.core.records import Sandbox
 from agentfs.installation import find_program, why_missing, workspaces_above
 from agentfs.tools.base import Confinement
+from agentfs.tools.process import Starter, is_shortage, raise_shortage
 from agentfs.tools.protected import (
     Fences,
     Unfenceable,
@@ -37,7 +38,6 @@ from agentfs.tools.protected import (
 )
 from agentfs.tools.repositories import git_fences, survey, undo_harm
 from agentfs.tools.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
-from agentfs.tools.starting import Starter, is_shortage, raise_shortage
 from agentfs.workspace import trusted_roots
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place

@@ -22,15 +22,14 @@ from typing import Any
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject, Sandbox
 from agentfs.tools.base import Bench, Confinement, Never, ProcessMark, ToolResult
-from agentfs.tools.capture import Capture, text_result, value_result
-from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, OutputLog, Started, end_survivors, start
-from agentfs.tools.proc import mark_of
+from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, Started, start
+from agentfs.tools.output import Capture, OutputLog, text_result, value_result
+from agentfs.tools.process import Pool, Starter, end_survivors, mark_of
 from agentfs.tools.programs import OPEN_AIR
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.safe_open import Refused, hold_folder
 from agentfs.tools.sandbox import Layout, environment, lay_out, unavailable_because
 from agentfs.tools.secrets import SecretMask
-from agentfs.tools.starting import Pool, Starter
 from agentfs.tools.user_tools import FOLDER, Described, Found, Source, without_clashes
 from agentfs.tools.values import NotJson, json_value
 

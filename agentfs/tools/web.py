@@ -19,8 +19,8 @@ from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject
 from agentfs.tools.addresses import ALLOW, Forbidden, Resolve, Target, parse_target, reachable
 from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.capture import Capture, value_result
-from agentfs.tools.starting import Starter
+from agentfs.tools.output import Capture, value_result
+from agentfs.tools.process import Starter
 from agentfs.tools.values import NotJson, json_value
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from agentfs.core.answer_plan import Standing
 from agentfs.core.lint_view import Surroundings
 from agentfs.core.weighing import weigh
 from agentfs.locks import own_folder
-from agentfs.tools.files import read_file
-from agentfs.tools.finding import list_files
+from agentfs.tools.files import list_files, read_file
 from agentfs.tools.programs import Shell
 from tests.benches import a_workbench, confined
 from tests.builders import CATALOGUE

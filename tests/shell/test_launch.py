@@ -18,10 +18,9 @@ import pytest
 from agentfs.core.records import Sandbox
 from agentfs.tools import launch
 from agentfs.tools.base import ProcessMark
-from agentfs.tools.launch import Finished, GaveUp, end_survivors, find_survivors, run_program
-from agentfs.tools.proc import life, mark_of
+from agentfs.tools.launch import Finished, GaveUp, run_program
+from agentfs.tools.process import NONE_LEFT, ROOM_AGAIN, Starter, end_survivors, find_survivors, life, mark_of
 from agentfs.tools.sandbox import environment, lay_out
-from agentfs.tools.starting import NONE_LEFT, ROOM_AGAIN, Starter
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
 COUNT = itertools.count()

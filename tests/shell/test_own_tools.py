@@ -22,7 +22,7 @@ from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Failure, Sandbox
 from agentfs.tools import user_tool_calls
 from agentfs.tools.base import ToolResult
-from agentfs.tools.launch import find_survivors
+from agentfs.tools.process import find_survivors
 from agentfs.tools.registry import Toolbox, known_tools, opened_tools
 from agentfs.tools.user_tool_worker import _without_titles
 from agentfs.tools.user_tools import Found, hint_schema, read_sources, sources, without_clashes

@@ -12,7 +12,7 @@ from agentfs.models.line import Line
 from agentfs.models.meter import Meter
 from agentfs.testing import ScriptedServer
 from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.summarize import LONGEST_TEXT, Summarize
+from agentfs.tools.text_tools import LONGEST_TEXT, Summarize
 from agentfs.tools.web import WebSearch, search_address
 from tests.benches import a_workbench
 from tests.conversations import a_model, bounds

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from agentfs.executor.log import marks_in
-from agentfs.tools.launch import find_survivors
-from agentfs.tools.proc import mark_of
+from agentfs.tools.process import find_survivors, mark_of
 from tests.webs import Web, web
 from tests.workspaces import Place, end, path_without, wait_for
 
