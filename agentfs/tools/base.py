@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from agentfs.core.catalogue import ToolSpec, tool_setting
 from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Failure, JsonObject, Record, Sandbox, Usage
-from agentfs.tools.process import Never as Never  # part of what a tool is given, with the next two
-from agentfs.tools.process import ProcessMark as ProcessMark
-from agentfs.tools.process import Starter
-from agentfs.tools.process import StopSign as StopSign
+from agentfs.tools.process import ProcessMark, Starter, StopSign
 
 if TYPE_CHECKING:  # they know of benches
     from agentfs.models.base import Model

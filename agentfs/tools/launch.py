@@ -25,9 +25,9 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Literal
 
-from agentfs.tools.base import Bench, StopSign
+from agentfs.tools.base import Bench
 from agentfs.tools.output import Capture, OutputLog
-from agentfs.tools.process import descendants, kill_family, kill_group, mark_of, raise_shortage, signal_all
+from agentfs.tools.process import StopSign, descendants, kill_family, kill_group, mark_of, raise_shortage, signal_all
 from agentfs.tools.safe_open import LOOK, Folder, hold_folder, open_without_links
 from agentfs.tools.sandbox import SHOW, WRITE, Layout, takes_descriptors
 

@@ -21,10 +21,10 @@ from typing import Any
 
 from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject, Sandbox
-from agentfs.tools.base import Bench, Confinement, Never, ProcessMark, ToolResult
+from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, Started, start
 from agentfs.tools.output import Capture, OutputLog, text_result, value_result
-from agentfs.tools.process import Pool, Starter, end_survivors, mark_of
+from agentfs.tools.process import Never, Pool, ProcessMark, Starter, end_survivors, mark_of
 from agentfs.tools.programs import OPEN_AIR
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.safe_open import Refused, hold_folder

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.records import Sandbox
-from agentfs.tools.base import ProcessMark, ToolResult
-from agentfs.tools.process import find_survivors
+from agentfs.tools.base import ToolResult
+from agentfs.tools.process import ProcessMark, find_survivors
 from agentfs.tools.registry import opened_tools
 from tests.benches import Workbench, a_workbench, confined, each_sandbox, in_workspace
 from tests.workspaces import Place, end, wait_for

@@ -17,9 +17,17 @@ import pytest
 
 from agentfs.core.records import Sandbox
 from agentfs.tools import launch
-from agentfs.tools.base import ProcessMark
 from agentfs.tools.launch import Finished, GaveUp, run_program
-from agentfs.tools.process import NONE_LEFT, ROOM_AGAIN, Starter, end_survivors, find_survivors, life, mark_of
+from agentfs.tools.process import (
+    NONE_LEFT,
+    ROOM_AGAIN,
+    ProcessMark,
+    Starter,
+    end_survivors,
+    find_survivors,
+    life,
+    mark_of,
+)
 from agentfs.tools.sandbox import environment, lay_out
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
