@@ -63,10 +63,10 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "start new thread" in str(error)
 
 
-def raise_shortage(said: str) -> None:
+def raise_shortage(message: str) -> None:
     """Raise what kept bubblewrap from starting a program, if that was want of room."""
     for number in (errno.EAGAIN, errno.ENOMEM):
-        if said.startswith("bwrap: ") and said.rstrip().endswith(os.strerror(number)):
+        if message.startswith("bwrap: ") and message.rstrip().endswith(os.strerror(number)):
             raise OSError(number, os.strerror(number))
 
 
@@ -125,7 +125,7 @@ class Pool(ThreadPoolExecutor):
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class ProcessStat:
     """One line of /proc/PID/stat, as far as it matters here."""
 
     pid: int
@@ -142,7 +142,7 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-def life(pid: int) -> Life | None:
+def read_stat(pid: int) -> ProcessStat | None:
     """Return what /proc says of a process; None if there is none of that number."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -151,19 +151,19 @@ def life(pid: int) -> Life | None:
         return None
     fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything, spaces and ) too
     state, parent, pgid, session = fields[0].decode(), *map(int, fields[1:4])
-    return Life(pid, state, parent, pgid, session, int(fields[19]), int(fields[17]))
+    return ProcessStat(pid, state, parent, pgid, session, int(fields[19]), int(fields[17]))
 
 
-def everyone() -> Iterator[Life]:
+def all_processes() -> Iterator[ProcessStat]:
     for name in os.listdir("/proc"):
-        if name.isdigit() and (found := life(int(name))):
+        if name.isdigit() and (found := read_stat(int(name))):
             yield found
 
 
-def descendants(pid: int) -> list[Life]:
+def descendants(pid: int) -> list[ProcessStat]:
     """Return the children of a process and theirs, as far as their parents still live."""
-    by_parent: dict[int, list[Life]] = {}
-    for found in everyone():
+    by_parent: dict[int, list[ProcessStat]] = {}
+    for found in all_processes():
         by_parent.setdefault(found.parent, []).append(found)
     family, parents = [], [pid]
     while parents:
@@ -175,7 +175,7 @@ def descendants(pid: int) -> list[Life]:
 
 def mark_of(pid: int) -> ProcessMark | None:
     """Return what identifies a process for as long as this machine is up."""
-    found = life(pid)
+    found = read_stat(pid)
     return ProcessMark(pid, found.pgid, found.start_time, boot_id()) if found else None
 
 
@@ -206,15 +206,15 @@ def find_survivors(mark: ProcessMark) -> tuple[int, ...]:
     """
     if mark.boot_id != boot_id() or mark.pgid in (os.getpgrp(), os.getsid(0)):
         return ()
-    leader = life(mark.pid)
+    leader = read_stat(mark.pid)
     if leader and leader.start_time != mark.start_time:
         return ()
-    found = [member for member in everyone() if _belongs(member, mark)]
+    found = [member for member in all_processes() if _belongs(member, mark)]
     found += [child for member in found for child in descendants(member.pid)]
     return tuple(sorted({member.pid for member in found if member.state not in "ZX"} - {os.getpid()}))
 
 
-def _belongs(member: Life, mark: ProcessMark) -> bool:
+def _belongs(member: ProcessStat, mark: ProcessMark) -> bool:
     return mark.pgid in (member.pgid, member.session) and member.start_time >= mark.start_time
 
 

@@ -189,7 +189,7 @@ class Workers:
         self._closed = False
 
     def prepare(self, place: Place) -> None:
-        """Begin to start a worker that will be borrowed soon; whoever borrows it gets what goes wrong."""
+        """Begin to start a worker that will be borrowed soon; borrowing it raises what goes wrong."""
         with self._lock:
             if place not in self._prepared and not any(one.place == place for one in self._idle):
                 self._prepared[place] = self._starter.submit(start_worker, place)

@@ -156,7 +156,7 @@ async def _ask(target: Target, addresses: Sequence[str], bench: Bench, net: Net)
 
 
 def _words(error: BaseException) -> str:
-    """Return what went wrong: of all that was raised on the way, what the system or TLS said."""
+    """Return what went wrong: of all that was raised on the way, what the system or TLS reports."""
     import ssl
 
     import httpx2

@@ -25,8 +25,8 @@ from agentfs.tools.process import (
     Starter,
     end_survivors,
     find_survivors,
-    life,
     mark_of,
+    read_stat,
 )
 from agentfs.tools.sandbox import environment, lay_out
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
@@ -54,7 +54,7 @@ def eventually(true: Callable[[], bool], within_s: float = 5) -> bool:
 
 
 def alive(pid: int) -> bool:
-    found = life(pid)
+    found = read_stat(pid)
     return found is not None and found.state not in "ZX"
 
 
