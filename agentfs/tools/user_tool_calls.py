@@ -40,7 +40,7 @@ START_S = 30.0
 TICK_S = 0.05
 LARGEST_REPLY = 80 * 1024 * 1024
 STREAM_KEPT = 8192
-MOST_IDLE = 16  # workers that wait for a call
+MOST_IDLE = 16  # workers that wait for a call; as many that were prepared for one
 _CHUNK = 65536
 
 
@@ -191,8 +191,13 @@ class Workers:
     def prepare(self, place: Place) -> None:
         """Begin to start a worker that will be borrowed soon; borrowing it raises what goes wrong."""
         with self._lock:
-            if place not in self._prepared and not any(one.place == place for one in self._idle):
-                self._prepared[place] = self._starter.submit(start_worker, place)
+            if place in self._prepared or any(one.place == place for one in self._idle):
+                return
+            self._prepared[place] = self._starter.submit(start_worker, place)
+            oldest = list(self._prepared)[:-MOST_IDLE]
+            unneeded = [self._prepared.pop(one) for one in oldest]
+        for begun in unneeded:  # a run that never called the tool
+            begun.add_done_callback(_end_started)
 
     def borrow(self, place: Place, bench: Bench) -> Worker:
         """Return a worker in that sandbox. Raises NoWorker or GaveUp."""
