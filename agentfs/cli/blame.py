@@ -6,9 +6,9 @@ from typing import Any
 from agentfs.cli.common import here
 from agentfs.cli.look import colours, print_lines, width
 from agentfs.cli.reading import read_run
-from agentfs.core.blame import Origin
-from agentfs.core.blame import blame as origins_of
-from agentfs.core.messages import reason_of
+from agentfs.core.commit_messages import reason_of
+from agentfs.core.plan_changes import Origin
+from agentfs.core.plan_changes import blame as origins_of
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import UserError
 from agentfs.history import PastPlans
@@ -56,6 +56,6 @@ def _of_step(fields: list[dict[str, Any]], step: str, run: str) -> list[dict[str
     mine = [entry for entry in fields if entry["step"] == step]
     if not mine:
         known = [str(entry["step"]) for entry in fields if entry["step"]]
-        mend = did_you_mean(step, known, f"`agentfs show {run}` lists its steps")
-        raise UserError(f"the plan of {run} has no step {inert(step)!r} ({mend})")
+        fix = did_you_mean(step, known, f"`agentfs show {run}` lists its steps")
+        raise UserError(f"the plan of {run} has no step {inert(step)!r} ({fix})")
     return mine

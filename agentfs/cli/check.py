@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentfs.cli.common import environment, print_json, print_lines, problem_lines_for, say, start_folder
-from agentfs.core import names
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.check import check_plan, check_settings
+from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.documents import read_json
+from agentfs.core.documents import read_json, read_toml
+from agentfs.core.plan_check import check_plan, check_settings
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.toml_text import read_toml
+from agentfs.core.tool_spec import Catalogue
 from agentfs.errors import BadFile, NoModel
 from agentfs.intake import GoalSource, JudgedGoal, goal_in, judge_goal
 from agentfs.means import allowing_own, catalogue_of, has_model, reader_for
@@ -80,7 +79,7 @@ def as_json(name: str, problem: Problem) -> dict[str, object]:
         "column": problem.column,
         "pointer": problem.pointer,
         "message": problem.message,
-        "mend": problem.mend,
+        "mend": problem.fix,
     }
 
 
@@ -110,9 +109,9 @@ def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
         source = read_regular(path, MOST_SOURCE, links=True)
         if path.suffix == ".toml":
             check_settings(read_toml(source))
-        elif (folder / names.RUN).is_file():
+        elif (folder / paths.RUN).is_file():
             _judge_for_its_run(path, source, around)
-        elif names.is_plan_name(path.name):
+        elif paths.is_plan_name(path.name):
             check_plan(read_json(source), around.catalogue)
         else:
             return _goal(path, shown, source, around)
@@ -154,11 +153,11 @@ def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdic
 
 
 def _must_be_goal_name(path: Path) -> None:
-    if path.suffix.lower() not in names.GOAL_SUFFIXES:
+    if path.suffix.lower() not in paths.GOAL_SUFFIXES:
         raise Rejected([Problem("this is no goal, no plan and no settings", _ENDINGS)])
 
 
-_ENDINGS = f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}; settings in .toml; a plan is called plan.json"
+_ENDINGS = f"a goal ends in {', '.join(paths.GOAL_SUFFIXES)}; settings in .toml; a plan is called plan.json"
 
 
 def _judged(source: GoalSource, around: Surroundings) -> JudgedGoal:
@@ -168,7 +167,7 @@ def _judged(source: GoalSource, around: Surroundings) -> JudgedGoal:
 def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
     """Judge a file in a run's own folder by what that run began with."""
     judge = reader_for(path.absolute().parent, around.settings, patient=False).judge
-    if names.is_plan_name(path.name):
+    if paths.is_plan_name(path.name):
         judge.plan(source)
     else:
         judge.goal(source, path.name)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.errors import UserError
 from agentfs.views.words import inert
 
 _AGE = re.compile(r"([0-9]{1,6}) ?(s|min|m|h|d|w)\Z")
 _UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_HOLDS = (names.RUN, names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES))
+_HOLDS = (paths.RUN, paths.PLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def list_runs(runs: Path) -> Listing:
     ended: list[tuple[float, str]] = []
     for folder in _run_folders(str(runs)):
         try:
-            ended.append((os.lstat(f"{folder}/{names.OUTCOME}").st_mtime, folder))
+            ended.append((os.lstat(f"{folder}/{paths.OUTCOME}").st_mtime, folder))
         except OSError:
             if any(os.path.lexists(f"{folder}/{name}") for name in _HOLDS):
                 open_runs.append(Path(folder))
@@ -44,7 +44,7 @@ def list_runs(runs: Path) -> Listing:
 def _run_folders(runs: str) -> Iterator[str]:
     for day in _subfolders(runs):
         for name in _subfolders(f"{runs}/{day}"):
-            if names.is_run_id(f"{day}/{name}"):
+            if paths.is_run_id(f"{day}/{name}"):
                 yield f"{runs}/{day}/{name}"
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from agentfs.cli.common import here, short_path
 from agentfs.cli.look import colours, print_lines
 from agentfs.cli.reading import Reading, read_run
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.differences import difference, effects
-from agentfs.core.phase import reason
+from agentfs.core import paths
+from agentfs.core.attention import reason
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.plan_changes import difference, effects
 from agentfs.core.records import Plan, Revision
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.views.diff import diff_lines, stat_line
@@ -113,10 +113,10 @@ def _plan(found: Reading, state: RunState, number: Number) -> Plan | None:
         return None
     if number is None:
         if state.facts.plan_file.plan is None:
-            wrong = [problem.shown(names.PLAN) for problem in state.facts.plan_file.problems]
+            wrong = [problem.shown(paths.PLAN) for problem in state.facts.plan_file.problems]
             raise UserError("\n".join(["plan.json is not valid, so there is nothing to compare with:", *wrong]))
         return state.facts.plan_file.plan
-    path: Path = found.folder / names.REVISIONS / names.revision_plan_file(number)
+    path: Path = found.folder / paths.REVISIONS / paths.revision_plan_file(number)
     try:
         return Plan.model_validate_json(read_whole(path))
     except (OSError, ValidationError):

@@ -6,9 +6,8 @@ from agentfs.cli.common import here
 from agentfs.cli.cost import conversations
 from agentfs.cli.look import colours, print_lines, width
 from agentfs.cli.reading import read_run
-from agentfs.core.comparing import compared
-from agentfs.core.costs import Costs, costs_of
-from agentfs.core.state import RunState
+from agentfs.core.costs import Costs, compared, costs_of
+from agentfs.core.run_state import RunState
 from agentfs.errors import UserError
 from agentfs.views.compare import compare_lines
 from agentfs.views.words import inert, json_text

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from agentfs.cli.common import environment, say, start_folder
 from agentfs.cli.look import print_lines
-from agentfs.core.findings import is_well
+from agentfs.core.problems import is_well
 from agentfs.views.words import inert, json_text
 from agentfs.workspace import find_workspace
 

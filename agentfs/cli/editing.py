@@ -17,16 +17,16 @@ from agentfs.cli.common import here, say, short_path
 from agentfs.cli.reading import Reading, read_run, run_id
 from agentfs.cli.shadow import shadow_of
 from agentfs.clock import Clock
-from agentfs.core import names
-from agentfs.core.calls import rejected_steps
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core import paths
+from agentfs.core.attention import phase, reason
+from agentfs.core.continuation import after_no, in_force, still_ends
 from agentfs.core.decide import CallPlanner, EndRun, decide
-from agentfs.core.differences import effects
-from agentfs.core.phase import phase, reason
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.plan_changes import effects
+from agentfs.core.planner_calls import rejected_steps
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import Outcome, Plan
-from agentfs.core.reopening import after_no, in_force, still_ends
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
 from agentfs.disk import Leftover, install, publish, read_whole
 from agentfs.disk import replace as replace_file
@@ -76,8 +76,8 @@ class Opened:
         """Return a step of the plan; it must be there."""
         found = self.state.steps.get(step)
         if found is None:
-            mend = did_you_mean(step, self.state.steps, f"`agentfs show {self.run}` lists its steps")
-            raise UserError(f"{self.run} has no step {inert(step)!r} ({mend})")
+            fix = did_you_mean(step, self.state.steps, f"`agentfs show {self.run}` lists its steps")
+            raise UserError(f"{self.run} has no step {inert(step)!r} ({fix})")
         return found
 
 
@@ -130,7 +130,7 @@ def opened(workspace: Workspace, folder: Path, revision: int | None = None) -> O
 
 def edit_plan(run: Opened, change: Change) -> bool:
     """Change plan.json as a person would, losing nobody's edit; return whether there was anything to change."""
-    path = run.folder / names.PLAN
+    path = run.folder / paths.PLAN
     for _ in range(TRIES):
         source, plan = _valid_plan(run, path)
         if source is None or plan is None:
@@ -140,12 +140,12 @@ def edit_plan(run: Opened, change: Change) -> bool:
             return False
         if exchanged(run, new, source):
             return True
-    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when nobody else writes it")
+    raise UserError(f"{run.shown(paths.PLAN)} keeps changing: try again when nobody else writes it")
 
 
 def exchanged(run: Opened, new: bytes, expected: bytes | None) -> bool:
     """Exchange plan.json, unless it no longer holds what was expected; return whether it was."""
-    placed, leftover = install(run.folder / names.PLAN, new, expected)
+    placed, leftover = install(run.folder / paths.PLAN, new, expected)
     _settle(run.folder, [leftover] if leftover else [])
     return placed
 
@@ -160,11 +160,11 @@ def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
     if file.problems or source is None:
         note = (
             "\nplan.error.md beside it says the same; fix it first"
-            if state and names.PLAN_ERROR in state.facts.notes
+            if state and paths.PLAN_ERROR in state.facts.notes
             else ""
         )
         problems = file.problems or (Problem("there is no plan.json", "write one"),)
-        raise UserError(f"{BadFile(run.shown(names.PLAN), problems)}{note}")
+        raise UserError(f"{BadFile(run.shown(paths.PLAN), problems)}{note}")
     return source, file.plan
 
 
@@ -224,8 +224,8 @@ def reopen(run: Opened) -> None:
 
 def remove_outcome(run: Opened) -> None:
     """Take the end of a run away: from here on it goes on."""
-    (run.folder / names.OUTCOME).unlink(missing_ok=True)
-    say(f"{run.shown(names.OUTCOME)}: removed, the run goes on")
+    (run.folder / paths.OUTCOME).unlink(missing_ok=True)
+    say(f"{run.shown(paths.OUTCOME)}: removed, the run goes on")
 
 
 # ── what to say at the end ────────────────────────────────────────────────────────────────────────────────
@@ -233,7 +233,7 @@ def remove_outcome(run: Opened) -> None:
 
 def tell_driver(run: Opened) -> None:
     """Say who goes on with a run that nobody drives: a watch, or else what to type."""
-    if (run.folder / names.OUTCOME).exists() or run.driven:
+    if (run.folder / paths.OUTCOME).exists() or run.driven:
         return
     from agentfs.views.closing import NOTHING_DRIVES, who_goes_on
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.cli.reading import plain_json, run_id
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import read_whole
 
 
@@ -37,8 +37,8 @@ def _revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
 
     found: dict[str, dict[str, Any]] = {}
     trouble: list[str] = []
-    for number in sorted(_numbers(folder / names.REVISIONS)):
-        path = folder / names.REVISIONS / names.revision_file(number)
+    for number in sorted(_numbers(folder / paths.REVISIONS)):
+        path = folder / paths.REVISIONS / paths.revision_file(number)
         try:
             record = Revision.model_validate_json(read_whole(path))
         except (OSError, ValidationError):
@@ -50,7 +50,7 @@ def _revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
 
 def _numbers(folder: Path) -> list[int]:
     try:
-        parsed = [names.parse_revision_file(path.name) for path in folder.iterdir()]
+        parsed = [paths.parse_revision_file(path.name) for path in folder.iterdir()]
     except OSError:
         return []
     return [found[0] for found in parsed if found and found[1] == "record"]
@@ -62,7 +62,7 @@ def _outcome(status: str, detail: str, at: str, commit: str | None) -> dict[str,
 
 def _owed_outcome(folder: Path, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the outcome that stands in the folder and has no commit yet."""
-    outcome = plain_json(folder / names.OUTCOME)
+    outcome = plain_json(folder / paths.OUTCOME)
     if not isinstance(outcome, dict) or any(entry["kind"] == "outcome" for entry in entries[-1:]):
         return []
     status = str(outcome.get("status"))

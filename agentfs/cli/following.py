@@ -11,7 +11,7 @@ from typing import Any
 from agentfs.cli.common import print_lines
 from agentfs.cli.look import width
 from agentfs.cli.reading import plain_json, step_files
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.errors import UserError
 from agentfs.regular import reading
 from agentfs.views.revisions import entry_line
@@ -31,7 +31,7 @@ def follow(folder: Path, page: dict[str, Any], *, json_lines: bool) -> int:
         _print((entry, entry_line(entry)), json_lines=json_lines)
     tail, wake = Tail(folder, most_of(width())), threading.Event()
     tail.begin({entry["revision"] for entry in page["entries"] if entry["kind"] == "revision"})
-    folders = [folder, folder / names.STEPS, folder / names.REVISIONS]
+    folders = [folder, folder / paths.STEPS, folder / paths.REVISIONS]
     ended = any(entry["kind"] == "outcome" for entry in page["entries"][-1:]) and _outcome(folder) is not None
     with FolderWatch([path for path in folders if path.is_dir()], wake.set) as watch:
         while not ended:
@@ -55,7 +55,7 @@ def _print(line: Line, *, json_lines: bool) -> None:
 
 
 def _outcome(folder: Path) -> dict[str, Any] | None:
-    found = plain_json(folder / names.OUTCOME)
+    found = plain_json(folder / paths.OUTCOME)
     if not isinstance(found, dict):
         return None
     status, at = str(found.get("status")), str(found.get("ended_at"))
@@ -91,10 +91,10 @@ class Tail:
                 yield step, number, files
 
     def _new_revisions(self) -> Iterator[Line]:
-        listed = [names.parse_revision_file(path.name) for path in (self.folder / names.REVISIONS).glob("*.json")]
+        listed = [paths.parse_revision_file(path.name) for path in (self.folder / paths.REVISIONS).glob("*.json")]
         numbers = {found[0] for found in listed if found and found[1] == "record"}
         for number in sorted(numbers - self.revisions):
-            record = plain_json(self.folder / names.REVISIONS / names.revision_file(number))
+            record = plain_json(self.folder / paths.REVISIONS / paths.revision_file(number))
             self.revisions.add(number)
             if isinstance(record, dict):
                 entry = {"kind": "revision", **record}

@@ -12,7 +12,7 @@ from agentfs.cli import reading
 from agentfs.cli.choosing import list_runs, moment_of, time_of
 from agentfs.cli.common import here, say, short_path
 from agentfs.cli.look import colours, print_lines, width
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.errors import UserError
 from agentfs.forgetting import Forgetting, Forgotten, Kept, measure
 from agentfs.holding import is_driven
@@ -88,7 +88,7 @@ def _named(workspace: Workspace, texts: list[str]) -> list[tuple[Path, reading.G
 
 def _refusal(folder: Path) -> str | None:
     run = reading.run_id(folder)
-    if not (folder / names.OUTCOME).exists():
+    if not (folder / paths.OUTCOME).exists():
         return f"{run} has not ended: end it first (agentfs cancel {run})"
     if is_driven(folder):
         return f"{run} is being driven by another agentfs: wait until it has let go of it"

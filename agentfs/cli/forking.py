@@ -9,9 +9,9 @@ from agentfs.cli.editing import Opened, named_run, opened, tell_driver
 from agentfs.cli.reading import run_id, settings_of
 from agentfs.cli.refreshing import changed_tools, tools_of_today
 from agentfs.cli.revising import judged, revision_bytes, revisions_of
-from agentfs.core import names
-from agentfs.core.edits import remove_value, set_value
-from agentfs.core.forking import Carried, Choices, carried, takes_plan_along
+from agentfs.core import paths
+from agentfs.core.continuation import Carried, Choices, carried, takes_plan_along
+from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.records import Plan, Run
 from agentfs.errors import UserError
 from agentfs.forking import Fork, make
@@ -59,9 +59,9 @@ def _fork(run: Opened, arguments: Namespace) -> Fork:
     return Fork(
         origin=run.folder,
         run=begins,
-        source=names.fork_source(run.run, revision),
+        source=paths.fork_source(run.run, revision),
         choices=choices,
-        name=names.run_name(arguments.name or run.folder.name),
+        name=paths.run_name(arguments.name or run.folder.name),
         plan=json.loads(source) if along else None,
         carried=carried(facts, run.state.means, plan) if along else Carried({}, (), everything),
     )
@@ -114,7 +114,7 @@ def _tell(page: dict[str, Any], run: Opened) -> None:
         kept, left = ", ".join(page["kept"]), ", ".join(page["to_run"])
         say(f"{said}: keeps {counted(len(page['kept']), 'step')}{f' ({kept})' if kept else ''}")
         say(f"still to run: {left}" if left else "nothing is left to run")
-    if page["workdir"] != names.FILES:
+    if page["workdir"] != paths.FILES:
         say(f"both work in {inert(page['workdir'])}: it is not copied")
     elif page["plan"]:
         say("files/ is copied as it is now")

@@ -28,8 +28,8 @@ def show(arguments: Namespace) -> int:
     one = reading.step_page(found, page, arguments.step)
     if one is None:
         known = [*(str(step.get("id")) for step in page["steps"]), *reading.step_files(found.folder)]
-        mend = did_you_mean(arguments.step, known, f"`agentfs show {found.run}` lists its steps")
-        raise UserError(f"{found.run} has no step {inert(arguments.step)!r} ({mend})")
+        fix = did_you_mean(arguments.step, known, f"`agentfs show {found.run}` lists its steps")
+        raise UserError(f"{found.run} has no step {inert(arguments.step)!r} ({fix})")
     print_lines([json_text(one)] if arguments.json else step_lines(one, width(), colours=colours()))
     return tell_broken(found, page["broken"])
 

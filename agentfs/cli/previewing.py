@@ -11,11 +11,11 @@ from agentfs.cli.common import here, print_json, problem_lines_for, start_folder
 from agentfs.cli.look import colours, print_lines
 from agentfs.cli.reading import read_run
 from agentfs.cli.revising import problems_of
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.differences import difference, effects
+from agentfs.core.continuation import with_plan
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.plan_changes import difference, effects
 from agentfs.core.records import Plan
-from agentfs.core.reopening import with_plan
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.views.diff import changed_lines, effect_lines, effect_words

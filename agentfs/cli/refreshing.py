@@ -11,10 +11,10 @@ from typing import Any
 from agentfs.cli.common import environment, say
 from agentfs.cli.editing import TRIES, Opened, exchanged, opened
 from agentfs.cli.revising import problems_of
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.config import allowed_tools
-from agentfs.core.edits import remove_value, set_value
-from agentfs.core.goals import parse_goal
+from agentfs.core.goal_file import parse_goal
+from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Run, Tools
 from agentfs.disk import read_whole
@@ -33,7 +33,7 @@ def refresh_tools(run: Opened) -> Opened:
         say(f"[tools] in agentfs.toml is what {run.run} has already")
         return run
     for words in changed_tools(run.state.facts.settings, run.state.facts.run.with_tools(today)):
-        say(f"{run.shown(names.PLAN)}: {words}")
+        say(f"{run.shown(paths.PLAN)}: {words}")
     return replace(opened(run.workspace, run.folder, run.revision), real=run.real)
 
 
@@ -87,19 +87,19 @@ def _shown(value: object) -> str:
 
 def _put(run: Opened, own: dict[str, Any]) -> bool:
     """Set `tools` in plan.json, or remove it; return whether that changes anything. What comes out must be valid."""
-    path = run.folder / names.PLAN
+    path = run.folder / paths.PLAN
     for _ in range(TRIES):
         if not path.is_file() or path.is_symlink():
             raise UserError(f"{run.run} has no plan yet, so there is nowhere to change its settings: begin it again")
         source = read_whole(path)
         new = _edited(source, own)
         if problems := problems_of(run.folder, run.workspace, new):
-            raise BadFile(run.shown(names.PLAN), problems, new)
+            raise BadFile(run.shown(paths.PLAN), problems, new)
         if new == source:
             return False
         if exchanged(run, new, source):
             return True
-    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when nobody else writes it")
+    raise UserError(f"{run.shown(paths.PLAN)} keeps changing: try again when nobody else writes it")
 
 
 def _edited(source: bytes, own: dict[str, Any]) -> bytes:

@@ -7,10 +7,10 @@ from pathlib import Path
 from agentfs.cli.common import say
 from agentfs.cli.editing import TRIES, Opened, changes_a_run, exchanged, opened, reopen
 from agentfs.cli.revising import judged, revision_bytes
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.differences import difference, effects
-from agentfs.core.edits import set_value
+from agentfs.core import paths
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import set_value
+from agentfs.core.plan_changes import difference, effects
 from agentfs.core.records import Plan
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
@@ -27,9 +27,9 @@ def restore(run: Opened, _: Namespace) -> None:
     new = _with_status(run, source)
     plan = judged(run.folder, run.workspace, new, f"revision {run.revision}")
     if not _put(run, new):
-        say(f"{run.shown(names.PLAN)} is as it was in revision {run.revision} already")
+        say(f"{run.shown(paths.PLAN)} is as it was in revision {run.revision} already")
         return
-    say(f"{run.shown(names.PLAN)}: restored as it was in revision {run.revision}")
+    say(f"{run.shown(paths.PLAN)}: restored as it was in revision {run.revision}")
     _tell_difference(run, plan)
     reopen(run)
 
@@ -48,7 +48,7 @@ def _status(source: bytes) -> str:
 
 def _put(run: Opened, new: bytes) -> bool:
     """Exchange plan.json; return whether it changed. What stood there and is in no revision is kept beside it."""
-    path = run.folder / names.PLAN
+    path = run.folder / paths.PLAN
     for _ in range(TRIES):
         present = read_whole(path) if path.is_file() and not path.is_symlink() else None
         if present == new:
@@ -60,12 +60,12 @@ def _put(run: Opened, new: bytes) -> bool:
             return True
         if kept:
             kept.unlink()
-    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when nobody else writes it")
+    raise UserError(f"{run.shown(paths.PLAN)} keeps changing: try again when nobody else writes it")
 
 
 def _kept(run: Opened, present: bytes | None) -> Path | None:
     """Keep a plan.json that nobody has recorded yet, before anything takes its place."""
-    recorded = (run.folder / names.REVISIONS).glob("*.plan.json")
+    recorded = (run.folder / paths.REVISIONS).glob("*.plan.json")
     if present is None or sha256_bytes(present) in {sha256_bytes(read_whole(path)) for path in recorded}:
         return None
     return keep_beside(run.folder, present)

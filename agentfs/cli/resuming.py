@@ -7,13 +7,13 @@ from pathlib import Path
 from agentfs.cli.common import say
 from agentfs.cli.editing import Opened, changes_a_run, edit_plan, opened, remove_outcome, set_aside_files
 from agentfs.cli.reading import read_run
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.edits import set_value
-from agentfs.core.phase import reason
+from agentfs.core import paths
+from agentfs.core.attention import reason
+from agentfs.core.continuation import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import set_value
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Limits, Plan
-from agentfs.core.reopening import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
 from agentfs.errors import UserError
 from agentfs.holding import is_watched
 from agentfs.views.words import first_line, inert
@@ -104,9 +104,9 @@ def _aside(run: Opened) -> Aside:
 
 def _files(aside: Aside) -> Iterator[str]:
     for step, number in aside.attempts:
-        yield f"{names.STEPS}/{names.step_file(step, number, 'again')}"
+        yield f"{paths.STEPS}/{paths.step_file(step, number, 'again')}"
     for call in aside.calls:
-        yield f"{names.PLANNING}/{names.call_file(call, 'again')}"
+        yield f"{paths.PLANNING}/{paths.call_file(call, 'again')}"
 
 
 def _raised(run: Opened, more: Numbers) -> dict[str, int | float]:
@@ -126,7 +126,7 @@ def _must_go_on(run: Opened, aside: Aside, limits: Mapping[str, int | float]) ->
         facts = with_plan(facts, plan, sha256_bytes(b""))
     end = still_ends(facts, run.state.means)
     if end is not None and end.status != "done":
-        where = run.shown(names.PLAN)
+        where = run.shown(paths.PLAN)
         raise UserError(f"{run.run} would end the same way at once: {inert(end.why)} (change {where} first)")
 
 
@@ -145,7 +145,7 @@ def _edit(run: Opened, limits: Mapping[str, int | float]) -> None:
         return source
 
     edit_plan(run, change)
-    where = run.shown(names.PLAN)
+    where = run.shown(paths.PLAN)
     if was[0] in ("paused", "cancelled"):
         say(f'{where}: "status" is now "approved" (it was "{was[0]}")')
     for name, number in limits.items():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agentfs.cli.common import short_path
 from agentfs.cli.reading import settings_of
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Plan, Run
 from agentfs.disk import read_whole
@@ -22,7 +22,7 @@ def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
     if revision not in recorded:
         known = f"it has 1 to {recorded[-1]}" if recorded else "there is no plan yet"
         raise UserError(f"{run} has no revision {revision} ({known})")
-    path = folder / names.REVISIONS / names.revision_plan_file(revision)
+    path = folder / paths.REVISIONS / paths.revision_plan_file(revision)
     try:
         return read_whole(path)
     except OSError:
@@ -31,7 +31,7 @@ def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
 
 def revisions_of(folder: Path) -> list[int]:
     """Return the numbers that revisions have been given."""
-    parsed = [names.parse_revision_file(path.name) for path in (folder / names.REVISIONS).iterdir()]
+    parsed = [paths.parse_revision_file(path.name) for path in (folder / paths.REVISIONS).iterdir()]
     return sorted(found[0] for found in parsed if found and found[1] == "record")
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.disk import exchange, open_unnamed, sync_folder, write_new
 from agentfs.mounts import written_behind
 from agentfs.stillness import being_written
@@ -136,14 +136,14 @@ def _locks(about: str, probe: Path) -> Finding | None:
     import fcntl
 
     first, second = (os.open(probe, os.O_RDONLY | os.O_DIRECTORY) for _ in range(2))
-    mend = "move the workspace to a disk of this machine; on NFS: mount with locking (no nolock)"
+    fix = "move the workspace to a disk of this machine; on NFS: mount with locking (no nolock)"
     try:
         fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return wrong(about, "a lock does not keep others out: two processes could drive one run", mend)
+            return wrong(about, "a lock does not keep others out: two processes could drive one run", fix)
     except OSError as error:
-        return wrong(about, f"folders cannot be locked ({error.strerror}): nothing can be driven", mend)
+        return wrong(about, f"folders cannot be locked ({error.strerror}): nothing can be driven", fix)
     finally:
         os.close(first)
         os.close(second)
@@ -209,8 +209,8 @@ def _room(about: str, folder: Path) -> Finding:
     if found.f_files and not found.f_favail:
         return wrong(about, "no file can be made: the file system has no inodes left", "delete files you do not need")
     if free < LITTLE_ROOM:
-        mend = "make room: `agentfs forget --older-than 30d` removes the files of old runs"
-        return remark(about, f"{size(free)} are free: runs pause when the disk is full", mend)
+        fix = "make room: `agentfs forget --older-than 30d` removes the files of old runs"
+        return remark(about, f"{size(free)} are free: runs pause when the disk is full", fix)
     return fine(about, f"{size(free)} are free")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import agentfs
 from agentfs import system
 from agentfs.core.config import Settings
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.installation import find_program, why_missing
 from agentfs.tools import sandbox
 from agentfs.watching import MOST_FOLDERS
@@ -69,13 +69,13 @@ def bubblewrap(wanted: str) -> Finding:
     if because is None:
         return fine("sandbox", f"bubblewrap works ({find_program('bwrap')})")
     if find_program("bwrap") is None:
-        mend = _INSTALL.format("bubblewrap")
+        fix = _INSTALL.format("bubblewrap")
     else:
-        mend = (
+        fix = (
             "let this user make namespaces (sysctl kernel.unprivileged_userns_clone=1, or an AppArmor profile for "
             "bwrap that allows userns; in a container: see docs/containers.md for the options it needs)"
         )
-    return wrong("sandbox", f"{because}: models' programs are refused, yours run unconfined", mend)
+    return wrong("sandbox", f"{because}: models' programs are refused, yours run unconfined", fix)
 
 
 def watches() -> Finding:

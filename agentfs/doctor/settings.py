@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentfs.core.config import Settings
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.disk import read_whole
 from agentfs.errors import AgentfsError
 from agentfs.settings import load_settings
@@ -70,7 +70,7 @@ def _trust(workspace: Workspace, *, trusted: bool) -> Finding:
 
 def _schemas(folder: Path) -> Finding:
     """Whether editors are shown the rules this program goes by."""
-    from agentfs.core.schemas import all_schemas
+    from agentfs.core.json_schema import all_schemas
 
     wanted = all_schemas()
     other = [name for name, content in wanted.items() if _content(folder / name) != content]

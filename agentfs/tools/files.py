@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.catalogue import ToolSpec
-from agentfs.core.names import inside
+from agentfs.core.paths import inside
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.output import Capture, value_result
 from agentfs.tools.process import TookTooLong, ask

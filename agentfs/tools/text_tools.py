@@ -1,7 +1,7 @@
 """The tools that touch nothing: note records a text, ask asks a person, summarize asks the executor's model."""
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.output import text_result
 

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject, Sandbox
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, Started, start
 from agentfs.tools.output import Capture, OutputLog, text_result, value_result

@@ -131,7 +131,7 @@ def describe_sources(request: Answer) -> Answer:
     """Return what each source holds. One that hangs or crashes spoils nothing for the others."""
     import multiprocessing
 
-    for name in ("agentfs.core.catalogue", "pydantic.json_schema"):
+    for name in ("agentfs.core.tool_spec", "pydantic.json_schema"):
         importlib.import_module(name)  # once, before the children that need it are forked
     sys.path.extend(request["folders"])
     context = multiprocessing.get_context("fork")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from agentfs.core.catalogue import Effects, ToolSpec
+    from agentfs.core.tool_spec import Effects, ToolSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,7 +103,7 @@ class Found:
 
 def problem_of(function: Function) -> str | None:
     """Return why a function cannot be a tool, in words; None if it can."""
-    from agentfs.core.catalogue import Effects
+    from agentfs.core.tool_spec import Effects
 
     name: object = function.declared.name or function.name
     if not isinstance(name, str) or not _NAME.match(name):  # a decorator may hold anything
@@ -133,7 +133,7 @@ def _parameter_problem(parameter: inspect.Parameter, function: str) -> str | Non
 
 def describe(function: Function, properties: Mapping[str, Any], where: str, defs: Mapping[str, Any]) -> "ToolSpec":
     """Return the tool a function is, given the schema of each parameter."""
-    from agentfs.core.catalogue import ToolSpec
+    from agentfs.core.tool_spec import ToolSpec
 
     parameters = function.signature.parameters.values()
     required = [one.name for one in parameters if one.default is one.empty]

@@ -5,11 +5,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentfs.core.attention import open_questions, ways_on
 from agentfs.core.decide import Wait
-from agentfs.core.failures import hints_of
-from agentfs.core.openings import openings, ways_on
+from agentfs.core.excerpts import hints_of
 from agentfs.core.records import Failure, Outcome
-from agentfs.core.state import RunState, goal_checks
+from agentfs.core.run_state import RunState, goal_checks
 from agentfs.core.steps import StepView
 from agentfs.holding import is_watched
 from agentfs.views.words import first_line, inert
@@ -88,7 +88,7 @@ def _went_wrong(view: StepView) -> bool:
 
 def what_to_do(folder: Path, state: RunState) -> list[str]:
     """Return the files that wait for a person, with the words that count, and what to type instead."""
-    run, found = state.facts.run.run, openings(state)
+    run, found = state.facts.run.run, open_questions(state)
     lines = []
     for opening in found:
         if opening.about == "draft":

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agentfs.core.names import is_fork_source
+from agentfs.core.paths import is_fork_source
 from agentfs.views.cost import UNKNOWN, money, short
 from agentfs.views.diff import changed_lines
 from agentfs.views.marks import RUN_COLOURS, painted

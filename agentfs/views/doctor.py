@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from agentfs.core.findings import Finding, is_well
+from agentfs.core.problems import Finding, is_well
 from agentfs.views.words import counted
 
 MARKS = {"fine": "ok", "remark": "note", "wrong": "WRONG"}
@@ -16,8 +16,8 @@ def doctor_lines(findings: list[Finding]) -> list[str]:
 
 def _lines(one: Finding, widest: int) -> Iterator[str]:
     yield f"{MARKS[one.grade]:<5}  {one.about:<{widest}}  {one.what}"
-    if one.mend:
-        yield f"{'':<5}  {'':<{widest}}  → {one.mend}"
+    if one.fix:
+        yield f"{'':<5}  {'':<{widest}}  → {one.fix}"
 
 
 def summary(findings: list[Finding]) -> str:

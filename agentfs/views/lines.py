@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import TextIO
 
 from agentfs.core import decide as acts
+from agentfs.core.attention import open_questions
 from agentfs.core.decide import Action, Wait
-from agentfs.core.openings import openings
 from agentfs.core.records import Result
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
 from agentfs.engine import Driver
 from agentfs.views.closing import closing_words
@@ -34,7 +34,7 @@ class Lines:
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
         lines = []
-        for view in (state.steps[step] for step in state.board.changed):
+        for view in (state.steps[step] for step in state.table.changed):
             if view.result is not None and (view.id, view.result.attempt) not in self._settled:
                 self._settled.add((view.id, view.result.attempt))
                 lines.append(settled_line(view))
@@ -84,7 +84,7 @@ class Lines:
 
 def reply_lines(state: RunState, told: set[str]) -> list[str]:
     """Return which replies do not count, and what would; none that was told before."""
-    lines = [f"{one.name}: {one.uncounted}" for one in openings(state) if one.uncounted]
+    lines = [f"{one.name}: {one.uncounted}" for one in open_questions(state) if one.uncounted]
     new = [line for line in lines if line not in told]
     told.update(new)
     return new

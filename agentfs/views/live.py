@@ -7,12 +7,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TextIO
 
-from agentfs.core import names
+from agentfs.core import paths
+from agentfs.core.attention import reason
 from agentfs.core.decide import Action, Wait
-from agentfs.core.phase import reason
-from agentfs.core.state import RunState
+from agentfs.core.outcome import left_steps, tally
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import left_steps, tally
 from agentfs.engine import Driver
 from agentfs.views.closing import closing_words
 from agentfs.views.marks import BAD, BOLD, DIM, GOOD, WRONG, mark_of, painted, wrong_first
@@ -116,12 +116,12 @@ class Live:
     def _coming(self, state: RunState) -> str:
         """Return how much of the planner's reply has come, while it comes."""
         one = state.calls.open
-        characters = self._driver.heard.get(names.call_conversation(one.number), 0) if one else 0
+        characters = self._driver.heard.get(paths.call_conversation(one.number), 0) if one else 0
         return f": {counted(characters, 'character')} so far" if characters else ""
 
     def _writing(self, view: StepView) -> str:
         """Return the same of the model that does a step."""
-        characters = self._driver.heard.get(names.conversation(view.id, view.attempt), 0)
+        characters = self._driver.heard.get(paths.conversation(view.id, view.attempt), 0)
         return f"  ({counted(characters, 'character')} so far)" if characters and view.status == "running" else ""
 
     def _bar(self, state: RunState, width: int) -> list[Cell]:

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agentfs.core.openings import openings, ways_on
-from agentfs.core.phase import Phase, phase, reason
+from agentfs.core.attention import Phase, open_questions, phase, reason, ways_on
+from agentfs.core.outcome import tally
 from agentfs.core.records import Outcome
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import tally
 from agentfs.views.answer import answer_text
 from agentfs.views.marks import BOLD, DIM, RUN_COLOURS, mark_of_run, painted
 from agentfs.views.table import GAP, Cell, line_of
@@ -71,7 +70,7 @@ def row_of(state: RunState, today: str) -> Row:
     """Return the line of a run that has not ended. `today`: the local day, on which a run's short name is enough."""
     facts, now, name = state.facts, phase(state), short_name(state.facts.run.run, today)
     counts = tally(state)
-    asks = now in FOR_A_PERSON or bool(openings(state)) or bool(facts.plan_file.problems)
+    asks = now in FOR_A_PERSON or bool(open_questions(state)) or bool(facts.plan_file.problems)
     ready = state.moving("order", "start", most=1)
     idle = now == "running" and not state.running and ready
     return Row(

@@ -3,9 +3,9 @@
 Nothing that a model or a tool wrote is in it: ids of steps have no signs that could mean anything, the rest is ours.
 """
 
-from agentfs.core.state import RunState
+from agentfs.core.outcome import left_steps
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import left_steps
 from agentfs.views.live import choose
 from agentfs.views.marks import WRONG, mark_of
 
@@ -34,14 +34,14 @@ _STYLE_OF = {
 def picture(state: RunState) -> list[str]:
     """Return the lines of a flowchart; none where there is no plan, or nothing to see in it."""
     views = [*state.steps.values(), *(view for view in left_steps(state) if view.status in WRONG)]
-    if state.scheme is None or len(views) < 2:
+    if state.graph is None or len(views) < 2:
         return []
     shown = choose(views, MOST_STEPS)
     nodes = {view.id: f"s{number}" for number, view in enumerate(shown)}  # an id such as `end` would mean something
     asking = {view.id for view in state.moving("person")}
     lines = ["flowchart TD", *(f'    {nodes[view.id]}["{_label(view, asking)}"]' for view in shown)]
     for view in shown:
-        before = [nodes[name] for name in state.scheme.needs.get(view.id, ()) if name in nodes]
+        before = [nodes[name] for name in state.graph.needs.get(view.id, ()) if name in nodes]
         if before:
             lines.append(f"    {' & '.join(before)} --> {nodes[view.id]}")
     return [*lines, *_styles(shown, asking, nodes)]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Protocol, TextIO
 
 from agentfs.core.decide import Action, Wait
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.engine import Driver
 from agentfs.views.screen import Screen, can_draw
 

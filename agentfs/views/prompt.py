@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentfs.core.openings import About, Opening
+from agentfs.core.attention import About, OpenQuestion
 from agentfs.questions import ANSWER_LINE
 from agentfs.views.marks import painted
 from agentfs.views.words import block, columns, counted, cut, cut_front, first_line, inert, wrapped
@@ -53,7 +53,7 @@ class Typed:
 _WISHES = {"show": Typed("show"), "edit": Typed("edit"), "later": Typed("later"), "help": Typed("help")}
 
 
-def choices(one: Opening) -> str:
+def choices(one: OpenQuestion) -> str:
     """Return what may be typed, in a line."""
     return f"{'plan.json' if one.about == 'draft' else one.name}: {_CHOICES[one.about]}"
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from agentfs.core import names
-from agentfs.core.calls import question_of
-from agentfs.core.differences import difference, effects
-from agentfs.core.proposals import Proposal
-from agentfs.core.reopening import with_plan
-from agentfs.core.state import RunState
+from agentfs.core import paths
+from agentfs.core.continuation import with_plan
+from agentfs.core.facts import Proposal
+from agentfs.core.plan_changes import difference, effects
+from agentfs.core.planner_calls import question_of
+from agentfs.core.run_state import RunState
 from agentfs.views.diff import diff_lines, is_short, said, shown_lines
 from agentfs.views.words import inert
 
@@ -22,7 +22,7 @@ def proposal_page(run: str, state: RunState, proposal: Proposal) -> dict[str, An
     facts, plan = state.facts, proposal.plan
     one = facts.planner_call(proposal.call)
     asked = question_of(one, facts)
-    path = f"{names.PLANNING}/{names.call_file(one.number, 'question', asked.count)}" if asked else None
+    path = f"{paths.PLANNING}/{paths.call_file(one.number, 'question', asked.count)}" if asked else None
     page: dict[str, Any] = {
         "run": run,
         "from": len(facts.revisions),

@@ -7,7 +7,7 @@ _MARKS = {"wrong": "", "later": "(later) ", "note": "(note) "}
 
 
 def line_of(one: Disagreement) -> str:
-    return f"{_MARKS[one.grade]}{one.file}: {one.what} ({one.mend})"
+    return f"{_MARKS[one.grade]}{one.file}: {one.what} ({one.fix})"
 
 
 def summary(wrong: int, later: int, runs: int, commits: int, revisions: int, tip: str | None) -> str:

@@ -56,7 +56,7 @@ class Teller:
     def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
         """Tell what a turn found settled and what it decided. `settled`: the attempts told before."""
         run = driver.facts.run.run
-        for view in (driver.state.steps[step] for step in driver.state.board.changed):
+        for view in (driver.state.steps[step] for step in driver.state.table.changed):
             result = view.result
             if result is not None and (view.id, result.attempt) not in settled:
                 settled.add((view.id, result.attempt))

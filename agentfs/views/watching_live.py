@@ -15,7 +15,7 @@ from typing import Any, Self, TextIO
 
 from agentfs.clock import Clock
 from agentfs.core.decide import Action, WriteNote
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.engine import Driver
 from agentfs.views.closing import ended_words, failures
 from agentfs.views.lines import action_line

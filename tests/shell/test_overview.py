@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentfs.core.run_state import derive
 
 from agentfs.core.facts import Attempt, Facts, PlanFile
 from agentfs.core.problems import Problem
-from agentfs.core.state import derive
 from agentfs.views.overview import Look, Overview, Row, choose, ended_row, overview_lines, row_of
 from agentfs.views.words import columns
 from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means

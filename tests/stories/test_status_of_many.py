@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from agentfs.core.attention import Phase
 
 from agentfs.cli import parser, reading
-from agentfs.core.phase import Phase
 from agentfs.views.status import runs_table
 from tests.daemons import Watching
 from tests.workspaces import Place, end, wait_for

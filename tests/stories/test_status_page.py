@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentfs.core.run_state import RunState, derive
 
 from agentfs.core.facts import Attempt, Facts, Talk
-from agentfs.core.state import RunState, derive
 from agentfs.views.picture import MOST_STEPS
 from agentfs.views.status_page import StatusFile, status_page
 from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
