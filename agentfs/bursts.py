@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from agentfs.core.decide import Action, Wait
 from agentfs.seats import Seat
-from agentfs.tools.starting import Pool
+from agentfs.tools.process import Pool
 
 AT_ONCE = 4  # runs; more would only wait for the interpreter
 TURNS = 16  # of one run in a row, while it has something to do at once: it ends the sooner, and costs less

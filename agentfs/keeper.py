@@ -14,7 +14,7 @@ from agentfs.disk import read_whole
 from agentfs.ledger import Ledger, LedgerBroken, LedgerBusy
 from agentfs.owed import blob_sha
 from agentfs.settling import Debts, run_id, settle, settled_apart
-from agentfs.tools.starting import Starter
+from agentfs.tools.process import Starter
 
 RETRY_SECONDS = 0.5
 AT_ONCE = 100  # runs

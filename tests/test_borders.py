@@ -100,7 +100,7 @@ PRINTING = {  # what is printed elsewhere goes through one of these, which lets 
     "views/lines.py",
     "views/live.py",
     "views/watching.py",
-    "tools/own_worker.py",  # a process of its own
+    "tools/user_tool_worker.py",  # a process of its own
 }
 
 
@@ -125,7 +125,7 @@ OPENING = {  # what is opened elsewhere goes through one of the first two, which
     "ledger/files.py": "the same for git's objects",
     "executor/log.py": "makes a claim, and appends to it",
     "jsonlines.py": "appends to a log",
-    "tools/capture.py": "writes the output of an attempt, whose claim is ours",
+    "tools/output.py": "writes the output of an attempt, whose claim is ours",
     "replaying/tools.py": "makes the output file of an attempt that is replayed, in a folder made for it",
     "doctor/disks.py": "tries a file system with files of its own",
     "doctor/machine.py": "reads limits of the kernel",
@@ -139,7 +139,6 @@ OPENING = {  # what is opened elsewhere goes through one of the first two, which
     "prompts/__init__.py": "reads what comes with agentfs",
     "intake.py": "reads a goal, by rules of its own",
     "cli/streams.py": "the streams of this process",
-    "tools/own_worker.py": "the streams of a process of its own",
 }
 
 

@@ -11,8 +11,7 @@ from agentfs.disk import read_whole
 from agentfs.executor.log import marks_in
 from agentfs.holding import held_inodes, is_driven
 from agentfs.seats import open_runs, subfolders
-from agentfs.tools.base import ProcessMark
-from agentfs.tools.launch import find_survivors
+from agentfs.tools.process import ProcessMark, find_survivors
 from agentfs.views.words import counted, inert
 from agentfs.workspace import Workspace
 

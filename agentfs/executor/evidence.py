@@ -23,7 +23,7 @@ from agentfs.core.proof import first_word, names_in, settings_of, tests_of, word
 from agentfs.core.records import Check, Failure, JsonObject
 from agentfs.jsonlines import read_lines
 from agentfs.tools.base import Bench
-from agentfs.tools.places import read_beneath
+from agentfs.tools.files import read_beneath
 from agentfs.tools.safe_open import Refused, hold_folder
 
 MOST_ENTRIES = 10_000  # of a folder that are compared

@@ -18,7 +18,8 @@ from agentfs.jsonlines import one_line, read_lines
 from agentfs.regular import reading
 from agentfs.shelf import Shelf
 from agentfs.system import flags
-from agentfs.tools.base import Mask, ProcessMark
+from agentfs.tools.base import Mask
+from agentfs.tools.process import ProcessMark
 
 _APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_APPEND", "O_CLOEXEC", "O_BINARY")
 MAX_LINE = 1 << 16

@@ -33,7 +33,7 @@ from agentfs.models.base import Model, Reply, Request, ToolCall
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line
 from agentfs.tools.base import Bench, Tool, ToolResult
-from agentfs.tools.capture import text_result, value_result
+from agentfs.tools.output import text_result, value_result
 from agentfs.tools.registry import input_problems
 from agentfs.tools.values import NotJson
 

@@ -20,7 +20,7 @@ from agentfs.core.run_state import Spent
 from agentfs.jsonlines import read_lines
 from agentfs.models.errors import ModelError
 from agentfs.models.meter import Meter
-from agentfs.tools.base import StopSign
+from agentfs.tools.process import StopSign
 
 Log = Callable[[str, Mapping[str, Any]], None]
 

@@ -16,7 +16,8 @@ from agentfs.models.errors import ModelError, Unreachable
 from agentfs.models.line import Line
 from agentfs.models.meter import Meter
 from agentfs.testing import Scripted
-from agentfs.tools.base import ProcessMark, Tool, ToolResult
+from agentfs.tools.base import Tool, ToolResult
+from agentfs.tools.process import ProcessMark
 from agentfs.tools.registry import builtins, input_problems, specs
 from tests.benches import Workbench, a_workbench, each_sandbox
 from tests.conversations import bounds
