@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentfs.tools.own import tool
+    from agentfs.tools.user_tools import tool
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "tool"]
@@ -12,7 +12,7 @@ __all__ = ["__version__", "tool"]
 def __getattr__(name: str) -> Any:
     """Give `from agentfs import tool`, and load it only then: commands start without it."""
     if name == "tool":
-        from agentfs.tools.own import tool
+        from agentfs.tools.user_tools import tool
 
         return tool
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

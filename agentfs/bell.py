@@ -26,7 +26,7 @@ from agentfs.core.excerpts import telling_line
 from agentfs.core.run_state import RunState
 from agentfs.jsonlines import JsonLines, read_lines
 from agentfs.tools.base import Mask
-from agentfs.tools.starting import Starter
+from agentfs.tools.process import Starter
 from agentfs.views.words import cut, first_line, inert
 
 TIMEOUT_SECONDS = 60.0

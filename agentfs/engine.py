@@ -50,7 +50,7 @@ from agentfs.planner import Planner
 from agentfs.reader import RunReader
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Confinement, Mask, Tool
-from agentfs.tools.starting import Starter
+from agentfs.tools.process import Starter
 
 CALL_SECONDS = 1800.0
 

@@ -19,7 +19,7 @@ from agentfs.disk import read_whole
 from agentfs.judge import FileJudge
 from agentfs.reader import RunReader
 from agentfs.tools.registry import Known, known_tools, specs
-from agentfs.tools.search import NO_ENGINE
+from agentfs.tools.web import NO_ENGINE
 
 
 def has_model(settings: ModelSettings, environment: Mapping[str, str]) -> bool:

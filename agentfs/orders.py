@@ -36,9 +36,9 @@ from agentfs.executor.log import AlreadyClaimed, AttemptLog
 from agentfs.executor.rebuilding import remembered
 from agentfs.questions import gate
 from agentfs.tools.base import Bench, Confinement, Preparable, ToolResult
-from agentfs.tools.note import Note
 from agentfs.tools.sandbox import readable_path
 from agentfs.tools.secrets import given_secrets
+from agentfs.tools.text_tools import Note
 
 DEFAULT_TIMEOUT = 600.0
 CHECK_SECONDS = 120.0

@@ -19,7 +19,7 @@ from agentfs.leftovers import keep_beside
 from agentfs.models.base import usage_in
 from agentfs.shelf import Shelf
 from agentfs.tools.base import Mask
-from agentfs.tools.launch import end_survivors
+from agentfs.tools.process import end_survivors
 
 _CUT = Failure(kind="interrupted", message="agentfs was ended before this attempt could settle")
 

@@ -109,7 +109,7 @@ def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
     """Return what a folder already holds that would be run once it is a workspace of this user's."""
     if is_trusted(root, environment):
         return []
-    from agentfs.tools.own_source import sources
+    from agentfs.tools.user_tools import sources
 
     tools = [source.shown for source in sources(root, installed=False)]
     others = (SETTINGS, "prompts", "runs", "goals")

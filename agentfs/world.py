@@ -33,9 +33,9 @@ from agentfs.prompts import load_prompt
 from agentfs.reader import RunReader
 from agentfs.recovery import asked_of_models, take_over
 from agentfs.tools import sandbox
+from agentfs.tools.process import Pool, Starter
 from agentfs.tools.registry import Known, known_tools, opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
-from agentfs.tools.starting import Pool, Starter
 from agentfs.workspace import Workspace, trust_file
 
 FLUSH_SECONDS = 5.0

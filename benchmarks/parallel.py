@@ -67,7 +67,10 @@ def main(count: int) -> bool:
     for name, values in taken.items():
         tell(name, [value * 1000 for value in values])
     shares = {name: IDEAL / min(values) * 100 for name, values in taken.items()}
-    fine = [verdict(name, share, 70, at_most=False, unit="%") for name, share in list(shares.items())[:2]]
+    fine = [
+        verdict(name, share, least, at_most=False, unit="%")
+        for (name, share), least in zip(list(shares.items())[:2], (70, 50), strict=True)
+    ]
     for name, share in list(shares.items())[2:]:
         print(f"         {name}: {share:.2f}%")
     return all(fine)
@@ -126,7 +129,7 @@ def run_napping(root: str, goal: str) -> int:
     from agentfs.core.records import JsonObject
     from agentfs.tools import registry
     from agentfs.tools.base import Bench, ToolResult
-    from agentfs.tools.note import Note
+    from agentfs.tools.text_tools import Note
 
     class Nap:
         spec = Note.spec

@@ -11,7 +11,8 @@ import pytest
 
 from agentfs.core.excerpts import TimeLimit
 from agentfs.core.records import Sandbox
-from agentfs.tools.base import Bench, Confinement, ProcessMark
+from agentfs.tools.base import Bench, Confinement
+from agentfs.tools.process import ProcessMark
 from agentfs.tools.sandbox import unavailable_because
 from agentfs.tools.secrets import SecretMask
 

@@ -121,7 +121,7 @@ PRINTING = {  # what is printed elsewhere goes through one of these, which lets 
     "views/lines.py",
     "views/live.py",
     "views/watching.py",
-    "tools/own_worker.py",  # a process of its own
+    "tools/user_tool_worker.py",  # a process of its own
 }
 
 
@@ -142,7 +142,7 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "disk.py": "writes files that must not exist yet, and flushes folders",
     "executor/log.py": "makes a claim, and appends to it; waits for nothing",
     "jsonlines.py": "makes a log, and appends to it; waits for nothing",
-    "tools/capture.py": "writes the output of an attempt, whose claim is ours",
+    "tools/output.py": "writes the output of an attempt, whose claim is ours",
     "replay/playback.py": "makes the output file of an attempt that is replayed, in a folder made for it",
     "doctor/disks.py": "tries a file system with files of its own",
     "doctor/machine.py": "reads limits of the kernel",
@@ -155,7 +155,6 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "prompts/__init__.py": "reads what comes with agentfs",
     "intake.py": "reads the goal that a person types the name of: it may be a link or a pipe",
     "cli/streams.py": "the streams of this process",
-    "tools/own_worker.py": "the streams of a process of its own",
 }
 
 

@@ -30,7 +30,7 @@ from typing import IO, Any, NoReturn, Self
 
 HERE = Path(__file__).parent.parent
 LONGEST = 1 << 20
-_SELDOM = ("agentfs.testing", "agentfs.tools.own_worker", "agentfs.tools.minder", "agentfs.gitdiff")
+_SELDOM = ("agentfs.testing", "agentfs.tools.user_tool_worker", "agentfs.tools.minder", "agentfs.gitdiff")
 _COLD = ("PYTHON", "LC_", "LD_", "FAKETIME")  # variables that only a real start obeys
 _KNOWN = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 

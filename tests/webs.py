@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from agentfs.tools.fetching import Net
-from agentfs.tools.wire import Watchful, Wire, connect
+import httpx2
+
+from agentfs.tools.web import Net, open_transport
 
 
 class Web(BaseHTTPRequestHandler):
@@ -88,7 +89,7 @@ class Recorder:
 
     @property
     def net(self) -> Net:
-        return Net(self.resolve, self.connect)
+        return Net(self.resolve, self.transport)
 
     def resolve(self, host: str, port: int) -> Sequence[str]:
         self.lookups.append((host, port))
@@ -96,8 +97,23 @@ class Recorder:
         turn = sum(1 for asked, _ in self.lookups if asked == host) - 1
         return answers[min(turn, len(answers) - 1)]
 
-    def connect(self, addresses: Sequence[str], port: int, watch: Watchful) -> Wire:
-        self.connects.append((tuple(addresses), port))
-        if self.loopback is None:
-            raise ConnectionRefusedError(111, "Connection refused")
-        return connect(["127.0.0.1"], self.loopback, watch)
+    def transport(self, scheme: str) -> httpx2.AsyncBaseTransport:
+        return _Recording(self, open_transport(scheme))
+
+
+class _Recording(httpx2.AsyncBaseTransport):
+    """Remembers where a request goes, and sends it to loopback, or nowhere."""
+
+    def __init__(self, recorder: Recorder, inner: httpx2.AsyncBaseTransport) -> None:
+        self._recorder, self._inner = recorder, inner
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        port = request.url.port or {"http": 80, "https": 443}[request.url.scheme]
+        self._recorder.connects.append(((request.url.host,), port))
+        if self._recorder.loopback is None:
+            raise httpx2.ConnectError("Connection refused")
+        request.url = request.url.copy_with(host="127.0.0.1", port=self._recorder.loopback)
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

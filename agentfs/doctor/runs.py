@@ -12,8 +12,7 @@ from agentfs.executor.log import marks_in
 from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.run_folders import open_runs
 from agentfs.storage.safe_open import names_in, subfolders
-from agentfs.tools.base import ProcessMark
-from agentfs.tools.launch import find_survivors
+from agentfs.tools.process import ProcessMark, find_survivors
 from agentfs.views.words import counted, inert
 from agentfs.workspace import Workspace
 

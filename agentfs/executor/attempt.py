@@ -60,9 +60,9 @@ from agentfs.executor.rebuilding import ANSWER, Memory, remembered
 from agentfs.jsonlines import read_lines
 from agentfs.models.base import ModelError, ModelSession
 from agentfs.shelf import Shelf
-from agentfs.tools.base import Bench, Confinement, Mask, StopSign, Tool, ToolResult
+from agentfs.tools.base import Bench, Confinement, Mask, Tool, ToolResult
+from agentfs.tools.process import Starter, StopSign
 from agentfs.tools.registry import input_problems
-from agentfs.tools.starting import Starter
 
 HELD_BEFORE = "held_before"  # the event in a log
 

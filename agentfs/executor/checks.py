@@ -24,9 +24,9 @@ from agentfs.core.records import (
 )
 from agentfs.executor.conform import mismatch
 from agentfs.executor.evidence import Gather, no_evidence
-from agentfs.tools.base import Bench, Never, StopSign, ToolResult
-from agentfs.tools.bounded import SEARCH, TookTooLong, ask, pattern_problem
-from agentfs.tools.places import read_beneath
+from agentfs.tools.base import Bench, ToolResult
+from agentfs.tools.files import SEARCH, pattern_problem, read_beneath
+from agentfs.tools.process import Never, StopSign, TookTooLong, ask
 from agentfs.tools.programs import failure_of, run_shell
 
 CHECK_S = 120.0  # the most that one check may take
@@ -162,7 +162,7 @@ def _output(check: OutputCheck, bench: Bench, output: Any) -> str | None:
 
 
 def _http(check: HttpCheck, bench: Bench) -> Failure | str | None:
-    from agentfs.tools.fetching import Refused, fetch
+    from agentfs.tools.web import Refused, fetch
 
     expected = check.status or 200
     try:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core import conformance
-from agentfs.tools.base import StopSign
-from agentfs.tools.bounded import TookTooLong, ask
+from agentfs.tools.process import StopSign, TookTooLong, ask
 
 WORKER = Path(__file__).with_name("schema_worker.py")
 JUDGE_S = 10.0  # the most that one schema may take

@@ -24,7 +24,7 @@ from agentfs.core.records import Check, Failure, JsonObject
 from agentfs.jsonlines import read_lines
 from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.tools.base import Bench
-from agentfs.tools.places import read_beneath
+from agentfs.tools.files import read_beneath
 
 MOST_ENTRIES = 10_000  # of a folder that are compared
 MOST_NAMES = 200  # of what changed that are written down

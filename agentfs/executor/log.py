@@ -18,7 +18,8 @@ from agentfs.jsonlines import one_line, read_lines
 from agentfs.shelf import Shelf
 from agentfs.storage.safe_open import reading
 from agentfs.system import flags
-from agentfs.tools.base import Mask, ProcessMark
+from agentfs.tools.base import Mask
+from agentfs.tools.process import ProcessMark
 
 _APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CLOEXEC", "O_BINARY")
 MAX_LINE = 1 << 16

@@ -31,7 +31,7 @@ from agentfs.executor.scratchpad import at_plan, is_plan, plan_shown, writes_pla
 from agentfs.models.base import Model, ModelError, ModelSession, Reply, Request, ToolCall
 from agentfs.models.text_protocol import find_tool
 from agentfs.tools.base import Bench, Tool, ToolResult
-from agentfs.tools.capture import text_result, value_result
+from agentfs.tools.output import text_result, value_result
 from agentfs.tools.registry import input_problems
 from agentfs.tools.values import NotJson
 

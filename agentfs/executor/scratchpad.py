@@ -7,7 +7,7 @@ from agentfs.core.excerpts import fenced, head_and_tail
 from agentfs.core.records import Failure
 from agentfs.executor.arguments import arguments_of
 from agentfs.tools.base import Bench
-from agentfs.tools.places import read_beneath
+from agentfs.tools.files import read_beneath
 from agentfs.tools.values import NotJson
 
 PLAN = "PLAN.md"

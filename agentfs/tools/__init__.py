@@ -1,5 +1,5 @@
 """What steps call."""
 
-from agentfs.tools.own import tool
+from agentfs.tools.user_tools import tool
 
 __all__ = ["tool"]

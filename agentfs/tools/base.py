@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from agentfs.core.excerpts import TimeLimit
 from agentfs.core.records import Failure, JsonObject, Record, Sandbox, Usage
 from agentfs.core.tool_spec import ToolSpec, tool_setting
-from agentfs.tools.starting import Starter
+from agentfs.tools.process import ProcessMark, Starter, StopSign
 
 if TYPE_CHECKING:  # they know of benches
     from agentfs.models.base import Model, ModelSession
@@ -17,29 +17,6 @@ if TYPE_CHECKING:  # they know of benches
 
 R = TypeVar("R", bound=Record)
 USUAL = TimeLimit(600)
-
-
-class StopSign(Protocol):
-    """Anything with `is_set()`: a threading.Event will do."""
-
-    def is_set(self) -> bool: ...
-
-
-class Never:
-    """A stop sign that is never set."""
-
-    def is_set(self) -> bool:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessMark:
-    """Enough to find a process group again, and to know that it is the same one."""
-
-    pid: int
-    pgid: int
-    start_time: int  # field 22 of /proc/PID/stat: clock ticks since boot
-    boot_id: str
 
 
 @dataclass(frozen=True, slots=True)

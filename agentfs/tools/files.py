@@ -1,22 +1,144 @@
-"""The tools read_file, write_file and edit_file. They cannot leave the working folder (see `places`)."""
+"""The tools read_file, write_file, edit_file, list_files and search_files, and where they may read and write.
 
+That is the working folder, and for reading what the settings add; they follow no link out of it. A path as a plan
+spells it becomes an open folder and a rest that cannot leave it; what may not be written is asked of `protected`.
+"""
+
+import fnmatch
 import os
+import re
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from agentfs.core.paths import inside
+from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
-from agentfs.storage.safe_open import Folder, Refused, real_path
-from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.capture import Capture
-from agentfs.tools.finding import list_files, search_files
-from agentfs.tools.places import PATH_SCHEMA, FileTool, closed, look_up, reading, writing
+from agentfs.storage.safe_open import DEEPEST, READABLE, Folder, Refused, hold_folder, real_path
+from agentfs.tools.base import Bench, Confinement, ToolResult
+from agentfs.tools.output import Capture, value_result
+from agentfs.tools.process import TookTooLong, ask
+from agentfs.tools.protected import Sight, Unfenceable, why_read_only
 
 LARGEST_READ = 256 * 1024 * 1024
 LARGEST_EDIT = 16 * 1024 * 1024
+MOST_FILES = 100_000
+MOST_HITS = 1000
+HIT_WIDTH = 500
+SEARCH_S = 60.0
+LONGEST_PATTERN = 1000
+SEARCH = Path(__file__).with_name("search_worker.py")
+PATH_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Relative to the working folder"}
 _CHUNK = 65536
 _TEXT = {"type": "string"}
+_PATTERN = {"type": "string", "minLength": 1, "maxLength": LONGEST_PATTERN}
+
+
+# ── where ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class FileTool:
+    """A tool that works on files in this process: claims, acts, and answers in words when it may not."""
+
+    spec: ToolSpec
+    act: Callable[[Mapping[str, Any], Bench], ToolResult]
+
+    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
+        bench.claim(None)
+        try:
+            return self.act(given, bench)
+        except Refused as refused:
+            return ToolResult(failure=refused.failure)
+
+
+def closed(fields: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    """Return the schema of an input that holds these fields and no others."""
+    return {"type": "object", "properties": dict(fields), "required": list(required), "additionalProperties": False}
+
+
+@contextmanager
+def reading(path: str, bench: Bench) -> Iterator[tuple[Folder, str]]:
+    """Yield the folder that a path to read lies in, held, and the rest of the path."""
+    confinement = bench.confinement
+    may_read, workdir = _may_read(confinement), os.fspath(confinement.workdir)
+    if not os.path.isabs(path) or inside(path, workdir):
+        with hold_folder(workdir, may_read=may_read) as folder:
+            yield folder, "." if path == workdir else path.removeprefix(workdir + "/")
+            return
+    for readable in confinement.readable:
+        root = os.fspath(readable)
+        if path == root or (inside(path, root) and os.path.isdir(root)):
+            above, rest = (root, path[len(root) + 1 :]) if os.path.isdir(root) else os.path.split(root)
+            with hold_folder(above, READABLE, may_read) as folder:
+                yield folder, rest or "."
+                return
+    raise _outside(path, confinement.change("add its folder to read"))
+
+
+def _may_read(confinement: Confinement) -> Callable[[str], None]:
+    sight = Sight(confinement)
+
+    def may_read(real: str) -> None:
+        if why := sight.why_hidden(real):
+            raise Refused("outside", why)
+
+    return may_read
+
+
+def _outside(path: str, way_out: str) -> Refused:
+    return Refused("outside", f"{path} lies outside the working folder", f"use a path relative to it, or {way_out}")
+
+
+@contextmanager
+def writing(path: str, bench: Bench) -> Iterator[tuple[int, str]]:
+    """Yield the open folder that a file is to be written in, and the file's name."""
+    confinement = bench.confinement
+    workdir = os.fspath(confinement.workdir)
+    path = path.removeprefix(workdir.rstrip("/") + "/")
+    if os.path.isabs(path):
+        raise _outside(path, "choose another folder with workdir in the goal")
+    if not confinement.writable:
+        raise Refused("outside", f"{path} may not be written: the working folder is only shown here")
+
+    def may_write(real: str) -> None:
+        try:
+            why = why_read_only(real, confinement)
+        except Unfenceable as error:
+            raise Refused("sandbox", str(error), "choose another workdir") from error
+        if why:
+            raise Refused("outside", f"{os.path.relpath(real, workdir)} may not be written: {why}")
+
+    with hold_folder(workdir) as folder:
+        parent, name = folder.open_parent(path, may_write)
+        try:
+            yield parent, name
+        finally:
+            os.close(parent)
+
+
+def look_up(bench: Bench, doing: str) -> None:
+    if bench.stop.is_set():
+        raise Refused("interrupted", f"{doing} was stopped")
+    if time.monotonic() >= bench.deadline:
+        late = bench.limit.failure(f"{doing} did not end")
+        raise Refused(late.kind, late.message, late.hint)
+
+
+def read_beneath(path: str, bench: Bench, most: int) -> tuple[int, bytes] | Failure:
+    """Return the size and the first bytes of a file that tools may read, or why there are none: for checks."""
+    try:
+        with reading(path, bench) as (folder, rest), os.fdopen(folder.open_file(rest), "rb") as file:
+            return os.fstat(file.fileno()).st_size, file.read(most)
+    except Refused as refused:
+        return refused.failure
+
+
+# ── read, write, edit ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _read_file(given: Mapping[str, Any], bench: Bench) -> ToolResult:
@@ -109,6 +231,135 @@ def _shown(parent: int, name: str, bench: Bench) -> str:
     return os.path.relpath(os.path.join(real_path(parent), name), bench.confinement.workdir)
 
 
+# ── list and search ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _list_files(given: Mapping[str, Any], bench: Bench) -> ToolResult:
+    start, pattern = given.get("path") or ".", (given.get("pattern") or "**").split("/")
+    with reading(start, bench) as (folder, rest):
+        found = [
+            _joined(start, path)
+            for path in _files(folder, rest, bench)
+            if _matches(tuple(path.split("/")), tuple(pattern))
+        ]
+    return value_result(sorted(map(_printable, found)), bench)
+
+
+def _joined(start: str, path: str) -> str:
+    return os.path.normpath(os.path.join(start, path))
+
+
+def _printable(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _files(folder: Folder, start: str, bench: Bench) -> Iterator[str]:
+    """Yield the files under a folder, relative to it; links to folders and what .git holds are left out."""
+    waiting, count = [""], 0
+    while waiting:
+        look_up(bench, "listing")
+        below = waiting.pop()
+        if below.count("/") >= DEEPEST:
+            raise Refused("input", f"folders are nested more than {DEEPEST} deep", "name a smaller folder in path")
+        try:
+            fd = folder.open_folder(os.path.join(start, below) if below else start)
+        except Refused:
+            if below:  # gone meanwhile, or not ours to read
+                continue
+            raise
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    path = os.path.join(below, entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting += [] if entry.name == ".git" else [path]
+                    elif _is_file(folder, os.path.join(start, path), entry) and folder.shows(fd, entry.name):
+                        count += 1
+                        yield path
+        finally:
+            os.close(fd)
+        if count > MOST_FILES:
+            raise Refused("input", f"there are more than {MOST_FILES} files", "name a smaller folder in path")
+
+
+def _is_file(folder: Folder, path: str, entry: os.DirEntry[str]) -> bool:
+    if not entry.is_symlink():
+        return entry.is_file(follow_symlinks=False)
+    try:
+        os.close(folder.open_file(path))
+    except Refused:
+        return False
+    return True
+
+
+def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Return whether a path fits a glob; `**` stands for any number of folders, and at the end for any file.
+
+    Positions are advanced together, so that no pattern takes more than parts x pattern comparisons.
+    """
+    places = {0}
+    for part in parts:
+        places = _past_stars(places, pattern)
+        stay = {at for at in places if at < len(pattern) and pattern[at] == "**"}
+        moved = {at + 1 for at in places - stay if at < len(pattern) and fnmatch.fnmatchcase(part, pattern[at])}
+        places = stay | moved
+    return len(pattern) in _past_stars(places, pattern)
+
+
+def _past_stars(places: set[int], pattern: tuple[str, ...]) -> set[int]:
+    reached = set(places)
+    for at in sorted(places):
+        place = at
+        while place < len(pattern) and pattern[place] == "**":
+            place += 1
+            reached.add(place)
+    return reached
+
+
+def _search_files(given: Mapping[str, Any], bench: Bench) -> ToolResult:
+    pattern, start = given["pattern"], given.get("path") or "."
+    if problem := pattern_problem(pattern):
+        raise Refused("input", problem)
+    with reading(start, bench) as (folder, rest):
+        try:
+            paths, fd = sorted(_files(folder, rest, bench)), folder.open_folder(rest)
+        except Refused as refused:
+            if not isinstance(refused.__cause__, NotADirectoryError):
+                raise
+            paths, fd = [""], folder.open_file(rest)  # a single file may be searched, too
+    try:
+        hits = _searched(fd, paths, pattern, bench)
+    finally:
+        os.close(fd)
+    return value_result([{**hit, "path": _printable(_joined(start, hit["path"]))} for hit in hits], bench)
+
+
+def _searched(fd: int, paths: list[str], pattern: str, bench: Bench) -> list[dict[str, Any]]:
+    deadline = min(bench.deadline, time.monotonic() + SEARCH_S)
+    question = {"pattern": pattern, "folder": fd, "paths": paths, "most": MOST_HITS, "width": HIT_WIDTH}
+    try:
+        hits: list[dict[str, Any]] = ask(SEARCH, question, deadline=deadline, stop=bench.stop, fds=(fd,))
+    except TookTooLong as late:
+        if bench.stop.is_set():
+            raise Refused("interrupted", "searching was stopped") from late
+        hint = "simplify the pattern (nested repeats such as (a+)+ explode), or name a smaller folder in path"
+        raise Refused("timeout", "the search took too long", hint) from late
+    return hits
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Return what is wrong with a regular expression; None if it can be used."""
+    if len(pattern) > LONGEST_PATTERN:
+        return f"the pattern has {len(pattern)} characters; {LONGEST_PATTERN} are allowed"
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"the pattern is not a regular expression: {error}"
+    return None
+
+
+# ── the tools ─────────────────────────────────────────────────────────────────────────────────────────────
+
 read_file = FileTool(
     ToolSpec("read_file", "Read a text file", closed({"path": PATH_SCHEMA}, "path"), "read", True, "path"), _read_file
 )
@@ -131,5 +382,26 @@ edit_file = FileTool(
         repeatable=False,
     ),
     _edit_file,
+)
+list_files = FileTool(
+    ToolSpec(
+        "list_files",
+        "List the files in a folder; ** in the pattern stands for any folders",
+        closed({"path": PATH_SCHEMA, "pattern": _PATTERN}),
+        effects="read",
+        repeatable=True,
+    ),
+    _list_files,
+)
+search_files = FileTool(
+    ToolSpec(
+        "search_files",
+        "Find the lines that match a regular expression",
+        closed({"pattern": _PATTERN, "path": PATH_SCHEMA}, "pattern"),
+        effects="read",
+        repeatable=True,
+        text_field="pattern",
+    ),
+    _search_files,
 )
 FILE_TOOLS = (read_file, write_file, edit_file, list_files, search_files)

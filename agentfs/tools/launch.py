@@ -7,8 +7,9 @@ The leader's number is kept from reuse (it is not reaped) until its whole group 
 Where no sandbox holds a program, a minder stays with it: what it leaves behind is found and ended.
 """
 
-import codecs
 import contextlib
+import errno
+import functools
 import itertools
 import os
 import selectors
@@ -25,12 +26,10 @@ from subprocess import PIPE
 from typing import Literal
 
 from agentfs.storage.safe_open import LOOK, Folder, hold_folder, open_without_links
-from agentfs.tools.base import Bench, ProcessMark, StopSign
-from agentfs.tools.capture import Capture
-from agentfs.tools.proc import Life, boot_id, descendants, everyone, life, mark_of
+from agentfs.tools.base import Bench
+from agentfs.tools.output import Capture, OutputLog
+from agentfs.tools.process import StopSign, descendants, kill_family, kill_group, mark_of, raise_shortage, signal_all
 from agentfs.tools.sandbox import SHOW, WRITE, Layout, takes_descriptors
-from agentfs.tools.starting import raise_shortage
-from agentfs.tools.syscalls import no_keys
 
 OUTPUT_CAP = 256 * 1024 * 1024  # bytes of stdout and stderr together, before the program is killed
 STDERR_KEPT = 8192
@@ -98,9 +97,9 @@ class Started:
     def end(self) -> str:
         """End a launcher that did not get to its gate; return what was said on stderr."""
         self.gate.close()
-        _kill_family(self.child.pid)
+        kill_family(self.child.pid)
         self.child.wait()
-        words = self.child.stderr.read(STDERR_KEPT) if self.child.stderr else b""
+        words = (self.child.stderr.read(STDERR_KEPT) if self.child.stderr else b"") or b""
         for pipe in (self.child.stdout, self.child.stderr):
             if pipe is not None:
                 pipe.close()
@@ -170,7 +169,7 @@ def _launcher(layout: Layout, workdir: Folder, stack: contextlib.ExitStack) -> t
         )
     calls = os.memfd_create("calls")
     stack.callback(os.close, calls)
-    os.write(calls, no_keys())
+    os.write(calls, _no_keys())
     os.lseek(calls, 0, os.SEEK_SET)
     bwrap, *words = layout.outer
     held: list[int] = []
@@ -241,7 +240,7 @@ def _run_once(
         watch = _Watch(child, bench, out, err)
         watch.to_the_end()
     finally:
-        _kill_group(child.pid) if _has_exited(child.pid) else _kill_family(child.pid)
+        kill_group(child.pid) if _has_exited(child.pid) else kill_family(child.pid)
         code = child.wait()
         started.gate.close()
         _close(child, out)
@@ -339,7 +338,7 @@ class _Watch:
         if self.ended_by and not self._asked:
             self._asked = _ask_to_end(self._pid, confined=self._bench.confinement.sandbox == "bubblewrap")
         if now >= self._kill_at:
-            _kill_family(self._pid)
+            kill_family(self._pid)
 
     def _end_because(self, why: EndedBy, *, at_once: bool = False) -> None:
         if self.ended_by is None:
@@ -357,31 +356,6 @@ class _Watch:
             if key.data:
                 name, capture = key.data
                 self._keep(name, capture, b"")
-
-
-class OutputLog:
-    """Writes output into the attempt's log, up to a bound; then one line that says so."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench, self._room = bench, bench.output_bytes
-        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
-
-    def output(self, name: str, known: bytes) -> None:
-        if not known or self._room <= 0:
-            return
-        text = self._decoders[name].decode(known[: self._room])
-        self._room -= len(known)
-        if text:
-            self._bench.log("output", {"stream": name, "text": text})
-        if self._room <= 0:
-            self._bench.log(
-                "output", {"stream": name, "text": "… the rest of the output is not logged …", "cut": True}
-            )
-
-    def finish(self) -> None:
-        for name, decoder in self._decoders.items():
-            if self._room > 0 and (text := decoder.decode(b"", final=True)):
-                self._bench.log("output", {"stream": name, "text": text})
 
 
 @contextlib.contextmanager
@@ -422,56 +396,49 @@ def _ask_to_end(leader: int, *, confined: bool) -> bool:
     """
     if confined:
         family = [member.pid for member in descendants(leader)]
-        _signal(family, signal.SIGTERM)
+        signal_all(family, signal.SIGTERM)
         return len(family) > 1
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGTERM)
     return True
 
 
-def _kill_family(leader: int) -> None:
-    family = descendants(leader)  # first: children of a dead parent can no longer be found
-    _kill_group(leader)
-    _signal([member.pid for member in family], signal.SIGKILL)
+# ── system calls that a confined program may not make ─────────────────────────────────────────────────────
 
 
-def _kill_group(leader: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
+_LOAD, _EQUAL, _AT_LEAST, _MORE_THAN, _AND, _RETURN = 0x20, 0x15, 0x35, 0x25, 0x54, 0x06
+_NUMBER, _MACHINE = 0, 4  # where they stand in what the kernel shows a filter
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_OTHER_WIDTH = 0xBFFFFFFF  # x86's x32 has its own bit in the same numbers
+_KEYS = {  # AUDIT_ARCH_… -> add_key; request_key and keyctl are the next two
+    0xC000003E: 248,  # x86_64
+    0x40000003: 286,  # i386
+    0xC00000B7: 217,  # aarch64
+    0x40000028: 309,  # arm
+    0xC00000F3: 217,  # riscv64
+    0xC0000102: 217,  # loongarch64
+    0xC0000015: 269,  # ppc64le
+    0x80000015: 269,  # ppc64
+    0x80000016: 278,  # s390x
+}
 
 
-def _signal(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+@functools.cache
+def _no_keys() -> bytes:
+    """Return a filter for the kernel: calls for keys are answered as by one that has none, on any machine.
 
-
-def find_survivors(mark: ProcessMark) -> tuple[int, ...]:
-    """Return what is left of a program that another process started: its group, its session, their children.
-
-    A number that was given to another process since means that the group was empty: then nothing is left.
+    Its keys know no namespaces: a program with a session keyring of its own still reaches its user's by number.
     """
-    if mark.boot_id != boot_id() or mark.pgid in (os.getpgrp(), os.getsid(0)):
-        return ()
-    leader = life(mark.pid)
-    if leader and leader.start_time != mark.start_time:
-        return ()
-    found = [member for member in everyone() if _belongs(member, mark)]
-    found += [child for member in found for child in descendants(member.pid)]
-    return tuple(sorted({member.pid for member in found if member.state not in "ZX"} - {os.getpid()}))
-
-
-def _belongs(member: Life, mark: ProcessMark) -> bool:
-    return mark.pgid in (member.pgid, member.session) and member.start_time >= mark.start_time
-
-
-def end_survivors(mark: ProcessMark) -> bool:
-    """Kill what is left of a program that another process started; return whether anything was."""
-    survivors = find_survivors(mark)
-    until = time.monotonic() + GRACE_S
-    left = survivors
-    while left and time.monotonic() < until:
-        _signal(left, signal.SIGKILL)
-        time.sleep(0.005)
-        left = find_survivors(mark)
-    return bool(survivors)
+    lines: list[tuple[int, int, int, int]] = [(_LOAD, 0, 0, _MACHINE)]
+    for machine, first in _KEYS.items():
+        lines += [
+            (_EQUAL, 0, 6, machine),  # another: on to the next
+            (_LOAD, 0, 0, _NUMBER),
+            (_AND, 0, 0, _OTHER_WIDTH),
+            (_AT_LEAST, 0, 2, first),
+            (_MORE_THAN, 1, 0, first + 2),
+            (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
+            (_RETURN, 0, 0, _ALLOW),
+        ]
+    lines.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *line) for line in lines)

@@ -18,11 +18,11 @@ from agentfs.core.tool_spec import ToolSpec
 from agentfs.storage.safe_open import Refused
 from agentfs.tools import launch
 from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.capture import Capture
 from agentfs.tools.launch import Finished, GaveUp, NotStarted, run_program
+from agentfs.tools.output import Capture
+from agentfs.tools.process import NONE_LEFT, is_shortage
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import environment, hint_for, lay_out, unavailable_because
-from agentfs.tools.starting import NONE_LEFT, is_shortage
 from agentfs.tools.values import NotJson, json_value
 
 STRICT = {"sh": ("-e",), "bash": ("-e", "-o", "pipefail")}  # a step ends at its first error; a check is one condition

@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Any
 from agentfs.core.config import DEFAULT_TOOLS
 from agentfs.core.records import Sandbox
 from agentfs.core.tool_spec import ToolSpec
-from agentfs.tools.ask import Ask
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS
-from agentfs.tools.http import HttpGet
-from agentfs.tools.note import Note
-from agentfs.tools.own import without_clashes
 from agentfs.tools.programs import Python, Shell
-from agentfs.tools.search import WebSearch
-from agentfs.tools.summarize import Summarize
+from agentfs.tools.text_tools import Ask, Note, Summarize
+from agentfs.tools.user_tools import read_sources, sources, without_clashes
+from agentfs.tools.web import HttpGet, WebSearch
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -55,8 +52,6 @@ def known_tools(root: Path | None, wanted: Iterable[str] | None = None) -> Known
 
     Installed packages are looked through only for tools that are `wanted` and still unknown (None: all are).
     """
-    from agentfs.tools.own_source import read_sources, sources
-
     built_in = specs()
     found = without_clashes(read_sources(sources(root, installed=False)), DEFAULT_TOOLS)
     names = {*built_in, *DEFAULT_TOOLS, *(one.spec.name for one in found.tools)}
@@ -78,23 +73,20 @@ class Toolbox:
 @contextmanager
 def opened_tools(root: Path, sandbox: Sandbox, search_url: str = "") -> Iterator[Toolbox]:
     """Yield every tool; a person's own are loaded in a worker now, and their workers end with this."""
-    from agentfs.tools.own_source import sources
-
     found = sources(root)
     if not found:
         yield Toolbox(builtins(search_url))
         return
-    from agentfs.tools.own_crew import Crew
-    from agentfs.tools.own_tools import OwnTool, load
+    from agentfs.tools.user_tool_calls import UserTool, Workers, load
 
     loaded = load(found, root, sandbox, DEFAULT_TOOLS)
     by_name = {source.shown: source for source in found}
-    crew = Crew()
-    own: dict[str, Tool] = {one.spec.name: OwnTool(one, by_name[one.source], crew) for one in loaded.tools}
+    workers = Workers()
+    own: dict[str, Tool] = {one.spec.name: UserTool(one, by_name[one.source], workers) for one in loaded.tools}
     try:
         yield Toolbox(builtins(search_url) | own, tuple(own), loaded.problems)
     finally:
-        crew.close()
+        workers.close()
 
 
 def input_problems(spec: ToolSpec, given: Mapping[str, Any]) -> list[str]:

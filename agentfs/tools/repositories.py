@@ -9,17 +9,14 @@ import os
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentfs.core.paths import inside
 from agentfs.installation import SETTINGS, find_program, searched_path
 from agentfs.storage.safe_open import reading
-from agentfs.tools.listings import Listed, read
+from agentfs.tools.process import Starter
 from agentfs.tools.protected import FOLDERS, Fences, Unfenceable, chain
-from agentfs.tools.starting import Starter
-
-Entries = Callable[[str], Sequence[Listed]]  # what a folder holds
 
 FOLDERS_WALKED = 20_000  # breadth first: what lies deepest is looked at last
 MODULES_WALKED = 256
@@ -52,12 +49,12 @@ class Survey:
         return tuple(one.folder for one in self.repositories if not one.linked)
 
 
-def survey(root: str, skip: tuple[str, ...], entries: Entries = read) -> Survey:
+def survey(root: str, skip: tuple[str, ...]) -> Survey:
     """Look for repositories and workspaces under a folder, once."""
     files: list[str] = []
     workspaces: list[str] = []
     found: dict[str, Repository] = {}
-    for git in _found_entries(root, skip, entries):
+    for git in _found_entries(root, skip):
         top = os.path.dirname(git)
         if os.path.basename(git) == SETTINGS:
             workspaces.append(top)
@@ -66,7 +63,7 @@ def survey(root: str, skip: tuple[str, ...], entries: Entries = read) -> Survey:
             raise Unfenceable(f"{git} is a symbolic link: a program could replace it")
         if os.path.isdir(git):
             found[git] = Repository(git, top)
-            for folder in (*_submodules(git, entries), *_linked(git, entries)):
+            for folder in (*_submodules(git), *_linked(git)):
                 found.setdefault(folder, Repository(folder, None, _is_linked(folder)))
             continue
         files.append(git)
@@ -208,26 +205,35 @@ def _joined(value: str, folder: str) -> str:
 # ── where they are ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _found_entries(root: str, skip: tuple[str, ...], entries: Entries) -> Iterator[str]:
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """Return what a folder holds; nothing if it is gone, or not ours to read."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _found_entries(root: str, skip: tuple[str, ...]) -> Iterator[str]:
     """Yield every `.git` and every `agentfs.toml` under a folder, nearest first, up to a bound."""
     folders, walked = deque([root]), 0
     while folders and walked < FOLDERS_WALKED:
         walked += 1
-        found = entries(folders.popleft())
+        found = _entries(folders.popleft())
         own: tuple[str, ...] = ()
         for entry in found:
-            if entry.name == SETTINGS and not entry.is_folder:
+            if entry.name == SETTINGS and not entry.is_dir(follow_symlinks=False):
                 own = FOLDERS  # a workspace: they are read-only or hidden, with all that is in them
                 yield entry.path
         for entry in found:
             if entry.name == ".git":
-                if entry.is_file or os.path.exists(os.path.join(entry.path, "HEAD")):
+                if entry.is_file(follow_symlinks=False) or os.path.exists(os.path.join(entry.path, "HEAD")):
                     yield entry.path
-            elif entry.is_folder and entry.path not in skip and entry.name not in own:
+            elif entry.is_dir(follow_symlinks=False) and entry.path not in skip and entry.name not in own:
                 folders.append(entry.path)
 
 
-def _submodules(git: str, entries: Entries) -> Iterator[str]:
+def _submodules(git: str) -> Iterator[str]:
     folders, walked = deque([os.path.join(git, "modules")]), 0
     while folders and walked < MODULES_WALKED:
         walked += 1
@@ -236,13 +242,13 @@ def _submodules(git: str, entries: Entries) -> Iterator[str]:
             yield folder
             folders.append(os.path.join(folder, "modules"))
         else:
-            folders.extend(entry.path for entry in entries(folder) if entry.is_folder)
+            folders.extend(entry.path for entry in _entries(folder) if entry.is_dir(follow_symlinks=False))
 
 
-def _linked(git: str, entries: Entries) -> Iterator[str]:
+def _linked(git: str) -> Iterator[str]:
     """Yield the folders of linked worktrees: each says in a file where the settings are."""
-    for entry in entries(os.path.join(git, "worktrees")):
-        if entry.is_folder and _is_linked(entry.path):
+    for entry in _entries(os.path.join(git, "worktrees")):
+        if entry.is_dir(follow_symlinks=False) and _is_linked(entry.path):
             yield entry.path
 
 

@@ -26,7 +26,7 @@ from agentfs.core.records import Sandbox
 from agentfs.installation import find_program, why_missing, workspaces_above
 from agentfs.storage.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
 from agentfs.tools.base import Confinement
-from agentfs.tools.listings import read
+from agentfs.tools.process import Starter, is_shortage, raise_shortage
 from agentfs.tools.protected import (
     Fences,
     Unfenceable,
@@ -37,8 +37,7 @@ from agentfs.tools.protected import (
     what_agentfs_runs,
     workspace_fences,
 )
-from agentfs.tools.repositories import Entries, git_fences, survey, undo_harm
-from agentfs.tools.starting import Starter, is_shortage, raise_shortage
+from agentfs.tools.repositories import git_fences, survey, undo_harm
 from agentfs.workspace import trusted_roots
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
@@ -140,14 +139,14 @@ class View:
         return undo_harm(self.repositories) or set_aside(self.unwanted)
 
 
-def view_for(confinement: Confinement, entries: Entries = read) -> View:
+def view_for(confinement: Confinement) -> View:
     """Return what is mounted for a program. Raises Unfenceable, and Refused for a folder that is no longer there.
 
     A later bind of a folder covers what lies in it, so that outer ones come first.
     """
     workdir, readable = str(confinement.workdir), _readable(confinement)
     known = _known_workspaces(confinement, readable)
-    kept = _kept(known, confinement, entries) if confinement.writable else _Kept()
+    kept = _kept(known, confinement) if confinement.writable else _Kept()
     roots = dict.fromkeys((*known, *kept.workspaces))
     covered = _covered(roots, confinement)
     shown = (path for path in readable if not _is_shown(path, workdir, covered))
@@ -156,7 +155,7 @@ def view_for(confinement: Confinement, entries: Entries = read) -> View:
     mounts[workdir] = "writable" if confinement.writable else "shown"
     mounts |= _fenced(kept.fences)
     mounts |= _hidden(roots, mounts, readable, confinement)
-    inner = _inner(confinement, mounts, entries)
+    inner = _inner(confinement, mounts)
     mounts |= inner.mounts
     if len(mounts) > MOST_MOUNTS:
         raise Unfenceable(f"there is more in {workdir} than can be kept from changing")
@@ -173,11 +172,11 @@ class _Kept:
     repositories: tuple[str, ...] = ()
 
 
-def _kept(known: Sequence[str], confinement: Confinement, entries: Entries) -> _Kept:
+def _kept(known: Sequence[str], confinement: Confinement) -> _Kept:
     workdir, run_files = str(confinement.workdir), str(confinement.run_files)
     own = Fences.joined(workspace_fences(workdir, root, run_files) for root in known)
     own = Fences.joined((own, what_agentfs_runs(workdir, confinement)))
-    seen = survey(workdir, own.locks, entries)
+    seen = survey(workdir, own.locks)
     others = (workspace_fences(workdir, root, run_files) for root in seen.workspaces if root not in known)
     return _Kept(Fences.joined((own, *others, git_fences(seen))), seen.workspaces, seen.watched)
 
@@ -190,13 +189,13 @@ class _Inner:
     repositories: tuple[str, ...] = ()
 
 
-def _inner(confinement: Confinement, mounts: Mapping[str, Kind], entries: Entries) -> _Inner:
+def _inner(confinement: Confinement, mounts: Mapping[str, Kind]) -> _Inner:
     workdir, run_files = str(confinement.workdir), str(confinement.run_files)
     around = max((one for one in mounts if inside(run_files, one)), key=_depth, default=workdir)
     is_behind = inside(run_files, workdir) and run_files != workdir and mounts.get(around) != "writable"
     if not is_behind or not confinement.writable or not os.path.isdir(run_files):
         return _Inner()
-    seen = survey(run_files, (), entries)
+    seen = survey(run_files, ())
     return _Inner({run_files: "writable", **_fenced(git_fences(seen))}, seen.watched)
 
 

@@ -14,7 +14,8 @@ from agentfs.core.records import Failure, Sandbox
 from agentfs.models.base import ModelError, ModelSession, Request, Unreachable
 from agentfs.models.budget import Budget
 from agentfs.testing import Scripted
-from agentfs.tools.base import ProcessMark, Tool, ToolResult
+from agentfs.tools.base import Tool, ToolResult
+from agentfs.tools.process import ProcessMark
 from agentfs.tools.registry import builtins, input_problems, specs
 from tests.benches import Workbench, a_workbench, each_sandbox
 from tests.conversations import bounds

@@ -15,12 +15,10 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.records import Failure
-from agentfs.tools import fetching
+from agentfs.tools import web as web_tools
 from agentfs.tools.addresses import Forbidden, is_listed, parse_target, why_forbidden
 from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.fetching import Net
-from agentfs.tools.http import HttpGet
-from agentfs.tools.wire import resolve
+from agentfs.tools.web import HttpGet, Net, resolve
 from tests.benches import Workbench, a_workbench
 from tests.webs import Recorder, Web, web
 
@@ -57,7 +55,7 @@ def work(tmp_path: Path) -> Workbench:
 @pytest.mark.parametrize("form", ["http://{}/", "https://{}:8443/latest?x#y"])
 def test_no_spelling_of_an_address_that_is_not_public_is_connected_to(work: Workbench, host: str, form: str) -> None:
     recorder = Recorder()
-    result = getting(work, form.format(host), Net(resolve, recorder.connect))
+    result = getting(work, form.format(host), Net(resolve, recorder.transport))
     assert result.failure is not None
     assert (result.failure.kind, recorder.connects) == ("http", [])
     assert "not a public address" in result.failure.message
@@ -222,7 +220,7 @@ def endless(page: Web) -> None:
 
 
 def test_a_body_without_end_is_cut_off(work: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "LARGEST_BODY", 1024 * 1024)
+    monkeypatch.setattr(web_tools, "LARGEST_BODY", 1024 * 1024)
     with web(body=endless) as served:
         work = replace(work, bench=_allowing(work))
         result = HttpGet().call({"url": f"{served.url}/body"}, work.bench)
@@ -295,7 +293,7 @@ def test_a_name_that_never_resolves_holds_nobody_up(work: Workbench) -> None:
         return []
 
     bench = replace(work.bench, deadline=time.monotonic() + 0.3)
-    result = HttpGet(Net(hanging, Recorder().connect)).call({"url": "http://slow.example/"}, bench)
+    result = HttpGet(Net(hanging, Recorder().transport)).call({"url": "http://slow.example/"}, bench)
     release.set()
     assert (result.failure and result.failure.kind) == "timeout"
 

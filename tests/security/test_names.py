@@ -21,8 +21,7 @@ from agentfs.core.plan_check import check_plan
 from agentfs.core.problems import Rejected
 from agentfs.storage import safe_open
 from agentfs.tools.base import ToolResult
-from agentfs.tools.files import edit_file, read_file, write_file
-from agentfs.tools.finding import list_files, search_files
+from agentfs.tools.files import edit_file, list_files, read_file, search_files, write_file
 from tests.benches import Workbench, a_workbench, in_workspace
 from tests.builders import CATALOGUE
 from tests.security.test_safe_open import exchange_for_ever

@@ -1,6 +1,6 @@
 """A person's own tools run confined, only where the person trusts the workspace, and leave nothing behind.
 
-Taking `wrap` out of `own_rooms` makes the first test fail; importing tools/ in `known_tools` makes the next two fail.
+Leaving out `layout.outer` when a worker is started makes the first test fail; importing tools/ in `known_tools` makes the next two fail.
 """
 
 import json
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.records import Sandbox
-from agentfs.tools.base import ProcessMark, ToolResult
-from agentfs.tools.launch import find_survivors
+from agentfs.tools.base import ToolResult
+from agentfs.tools.process import ProcessMark, find_survivors
 from agentfs.tools.registry import opened_tools
 from tests.benches import Workbench, a_workbench, confined, each_sandbox, in_workspace
 from tests.workspaces import Place, end, wait_for

@@ -25,8 +25,7 @@ from agentfs.planner.surroundings import Listing, list_folder, read_text
 from agentfs.storage.safe_open import resolve_links_of_others
 from agentfs.tools import sandbox
 from agentfs.tools.base import ToolResult
-from agentfs.tools.files import edit_file, read_file, write_file
-from agentfs.tools.finding import list_files, search_files
+from agentfs.tools.files import edit_file, list_files, read_file, search_files, write_file
 from agentfs.tools.programs import Python, Shell
 from tests.benches import Workbench, a_workbench, confined, each_sandbox, in_workspace
 from tests.security.test_safe_open import exchange_for_ever

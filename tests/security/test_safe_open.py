@@ -15,8 +15,7 @@ import pytest
 from agentfs.core.records import Failure
 from agentfs.storage import safe_open
 from agentfs.tools.base import ToolResult
-from agentfs.tools.files import edit_file, read_file, write_file
-from agentfs.tools.finding import list_files, search_files
+from agentfs.tools.files import edit_file, list_files, read_file, search_files, write_file
 from tests.benches import Workbench, a_workbench, in_workspace
 
 SECRET = "outside!"

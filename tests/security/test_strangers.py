@@ -20,8 +20,7 @@ from agentfs.planner.answer import PlanContext
 from agentfs.planner.evaluation import evaluate_answer
 from agentfs.planner.lint import Surroundings
 from agentfs.storage.locks import own_folder
-from agentfs.tools.files import read_file
-from agentfs.tools.finding import list_files
+from agentfs.tools.files import list_files, read_file
 from agentfs.tools.programs import Shell
 from tests.benches import a_workbench, confined
 from tests.builders import CATALOGUE

@@ -9,7 +9,7 @@ import pytest
 from agentfs.core.records import Failure, HttpCheck
 from agentfs.executor.checks import run_checks
 from agentfs.tools.base import ToolResult
-from agentfs.tools.http import HttpGet
+from agentfs.tools.web import HttpGet
 from tests.benches import Workbench, a_workbench
 from tests.webs import Web, web
 from tests.workspaces import Place

@@ -17,11 +17,18 @@ import pytest
 
 from agentfs.core.records import Sandbox
 from agentfs.tools import launch
-from agentfs.tools.base import ProcessMark
-from agentfs.tools.launch import Finished, GaveUp, end_survivors, find_survivors, run_program
-from agentfs.tools.proc import life, mark_of
+from agentfs.tools.launch import Finished, GaveUp, run_program
+from agentfs.tools.process import (
+    NONE_LEFT,
+    ROOM_AGAIN,
+    ProcessMark,
+    Starter,
+    end_survivors,
+    find_survivors,
+    mark_of,
+    read_stat,
+)
 from agentfs.tools.sandbox import environment, lay_out
-from agentfs.tools.starting import NONE_LEFT, ROOM_AGAIN, Starter
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 
 COUNT = itertools.count()
@@ -47,7 +54,7 @@ def eventually(true: Callable[[], bool], within_s: float = 5) -> bool:
 
 
 def alive(pid: int) -> bool:
-    found = life(pid)
+    found = read_stat(pid)
     return found is not None and found.state not in "ZX"
 
 

@@ -20,13 +20,12 @@ from agentfs.core.config import DEFAULT_TOOLS
 from agentfs.core.excerpts import TimeLimit
 from agentfs.core.records import Failure, Sandbox
 from agentfs.core.tool_spec import ToolSpec
-from agentfs.tools import own_tools
+from agentfs.tools import user_tool_calls
 from agentfs.tools.base import ToolResult
-from agentfs.tools.launch import find_survivors
-from agentfs.tools.own import Found, without_clashes
-from agentfs.tools.own_schema import _untitled
-from agentfs.tools.own_source import hint_schema, read_sources, sources
+from agentfs.tools.process import find_survivors
 from agentfs.tools.registry import Toolbox, known_tools, opened_tools
+from agentfs.tools.user_tool_worker import _without_titles
+from agentfs.tools.user_tools import Found, hint_schema, read_sources, sources, without_clashes
 from tests.benches import Workbench, a_workbench, a_workspace, each_sandbox, with_deadline
 from tests.workspaces import Place, wait_for
 
@@ -42,7 +41,7 @@ def write(tmp_path: Path, source: str, name: str = "shop.py") -> Path:
 
 
 def loaded(workspace: Path, sandbox: Sandbox = "none") -> Found:
-    return own_tools.load(sources(workspace), workspace, sandbox, DEFAULT_TOOLS)
+    return user_tool_calls.load(sources(workspace), workspace, sandbox, DEFAULT_TOOLS)
 
 
 @contextmanager
@@ -173,7 +172,7 @@ def test_what_only_python_knows(tmp_path: Path) -> None:
 
 def test_titles_go_and_names_stay() -> None:
     given = {"title": "X", "properties": {"title": {"title": "Title", "type": "string"}}, "anyOf": [{"title": "Y"}]}
-    assert _untitled(given) == {"properties": {"title": {"type": "string"}}, "anyOf": [{}]}
+    assert _without_titles(given) == {"properties": {"title": {"type": "string"}}, "anyOf": [{}]}
 
 
 REFUSED = [
@@ -219,7 +218,7 @@ def test_of_two_tools_with_one_name_neither_counts(tmp_path: Path) -> None:
 
 @each_sandbox
 def test_modules_that_cannot_be_loaded(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_tools, "LOAD_S", 4.0)
+    monkeypatch.setattr(user_tool_calls, "LOAD_S", 4.0)
     broken = {
         "crash.py": "os._exit(3)",
         "divide.py": "\n1 / 0",
@@ -385,15 +384,17 @@ def test_what_a_tool_raises_is_its_failure_and_says_where(tmp_path: Path, sandbo
 def test_a_worker_is_used_again_unless_its_tool_left_something_behind(tmp_path: Path, sandbox: Sandbox) -> None:
     work = a_workbench(tmp_path, sandbox)
     with box(tmp_path, CALLS, sandbox) as made:
-        first = call(made, "who", work).output
-        assert call(made, "who", work).output == first
+        for _ in range(2):
+            assert call(made, "who", work).failure is None
+        assert work.claims[0] == work.claims[1]
         for left in ("thread", "child", "daemon", "folder", "variable", "mute"):
             before = call(made, "who", work, do=left)
             assert before.failure is None
             mark = work.claims[-1]
             assert mark is not None
             wait_for(lambda mark=mark: find_survivors(mark) == (), f"the end of what {left!r} left", 5)  # type: ignore[misc]
-            assert call(made, "who", work).output != before.output
+            assert call(made, "who", work).failure is None
+            assert work.claims[-1] != mark
 
 
 @each_sandbox
@@ -419,7 +420,7 @@ def test_timeout_and_stop_end_the_worker_with_its_children(tmp_path: Path, sandb
 
 
 def test_one_that_prints_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_tools, "OUTPUT_CAP", 1024 * 1024)
+    monkeypatch.setattr(user_tool_calls, "OUTPUT_CAP", 1024 * 1024)
     work = a_workbench(tmp_path)
     with box(tmp_path, CALLS) as made:
         failure = call(made, "shout", work).failure

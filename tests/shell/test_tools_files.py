@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from agentfs.core.records import Failure
-from agentfs.tools import finding
+from agentfs.tools import files
 from agentfs.tools.base import ToolResult
-from agentfs.tools.files import edit_file, read_file, write_file
-from agentfs.tools.finding import list_files, search_files
+from agentfs.tools.files import edit_file, list_files, read_file, search_files, write_file
 from tests.benches import Workbench, a_workbench
 
 
@@ -211,7 +210,7 @@ def test_a_long_list_is_cut(work: Workbench) -> None:
 
 
 def test_too_many_files(work: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "MOST_FILES", 3)
+    monkeypatch.setattr(files, "MOST_FILES", 3)
     for n in range(5):
         put(work, f"{n}")
     assert failure(list_files.call({}, work.bench)).message == "there are more than 3 files"

@@ -12,8 +12,8 @@ from agentfs.models.base import ModelSession
 from agentfs.models.budget import Budget
 from agentfs.testing import ScriptedServer
 from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.search import WebSearch, address
-from agentfs.tools.summarize import LONGEST_TEXT, Summarize
+from agentfs.tools.text_tools import LONGEST_TEXT, Summarize
+from agentfs.tools.web import WebSearch, search_address
 from tests.benches import a_workbench
 from tests.conversations import a_model, bounds
 from tests.webs import Web, web
@@ -94,7 +94,7 @@ def test_without_an_engine(tmp_path: Path) -> None:
     ],
 )
 def test_where_it_asks(url: str, asked: str) -> None:
-    assert address(url, "a b") == asked
+    assert search_address(url, "a b") == asked
 
 
 def _bench(tmp_path: Path, server: ScriptedServer, **limits: Any) -> Bench:

@@ -29,7 +29,7 @@ from agentfs.core.records import (
     Usage,
 )
 from agentfs.jsonlines import one_line
-from agentfs.tools.capture import Capture
+from agentfs.tools.output import Capture
 from agentfs.tools.secrets import SecretMask, is_secret, mask_for
 
 VALUE = 'p@ss/w"ör d\\1'

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from agentfs.executor.log import marks_in
-from agentfs.tools.launch import find_survivors
-from agentfs.tools.proc import mark_of
+from agentfs.tools.process import find_survivors, mark_of
 from tests.webs import Web, web
 from tests.workspaces import Place, end, path_without, wait_for
 
-TRAP = "import pathlib\npathlib.Path({!r}).touch()\nfrom agentfs.tools.own import tool\n"
+TRAP = "import pathlib\npathlib.Path({!r}).touch()\nfrom agentfs.tools.user_tools import tool\n"
 
 
 @pytest.fixture

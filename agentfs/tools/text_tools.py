@@ -1,9 +1,9 @@
-"""The tool summarize: one request to the executor's model, which sees the text and the focus and nothing else."""
+"""The tools that touch nothing: note records a text, ask asks a person, summarize asks the executor's model."""
 
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
-from agentfs.tools.capture import text_result
+from agentfs.tools.output import text_result
 
 LONGEST_TEXT = 200_000  # characters: about 50,000 tokens
 NO_MODEL = Failure(
@@ -11,8 +11,53 @@ NO_MODEL = Failure(
 )
 
 
+class Note:
+    """Gives back the text."""
+
+    spec = ToolSpec(
+        name="note",
+        summary="Record a text; nothing else happens",
+        input_schema={
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+            "additionalProperties": False,
+        },
+        effects="none",
+        repeatable=True,
+        text_field="text",
+    )
+
+    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
+        bench.claim(None)
+        return text_result(str(given["text"]), bench)
+
+
+class Ask:
+    """Describes the tool: a person carries it out, and the question waits as a file until then."""
+
+    spec = ToolSpec(
+        name="ask",
+        summary="Ask a person; their reply is the output",
+        input_schema={
+            "type": "object",
+            "properties": {"question": {"type": "string", "minLength": 1}},
+            "required": ["question"],
+            "additionalProperties": False,
+        },
+        effects="none",
+        repeatable=True,
+        text_field="question",
+    )
+
+    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
+        bench.claim(None)
+        words = f"nobody is there to answer: {given['question']}"
+        return ToolResult(failure=Failure(kind="input", message=words, hint="make it a step of its own: tool `ask`"))
+
+
 class Summarize:
-    """Says in few words what a text says."""
+    """Says in few words what a text says; the model sees the text and the focus and nothing else."""
 
     spec = ToolSpec(
         name="summarize",
@@ -37,7 +82,10 @@ class Summarize:
         if bench.model is None or bench.line is None:
             return ToolResult(failure=NO_MODEL)
         prompt = load_prompt("summarize", bench.confinement.workspace)
-        asked = (_said("system", prompt.filled(focus=_focus(given))), _said("user", _bounded(str(given["text"]))))
+        asked = (
+            _message("system", prompt.filled(focus=_focus(given))),
+            _message("user", _shortened(str(given["text"]))),
+        )
         try:
             reply = bench.model.complete(Request("executor", asked), bench.line)
             if reply.finish == "length":
@@ -50,7 +98,7 @@ class Summarize:
         return ToolResult(made.output, made.cut, prompt_sha256=prompt.sha256)
 
 
-def _said(role: str, content: str) -> JsonObject:
+def _message(role: str, content: str) -> JsonObject:
     return {"role": role, "content": content}
 
 
@@ -58,7 +106,7 @@ def _focus(given: JsonObject) -> str:
     return str(given.get("focus") or "").strip() or "what matters most in it"
 
 
-def _bounded(text: str) -> str:
+def _shortened(text: str) -> str:
     """Return as much of a text as one request holds, saying what is missing."""
     if len(text) <= LONGEST_TEXT:
         return text

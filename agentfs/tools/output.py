@@ -137,3 +137,28 @@ def _trimmed_start(part: bytes) -> bytes:
     while skip < min(3, len(part)) and part[skip] & 0xC0 == 0x80:
         skip += 1
     return part[skip:]
+
+
+class OutputLog:
+    """Writes output into the attempt's log, up to a bound; then one line that says so."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench, self._room = bench, bench.output_bytes
+        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
+
+    def output(self, name: str, known: bytes) -> None:
+        if not known or self._room <= 0:
+            return
+        text = self._decoders[name].decode(known[: self._room])
+        self._room -= len(known)
+        if text:
+            self._bench.log("output", {"stream": name, "text": text})
+        if self._room <= 0:
+            self._bench.log(
+                "output", {"stream": name, "text": "… the rest of the output is not logged …", "cut": True}
+            )
+
+    def finish(self) -> None:
+        for name, decoder in self._decoders.items():
+            if self._room > 0 and (text := decoder.decode(b"", final=True)):
+                self._bench.log("output", {"stream": name, "text": text})

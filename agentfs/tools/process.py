@@ -1,0 +1,286 @@
+"""Processes: start them patiently, find them in /proc, end them with all they started. Knows no sandbox and no tool.
+
+`TasksMax=` of a service, `ulimit -u` and the kernel itself bound how many there may be. To be short of them is no
+fault of a step: it passes when others end. So whatever wants one waits, for as long as it may.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+PAUSE_S = 0.2
+PATIENCE_S = 60.0  # of what has no deadline of its own
+GRACE_S = 2.0  # for what is killed to be gone
+TICK_S = 0.1
+MOST_MEMORY = 2 * 1024**3  # bytes, of a script of ours
+MOST_SECONDS = 300  # of the processor
+NONE_LEFT = "no process can be started now; what needs one waits until there is room (TasksMax=, ulimit -u)"
+ROOM_AGAIN = "processes can be started again"
+
+
+class StopSign(Protocol):
+    """Anything with `is_set()`: a threading.Event will do."""
+
+    def is_set(self) -> bool: ...
+
+
+class Never:
+    """A stop sign that is never set."""
+
+    def is_set(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMark:
+    """Enough to find a process group again, and to know that it is the same one."""
+
+    pid: int
+    pgid: int
+    start_time: int  # field 22 of /proc/PID/stat: clock ticks since boot
+    boot_id: str
+
+
+# ── start ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether a process or a thread could not be started for want of room."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.EAGAIN, errno.ENOMEM)
+    return isinstance(error, RuntimeError) and "start new thread" in str(error)
+
+
+def raise_shortage(message: str) -> None:
+    """Raise what kept bubblewrap from starting a program, if that was want of room."""
+    for number in (errno.EAGAIN, errno.ENOMEM):
+        if message.startswith("bwrap: ") and message.rstrip().endswith(os.strerror(number)):
+            raise OSError(number, os.strerror(number))
+
+
+@dataclass(slots=True)
+class Starter:
+    """Starts what it is given, patiently, and says when that begins to take time and when it no longer does."""
+
+    say: Callable[[str], None] = lambda _words: None
+    _waiting: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self, begin: Callable[[], T], may_wait: Callable[[], bool] | None = None) -> T:
+        """Return what `begin` gives; for as long as `may_wait`, it is tried again when there is no room."""
+        may_wait = may_wait or for_a_while()
+        waits = False
+        try:
+            while True:
+                try:
+                    return begin()
+                except (OSError, RuntimeError) as error:
+                    if not is_shortage(error) or not may_wait():
+                        raise
+                waits = waits or self._wait(+1)
+                time.sleep(PAUSE_S)
+        finally:
+            if waits:
+                self._wait(-1)
+
+    def _wait(self, more: int) -> bool:
+        with self._lock:
+            before, self._waiting = self._waiting, self._waiting + more
+            after = self._waiting
+        if before == 0 or after == 0:
+            self.say(NONE_LEFT if after else ROOM_AGAIN)
+        return True
+
+
+def for_a_while(seconds: float = PATIENCE_S) -> Callable[[], bool]:
+    """Return what says yes for that long."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() < end
+
+
+class Pool(ThreadPoolExecutor):
+    """Threads that are all there from the beginning: none has to be started when there may be no room for it."""
+
+    def __init__(self, most: int, name: str) -> None:
+        super().__init__(most, thread_name_prefix=name)
+        all_there = threading.Event()
+        for _ in range(most):
+            Starter().start(lambda: self.submit(all_there.wait))
+        all_there.set()
+
+
+# ── find ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """One line of /proc/PID/stat, as far as it matters here."""
+
+    pid: int
+    state: str
+    parent: int
+    pgid: int
+    session: int
+    start_time: int
+    threads: int = 1
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """Return what /proc says of a process; None if there is none of that number."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything, spaces and ) too
+    state, parent, pgid, session = fields[0].decode(), *map(int, fields[1:4])
+    return ProcessStat(pid, state, parent, pgid, session, int(fields[19]), int(fields[17]))
+
+
+def all_processes() -> Iterator[ProcessStat]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (found := read_stat(int(name))):
+            yield found
+
+
+def descendants(pid: int) -> list[ProcessStat]:
+    """Return the children of a process and theirs, as far as their parents still live."""
+    by_parent: dict[int, list[ProcessStat]] = {}
+    for found in all_processes():
+        by_parent.setdefault(found.parent, []).append(found)
+    family, parents = [], [pid]
+    while parents:
+        children = by_parent.pop(parents.pop(), [])
+        family += children
+        parents += [child.pid for child in children]
+    return family
+
+
+def mark_of(pid: int) -> ProcessMark | None:
+    """Return what identifies a process for as long as this machine is up."""
+    found = read_stat(pid)
+    return ProcessMark(pid, found.pgid, found.start_time, boot_id()) if found else None
+
+
+# ── end ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def kill_family(leader: int) -> None:
+    family = descendants(leader)  # first: children of a dead parent can no longer be found
+    kill_group(leader)
+    signal_all([member.pid for member in family], signal.SIGKILL)
+
+
+def kill_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def signal_all(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def find_survivors(mark: ProcessMark) -> tuple[int, ...]:
+    """Return what is left of a program that another process started: its group, its session, their children.
+
+    A number that was given to another process since means that the group was empty: then nothing is left.
+    """
+    if mark.boot_id != boot_id() or mark.pgid in (os.getpgrp(), os.getsid(0)):
+        return ()
+    leader = read_stat(mark.pid)
+    if leader and leader.start_time != mark.start_time:
+        return ()
+    found = [member for member in all_processes() if _belongs(member, mark)]
+    found += [child for member in found for child in descendants(member.pid)]
+    return tuple(sorted({member.pid for member in found if member.state not in "ZX"} - {os.getpid()}))
+
+
+def _belongs(member: ProcessStat, mark: ProcessMark) -> bool:
+    return mark.pgid in (member.pgid, member.session) and member.start_time >= mark.start_time
+
+
+def end_survivors(mark: ProcessMark) -> bool:
+    """Kill what is left of a program that another process started; return whether anything was."""
+    survivors = find_survivors(mark)
+    until = time.monotonic() + GRACE_S
+    left = survivors
+    while left and time.monotonic() < until:
+        signal_all(left, signal.SIGKILL)
+        time.sleep(0.005)
+        left = find_survivors(mark)
+    return bool(survivors)
+
+
+# ── our own scripts, bounded ──────────────────────────────────────────────────────────────────────────────
+
+
+class TookTooLong(Exception):
+    """The script was ended before it had an answer, or had no room left for one."""
+
+
+def ask(
+    script: Path, question: Mapping[str, Any], *, deadline: float, stop: StopSign, fds: tuple[int, ...] = ()
+) -> Any:
+    """Return the script's answer; TookTooLong at the deadline or the stop sign."""
+    with Starter().start(
+        lambda: subprocess.Popen(
+            [sys.executable, "-I", str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"LANG": "C.UTF-8"},
+            cwd="/",
+            pass_fds=fds,
+            start_new_session=True,
+        ),
+        lambda: time.monotonic() < deadline and not stop.is_set(),
+    ) as child:
+        given: bytes | None = json.dumps(question).encode()
+        try:
+            _bound(child.pid)
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = child.communicate(given, timeout=TICK_S)
+                    break
+                given = None  # communicate remembers what it has not written yet
+                if time.monotonic() >= deadline or stop.is_set():
+                    raise TookTooLong
+        finally:
+            child.kill()
+    if child.returncode < 0 or b"MemoryError" in err:
+        raise TookTooLong
+    if child.returncode != 0:
+        raise RuntimeError(f"{script.name} ended with {child.returncode}: {err.decode('utf-8', 'replace')[-2000:]}")
+    return json.loads(out)
+
+
+def _bound(pid: int) -> None:
+    """Let a script have so much memory and no more; and let it end by itself if nobody is left to end it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    if not hasattr(resource, "prlimit"):  # other systems than Linux
+        return
+    for what, most in ((resource.RLIMIT_AS, MOST_MEMORY), (resource.RLIMIT_CPU, MOST_SECONDS)):
+        with contextlib.suppress(ProcessLookupError, ValueError, PermissionError):
+            resource.prlimit(pid, what, (most, most))
