@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.cli.parser import build
+from agentfs.commands.parser import build
 from agentfs.core import records
 from agentfs.core.canonical import field_names
 from agentfs.core.check import check_plan

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.cli import completion
+from agentfs.commands import completion
 from agentfs.testing import ScriptedServer
 from tests.daemons import Watching
 from tests.terminals import OnTerminal

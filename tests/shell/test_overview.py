@@ -11,8 +11,8 @@ import pytest
 from agentfs.core.facts import Attempt, Facts, PlanFile
 from agentfs.core.problems import Problem
 from agentfs.core.state import derive
-from agentfs.views.overview import Look, Overview, Row, choose, ended_row, overview_lines, row_of
-from agentfs.views.words import columns
+from agentfs.ui.overview import Look, Overview, Row, choose, ended_row, overview_lines, row_of
+from agentfs.ui.text import columns
 from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
 
 NOW = datetime(2026, 11, 16, 10, 5, tzinfo=UTC)

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from agentfs.commands.common import problem_lines
 from agentfs.core.problems import Problem
 from agentfs.core.records import Failure, Result, Step
 from agentfs.core.steps import Move, Status, StepView
-from agentfs.views.answer import answer_text
-from agentfs.views.lines import settled_line
-from agentfs.views.live import about, choose, rest_words
-from agentfs.views.problems import problem_lines
-from agentfs.views.table import Cell, table
-from agentfs.views.words import (
+from agentfs.ui.live import about, choose, rest_words
+from agentfs.ui.progress import settled_line
+from agentfs.ui.table import Cell, table
+from agentfs.ui.text import (
     age,
     ago,
+    answer_text,
     block,
     columns,
     cut,

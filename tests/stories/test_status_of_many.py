@@ -11,9 +11,9 @@ from typing import Any, get_args
 
 import pytest
 
-from agentfs.cli import parser, reading
+from agentfs.commands import parser, reading
+from agentfs.commands.status import runs_table
 from agentfs.core.phase import Phase
-from agentfs.views.status import runs_table
 from tests.daemons import Watching
 from tests.workspaces import Place, end, wait_for
 

@@ -1,0 +1,204 @@
+"""`restore` and `fork`: an earlier revision becomes the next one, or the first of a new run. No edit is lost."""
+
+import json
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agentfs.commands.common import environment, print_json, print_lines, say
+from agentfs.commands.editing import (
+    TRIES,
+    Opened,
+    changes_a_run,
+    exchanged,
+    judged,
+    named_run,
+    opened,
+    reopen,
+    revision_bytes,
+    revisions_of,
+    tell_driver,
+)
+from agentfs.commands.reading import run_id, settings_of
+from agentfs.commands.resume import changed_tools, tools_of_today
+from agentfs.core import names
+from agentfs.core.canonical import sha256_bytes
+from agentfs.core.differences import difference, effects
+from agentfs.core.edits import remove_value, set_value
+from agentfs.core.forking import Carried, Choices, carried, takes_plan_along
+from agentfs.core.records import Plan, Run
+from agentfs.disk import read_whole
+from agentfs.errors import UserError
+from agentfs.forking import Fork, make
+from agentfs.holding import is_driven
+from agentfs.leftovers import keep_beside
+from agentfs.means import has_model
+from agentfs.ui.plan_diff import changed_lines, effect_lines
+from agentfs.ui.text import counted, inert
+
+
+@changes_a_run
+def restore(run: Opened, _: Namespace) -> None:
+    """`agentfs restore RUN@REV`"""
+    if run.revision is None:
+        raise UserError(f"which revision? agentfs restore {run.run}@N (`agentfs log {run.run}` lists them)")
+    source = revision_bytes(run.folder, run.run, run.revision)
+    new = _with_status(run, source)
+    plan = judged(run.folder, run.workspace, new, f"revision {run.revision}")
+    if not _put(run, new):
+        say(f"{run.shown(names.PLAN)} is as it was in revision {run.revision} already")
+        return
+    say(f"{run.shown(names.PLAN)}: restored as it was in revision {run.revision}")
+    _tell_difference(run, plan)
+    reopen(run)
+
+
+def _with_status(run: Opened, source: bytes) -> bytes:
+    """Return what to restore: steps and limits as they were. The switch stays as it is, unless it is off for good."""
+    present = run.state.facts.plan
+    if present is None or present.status == "cancelled":
+        return source
+    return source if _status(source) == present.status else set_value(source, "/status", present.status)
+
+
+def _status(source: bytes) -> str:
+    return Plan.model_validate_json(source).status
+
+
+def _put(run: Opened, new: bytes) -> bool:
+    """Exchange plan.json; return whether it changed. What stood there and is in no revision is kept beside it."""
+    path = run.folder / names.PLAN
+    for _ in range(TRIES):
+        present = read_whole(path) if path.is_file() and not path.is_symlink() else None
+        if present == new:
+            return False
+        kept = _kept_beside(run, present)
+        if exchanged(run, new, present):
+            if kept:
+                say(f"{run.shown(kept.name)}: what stood in plan.json, and in no revision")
+            return True
+        if kept:
+            kept.unlink()
+    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when nobody else writes it")
+
+
+def _kept_beside(run: Opened, present: bytes | None) -> Path | None:
+    """Keep a plan.json that nobody has recorded yet, before anything takes its place."""
+    recorded = (run.folder / names.REVISIONS).glob("*.plan.json")
+    if present is None or sha256_bytes(present) in {sha256_bytes(read_whole(path)) for path in recorded}:
+        return None
+    return keep_beside(run.folder, present)
+
+
+def _tell_difference(run: Opened, plan: Plan) -> None:
+    """Say what changed by meaning, and what that does to work already done."""
+    say("\n".join(changed_lines(asdict(difference(run.state.facts.plan, plan)), colours=False)))
+    if run.real is None:
+        after = opened(run.workspace, run.folder).state
+        say("\n".join(effect_lines([asdict(one) for one in effects(after.facts, after.means, plan)])))
+
+
+# ── fork ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fork(arguments: Namespace) -> int:
+    """`agentfs fork RUN[@REV] [--planner M] [--executor M] [--mode M] [--name NAME]`"""
+    workspace, folder, revision = named_run(arguments)
+    run = opened(workspace, folder, revision)
+    wanted = _fork(run, arguments)
+    page = _fork_page(wanted, run)
+    if arguments.dry_run:
+        say("dry run: this is what it would do; nothing is written")
+    else:
+        page["run"] = run_id(make(wanted, workspace))
+    _tell_fork(page, run)
+    for words in changed_tools(run.state.facts.settings, wanted.run):
+        say(f"as agentfs.toml has it today: {words}")
+    if arguments.json:
+        print_json(page)
+    elif page["run"]:
+        print_lines([page["run"]])
+    if page["run"]:
+        tell_driver(opened(workspace, workspace.find_run(page["run"])))
+    return 0
+
+
+def _fork(run: Opened, arguments: Namespace) -> Fork:
+    """Return the run to be made; what cannot go on in a new run is told before anything is written."""
+    facts = run.state.facts
+    if facts.goal.problems:
+        raise UserError(f"the goal of {run.run} is not valid: {inert(facts.goal.problems[0].message)} (fix it first)")
+    recorded = revisions_of(run.folder)
+    if not recorded:
+        raise UserError(f"{run.run} has no plan yet: there is nothing to fork")
+    revision = run.revision or recorded[-1]
+    source, begins = _begun(revision_bytes(run.folder, run.run, revision)), _begins(run)
+    plan = judged(run.folder, run.workspace, source, f"revision {revision}", begins)
+    choices = Choices(arguments.planner, arguments.executor, arguments.mode)
+    along = takes_plan_along(facts, plan, choices.mode)
+    everything = tuple(step.id for step in plan.steps)
+    return Fork(
+        origin=run.folder,
+        run=begins,
+        source=names.fork_source(run.run, revision),
+        choices=choices,
+        name=names.run_name(arguments.name or run.folder.name),
+        plan=json.loads(source) if along else None,
+        carried=carried(facts, run.state.means, plan) if along else Carried({}, (), everything),
+    )
+
+
+def _begins(run: Opened) -> Run:
+    """Return the settings of a new run: those of the other, with today's tools, and today's models if it had none."""
+    settings, models = settings_of(run.workspace)[0], run.state.facts.run.models
+    gained = {}
+    if models.planner is None and has_model(settings.planner, environment()):
+        gained["planner"] = settings.planner.model
+    if models.executor is None and has_model(settings.executor, environment()):
+        gained["executor"] = settings.executor.model
+    began = run.state.facts.run.model_copy(update={"models": models.model_copy(update=gained)})
+    return began.with_tools(tools_of_today(run))
+
+
+def _begun(source: bytes) -> bytes:
+    """Return a plan as a new run begins with it: a draft still wants approval, any other has had it.
+
+    What it says of the other run's tools is left out: the new one begins with today's.
+    """
+    plan = Plan.model_validate_json(source)
+    if plan.tools is not None:
+        source = remove_value(source, "/tools")
+    return source if plan.status in ("draft", "approved") else set_value(source, "/status", "approved")
+
+
+def _fork_page(fork: Fork, run: Opened) -> dict[str, Any]:
+    models = fork.run.models
+    return {
+        "run": None,
+        "source": fork.source,
+        "mode": fork.choices.mode or run.state.facts.run.mode,
+        "planner": fork.choices.planner or models.planner,
+        "executor": fork.choices.executor or models.executor,
+        "plan": fork.plan is not None,
+        "kept": list(fork.carried.attempts),
+        "to_run": list(fork.carried.left) if fork.plan is not None else [],
+        "workdir": run.state.facts.run.workdir,
+    }
+
+
+def _tell_fork(page: dict[str, Any], run: Opened) -> None:
+    """Say what the new run has, and what it shares with the one it comes from."""
+    said = f"{page['run']}: {page['source']}" if page["run"] else f"a {page['source']}"
+    if not page["plan"]:
+        say(f"{said}, from its goal alone: {page['mode']} begins with a plan of its own")
+    else:
+        kept, left = ", ".join(page["kept"]), ", ".join(page["to_run"])
+        say(f"{said}: keeps {counted(len(page['kept']), 'step')}{f' ({kept})' if kept else ''}")
+        say(f"still to run: {left}" if left else "nothing is left to run")
+    if page["workdir"] != names.FILES:
+        say(f"both work in {inert(page['workdir'])}: it is not copied")
+    elif page["plan"]:
+        say("files/ is copied as it is now")
+    if is_driven(run.folder):
+        say(f"{run.run} is under way: what it does from here on is its own")

@@ -1,0 +1,164 @@
+"""What a daemon does, as a calm view on a terminal: its runs as they are now, and above them what has to be read.
+
+Told of everything like any `Teller`, by the daemon's thread; the screen's thread draws from the states the drivers
+have, and reads no file. A run that has ended stays in view for a while, then scrolls away above with the rest.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from agentfs.clock import Clock
+from agentfs.core.decide import Action, WriteNote
+from agentfs.core.state import RunState
+from agentfs.engine import Driver
+from agentfs.ui.closing import ended_words, failures
+from agentfs.ui.overview import Look, Overview, Row, ended_row, overview_lines, row_of
+from agentfs.ui.progress import Teller, action_line
+from agentfs.ui.screen import Screen, knows_signs, wants_colours
+from agentfs.ui.text import counted, inert
+
+STAYS = frozenset(("rejected", "left", "polling", "trouble", "note", "stopping"))  # whose words scroll away above
+ENDED_SHOWN = 3
+WAITING_TOLD = 5  # runs that wait for a person, told at the end
+
+
+class LiveTeller(Teller):
+    """Shows all runs from the moment the daemon watches until it has stopped."""
+
+    def __init__(self, stream: TextIO, workspace: Path, places: int, clock: Clock) -> None:
+        super().__init__(stream)
+        self._workspace, self._places, self._clock = workspace, places, clock
+        self._since, self._polling = self._now(), False
+        self._colours, self._plain = wants_colours(os.environ), not knows_signs(stream)
+        self._lock = threading.Lock()  # over what both threads use
+        self._drivers: dict[str, Driver] = {}
+        self._rows: dict[str, tuple[RunState, str, Row]] = {}  # as last derived, from what, and on which day
+        self._ended: deque[tuple[Row, list[str]]] = deque()  # in view, each with the lines that stay
+        self._screen = Screen(stream, self._draw)
+        self._shows = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave_the_screen()
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────
+
+    def tell(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
+        match event:
+            case "watching":
+                self._polling = bool(more.get("polling"))
+                self._shows = True
+                self._screen.start()
+                if self._polling:
+                    self._keep(words, run)
+            case "stopped":
+                self._leave_the_screen()
+                for line in self._left_open():
+                    super().tell("todo", line)
+                super().tell(event, words)
+            case _ if not self._shows:
+                super().tell(event, words, run, **more)
+            case _ if event in STAYS or more.get("status") == "interrupted":
+                self._keep(words, run)
+
+    def opened(self, driver: Driver) -> None:
+        with self._lock:
+            self._drivers[driver.facts.run.run] = driver
+        self._screen.changed()
+
+    def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
+        super().turn(driver, actions, settled)
+        for action in actions:
+            if isinstance(action, WriteNote) and (words := action_line(action, driver.state)):
+                self._keep(words, driver.facts.run.run)
+        self._screen.changed()
+
+    def ended(self, driver: Driver) -> None:
+        outcome, run = driver.facts.outcome, driver.facts.run.run
+        self.let_go(run)
+        if outcome is None:
+            return
+        lines = [self._line(ended_words(outcome), run)]
+        lines += failures(driver.state) if outcome.status == "failed" else []
+        with self._lock:
+            self._ended.append((ended_row(driver.state, outcome, self._clock.day()), lines))
+        self._scroll_away(ENDED_SHOWN)
+
+    def let_go(self, run: str) -> None:
+        super().let_go(run)
+        with self._lock:
+            self._drivers.pop(run, None)
+            self._rows.pop(run, None)
+        self._screen.changed()
+
+    def _keep(self, words: str, run: str | None) -> None:
+        """Have words scroll away above; what has ended before them goes first, so that all is told in its order."""
+        self._scroll_away(0)
+        self._screen.say(self._line(words, run))
+
+    def _scroll_away(self, shown: int) -> None:
+        with self._lock:
+            while len(self._ended) > shown:
+                self._screen.say(*self._ended.popleft()[1])
+
+    def _line(self, words: str, run: str | None) -> str:
+        return f"{self._now():%H:%M} {inert(f'{run}: {words}' if run else words)}"
+
+    # ── what is shown ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _draw(self, width: int, height: int) -> list[str]:
+        with self._lock:
+            drivers, ended = list(self._drivers.values()), [row for row, _ in self._ended]
+            rows = [self._row(driver) for driver in drivers]
+        view = Overview(
+            workspace=str(self._workspace),
+            since=self._since,
+            used=sum(len(driver.jobs) for driver in drivers),
+            places=self._places,
+            how="looking every second" if self._polling else "",
+            rows=rows,
+            ended=ended,
+        )
+        return overview_lines(view, Look(width, height, self._now(), colours=self._colours, plain=self._plain))
+
+    def _row(self, driver: Driver) -> Row:
+        """Return the line of a run, derived anew only if its state is another."""
+        state, day = driver.state, self._clock.day()
+        known = self._rows.get(state.facts.run.run)
+        if known is None or known[0] is not state or known[1] != day:
+            known = self._rows[state.facts.run.run] = (state, day, row_of(state, day))
+        return known[2]
+
+    def _now(self) -> datetime:
+        return self._clock.local()
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _leave_the_screen(self) -> None:
+        """Give the terminal back as it was, with everything above that was to stay."""
+        if not self._shows:
+            return
+        self._shows = False
+        self._scroll_away(0)
+        self._screen.close(keep=False)
+
+    def _left_open(self) -> Iterator[str]:
+        """Yield which runs go on with the next daemon, and what those that wait for a person want."""
+        rows = [self._row(driver) for driver in self._drivers.values()]
+        asking = [row for row in rows if row.ways]
+        if rows:
+            yield f"{counted(len(rows), 'run')} {'is' if len(rows) == 1 else 'are'} left open"
+        for row in asking[:WAITING_TOLD]:
+            yield f"  {row.name} waits for you: {row.ways[0]}"
+        if len(asking) > WAITING_TOLD:
+            yield f"  and {len(asking) - WAITING_TOLD} more wait for you: agentfs status"
