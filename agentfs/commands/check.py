@@ -192,7 +192,7 @@ def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
         judge.goal(source, path.name)
 
 
-# ── check --against RUN ──────────────────────────────────────────────────────────────────────────────────────
+# ── check --against RUN ───────────────────────────────────────────────────────────────────────────────────
 
 
 def check_against(arguments: Namespace) -> int:

@@ -94,7 +94,7 @@ def print_json(value: Any) -> None:
     print_lines([json_text(value)])
 
 
-# ── problems of a file ───────────────────────────────────────────────────────────────────────────────────────
+# ── problems of a file ────────────────────────────────────────────────────────────────────────────────────
 
 
 _RED = 31
@@ -126,7 +126,7 @@ def _marked(line: str, problem: Problem, width: int, *, colours: bool) -> list[s
     return [f"    {problem.line} | {text.rstrip()}", f"{'| ':>{margin}}{' ' * columns(shown)}{mark}"]
 
 
-# ── what does not read, and the terminal ─────────────────────────────────────────────────────────────────────
+# ── what does not read, and the terminal ──────────────────────────────────────────────────────────────────
 
 
 # ── words out ─────────────────────────────────────────────────────────────────────────────────────────────

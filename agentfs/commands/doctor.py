@@ -58,7 +58,7 @@ def summary(findings: list[Finding]) -> str:
     return f"all is well, {counted(notes, 'note')}" if notes else "all is well"
 
 
-# ── verify ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── verify ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def verify(arguments: Namespace) -> int:

@@ -276,7 +276,7 @@ def _answer_to_no(found: Reading, state: RunState, call: CallPlanner) -> str:
     return f"clean up, and end failed: {first_line(said.answer)}"
 
 
-# ── plans that may become a run's ────────────────────────────────────────────────────────────────────────────
+# ── plans that may become a run's ─────────────────────────────────────────────────────────────────────────
 
 
 def revision_bytes(folder: Path, run: str, revision: int) -> bytes:

@@ -99,7 +99,7 @@ def _tell_difference(run: Opened, plan: Plan) -> None:
         say("\n".join(effect_lines([asdict(one) for one in effects(after.facts, after.means, plan)])))
 
 
-# ── fork ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── fork ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def fork(arguments: Namespace) -> int:

@@ -104,7 +104,7 @@ def _owed_outcome(folder: Path, entries: list[dict[str, Any]]) -> list[dict[str,
     return [_outcome_entry(status, f"{status}, {outcome.get('summary')}", str(outcome.get("ended_at")), None)]
 
 
-# ── log: what it prints ──────────────────────────────────────────────────────────────────────────────────────
+# ── log: what it prints ───────────────────────────────────────────────────────────────────────────────────
 
 
 CHANGES = 12
@@ -175,7 +175,7 @@ def _commands(git: str, plan: str, commit: str | None, before: str | None) -> It
         yield f"            {git} diff {before[:12]} {commit[:12]} -- {plan}"
 
 
-# ── log -f ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── log -f ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 RESCAN_SECONDS = 0.5  # appending to a log raises no event
@@ -276,7 +276,7 @@ class Tail:
                 yield entry, f"{words[:8]} {inert(step)}.{attempt}{words[8:]}"
 
 
-# ── blame ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── blame ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def blame(arguments: Namespace) -> int:

@@ -38,7 +38,7 @@ def trust(arguments: Namespace) -> int:
     return 0
 
 
-# ── tools: what it prints ────────────────────────────────────────────────────────────────────────────────────
+# ── tools: what it prints ─────────────────────────────────────────────────────────────────────────────────
 
 
 def tools(arguments: Namespace) -> int:

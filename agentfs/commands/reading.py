@@ -323,7 +323,7 @@ def step_files(folder: Path) -> Files:
     return found
 
 
-# ── which runs a person speaks of ────────────────────────────────────────────────────────────────────────────
+# ── which runs a person speaks of ─────────────────────────────────────────────────────────────────────────
 
 
 _AGE = re.compile(r"([0-9]{1,6}) ?(s|min|m|h|d|w)\Z")

@@ -176,7 +176,7 @@ def _warn(run: Opened, limits: Mapping[str, int | float]) -> None:
         say(f"its {used} replans are used up: if it needs another it ends the same way (--add-replans N)")
 
 
-# ── --refresh-settings: today's [tools], as an edit of `tools` in plan.json ──────────────────────────────────
+# ── --refresh-settings: today's [tools], as an edit of `tools` in plan.json ───────────────────────────────
 
 
 def refresh_tools(run: Opened) -> Opened:

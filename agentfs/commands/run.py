@@ -224,7 +224,7 @@ def _print_answer(outcome: Outcome) -> None:
         raise
 
 
-# ── watch ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── watch ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 STOPPED = 130
@@ -255,7 +255,7 @@ def _teller(workspace: Workspace, settings: Settings, *, in_json: bool) -> Itera
     if in_json:
         yield Teller(sys.stdout, Clock().stamp)
     elif can_draw(sys.stderr, os.environ.get("TERM", "")):
-        from agentfs.ui.watching_live import LiveTeller
+        from agentfs.ui.live import LiveTeller
 
         with LiveTeller(sys.stderr, workspace.root, settings.limits.parallel, Clock()) as live:
             yield live

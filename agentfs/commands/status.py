@@ -51,17 +51,17 @@ def _watch(workspace: Workspace, arguments: Namespace) -> int:
     import sys
     import threading
 
-    from agentfs.ui.screen import Screen, can_draw, wants_colours
+    from agentfs.ui.screen import Screen, can_draw
 
     if arguments.json or arguments.run:
         raise UserError("--watch shows the table of runs: leave out RUN and --json")
     if not can_draw(sys.stderr, os.environ.get("TERM", "")):
         raise UserError("--watch needs a terminal (agentfs status prints the table once)")
-    enough, coloured = threading.Event(), wants_colours(os.environ)
+    enough = threading.Event()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         if number := getattr(signal, name, None):
             signal.signal(number, lambda *_: enough.set())
-    screen = Screen(sys.stderr, lambda columns, _: [*_lines_of_all(workspace, arguments, columns, colours=coloured)])
+    screen = Screen(sys.stderr, lambda look: [*_lines_of_all(workspace, arguments, look.width, colours=look.colours)])
     screen.start()
     enough.wait()
     screen.close(keep=True)
@@ -173,7 +173,7 @@ def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:
     return [*steps, who_goes_on(page["run"], found.folder.parents[2], NOTHING_DRIVES)]
 
 
-# ── what it prints ───────────────────────────────────────────────────────────────────────────────────────────
+# ── what it prints ────────────────────────────────────────────────────────────────────────────────────────
 
 
 MOST_WAYS = 3  # that are listed below a run

@@ -135,7 +135,7 @@ def _number(path: Path) -> int | None:
         return None
 
 
-# ── file systems: what agentfs relies on is tried in a folder of its own ─────────────────────────────────────
+# ── file systems: what agentfs relies on is tried in a folder of its own ──────────────────────────────────
 
 
 PROBE = ".agentfs-doctor-{}.tmp"

@@ -132,7 +132,7 @@ def _rejected(goals: Path) -> Iterator[Finding]:
         yield remark("goals/", words, "the reason is in goals/rejected/NAME.error.md: fix the goal, move it back")
 
 
-# ── runs that have not ended ─────────────────────────────────────────────────────────────────────────────────
+# ── runs that have not ended ──────────────────────────────────────────────────────────────────────────────
 
 
 TOLD = 20  # runs that are told one by one

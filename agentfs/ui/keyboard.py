@@ -131,7 +131,7 @@ class Keyboard:
         select.select([self._wake_up], [], [], LOOK_SECONDS)
 
 
-# ── one line while a person types it ─────────────────────────────────────────────────────────────────────────
+# ── one line while a person types it ──────────────────────────────────────────────────────────────────────
 
 
 PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"  # terminals that know it put marks around what is pasted

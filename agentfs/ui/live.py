@@ -1,42 +1,43 @@
-"""A calm live table of one run on a terminal. `turn` only keeps the state; the screen draws it at its own pace."""
+"""What happens, on the live view of a terminal: one run while it is driven, or all that a daemon drives.
 
-import os
-from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import datetime
+Both keep the latest states; the screen's thread makes lines of them at its own pace, and reads no file. What has to
+be read scrolls away above.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
-from agentfs.core import names
-from agentfs.core.decide import Action, Wait
-from agentfs.core.phase import reason
+from agentfs.clock import Clock
+from agentfs.core.decide import Action, Wait, WriteNote
 from agentfs.core.state import RunState
-from agentfs.core.steps import StepView
-from agentfs.core.tally import left_steps, tally
 from agentfs.engine import Driver
-from agentfs.ui.closing import closing_words
-from agentfs.ui.prompt import typed_line
-from agentfs.ui.screen import Screen, knows_signs, wants_colours
-from agentfs.ui.table import BAD, BOLD, DIM, GOOD, WRONG, Cell, line_of, mark_of, painted, wrong_first
-from agentfs.ui.text import counted, cut, duration, first_line, inert, left_words, padded
+from agentfs.ui.closing import closing_words, ended_words, failures
+from agentfs.ui.overview import Overview, Row, RunView, ended_row, overview_lines, row_of, run_lines
+from agentfs.ui.progress import Teller, action_line
+from agentfs.ui.screen import Look, Screen
+from agentfs.ui.table import BOLD, painted
+from agentfs.ui.text import counted, inert
 
-AROUND = 7  # lines that are no step: two of heading, the rest of the steps, bar, what it waits for, blanks
-OVER = frozenset(("done", "skipped"))
-PRESSING = WRONG | {"interrupted", "gated"}
-STATE_WIDTH, TRY_WIDTH, TIME_WIDTH = 12, 5, 8
+STAYS = frozenset(("rejected", "left", "polling", "trouble", "note", "stopping"))  # whose words scroll away above
+ENDED_SHOWN = 3
+WAITING_SHOWN = 5  # runs that wait for a person, listed at the end
 
 
-class Live:
-    """Shows a run while it is driven, and leaves the last table on the screen."""
+class LiveRun:
+    """Shows a run while it is driven, and leaves the last frame on the screen."""
 
     def __init__(self, driver: Driver, stream: TextIO) -> None:
         self._driver, self._stream = driver, stream
         self._state, self._waits = driver.state, ""
-        self._began = driver.world.clock.monotonic()
-        self._colours, self._plain = wants_colours(os.environ), not knows_signs(stream)
+        self._clock = driver.world.clock
+        self._began = self._clock.monotonic()
         self._prompt = ""
         self._typed: Callable[[], tuple[str, int]] = lambda: ("", 0)
-        self.screen = Screen(stream, self._draw)
+        self.screen = Screen(stream, self._lines, self._clock.wall)
 
     def __enter__(self) -> Self:
         self.screen.start()
@@ -48,23 +49,21 @@ class Live:
         self.screen.close(keep=True)
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
-        """Keep the latest state: drawing happens elsewhere, at its own pace."""
-        self._state = state
-        last = actions[-1]
+        self._state, last = state, actions[-1]
         self._waits = last.why if isinstance(last, Wait) and last.on in ("person", "planner") else ""
         self.screen.changed()
 
     def note(self, words: str) -> None:
-        """Say something above the table."""
+        """Say something above the frame."""
         self.screen.say(inert(words))
 
     def tell(self, lines: Sequence[str]) -> None:
-        """Say several lines above the table, the first of them so that it stands out."""
+        """Say several lines above the frame, the first of them so that it stands out."""
         head, *more = map(inert, lines)
-        self.screen.say("", painted(head, BOLD, colours=self._colours), *more, "")
+        self.screen.say("", painted(head, BOLD, colours=self.screen.colours), *more, "")
 
     def ask(self, prompt: str, typed: Callable[[], tuple[str, int]] | None = None) -> None:
-        """Show a prompt below the table, and what is typed there; an empty one takes it away."""
+        """Show a prompt below the frame, and what is typed there; an empty one takes it away."""
         self._prompt, self._typed = prompt, typed or self._typed
         self.screen.draw_now()
 
@@ -82,136 +81,151 @@ class Live:
         for line in closing_words(self._driver, rest):
             print(inert(line), file=self._stream, flush=True)
 
-    def _draw(self, width: int, height: int) -> list[str]:
-        state, run = self._state, self._driver.facts.run
-        where = inert(str(self._driver.folder.resolve() / run.workdir))
-        everything = all_steps(state)
-        prompt = self._prompt_lines(width)
-        chosen = choose(everything, max(1, height - AROUND - len(prompt)))
-        shown = {view.id for view in chosen}
-        left_out = [view for view in everything if view.id not in shown]
-        now = "" if state.facts.outcome else first_line(self._waits or reason(state)) + self._coming(state)
-        now += f" (in {duration(due)})" if now and (due := self._driver.due_in()) is not None else ""
-        more: list[list[Cell]] = [[(f"  and {rest_words(left_out)}", DIM)]] if left_out else []
-        last: list[list[Cell]] = [[(now, DIM)]] if now else []
-        rows: list[list[Cell]] = [
-            [(run.run, BOLD), ("  works in ", DIM), (where, None)],
-            [],
-            *self._rows(state, chosen, width),
-            *more,
-            [],
-            self._bar(state, width),
-            *last,
-        ]
-        lines = [line_of(cells, width, colours=self._colours) for cells in rows]
-        return [*lines, *prompt][-height:] if prompt else lines
-
-    def _prompt_lines(self, width: int) -> list[str]:
-        if not self._prompt:
-            return []
-        head = line_of([(self._prompt, mark_of("gated").colour)], width, colours=self._colours)
-        return ["", head, typed_line(self._typed(), width, colours=self._colours)]
-
-    def _coming(self, state: RunState) -> str:
-        """Return how much of the planner's reply has come, while it comes."""
-        one = state.calls.open
-        characters = self._driver.heard.get(names.call_conversation(one.number), 0) if one else 0
-        return f": {counted(characters, 'character')} so far" if characters else ""
-
-    def _writing(self, view: StepView) -> str:
-        """Return the same of the model that does a step."""
-        characters = self._driver.heard.get(names.conversation(view.id, view.attempt), 0)
-        return f"  ({counted(characters, 'character')} so far)" if characters and view.status == "running" else ""
-
-    def _bar(self, state: RunState, width: int) -> list[Cell]:
-        counts = tally(state)
-        elapsed = duration(self._driver.world.clock.monotonic() - self._began)
-        long = min(40, max(8, width - 40))
-        wrong = -(-long * counts.failed // max(1, counts.total))  # rounded up: one of a hundred is seen too
-        full = min(long - wrong, long * counts.done // max(1, counts.total))
-        outcome = state.facts.outcome
-        colour = GOOD if outcome is None or outcome.status == "done" else BAD
-        bar, rest = ("#", "-") if self._plain else ("━", "─")
-        failed = bar if self._colours and not self._plain else "x"
-        words = f"  {counts.done} of {counts.total} steps{counts.more}" if counts.total else "  no plan yet"
-        return [
-            (failed * wrong, BAD),
-            (bar * full, colour),
-            (rest * (long - wrong - full), DIM),
-            (words, None),
-            (f"  {elapsed}", DIM),
-        ]
-
-    def _rows(self, state: RunState, chosen: list[StepView], width: int) -> list[list[Cell]]:
-        id_width = min(max((len(view.id) for view in chosen), default=0), max(8, width // 3))
-        return [self._row(state, view, id_width) for view in chosen]
-
-    def _row(self, state: RunState, view: StepView, id_width: int) -> list[Cell]:
-        mark = mark_of(view.status)
-        colour, quiet = mark.colour or DIM, DIM if mark.colour is None else None
-        return [
-            (f"{mark.plain if self._plain else mark.sign} ", colour),
-            (padded(cut(view.id, id_width), id_width + 2), quiet),
-            (padded("running" if view.status == "ordered" else view.status, STATE_WIDTH), colour),
-            (padded(tries(state, view), TRY_WIDTH), DIM),
-            (padded(self._time(state, view), TIME_WIDTH), DIM),
-            (about(view) + self._writing(view), colour if view.status in PRESSING else DIM),
-        ]
-
-    def _time(self, state: RunState, view: StepView) -> str:
-        if view.status in ("ordered", "running"):
-            order = state.facts.attempt(view.id, view.attempt).order
-            return self._since(order.issued_at) if order else ""
-        return duration(view.result.duration_s) if view.result and view.result.started_at else ""
-
-    def _since(self, timestamp: str) -> str:
-        passed = self._driver.world.clock.wall() - datetime.fromisoformat(timestamp)
-        return duration(max(0.0, passed.total_seconds()))
+    def _lines(self, look: Look) -> list[str]:
+        driver = self._driver
+        view = RunView(
+            state=self._state,
+            where=str(driver.folder.resolve() / driver.facts.run.workdir),
+            waits=self._waits,
+            due=driver.due_in(),
+            received=driver.heard,
+            elapsed=self._clock.monotonic() - self._began,
+            prompt=self._prompt,
+            typed=self._typed(),
+        )
+        return run_lines(view, look)
 
 
-def all_steps(state: RunState) -> list[StepView]:
-    """Return the steps of a run as people are shown them, those that have left the plan included."""
-    return wrong_first([*state.steps.values(), *left_steps(state)], lambda view: view.status)
+class LiveTeller(Teller):
+    """Shows all runs from the moment a daemon watches until it has stopped.
 
+    A run that has ended stays in view for a while, then scrolls away above with the rest.
+    """
 
-def tries(state: RunState, view: StepView) -> str:
-    """Return which attempt of how many; nothing for a step that has not begun."""
-    allowed = state.around.allowed(view.step) if state.around else 1
-    begun = view.attempt and (view.status != "waiting" or view.not_before is not None)
-    return f"{view.attempt}/{max(allowed, view.attempt)}" if begun else ""
+    def __init__(self, stream: TextIO, workspace: Path, places: int, clock: Clock) -> None:
+        super().__init__(stream)
+        self._workspace, self._places, self._clock = workspace, places, clock
+        self._since, self._polling = self._clock.local(), False
+        self._lock = threading.Lock()  # over what both threads use
+        self._drivers: dict[str, Driver] = {}
+        self._rows: dict[str, tuple[RunState, str, Row]] = {}  # as last derived, from what, and on which day
+        self._ended: deque[tuple[Row, list[str]]] = deque()  # in view, each with the lines that stay
+        self._screen = Screen(stream, self._lines, clock.local)
+        self._shows = False
 
+    def __enter__(self) -> Self:
+        return self
 
-def about(view: StepView) -> str:
-    """Return the most telling line about a step: why it failed or waits, else what it does."""
-    return f"{_about(view)}{left_words(view.left)}"
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave_the_screen()
 
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────
 
-def _about(view: StepView) -> str:
-    result = view.result
-    if view.status in ("done", "ordered", "running"):
-        surprising = result is not None and result.surprising and view.status == "done"
-        return first_line(view.why if surprising else view.step.description or "")
-    if result is not None and result.error is not None and view.status in ("ready", "failed", "blocked", "rejected"):
-        again = "tried again: " if view.status == "ready" else ""
-        return again + first_line(result.error.message)
-    return first_line(view.why)
+    def tell(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
+        match event:
+            case "watching":
+                self._polling = bool(more.get("polling"))
+                self._shows = True
+                self._screen.start()
+                if self._polling:
+                    self._keep(words, run)
+            case "stopped":
+                self._leave_the_screen()
+                for line in self._left_open():
+                    super().tell("todo", line)
+                super().tell(event, words)
+            case _ if not self._shows:
+                super().tell(event, words, run, **more)
+            case _ if event in STAYS or more.get("status") == "interrupted":
+                self._keep(words, run)
 
+    def opened(self, driver: Driver) -> None:
+        with self._lock:
+            self._drivers[driver.facts.run.run] = driver
+        self._screen.changed()
 
-def choose(views: list[StepView], room: int) -> list[StepView]:
-    """Return the steps to show, in plan order: what runs, what went wrong, then those around the front line."""
-    if len(views) <= room:
-        return views
-    front = next((n for n, view in enumerate(views) if view.status not in OVER | PRESSING), len(views) - 1)
+    def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
+        super().turn(driver, actions, settled)
+        for action in actions:
+            if isinstance(action, WriteNote) and (words := action_line(action, driver.state)):
+                self._keep(words, driver.facts.run.run)
+        self._screen.changed()
 
-    def rank(place: int) -> tuple[int, int]:
-        status = views[place].status
-        pressing = 0 if status in ("ordered", "running") else 1 if status in PRESSING else 2
-        return pressing, abs(place - front)
+    def ended(self, driver: Driver) -> None:
+        outcome, run = driver.facts.outcome, driver.facts.run.run
+        self.let_go(run)
+        if outcome is None:
+            return
+        lines = [self._line(ended_words(outcome), run)]
+        lines += failures(driver.state) if outcome.status == "failed" else []
+        with self._lock:
+            self._ended.append((ended_row(driver.state, outcome, self._clock.day()), lines))
+        self._scroll_away(ENDED_SHOWN)
 
-    return [views[place] for place in sorted(sorted(range(len(views)), key=rank)[:room])]
+    def let_go(self, run: str) -> None:
+        super().let_go(run)
+        with self._lock:
+            self._drivers.pop(run, None)
+            self._rows.pop(run, None)
+        self._screen.changed()
 
+    def _keep(self, words: str, run: str | None) -> None:
+        """Have words scroll away above; what has ended before them goes first, so that all is in its order."""
+        self._scroll_away(0)
+        self._screen.say(self._line(words, run))
 
-def rest_words(views: list[StepView]) -> str:
-    """Return how many steps are not shown, by state."""
-    by_state = Counter(view.status for view in views)
-    return f"{len(views)} more: " + ", ".join(f"{count} {status}" for status, count in by_state.most_common())
+    def _scroll_away(self, shown: int) -> None:
+        with self._lock:
+            while len(self._ended) > shown:
+                self._screen.say(*self._ended.popleft()[1])
+
+    def _line(self, words: str, run: str | None) -> str:
+        return f"{self._clock.local():%H:%M} {inert(f'{run}: {words}' if run else words)}"
+
+    # ── what is shown ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _lines(self, look: Look) -> list[str]:
+        with self._lock:
+            drivers, ended = list(self._drivers.values()), [row for row, _ in self._ended]
+            rows = [self._row(driver) for driver in drivers]
+        view = Overview(
+            workspace=str(self._workspace),
+            since=self._since,
+            used=sum(len(driver.jobs) for driver in drivers),
+            places=self._places,
+            how="looking every second" if self._polling else "",
+            rows=rows,
+            ended=ended,
+        )
+        return overview_lines(view, look)
+
+    def _row(self, driver: Driver) -> Row:
+        """Return the line of a run, derived again only if its state is another."""
+        state, day = driver.state, self._clock.day()
+        known = self._rows.get(state.facts.run.run)
+        if known is None or known[0] is not state or known[1] != day:
+            known = self._rows[state.facts.run.run] = (state, day, row_of(state, day))
+        return known[2]
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _leave_the_screen(self) -> None:
+        """Give the terminal back as it was, with everything above that was to stay."""
+        if not self._shows:
+            return
+        self._shows = False
+        self._scroll_away(0)
+        self._screen.close(keep=False)
+
+    def _left_open(self) -> Iterator[str]:
+        """Yield which runs go on with the next daemon, and what those that wait for a person want."""
+        rows = [self._row(driver) for driver in self._drivers.values()]
+        asking = [row for row in rows if row.ways]
+        if rows:
+            yield f"{counted(len(rows), 'run')} {'is' if len(rows) == 1 else 'are'} left open"
+        for row in asking[:WAITING_SHOWN]:
+            yield f"  {row.name} waits for you: {row.ways[0]}"
+        if len(asking) > WAITING_SHOWN:
+            yield f"  and {len(asking) - WAITING_SHOWN} more wait for you: agentfs status"

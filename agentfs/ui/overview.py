@@ -1,17 +1,48 @@
-"""Many runs at a glance: what is going on, what waits for whom, what has ended. Pure: states in, lines out."""
+"""What the live view shows: many runs at a glance, or one step by step. Pure: states in, lines out."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from agentfs.core import names
 from agentfs.core.openings import openings, ways_on
 from agentfs.core.phase import Phase, phase, reason
 from agentfs.core.records import Outcome
 from agentfs.core.state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import tally
-from agentfs.ui.table import BOLD, DIM, GAP, RUN_COLOURS, Cell, line_of, mark_of_run, painted
-from agentfs.ui.text import age, answer_text, columns, counted, cut, cut_front, cut_middle, first_line, inert, padded
+from agentfs.core.tally import left_steps, tally
+from agentfs.ui.prompt import typed_line
+from agentfs.ui.screen import Look
+from agentfs.ui.table import (
+    BAD,
+    BOLD,
+    DIM,
+    GAP,
+    GOOD,
+    RUN_COLOURS,
+    WRONG,
+    Cell,
+    line_of,
+    mark_of,
+    mark_of_run,
+    painted,
+    wrong_first,
+)
+from agentfs.ui.text import (
+    age,
+    answer_text,
+    columns,
+    counted,
+    cut,
+    cut_front,
+    cut_middle,
+    duration,
+    first_line,
+    inert,
+    left_words,
+    padded,
+)
 
 FOR_A_PERSON: frozenset[Phase] = frozenset(("waiting", "draft", "paused"))
 STATE_WIDTH, STEPS_WIDTH, AGE_WIDTH = 8, 5, 6  # fixed: a table that shifts by itself is not calm
@@ -20,6 +51,10 @@ LEAST_NAME = 16
 NARROW = 48  # columns below which only names and states are told
 TIGHT = 10  # lines below which there are no blank ones, and nothing that has ended
 TODO = "    "
+AROUND = 7  # lines of one run that are no step: two of heading, the rest of the steps, bar, what it waits for, blanks
+OVER = frozenset(("done", "skipped"))
+PRESSING = WRONG | {"interrupted", "gated"}
+STEP_STATE_WIDTH, TRY_WIDTH, TIME_WIDTH = 12, 5, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +84,6 @@ class Overview:
     how: str  # how it learns of files, where that is not the usual way
     rows: Sequence[Row]
     ended: Sequence[Row]
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a terminal is able to show, and the moment it shows."""
-
-    width: int
-    height: int
-    now: datetime  # in local time
-    colours: bool = False
-    plain: bool = False  # ASCII only
 
 
 # ── from states ───────────────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +158,7 @@ def overview_lines(view: Overview, look: Look) -> list[str]:
     ended = list(view.ended)[-most:] if most else []
     head = [*blank, *_heading(view, look), *blank]
     foot = len(ended) + len(blank) if ended else 0
-    chosen = choose(view.rows, look.height - len(head) - foot)
+    chosen = choose_runs(view.rows, look.height - len(head) - foot)
     names = _name_width([*chosen, *ended], look.width)
     lines = [line for row in chosen for line in _lines_of(row, view, look, names)]
     lines += _left_out(view.rows, chosen, look)
@@ -142,7 +166,7 @@ def overview_lines(view: Overview, look: Look) -> list[str]:
     return [*head, *lines, *(blank if lines and tail else []), *tail][: look.height]
 
 
-def choose(rows: Sequence[Row], room: int) -> list[Row]:
+def choose_runs(rows: Sequence[Row], room: int) -> list[Row]:
     """Return the runs there is room for: those that wait for a person first, but never only those if others work."""
     if sum(map(_height, rows)) > room:
         room = max(1, room - 1)  # a line says how many are left out
@@ -241,3 +265,147 @@ def _left_out(rows: Sequence[Row], chosen: Sequence[Row], look: Look) -> list[st
     left = [row for row in rows if row.name not in shown]
     words = f"  and {len(left)} more{_waiting(left, ', of which ')}: agentfs status"
     return [painted(cut(words, look.width), DIM, colours=look.colours)]
+
+
+# ── one run, step by step ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """Everything the view shows of one run."""
+
+    state: RunState
+    where: str  # the folder it works in
+    waits: str  # for a person or the planner, in words
+    due: float | None  # seconds until a step is tried again
+    received: Mapping[str, int]  # by conversation: characters of the reply that is coming
+    elapsed: float
+    prompt: str = ""
+    typed: tuple[str, int] = ("", 0)  # and where the cursor is
+
+
+def run_lines(view: RunView, look: Look) -> list[str]:
+    """Return the steps of a run, how far it is, what it waits for, and what is asked."""
+    state, steps = view.state, all_steps(view.state)
+    prompt = _prompt_lines(view, look)
+    chosen = choose_steps(steps, max(1, look.height - AROUND - len(prompt)))
+    shown = {step.id for step in chosen}
+    left_out = [step for step in steps if step.id not in shown]
+    now = "" if state.facts.outcome else first_line(view.waits or reason(state)) + _coming(view)
+    now += f" (in {duration(view.due)})" if now and view.due is not None else ""
+    id_width = min(max((len(step.id) for step in chosen), default=0), max(8, look.width // 3))
+    more: list[list[Cell]] = [[(f"  and {rest_words(left_out)}", DIM)]] if left_out else []
+    last: list[list[Cell]] = [[(now, DIM)]] if now else []
+    rows: list[list[Cell]] = [
+        [(state.facts.run.run, BOLD), ("  works in ", DIM), (inert(view.where), None)],
+        [],
+        *(_step_row(view, step, id_width, look) for step in chosen),
+        *more,
+        [],
+        _bar(view, look),
+        *last,
+    ]
+    lines = [line_of(cells, look.width, colours=look.colours) for cells in rows]
+    return [*lines, *prompt][-look.height :] if prompt else lines
+
+
+def _prompt_lines(view: RunView, look: Look) -> list[str]:
+    if not view.prompt:
+        return []
+    head = line_of([(view.prompt, mark_of("gated").colour)], look.width, colours=look.colours)
+    return ["", head, typed_line(view.typed, look.width, colours=look.colours)]
+
+
+def _coming(view: RunView) -> str:
+    """Return how much of the planner's reply has come, while it comes."""
+    one = view.state.calls.open
+    characters = view.received.get(names.call_conversation(one.number), 0) if one else 0
+    return f": {counted(characters, 'character')} so far" if characters else ""
+
+
+def _bar(view: RunView, look: Look) -> list[Cell]:
+    counts, outcome = tally(view.state), view.state.facts.outcome
+    long = min(40, max(8, look.width - 40))
+    wrong = -(-long * counts.failed // max(1, counts.total))  # rounded up: one of a hundred is seen too
+    full = min(long - wrong, long * counts.done // max(1, counts.total))
+    colour = GOOD if outcome is None or outcome.status == "done" else BAD
+    bar, rest = ("#", "-") if look.plain else ("━", "─")
+    failed = bar if look.colours and not look.plain else "x"
+    words = f"  {counts.done} of {counts.total} steps{counts.more}" if counts.total else "  no plan yet"
+    return [
+        (failed * wrong, BAD),
+        (bar * full, colour),
+        (rest * (long - wrong - full), DIM),
+        (words, None),
+        (f"  {duration(view.elapsed)}", DIM),
+    ]
+
+
+def _step_row(view: RunView, step: StepView, id_width: int, look: Look) -> list[Cell]:
+    mark = mark_of(step.status)
+    colour, quiet = mark.colour or DIM, DIM if mark.colour is None else None
+    characters = view.received.get(names.conversation(step.id, step.attempt), 0) if step.status == "running" else 0
+    writing = f"  ({counted(characters, 'character')} so far)" if characters else ""
+    return [
+        (f"{mark.plain if look.plain else mark.sign} ", colour),
+        (padded(cut(step.id, id_width), id_width + 2), quiet),
+        (padded("running" if step.status == "ordered" else step.status, STEP_STATE_WIDTH), colour),
+        (padded(_tries(view.state, step), TRY_WIDTH), DIM),
+        (padded(_time(view.state, step, look.now), TIME_WIDTH), DIM),
+        (about(step) + writing, colour if step.status in PRESSING else DIM),
+    ]
+
+
+def _time(state: RunState, step: StepView, now: datetime) -> str:
+    if step.status in ("ordered", "running"):
+        order = state.facts.attempt(step.id, step.attempt).order
+        return duration(max(0.0, (now - datetime.fromisoformat(order.issued_at)).total_seconds())) if order else ""
+    return duration(step.result.duration_s) if step.result and step.result.started_at else ""
+
+
+def all_steps(state: RunState) -> list[StepView]:
+    """Return the steps of a run as people are shown them, those that have left the plan included."""
+    return wrong_first([*state.steps.values(), *left_steps(state)], lambda view: view.status)
+
+
+def _tries(state: RunState, view: StepView) -> str:
+    """Return which attempt of how many; nothing for a step that has not begun."""
+    allowed = state.around.allowed(view.step) if state.around else 1
+    begun = view.attempt and (view.status != "waiting" or view.not_before is not None)
+    return f"{view.attempt}/{max(allowed, view.attempt)}" if begun else ""
+
+
+def about(view: StepView) -> str:
+    """Return the most telling line about a step: why it failed or waits, else what it does."""
+    return f"{_about(view)}{left_words(view.left)}"
+
+
+def _about(view: StepView) -> str:
+    result = view.result
+    if view.status in ("done", "ordered", "running"):
+        surprising = result is not None and result.surprising and view.status == "done"
+        return first_line(view.why if surprising else view.step.description or "")
+    if result is not None and result.error is not None and view.status in ("ready", "failed", "blocked", "rejected"):
+        again = "tried again: " if view.status == "ready" else ""
+        return again + first_line(result.error.message)
+    return first_line(view.why)
+
+
+def choose_steps(views: list[StepView], room: int) -> list[StepView]:
+    """Return the steps to show, in plan order: what runs, what went wrong, then those around the front line."""
+    if len(views) <= room:
+        return views
+    front = next((n for n, view in enumerate(views) if view.status not in OVER | PRESSING), len(views) - 1)
+
+    def rank(place: int) -> tuple[int, int]:
+        status = views[place].status
+        pressing = 0 if status in ("ordered", "running") else 1 if status in PRESSING else 2
+        return pressing, abs(place - front)
+
+    return [views[place] for place in sorted(sorted(range(len(views)), key=rank)[:room])]
+
+
+def rest_words(views: list[StepView]) -> str:
+    """Return how many steps are not shown, by state."""
+    by_state = Counter(view.status for view in views)
+    return f"{len(views)} more: " + ", ".join(f"{count} {status}" for status, count in by_state.most_common())

@@ -229,7 +229,7 @@ def fate_lines(effects: list[dict[str, Any]]) -> Iterator[str]:
             yield f"{words}: {', '.join(inert(one['step']) for one in found)}"
 
 
-# ── an answer that waits for a yes ───────────────────────────────────────────────────────────────────────────
+# ── an answer that waits for a yes ────────────────────────────────────────────────────────────────────────
 
 
 NOT_YET = "0" * 64  # the hash of a plan that is nowhere yet
@@ -307,7 +307,7 @@ def _values(sides: list[tuple[str, Any]]) -> Iterator[str]:
         yield from (f"      {line}" for line in lines)
 
 
-# ── a plan as the lines of text that git compares ────────────────────────────────────────────────────────────
+# ── a plan as the lines of text that git compares ─────────────────────────────────────────────────────────
 
 
 FIRST = ("description", "why", "tool", "input")  # of a step, as plan.json has them; the rest by name

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol, TextIO
 
 from agentfs.core import decide as acts
-from agentfs.core.decide import Action, IssueOrder, StartAttempt, StopAttempt, Wait
+from agentfs.core.decide import Action, Wait
 from agentfs.core.openings import openings
 from agentfs.core.records import Result
 from agentfs.core.state import RunState
@@ -48,13 +48,13 @@ def progress_for(driver: Driver, stream: TextIO) -> Iterator[Progress]:
     if not can_draw(stream, os.environ.get("TERM", "")):
         yield Lines(driver, stream)
         return
-    from agentfs.ui.live import Live
+    from agentfs.ui.live import LiveRun
 
-    with Live(driver, stream) as live:
+    with LiveRun(driver, stream) as live:
         yield live
 
 
-# ── one run, as plain lines ──────────────────────────────────────────────────────────────────────────────────
+# ── one run, as plain lines ───────────────────────────────────────────────────────────────────────────────
 
 
 ENDS = {"done": "done", "failed": "FAILED", "blocked": "BLOCKED", "rejected": "rejected", "interrupted": "cut off"}
@@ -76,12 +76,7 @@ class Lines:
         self._say(opening_line(driver))
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
-        lines = []
-        for view in (state.steps[step] for step in state.board.changed):
-            if view.result is not None and (view.id, view.result.attempt) not in self._settled:
-                self._settled.add((view.id, view.result.attempt))
-                lines.append(settled_line(view))
-        lines += [words for action in actions if (words := action_line(action, state))]
+        lines = [words for _, words, _ in turn_news(state, actions, self._settled)]
         self._say(*lines, *(reply_lines(state, self._replies) if self._driver.jobs else ()))
 
     def note(self, words: str) -> None:
@@ -123,6 +118,111 @@ class Lines:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+# ── many runs, as plain lines or JSON ─────────────────────────────────────────────────────────────────────
+
+
+class Teller:
+    """Told of everything; writes a line for what is worth one. A stream that is gone is no trouble."""
+
+    def __init__(self, stream: TextIO, stamp: Callable[[], str] | None = None) -> None:
+        self._stream, self._stamp = stream, stamp  # with a stamp: JSON
+        self._told: set[str] = set()
+        self._replies: dict[str, set[str]] = {}  # by run: those that do not count, and were pointed out
+
+    def tell(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
+        """Write one line."""
+        if self._stamp is None:
+            line = inert(f"{run}: {words}" if run else words)
+        else:
+            line = json.dumps({"at": self._stamp(), "event": event, "run": run, **more, "words": words})
+        try:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+        except (OSError, ValueError) as error:
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        """Go on without the stream; whoever reads the other one is told."""
+        self._stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
+        with contextlib.suppress(OSError, ValueError):
+            print(f"agentfs: {error}; going on without it", file=sys.stderr, flush=True)
+
+    def note(self, words: str) -> None:
+        self.tell("note", words)
+
+    def once(self, words: str, run: str | None = None) -> None:
+        """Tell of trouble that may come again and again."""
+        if (line := f"{run}: {words}") not in self._told:
+            self._told.add(line)
+            self.tell("trouble", words, run)
+
+    def opened(self, driver: Driver) -> None:
+        run = driver.facts.run
+        self.tell("driving", f"working in {driver.folder.resolve() / run.workdir}", run.run)
+
+    def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
+        """Tell what a turn found settled and what it decided. `settled`: the attempts told before."""
+        run = driver.facts.run.run
+        for event, words, more in turn_news(driver.state, actions, settled):
+            self.tell(event, words, run, **more)
+        for words in reply_lines(driver.state, self._replies.setdefault(run, set())) if driver.jobs else ():
+            self.tell("todo", words, run)  # at rest, `waits` says it
+
+    def waits(self, driver: Driver, rest: Wait) -> None:
+        run = driver.facts.run.run
+        self.tell("waiting", f"waits: {rest.why}", run)
+        for line in what_to_do(driver.folder, driver.state):
+            self.tell("todo", line.strip(), run)
+
+    def ended(self, driver: Driver) -> None:
+        outcome, run = driver.facts.outcome, driver.facts.run.run
+        self._replies.pop(run, None)
+        if outcome is None:
+            return
+        self.tell("ended", ended_words(outcome), run, status=outcome.status, reason=outcome.reason)
+        if outcome.status == "failed":
+            for line in failures(driver.state):
+                self.tell("todo", line.strip(), run)
+
+    def let_go(self, run: str) -> None:
+        """Hear that a run is no longer driven though it has not ended; why was told."""
+        self._replies.pop(run, None)
+
+
+# ── what there is to say ──────────────────────────────────────────────────────────────────────────────────
+
+News = tuple[str, str, dict[str, Any]]  # event, words, what it is about
+
+
+def turn_news(state: RunState, actions: Sequence[Action], settled: set[tuple[str, int]]) -> Iterator[News]:
+    """Yield what a turn found finished and what it decided. `settled`: the attempts reported before."""
+    for view in (state.steps[step] for step in state.board.changed):
+        result = view.result
+        if result is not None and (view.id, result.attempt) not in settled:
+            settled.add((view.id, result.attempt))
+            about = {"step": view.id, "attempt": result.attempt, "status": result.status}
+            yield "settled", settled_line(view), about
+    for action in actions:
+        if words := action_line(action, state):
+            yield _event(action), words, _about(action)
+
+
+def _event(action: Action) -> str:
+    return "started" if isinstance(action, acts.IssueOrder | acts.StartAttempt) else "action"
+
+
+def _about(action: Action) -> dict[str, Any]:
+    match action:
+        case acts.IssueOrder(view=view):
+            return {"step": view.id, "attempt": view.next}
+        case acts.StartAttempt(view=view):
+            return {"step": view.id, "attempt": view.attempt}
+        case acts.StopAttempt(step=step, attempt=attempt):
+            return {"step": step, "attempt": attempt}
+        case _:
+            return {}
 
 
 def reply_lines(state: RunState, told: set[str]) -> list[str]:
@@ -204,98 +304,3 @@ def _call_line(action: acts.CallPlanner) -> str:
     if first.step and first.trigger in FAILURES:
         why = f"{first.step} failed ({why.removeprefix(f'{first.step}: ')})"
     return f"{doing}: {why}"
-
-
-# ── many runs, as plain lines or JSON ────────────────────────────────────────────────────────────────────────
-
-
-class Teller:
-    """Told of everything; writes a line for what is worth one. A stream that is gone is no trouble."""
-
-    def __init__(self, stream: TextIO, stamp: Callable[[], str] | None = None) -> None:
-        self._stream, self._stamp = stream, stamp  # with a stamp: JSON
-        self._told: set[str] = set()
-        self._replies: dict[str, set[str]] = {}  # by run: those that do not count, and were pointed out
-
-    def tell(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
-        """Write one line."""
-        if self._stamp is None:
-            line = inert(f"{run}: {words}" if run else words)
-        else:
-            line = json.dumps({"at": self._stamp(), "event": event, "run": run, **more, "words": words})
-        try:
-            self._stream.write(f"{line}\n")
-            self._stream.flush()
-        except (OSError, ValueError) as error:
-            self._lose(error)
-
-    def _lose(self, error: Exception) -> None:
-        """Go on without the stream; whoever reads the other one is told."""
-        self._stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
-        with contextlib.suppress(OSError, ValueError):
-            print(f"agentfs: {error}; going on without it", file=sys.stderr, flush=True)
-
-    def note(self, words: str) -> None:
-        self.tell("note", words)
-
-    def once(self, words: str, run: str | None = None) -> None:
-        """Tell of trouble that may come again and again."""
-        if (line := f"{run}: {words}") not in self._told:
-            self._told.add(line)
-            self.tell("trouble", words, run)
-
-    def opened(self, driver: Driver) -> None:
-        run = driver.facts.run
-        self.tell("driving", f"working in {driver.folder.resolve() / run.workdir}", run.run)
-
-    def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
-        """Tell what a turn found settled and what it decided. `settled`: the attempts told before."""
-        run = driver.facts.run.run
-        for view in (driver.state.steps[step] for step in driver.state.board.changed):
-            result = view.result
-            if result is not None and (view.id, result.attempt) not in settled:
-                settled.add((view.id, result.attempt))
-                self.tell(
-                    "settled", settled_line(view), run, step=view.id, attempt=result.attempt, status=result.status
-                )
-        for action in actions:
-            if words := action_line(action, driver.state):
-                self.tell(_event(action), words, run, **_about(action))
-        for words in reply_lines(driver.state, self._replies.setdefault(run, set())) if driver.jobs else ():
-            self.tell("todo", words, run)  # at rest, `waits` says it
-
-    def waits(self, driver: Driver, rest: Wait) -> None:
-        run = driver.facts.run.run
-        self.tell("waiting", f"waits: {rest.why}", run)
-        for line in what_to_do(driver.folder, driver.state):
-            self.tell("todo", line.strip(), run)
-
-    def ended(self, driver: Driver) -> None:
-        outcome, run = driver.facts.outcome, driver.facts.run.run
-        self._replies.pop(run, None)
-        if outcome is None:
-            return
-        self.tell("ended", ended_words(outcome), run, status=outcome.status, reason=outcome.reason)
-        if outcome.status == "failed":
-            for line in failures(driver.state):
-                self.tell("todo", line.strip(), run)
-
-    def let_go(self, run: str) -> None:
-        """Hear that a run is no longer driven though it has not ended; why was told."""
-        self._replies.pop(run, None)
-
-
-def _event(action: Action) -> str:
-    return "started" if isinstance(action, IssueOrder | StartAttempt) else "action"
-
-
-def _about(action: Action) -> dict[str, Any]:
-    match action:
-        case IssueOrder(view=view):
-            return {"step": view.id, "attempt": view.next}
-        case StartAttempt(view=view):
-            return {"step": view.id, "attempt": view.attempt}
-        case StopAttempt(step=step, attempt=attempt):
-            return {"step": step, "attempt": attempt}
-        case _:
-            return {}

@@ -14,6 +14,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TextIO
 
 PAUSE_SECONDS = 0.25  # between two frames, at least
@@ -24,7 +26,19 @@ WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 TOGETHER, SHOWN = "\x1b[?2026h", "\x1b[?2026l"  # terminals that know it show what is between in one go
 CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
 
-Frame = Callable[[int, int], list[str]]  # columns and rows -> lines that fit
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a terminal is able to show, and the moment at which it does."""
+
+    width: int
+    height: int
+    now: datetime  # in local time
+    colours: bool = False
+    plain: bool = False  # ASCII only
+
+
+Frame = Callable[[Look], list[str]]  # -> lines that fit
 
 
 def can_draw(stream: TextIO, term: str) -> bool:
@@ -48,10 +62,11 @@ def knows_signs(stream: TextIO) -> bool:
 
 
 class Screen:
-    """Shows frames from `start` to `close`."""
+    """The live view: shows frames from `start` to `close`. What they show is made from values at hand."""
 
-    def __init__(self, stream: TextIO, frame: Frame) -> None:
-        self._stream, self._frame = stream, frame
+    def __init__(self, stream: TextIO, frame: Frame, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._stream, self._frame, self._now = stream, frame, now
+        self.colours, self._plain = wants_colours(os.environ), not knows_signs(stream)
         self._said: deque[str] = deque()
         self._drawn: tuple[os.terminal_size, list[str]] | None = None  # None: not there, or no longer as it was
         self._changed, self._due = True, 0.0
@@ -120,11 +135,14 @@ class Screen:
                 self._drawn = None
                 self._write("".join(f"{line}\r\n" for line in said))
                 return
-            lines = self._frame(size.columns - 1, size.lines - 1)[: max(1, size.lines - 1)] if keep else []
+            lines = self._frame(self._look(size))[: max(1, size.lines - 1)] if keep else []
             if last or said or self._drawn != (size, lines):
                 fresh = bool(said) or self._drawn is None
                 self._drawn = (size, lines)
                 self._write(painted_frame(said, lines, fresh=fresh, last=last))
+
+    def _look(self, size: os.terminal_size) -> Look:
+        return Look(size.columns - 1, size.lines - 1, self._now(), colours=self.colours, plain=self._plain)
 
     def _size(self) -> os.terminal_size:
         try:

@@ -15,7 +15,7 @@ from agentfs.core.tally import left_steps, tally
 from agentfs.disk import replace
 from agentfs.regular import reading
 from agentfs.ui.closing import what_to_do
-from agentfs.ui.live import all_steps, choose
+from agentfs.ui.overview import all_steps, choose_steps
 from agentfs.ui.table import NOT_DRIVEN, WRONG, mark_of
 from agentfs.ui.text import duration, first_line, in_markdown, inert, left_words, log_line
 
@@ -136,7 +136,7 @@ def _cell(text: str) -> str:
     return in_markdown(first_line(text))
 
 
-# ── the plan as a Mermaid flowchart ──────────────────────────────────────────────────────────────────────────
+# ── the plan as a Mermaid flowchart ───────────────────────────────────────────────────────────────────────
 
 
 ASKS = "asks"
@@ -166,7 +166,7 @@ def picture(state: RunState) -> list[str]:
     views = [*state.steps.values(), *(view for view in left_steps(state) if view.status in WRONG)]
     if state.scheme is None or len(views) < 2:
         return []
-    shown = choose(views, MOST_STEPS)
+    shown = choose_steps(views, MOST_STEPS)
     nodes = {view.id: f"s{number}" for number, view in enumerate(shown)}  # an id such as `end` would mean something
     asking = {view.id for view in state.moving("person")}
     lines = ["flowchart TD", *(f'    {nodes[view.id]}["{_label(view, asking)}"]' for view in shown)]

@@ -77,7 +77,7 @@ def painted(text: str, colour: int | None, *, colours: bool) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if colours and colour is not None else text
 
 
-# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── tables ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 GAP = 2

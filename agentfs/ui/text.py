@@ -177,7 +177,7 @@ def _escaped(match: re.Match[str]) -> str:
     return character if character == "\n" or character.isprintable() else json.dumps(character)[1:-1]
 
 
-# ── text in which nothing is hidden ──────────────────────────────────────────────────────────────────────────
+# ── text in which nothing is hidden ───────────────────────────────────────────────────────────────────────
 
 
 _UNSEEN = re.compile(

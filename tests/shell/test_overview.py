@@ -11,7 +11,8 @@ import pytest
 from agentfs.core.facts import Attempt, Facts, PlanFile
 from agentfs.core.problems import Problem
 from agentfs.core.state import derive
-from agentfs.ui.overview import Look, Overview, Row, choose, ended_row, overview_lines, row_of
+from agentfs.ui.overview import Overview, Row, choose_runs, ended_row, overview_lines, row_of
+from agentfs.ui.screen import Look
 from agentfs.ui.text import columns
 from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
 
@@ -126,7 +127,7 @@ def test_of_sixty_runs_those_that_wait_come_first_and_the_rest_is_counted() -> N
 
 def test_what_is_paused_comes_after_what_waits() -> None:
     rows = [asking("b", state="paused", at=began(9)), asking("a", at=began(1))]
-    assert [row.name for row in choose(rows, 9)] == ["a", "b"]
+    assert [row.name for row in choose_runs(rows, 9)] == ["a", "b"]
 
 
 def test_several_ways_on_are_counted() -> None:
