@@ -2,7 +2,7 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from agentfs.commands.common import must_be_trusted, say
 from agentfs.commands.editing import (
@@ -23,6 +23,7 @@ from agentfs.core.edits import remove_value, set_value
 from agentfs.core.openings import YES_OR_NO, Opening, answered, openings
 from agentfs.core.phase import reason
 from agentfs.core.records import Plan, PlanStatus
+from agentfs.core.reopening import still_ends, with_plan
 from agentfs.core.triggers import WITHOUT_WORDS
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
@@ -134,14 +135,14 @@ def reply(run: Opened, arguments: Namespace) -> None:
 
 
 def _one_open(run: Opened, name: str | None, word: str) -> Opening:
-    """Return what `approve` or `reject` speaks of: the one thing that is open, or the one that is named."""
+    """Return what `approve` or `reject` is about: the one thing that is open, or the one that is named."""
     _must_go_on(run)
     if name is None:
         opening = _only_open(run, word)
     else:
         opening = next((one for one in openings(run.state) if one.name == name), None) or _asked_by(run, name)
     if opening.about not in YES_OR_NO:
-        raise UserError(f"{opening.question_path} wants more than yes or no: {opening.command(run.run, word)}")
+        raise UserError(f"{opening.question_path} wants more than yes or no:\n{_listed([opening], run, word)}")
     return opening
 
 
@@ -151,13 +152,17 @@ def _only_open(run: Opened, word: str) -> Opening:
     if not found:
         raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}")
     if len(found) > 1:
-        listed = "\n".join(f"  {one.command(run.run, word)}" for one in found)
-        raise UserError(f"{run.run} waits for {len(found)} answers; say which:\n{listed}")
+        raise UserError(f"{run.run} waits for {len(found)} answers; say which:\n{_listed(found, run, word)}")
     return found[0]
 
 
+def _listed(found: Iterable[Opening], run: Opened, word: str) -> str:
+    """Return what to type, a command to a line."""
+    return "\n".join(f"  {command}" for one in found for command in one.commands(run.run, word))
+
+
 def _asked_by(run: Opened, step: str) -> Opening:
-    """Return the question of a step; one that has its answer may get another only while nobody acts upon it."""
+    """Return the question of a step; one that has its answer may get another until it is acted upon."""
     view = run.view(step)
     if found := next((one for one in openings(run.state) if one.step == step), None):
         return found
@@ -215,7 +220,7 @@ def pause(run: Opened, _: Namespace) -> None:
 
 @changes_a_run
 def cancel(run: Opened, _: Namespace) -> None:
-    """`agentfs cancel RUN`: whoever drives it ends it; where nobody does, it is ended here."""
+    """`agentfs cancel RUN`: the process that drives it ends it; where there is none, it is ended here."""
     _must_go_on(run)
     if run.state.facts.plan is None and run.driven:
         raise UserError(f"{run.run} has no plan yet: cancel it when it has, or stop what drives it, then cancel it")
@@ -281,6 +286,8 @@ def skip(run: Opened, arguments: Namespace) -> None:
     """`agentfs skip RUN STEP [--because TEXT | --undo]`"""
     step = run.view(arguments.step).id
     because = "" if arguments.undo else _because(run, arguments.because)
+    if not (arguments.undo or arguments.force):
+        _must_stay_done(run, step, because)
 
     def change(source: bytes, plan: Plan) -> bytes:
         place = next((n for n, one in enumerate(plan.steps) if one.id == step), None)
@@ -297,6 +304,18 @@ def skip(run: Opened, arguments: Namespace) -> None:
     else:
         say(f'{where}: "skip" of {step} is now "{first_line(because)}"')
     reopen(run)
+
+
+def _must_stay_done(run: Opened, step: str, because: str) -> None:
+    """Raise if a run that is done would end failed without a step."""
+    if run.outcome is None or run.outcome.status != "done":
+        return
+    steps = [one.model_copy(update={"skip": because}) if one.id == step else one for one in run.plan.steps]
+    plan = run.plan.model_copy(update={"steps": tuple(steps)})
+    end = still_ends(with_plan(run.state.facts, plan, sha256_bytes(b"")), run.state.means)
+    if end is not None and end.status == "failed":
+        words = f"{run.run} is done, and without {step} it would end failed: {inert(end.why)}"
+        raise UserError(f"{words} (--force skips it all the same)")
 
 
 def _because(run: Opened, given: str | None) -> str:

@@ -156,7 +156,7 @@ def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
     try:
         _judged(dropped_goal(path, shown), around)
     except StillChanging:
-        raise Rejected([Problem("somebody is still writing it", "look again when they are done")]) from None
+        raise Rejected([Problem("it is still being written", "check it again when it is complete")]) from None
     return Verdict(shown)
 
 
@@ -173,7 +173,7 @@ def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdic
 
 def _must_be_goal_name(path: Path) -> None:
     if path.suffix.lower() not in names.GOAL_SUFFIXES:
-        raise Rejected([Problem("this is no goal, no plan and no settings", _ENDINGS)])
+        raise Rejected([Problem("this is not a goal, a plan or settings", _ENDINGS)])
 
 
 _ENDINGS = f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}; settings in .toml; a plan is called plan.json"
@@ -200,7 +200,7 @@ def check_against(arguments: Namespace) -> int:
     workspace = here(arguments)
     run = read_run(workspace.find_run(arguments.against), workspace)
     if run.state is None or run.broken:
-        raise UserError(f"{run.run} does not read: {inert(run.broken[0])}")
+        raise UserError(f"{run.run} cannot be read: {inert(run.broken[0])}")
     if len(arguments.files) != 1:
         raise UserError("--against takes one FILE: the plan that might become that run's")
     name = arguments.files[0]

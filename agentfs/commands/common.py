@@ -14,7 +14,7 @@ from agentfs.core.markdown import lines_of
 from agentfs.core.problems import Problem
 from agentfs.errors import UserError
 from agentfs.ui.table import BOLD, painted
-from agentfs.ui.text import columns, cut, cut_front, inert
+from agentfs.ui.text import columns, cut, cut_front, inert, json_text
 from agentfs.workspace import Workspace, find_workspace, is_trusted, was_trusted
 
 
@@ -31,7 +31,7 @@ def print_lines(lines: Iterable[str]) -> int:
 
 
 def start_folder(arguments: Namespace) -> Path:
-    """Return the folder the command speaks of."""
+    """Return the folder the command is about."""
     folder = Path(arguments.folder)
     if not folder.is_dir():
         raise UserError(f"-C {arguments.folder}: there is no such folder")
@@ -39,7 +39,7 @@ def start_folder(arguments: Namespace) -> Path:
 
 
 def here(arguments: Namespace) -> Workspace:
-    """Return the workspace the command speaks of; it must exist."""
+    """Return the workspace the command is about; it must exist."""
     start = start_folder(arguments)
     found = find_workspace(start)
     if found is None:
@@ -61,27 +61,18 @@ def must_be_trusted(workspace: Workspace) -> None:
 
 def trusted_now(names: Sequence[str]) -> str:
     """Return the warning that what was in a folder before it became this user's workspace may run from now on."""
-    from agentfs.ui.text import inert
-
     return f"trusted from now on, since it was here already: {inert(', '.join(names))} (look at it)"
 
 
 def short_path(path: Path) -> str:
     """Return a path as short as it can be typed from here, with nothing in it that a terminal obeys."""
-    from agentfs.ui.text import inert
-
     relative = os.path.relpath(path)
     return inert(str(path) if relative.startswith("..") else relative)
 
 
 def problem_lines_for(stream: TextIO, file: str, problems: Sequence[Problem], source: bytes) -> list[str]:
     """Return what is wrong with a file, as it is printed there."""
-    import shutil
-
-    if not stream.isatty():
-        return problem_lines(file, problems)
-    colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return problem_lines(file, problems, source, shutil.get_terminal_size((80, 24)).columns, colours=colours)
+    return problem_lines(file, problems, source, width(stream), colours=colours(stream))
 
 
 def environment() -> dict[str, str]:
@@ -89,8 +80,6 @@ def environment() -> dict[str, str]:
 
 
 def print_json(value: Any) -> None:
-    from agentfs.ui.text import json_text
-
     print_lines([json_text(value)])
 
 
@@ -126,19 +115,16 @@ def _marked(line: str, problem: Problem, width: int, *, colours: bool) -> list[s
     return [f"    {problem.line} | {text.rstrip()}", f"{'| ':>{margin}}{' ' * columns(shown)}{mark}"]
 
 
-# ── what does not read, and the terminal ──────────────────────────────────────────────────────────────────
-
-
-# ── words out ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── what cannot be read, and the terminal ─────────────────────────────────────────────────────────────────
 
 
 def tell_broken(found: reading.Reading, broken: Iterable[str] = ()) -> int:
-    """Say what of a run does not read; return the exit code that says so too."""
+    """Say what of a run cannot be read; return the exit code that says so too."""
     return say_all(list(dict.fromkeys([*found.broken, *broken])), f"{found.folder}/")
 
 
 def say_all(trouble: list[str], where: str = "") -> int:
-    """Say what does not read, and let the exit code say so too."""
+    """Say what cannot be read, and let the exit code say so too."""
     for words in trouble:
         say(f"{where}{words}")
     return 2 if trouble else 0
@@ -149,5 +135,5 @@ def width(stream: TextIO | None = None) -> int | None:
     return shutil.get_terminal_size((80, 24)).columns if (stream or sys.stdout).isatty() else None
 
 
-def colours() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def colours(stream: TextIO | None = None) -> bool:
+    return (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -13,7 +13,6 @@ from agentfs.core.comparing import compared
 from agentfs.core.costs import Asked, Conversation, Costs, as_page, asked_by, asked_in, costs_of
 from agentfs.core.names import is_fork_source
 from agentfs.core.state import RunState
-from agentfs.errors import UserError
 from agentfs.jsonlines import read_lines
 from agentfs.ui.plan_diff import changed_lines
 from agentfs.ui.table import RUN_COLOURS, painted
@@ -195,10 +194,7 @@ def compare(arguments: Namespace) -> int:
 
 def _read(workspace: Workspace, name: str) -> tuple[RunState, Costs]:
     folder = workspace.find_run(name)
-    found = read_run(folder, workspace)
-    if found.state is None:
-        raise UserError(f"{found.run} does not read: {inert(found.broken[0])}")
-    return found.state, costs_of(conversations(folder))
+    return read_run(folder, workspace).readable(), costs_of(conversations(folder))
 
 
 Side = dict[str, Any]
@@ -241,26 +237,20 @@ def _seconds(seconds: float | None) -> str:
 
 def _asked_rows(first: Side, second: Side) -> Iterator[Row]:
     """Yield what models were asked: by role, then in sum."""
-    roles = list(dict.fromkeys([*first["by_role"], *second["by_role"]]))
-    for role in [*roles, "total"]:
-        left, right = (side["total"] if role == "total" else side["by_role"].get(role) for side in (first, second))
+    for role in [*dict.fromkeys([*first["by_role"], *second["by_role"]]), "total"]:
+        sides = [side["total"] if role == "total" else side["by_role"].get(role) for side in (first, second)]
         yield "", "", ""
-        yield f"{role}: requests", _number(left, "requests"), _number(right, "requests")
-        yield "  tokens in", _tokens(left, "input_tokens"), _tokens(right, "input_tokens")
-        yield "  tokens out", _tokens(left, "output_tokens"), _tokens(right, "output_tokens")
-        yield "  cost", _cost(left), _cost(right)
+        for name, key, shown in _SPENT:
+            left, right = (shown(spend[key]) if spend else "-" for spend in sides)
+            yield name.format(role), left, right
 
 
-def _number(spend: Side | None, name: str) -> str:
-    return str(spend[name]) if spend else "-"
-
-
-def _tokens(spend: Side | None, name: str) -> str:
-    return short(spend[name]) if spend else "-"
-
-
-def _cost(spend: Side | None) -> str:
-    return money(spend["cost_usd"]) if spend else "-"
+_SPENT: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("{}: requests", "requests", str),
+    ("  tokens in", "input_tokens", short),
+    ("  tokens out", "output_tokens", short),
+    ("  cost", "cost_usd", money),
+)
 
 
 def _side_by_side(rows: list[Row], width: int | None) -> list[str]:

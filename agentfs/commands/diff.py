@@ -28,7 +28,7 @@ def diff(arguments: Namespace) -> int:
     """`agentfs diff RUN [A[..B]]`"""
     workspace = here(arguments)
     found = read_run(workspace.find_run(arguments.run), workspace)
-    state = _readable(found)
+    state = found.planned()
     if arguments.question:
         return _question(arguments, found, state)
     first, second = _chosen(found.run, state, arguments.revisions)
@@ -53,14 +53,6 @@ def _question(arguments: Namespace, found: Reading, state: RunState) -> int:
     if arguments.stat:
         return print_lines([f"{found.run}: {stat_line(page)}"])
     return print_lines(proposal_lines(page, colours=colours()))
-
-
-def _readable(found: Reading) -> RunState:
-    if found.state is None:
-        raise UserError(f"{found.run} does not read: {inert(found.broken[0])}")
-    if not found.state.facts.revisions:
-        raise UserError(f"{found.run} has no revision yet: there is no plan")
-    return found.state
 
 
 def _chosen(run: str, state: RunState, text: str | None) -> tuple[Number, Number]:
@@ -104,7 +96,7 @@ def _record(state: RunState, number: Number) -> Revision | None:
 
 
 def _plan(found: Reading, state: RunState, number: Number) -> Plan | None:
-    """Return the plan of a revision, or the one that stands in plan.json."""
+    """Return the plan of a revision, or the one in plan.json."""
     from pydantic import ValidationError
 
     if number == 0:
@@ -118,7 +110,7 @@ def _plan(found: Reading, state: RunState, number: Number) -> Plan | None:
     try:
         return Plan.model_validate_json(read_whole(path))
     except (OSError, ValidationError):
-        raise UserError(f"{short_path(path)} does not read: take it back from the ledger") from None
+        raise UserError(f"{short_path(path)} cannot be read: restore it from the ledger") from None
 
 
 # ── two plans that git holds against each other ───────────────────────────────────────────────────────────
@@ -128,7 +120,7 @@ def between(path: Path, old: bytes, new: bytes, *, colours: bool) -> list[str]:
     """Return how two contents of a plan.json differ; raise if one is no plan, or the run does not read."""
     root = path.parents[3]
     found = read_run(path.parent, Workspace(root))
-    state = _readable(found)
+    state = found.planned()
     plans = [Plan.model_validate_json(source) if source else None for source in (old, new)]
     if plans[1] is None:
         return [f"{found.run}: plan.json is gone"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agentfs.clock import Clock
 from agentfs.commands.common import here, say, short_path
-from agentfs.commands.reading import Reading, read_run, run_id, settings_of
+from agentfs.commands.reading import Reading, no_such_step, read_run, revision_numbers, run_id, settings_of
 from agentfs.commands.shadow import shadow_of
 from agentfs.core import names
 from agentfs.core.calls import rejected_steps
@@ -23,7 +23,7 @@ from agentfs.core.canonical import sha256_bytes
 from agentfs.core.decide import CallPlanner, EndRun, decide
 from agentfs.core.differences import effects
 from agentfs.core.phase import phase, reason
-from agentfs.core.problems import Problem, Rejected, did_you_mean
+from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Outcome, Plan, Run
 from agentfs.core.reopening import after_no, in_force, still_ends
 from agentfs.core.state import RunState
@@ -41,7 +41,7 @@ from agentfs.tools.registry import known_tools
 from agentfs.ui.text import first_line, inert
 from agentfs.workspace import Workspace
 
-TRIES = 20  # a plan that somebody else changes between all of them is not ours to change
+TRIES = 20  # a plan that another process changes between all of them is not ours to change
 LEFTOVER_SECONDS = 3.0
 _RUN_AT = re.compile(r"(.*)@([1-9][0-9]{0,8})\Z", re.DOTALL)
 Change = Callable[[bytes, Plan], bytes]
@@ -53,7 +53,7 @@ class Opened:
 
     workspace: Workspace
     folder: Path  # where it is changed: the run's own, or that of its shadow
-    state: RunState  # as if it had not ended, and with what stands in plan.json in force
+    state: RunState  # as if it had not ended, and with what is in plan.json in force
     outcome: Outcome | None
     revision: int | None = None  # the one a person typed after @
     real: Path | None = None  # of a shadow: the folder of the run itself
@@ -78,15 +78,13 @@ class Opened:
 
     def view(self, step: str) -> StepView:
         """Return a step of the plan; it must be there."""
-        found = self.state.steps.get(step)
-        if found is None:
-            mend = did_you_mean(step, self.state.steps, f"`agentfs show {self.run}` lists its steps")
-            raise UserError(f"{self.run} has no step {inert(step)!r} ({mend})")
-        return found
+        if step not in self.state.steps:
+            raise no_such_step(self.run, step, self.state.steps)
+        return self.state.steps[step]
 
 
 def changes_a_run(body: Callable[[Opened, Namespace], None]) -> Callable[[Namespace], int]:
-    """Make a command of what changes a run: it is found and read before, and what drives it is told after."""
+    """Make a command of what changes a run: it is found and read before, and who goes on with it is said after."""
 
     @wraps(body)
     def command(arguments: Namespace) -> int:
@@ -122,10 +120,10 @@ def named_run(arguments: Namespace) -> tuple[Workspace, Path, int | None]:
 
 
 def opened(workspace: Workspace, folder: Path, revision: int | None = None) -> Opened:
-    """Return a run to be changed, read anew; what does not read must be mended first."""
+    """Return a run to be changed, read again; what cannot be read must be fixed first."""
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
-        raise UserError(f"{found.run} does not read: {inert(found.broken[0])}")
+        raise UserError(f"{found.run} cannot be read: {inert(found.broken[0])}")
     return Opened(workspace, folder, in_force(found.state, found.judged), found.state.facts.outcome, revision)
 
 
@@ -133,34 +131,44 @@ def opened(workspace: Workspace, folder: Path, revision: int | None = None) -> O
 
 
 def edit_plan(run: Opened, change: Change) -> bool:
-    """Change plan.json as a person would, losing nobody's edit; return whether there was anything to change."""
+    """Change a valid plan.json as a person would; return whether there was anything to change."""
+
+    def edit(source: bytes | None) -> bytes | None:
+        plan = _valid_plan(run, source)
+        return None if source is None or plan is None else change(source, plan)
+
+    return exchange_plan(run, edit)
+
+
+def exchange_plan(run: Opened, edit: Callable[[bytes | None], bytes | None]) -> bool:
+    """Put what an edit makes of plan.json in its place, and lose no edit of another; return whether it changed.
+
+    `edit`: from what is there (None: nothing that is ours to change) to what should be; None: look again.
+    """
     path = run.folder / names.PLAN
     for _ in range(TRIES):
-        source, plan = _valid_plan(run, path)
-        if source is None or plan is None:
-            continue  # it changed while it was read
-        new = change(source, plan)
-        if new == source:
+        present = read_whole(path) if path.is_file() and not path.is_symlink() else None
+        new = edit(present)
+        if new is not None and new == present:
             return False
-        if exchanged(run, new, source):
+        if new is not None and _exchanged(run, new, present):
             return True
-    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when nobody else writes it")
+    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when no other program writes it")
 
 
-def exchanged(run: Opened, new: bytes, expected: bytes | None) -> bool:
+def _exchanged(run: Opened, new: bytes, expected: bytes | None) -> bool:
     """Exchange plan.json, unless it no longer holds what was expected; return whether it was."""
     placed, leftover = install(run.folder / names.PLAN, new, expected)
     _settle(run.folder, [leftover] if leftover else [])
     return placed
 
 
-def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
-    """Return the bytes of plan.json and the plan they are; raise if they are none."""
-    source = read_whole(path) if path.is_file() and not path.is_symlink() else None
+def _valid_plan(run: Opened, source: bytes | None) -> Plan | None:
+    """Return the plan that these bytes of plan.json are; None if it has changed since; raise if they are none."""
     state = read_run(run.folder, run.workspace).state
     file = state.facts.plan_file if state else None
     if file is None or (source is not None and file.sha256 != sha256_bytes(source)):
-        return None, None
+        return None
     if file.problems or source is None:
         note = (
             "\nplan.error.md beside it says the same; fix it first"
@@ -169,7 +177,7 @@ def _valid_plan(run: Opened, path: Path) -> tuple[bytes | None, Plan | None]:
         )
         problems = file.problems or (Problem("there is no plan.json", "write one"),)
         raise UserError(f"{BadFile(run.shown(names.PLAN), problems)}{note}")
-    return source, file.plan
+    return file.plan
 
 
 def _settle(folder: Path, leftovers: list[Leftover]) -> None:
@@ -236,10 +244,10 @@ def remove_outcome(run: Opened) -> None:
 
 
 def tell_driver(run: Opened) -> None:
-    """Say who goes on with a run that nobody drives: a watch, or else what to type."""
+    """Say who goes on with a run that no process drives: a watch, or else what to type."""
     if (run.folder / names.OUTCOME).exists() or run.driven:
         return
-    from agentfs.ui.closing import NOTHING_DRIVES, who_goes_on
+    from agentfs.ui.progress import NOTHING_DRIVES, who_goes_on
 
     say(who_goes_on(run.run, run.workspace.root, NOTHING_DRIVES))
 
@@ -266,14 +274,14 @@ def _tell_effect(run: Opened) -> None:
 
 
 def _answer_to_no(found: Reading, state: RunState, call: CallPlanner) -> str:
-    """Return what follows from a no that somebody has an answer to: a planner, or a runbook with a clean-up."""
+    """Return what follows from a no that has an answer: a planner, or a runbook with a clean-up."""
     if found.goal is None or not state.facts.goal.has_steps:
         return "ask the planner for another plan, and do nothing of it before you approve it"
     from agentfs.planner.own_steps import situation
     from agentfs.planner.runbook import answer
 
-    said = answer(found.goal, call.pending[0].trigger, situation(found.goal, state, found.folder))
-    return f"clean up, and end failed: {first_line(said.answer)}"
+    reply = answer(found.goal, call.pending[0].trigger, situation(found.goal, state, found.folder))
+    return f"clean up, and end failed: {first_line(reply.answer)}"
 
 
 # ── plans that may become a run's ─────────────────────────────────────────────────────────────────────────
@@ -281,7 +289,7 @@ def _answer_to_no(found: Reading, state: RunState, call: CallPlanner) -> str:
 
 def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
     """Return the exact bytes of a revision; it must be there."""
-    recorded = revisions_of(folder)
+    recorded = revision_numbers(folder)
     if revision not in recorded:
         known = f"it has 1 to {recorded[-1]}" if recorded else "there is no plan yet"
         raise UserError(f"{run} has no revision {revision} ({known})")
@@ -289,13 +297,7 @@ def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
     try:
         return read_whole(path)
     except OSError:
-        raise UserError(f"{short_path(path)} does not read: take it back from the ledger") from None
-
-
-def revisions_of(folder: Path) -> list[int]:
-    """Return the numbers that revisions have been given."""
-    parsed = [names.parse_revision_file(path.name) for path in (folder / names.REVISIONS).iterdir()]
-    return sorted(found[0] for found in parsed if found and found[1] == "record")
+        raise UserError(f"{short_path(path)} cannot be read: restore it from the ledger") from None
 
 
 def judged(folder: Path, workspace: Workspace, source: bytes, shown: str, begins: Run | None = None) -> Plan:

@@ -71,7 +71,7 @@ def forget(arguments: Namespace) -> int:
 
 
 def _is_named(arguments: Namespace) -> bool:
-    """Whether the runs are named one by one; raises unless it is said, in one of the two ways, which are meant."""
+    """Whether the runs are named one by one; raises unless one of the two ways says which."""
     chooses = [arguments.older_than, arguments.state, arguments.name]
     if arguments.runs and any(chooses):
         raise UserError("name the runs, or choose them by --older-than, --state and --name: not both")
@@ -180,13 +180,13 @@ def _tell(arguments: Namespace, workspace: Workspace, gone: list[Chosen], done: 
     for run, why in done.kept.items():
         say(f"{run} is kept: {inert(why)}")
     if done.later:
-        say(f"{done.later}; the next `agentfs forget`, `run` or `watch` mends that")
+        say(f"{done.later}; the next `agentfs forget`, `run` or `watch` completes that")
     return 2 if done.kept else 0
 
 
 def _lines(arguments: Namespace, workspace: Workspace, pages: list[dict[str, Any]], done: Forgotten) -> list[str]:
     if not pages:
-        return [] if done.kept else ["no run that has ended is meant by that"]
+        return [] if done.kept else ["no ended run matches"]
     most = len(pages) if arguments.dry_run else 20
     lines = forget_table(pages, datetime.now(UTC), width(), colours=colours(), most=most)
     if arguments.dry_run:

@@ -8,19 +8,17 @@ from typing import Any
 
 from agentfs.commands.common import environment, print_json, print_lines, say
 from agentfs.commands.editing import (
-    TRIES,
     Opened,
     changes_a_run,
-    exchanged,
+    exchange_plan,
     judged,
     named_run,
     opened,
     reopen,
     revision_bytes,
-    revisions_of,
     tell_driver,
 )
-from agentfs.commands.reading import run_id, settings_of
+from agentfs.commands.reading import revision_numbers, run_id, settings_of
 from agentfs.commands.resume import changed_tools, tools_of_today
 from agentfs.core import names
 from agentfs.core.canonical import sha256_bytes
@@ -67,24 +65,24 @@ def _status(source: bytes) -> str:
 
 
 def _put(run: Opened, new: bytes) -> bool:
-    """Exchange plan.json; return whether it changed. What stood there and is in no revision is kept beside it."""
-    path = run.folder / names.PLAN
-    for _ in range(TRIES):
-        present = read_whole(path) if path.is_file() and not path.is_symlink() else None
-        if present == new:
-            return False
-        kept = _kept_beside(run, present)
-        if exchanged(run, new, present):
-            if kept:
-                say(f"{run.shown(kept.name)}: what stood in plan.json, and in no revision")
-            return True
-        if kept:
-            kept.unlink()
-    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when nobody else writes it")
+    """Exchange plan.json; return whether it changed. What was there and is in no revision is kept beside it."""
+    kept: list[Path] = []
+
+    def edit(present: bytes | None) -> bytes:
+        while kept:
+            kept.pop().unlink()  # of the last try: plan.json has changed since
+        if present != new and (beside := _kept_beside(run, present)):
+            kept.append(beside)
+        return new
+
+    changed = exchange_plan(run, edit)
+    for path in kept:
+        say(f"{run.shown(path.name)}: what was in plan.json, and in no revision")
+    return changed
 
 
 def _kept_beside(run: Opened, present: bytes | None) -> Path | None:
-    """Keep a plan.json that nobody has recorded yet, before anything takes its place."""
+    """Keep a plan.json that is in no revision yet, before anything takes its place."""
     recorded = (run.folder / names.REVISIONS).glob("*.plan.json")
     if present is None or sha256_bytes(present) in {sha256_bytes(read_whole(path)) for path in recorded}:
         return None
@@ -125,11 +123,11 @@ def fork(arguments: Namespace) -> int:
 
 
 def _fork(run: Opened, arguments: Namespace) -> Fork:
-    """Return the run to be made; what cannot go on in a new run is told before anything is written."""
+    """Return the run to be made; what cannot go on in a new run is reported before anything is written."""
     facts = run.state.facts
     if facts.goal.problems:
         raise UserError(f"the goal of {run.run} is not valid: {inert(facts.goal.problems[0].message)} (fix it first)")
-    recorded = revisions_of(run.folder)
+    recorded = revision_numbers(run.folder)
     if not recorded:
         raise UserError(f"{run.run} has no plan yet: there is nothing to fork")
     revision = run.revision or recorded[-1]

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.commands.common import colours, here, print_lines, say_all, short_path, width
-from agentfs.commands.reading import plain_json, read_run, run_id, step_files
+from agentfs.commands.reading import no_such_step, plain_json, read_run, revision_numbers, run_id, step_files
 from agentfs.core import names
 from agentfs.core.blame import Origin
 from agentfs.core.blame import blame as origins_of
 from agentfs.core.messages import reason_of
-from agentfs.core.problems import did_you_mean
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.history import PastPlans
 from agentfs.regular import reading
 from agentfs.ui.table import Cell, table
-from agentfs.ui.text import first_line, inert, json_text, log_line, most_of
+from agentfs.ui.text import first_line, inert, json_text, log_line, most_of, state_and_why
 from agentfs.watch import FolderWatch
 
 
@@ -44,7 +43,7 @@ def log(arguments: Namespace) -> int:
 
 
 def entries_of(folder: Path, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what the ledger should hold of a run, the newest last, and what of it does not read."""
+    """Return what the ledger should hold of a run, the newest last, and what of it cannot be read."""
     from agentfs.ledger import Ledger, LedgerCommit, LedgerError
 
     revisions, trouble = _read_revisions(folder)
@@ -58,50 +57,41 @@ def entries_of(folder: Path, runs: Path) -> tuple[list[dict[str, Any]], list[str
         numbers = [n for n in commit.trailers.get("Agentfs-Revision", []) if n in revisions]
         entries += [{**revisions.pop(number), "commit": commit.sha} for number in numbers]
         for words in commit.trailers.get("Agentfs-Outcome", []):
+            status, detail = words.partition(" ")[0], commit.subject.partition(": ")[2]
             at = commit.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-            entries.append(_outcome_entry(words.partition(" ")[0], commit.subject.partition(": ")[2], at, commit.sha))
+            entries.append({"kind": "outcome", "status": status, "detail": detail, "at": at, "commit": commit.sha})
     entries += [{**found, "commit": None} for found in revisions.values()]
-    return [*entries, *_owed_outcome(folder, entries)], trouble
+    if not any(entry["kind"] == "outcome" for entry in entries[-1:]) and (pending := _outcome(folder)):
+        entries.append({**pending, "commit": None})
+    return entries, trouble
 
 
 def _read_revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the revisions by number, and the names of those that do not read."""
+    """Return the revisions by number, and the names of those that cannot be read."""
     from pydantic import ValidationError
 
     from agentfs.core.records import Revision
 
     found: dict[str, dict[str, Any]] = {}
     trouble: list[str] = []
-    for number in sorted(_revision_numbers(folder / names.REVISIONS)):
+    for number in revision_numbers(folder):
         path = folder / names.REVISIONS / names.revision_file(number)
         try:
             record = Revision.model_validate_json(read_whole(path))
         except (OSError, ValidationError):
-            trouble.append(f"{path} does not read: take it back from the ledger")
+            trouble.append(f"{path} cannot be read: restore it from the ledger")
             continue
         found[str(number)] = {"kind": "revision", **record.model_dump(mode="json", exclude={"format"})}
     return found, trouble
 
 
-def _revision_numbers(folder: Path) -> list[int]:
-    try:
-        parsed = [names.parse_revision_file(path.name) for path in folder.iterdir()]
-    except OSError:
-        return []
-    return [found[0] for found in parsed if found and found[1] == "record"]
-
-
-def _outcome_entry(status: str, detail: str, at: str, commit: str | None) -> dict[str, Any]:
-    return {"kind": "outcome", "status": status, "detail": detail, "at": at, "commit": commit}
-
-
-def _owed_outcome(folder: Path, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the outcome that stands in the folder and has no commit yet."""
-    outcome = plain_json(folder / names.OUTCOME)
-    if not isinstance(outcome, dict) or any(entry["kind"] == "outcome" for entry in entries[-1:]):
-        return []
-    status = str(outcome.get("status"))
-    return [_outcome_entry(status, f"{status}, {outcome.get('summary')}", str(outcome.get("ended_at")), None)]
+def _outcome(folder: Path) -> dict[str, Any] | None:
+    """Return the outcome in a run's folder."""
+    found = plain_json(folder / names.OUTCOME)
+    if not isinstance(found, dict):
+        return None
+    status, at = str(found.get("status")), str(found.get("ended_at"))
+    return {"kind": "outcome", "status": status, "detail": f"{status}, {found.get('summary')}", "at": at}
 
 
 # ── log: what it prints ───────────────────────────────────────────────────────────────────────────────────
@@ -130,7 +120,7 @@ def entry_line(entry: dict[str, Any]) -> str:
     """Return a revision, or an outcome, in one line."""
     at = str(entry.get("at"))[11:19]
     if entry["kind"] == "outcome":
-        return inert(f"{at} outcome: {first_line(str(entry['detail']))}")
+        return inert(f"{at} outcome: {_ended(entry)}")
     first = entry.get("trigger") == "first"
     detail = "the first plan" if first else first_line(str(entry.get("detail")))
     return inert(f"{at} revision {entry.get('revision')}: {detail}, by {_who(entry['by'])}")
@@ -138,7 +128,7 @@ def entry_line(entry: dict[str, Any]) -> str:
 
 def _entry(entry: dict[str, Any]) -> Iterator[str]:
     if entry["kind"] == "outcome":
-        yield f"outcome: {first_line(str(entry['detail']))}"
+        yield f"outcome: {_ended(entry)}"
         yield f"  when      {entry['at']}"
         return
     detail = "the first plan" if entry["trigger"] == "first" else first_line(str(entry["detail"]))
@@ -150,6 +140,10 @@ def _entry(entry: dict[str, Any]) -> Iterator[str]:
         "changes", [f"{change['step'] or 'the plan'}: {change['what']}" for change in entry["changes"]]
     )
     yield from _listed_lines("evidence", entry["evidence"])
+
+
+def _ended(entry: dict[str, Any]) -> str:
+    return state_and_why(entry["status"], first_line(str(entry["detail"])).removeprefix(f"{entry['status']}, "))
 
 
 def _who(by: dict[str, Any]) -> str:
@@ -213,14 +207,6 @@ def _print(line: Line, *, json_lines: bool) -> None:
     sys.stdout.flush()
 
 
-def _outcome(folder: Path) -> dict[str, Any] | None:
-    found = plain_json(folder / names.OUTCOME)
-    if not isinstance(found, dict):
-        return None
-    status, at = str(found.get("status")), str(found.get("ended_at"))
-    return {"kind": "outcome", "status": status, "detail": f"{status}, {found.get('summary')}", "at": at}
-
-
 @dataclass(slots=True)
 class Tail:
     """Remembers how far a run's revisions and logs have been printed."""
@@ -250,9 +236,7 @@ class Tail:
                 yield step, number, files
 
     def _new_revisions(self) -> Iterator[Line]:
-        listed = [names.parse_revision_file(path.name) for path in (self.folder / names.REVISIONS).glob("*.json")]
-        numbers = {found[0] for found in listed if found and found[1] == "record"}
-        for number in sorted(numbers - self.revisions):
+        for number in sorted(set(revision_numbers(self.folder)) - self.revisions):
             record = plain_json(self.folder / names.REVISIONS / names.revision_file(number))
             self.revisions.add(number)
             if isinstance(record, dict):
@@ -283,18 +267,14 @@ def blame(arguments: Namespace) -> int:
     """`agentfs blame RUN [STEP]`"""
     workspace = here(arguments)
     found = read_run(workspace.find_run(arguments.run), workspace)
-    if found.state is None:
-        raise UserError(f"{found.run} does not read: {inert(found.broken[0])}")
-    revisions = found.state.facts.revisions
-    if not revisions:
-        raise UserError(f"{found.run} has no revision yet: there is no plan")
-    past = PastPlans(found.folder)
+    facts, past = found.planned().facts, PastPlans(found.folder)
+    revisions = facts.revisions
     origins = origins_of((revision, past.plan(revision.revision)) for revision in revisions)
     fields = [*map(_blame_entry, origins)]
     if arguments.step is not None:
         fields = _of_step(fields, arguments.step, found.run)
     page = {"run": found.run, "revision": revisions[-1].revision, "fields": fields}
-    unrecorded = found.state.facts.plan_file.sha256 != revisions[-1].plan_sha256
+    unrecorded = facts.plan_file.sha256 != revisions[-1].plan_sha256
     if arguments.json:
         return print_lines([json_text(page)])
     return print_lines(blame_lines(page, width(), colours=colours(), edited=unrecorded))
@@ -318,9 +298,7 @@ def _blame_entry(origin: Origin) -> dict[str, Any]:
 def _of_step(fields: list[dict[str, Any]], step: str, run: str) -> list[dict[str, Any]]:
     mine = [entry for entry in fields if entry["step"] == step]
     if not mine:
-        known = [str(entry["step"]) for entry in fields if entry["step"]]
-        mend = did_you_mean(step, known, f"`agentfs show {run}` lists its steps")
-        raise UserError(f"the plan of {run} has no step {inert(step)!r} ({mend})")
+        raise no_such_step(run, step, [str(entry["step"]) for entry in fields if entry["step"]])
     return mine
 
 

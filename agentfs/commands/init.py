@@ -32,7 +32,7 @@ def trust(arguments: Namespace) -> int:
     """`agentfs trust DIR`"""
     root = (start_folder(arguments) / arguments.dir).resolve()
     if not (root / SETTINGS).is_file():
-        raise UserError(f"{root} is no workspace: it has no {SETTINGS}")
+        raise UserError(f"{root} is not a workspace (no {SETTINGS})")
     trust_workspace(root, environment())
     say(f"{root} is trusted: `run` and `watch` work there now")
     return 0
@@ -76,7 +76,7 @@ EFFECTS = {
     "network": "uses the network",
     "none": "touches nothing",
 }
-OWN = "Your own tools are told by their source alone: nothing in tools/ was run. A run knows their inputs exactly."
+OWN = "Your own tools are listed from their source: nothing in tools/ was run. A run knows their inputs exactly."
 
 
 def tools_lines(tools: list[dict[str, Any]]) -> list[str]:

@@ -195,7 +195,7 @@ def _add_making(commands: _Commands) -> None:
         "A goal is judged as `run` judges it here, one in goals/ as `watch` does. Exit code 2: there is a problem;\n"
         "4: all that is missing is a model.\n\n"
         "With --against RUN: FILE is a plan, judged by that run's tools; if it is good, what it would mean for that\n"
-        "run is told: what it changes, which steps run again, which are kept. Nothing is written.", json=True,
+        "run is shown: what it changes, which steps run again, which are kept. Nothing is written.", json=True,
     )  # fmt: skip
     check.more = _step_lines
     check.add_argument("files", metavar="FILE", nargs="+", help="plan.json, a goal file, or agentfs.toml")
@@ -298,8 +298,8 @@ def _add_state(parser: Parser, known: tuple[str, ...]) -> None:
 def _add_summaries(commands: _Commands) -> None:
     commands.add(
         "cost.cost", "what it asked of models: requests, tokens, money, time waited",
-        "By role, by the planner's calls and by step, from the logs; prices as set, or as listed. What nobody\n"
-        "knows is unknown, never nothing. Input includes cached, output includes reasoning.\n"
+        "By role, by the planner's calls and by step, from the logs; prices as set, or as listed. What is\n"
+        "not known is unknown, never 0. Input includes cached, output includes reasoning.\n"
         "With --json: total, by_role, by_model, by_step, by_call, to the token.", run=True, json=True,
     )  # fmt: skip
     compare = commands.add(
@@ -340,7 +340,8 @@ def _add_examining(commands: _Commands) -> None:
         "Every file that is written once is what was committed; every revision has one commit of its own, in order,\n"
         "that says what its record says; hashes hold; git fsck finds the ledger whole. Without RUN: all runs. It\n"
         "only reads. Each disagreement is a line: the file, what is wrong, what to do. What a process that drives\n"
-        "the run has yet to commit is told too, and is none. Exit code 0: they agree. 2: they do not.", json=True,
+        "the run has yet to commit is listed too, and is not one. Exit code 0: they agree. 2: they do not.",
+        json=True,
     )  # fmt: skip
     verify.add_argument("run", metavar="RUN", nargs="?", help=RUN)
 
@@ -404,8 +405,9 @@ def _add_steering(commands: _Commands) -> None:
     retry.add_argument("step", metavar="STEP", help=STEP)
     skip = commands.add("change.skip", "leave a step out; what depends on it goes on", run=True, changes=True)
     skip.add_argument("step", metavar="STEP", help=STEP)
-    skip.add_argument("--because", metavar="TEXT", help="why; it stands in plan.json")
+    skip.add_argument("--because", metavar="TEXT", help="why; it is written to plan.json")
     skip.add_argument("--undo", action="store_true", help="take it in again")
+    skip.add_argument("--force", action="store_true", help="also where a run that is done would then end failed")
 
 
 def _amount(text: str) -> float:
@@ -448,7 +450,7 @@ def _add_undoing(commands: _Commands) -> None:
         "forget.forget", "remove the files of runs that have ended",
         "Their history stays in the ledger: git -C runs log -- RUN. Logs and files/, which it does not hold, are\n"
         "gone for good. Runs are named, or chosen by all of --older-than, --state and --name that are given.\n"
-        "Chosen ones are asked about first; where there is no terminal, it stops with exit code 3 unless told --yes.",
+        "Chosen ones are asked about first; where there is no terminal, it stops with exit code 3 without --yes.",
         drives=True, json=True,
     )  # fmt: skip
     forget.add_argument("runs", metavar="RUN", nargs="*", help=RUN)

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -74,6 +74,26 @@ class Reading:
     def run(self) -> str:
         return run_id(self.folder)
 
+    def readable(self) -> "RunState":
+        """Return the state; raise if the files give none."""
+        if self.state is None:
+            raise UserError(f"{self.run} cannot be read: {inert(self.broken[0])}")
+        return self.state
+
+    def planned(self) -> "RunState":
+        """Return the state of a run that has a revision; raise if it has none."""
+        if not self.readable().facts.revisions:
+            raise UserError(f"{self.run} has no revision yet: there is no plan")
+        return self.readable()
+
+
+def no_such_step(run: str, step: str, known: Iterable[str]) -> UserError:
+    """Return what to say of a step that a run does not have."""
+    from agentfs.core.problems import did_you_mean
+
+    meant = did_you_mean(step, known, f"`agentfs show {run}` lists its steps")
+    return UserError(f"{run} has no step {inert(step)!r} ({meant})")
+
 
 def run_id(folder: Path | str) -> str:
     return "/".join(str(folder).replace(os.sep, "/").rsplit("/", 2)[1:])
@@ -134,7 +154,7 @@ class Eyes:
         try:
             return glance_of(read_run(folder, self.workspace, self.settings), is_driven(folder, self.held))
         except Exception as error:  # noqa: BLE001 - one broken run never hides another
-            return Glance(run_id(folder), "waiting", NONE, f"it does not read: {type(error).__name__}: {error}", "")
+            return Glance(run_id(folder), "waiting", NONE, f"it cannot be read: {type(error).__name__}: {error}", "")
 
     @cached_property
     def settings(self) -> "Settings":
@@ -159,7 +179,7 @@ def glance_of(reading: Reading, driven: bool | None = None) -> Glance:
 
     state = reading.state
     at = state.facts.run.started_at
-    why = reading.broken[0] if reading.broken else reason(state)  # nothing goes on before that is mended
+    why = reading.broken[0] if reading.broken else reason(state)  # nothing goes on before that is fixed
     ways = () if reading.broken else ways_on(state, reading.run)
     if not (ways or driven or reading.broken):
         ways = (f"agentfs resume {reading.run}",)
@@ -195,7 +215,6 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
 def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":
     """Return the settings; the defaults, and what is wrong with the file, where it does not read."""
     from agentfs.core.config import Settings
-    from agentfs.errors import UserError
     from agentfs.settings import load_settings
 
     try:
@@ -266,7 +285,7 @@ def _merged(reading: Reading, step: dict[str, Any], files: "Files") -> dict[str,
         return {**step, **_as_it_is(view, files)}
     number, result = _last_result(name, files)
     state = (result or {}).get("status", "waiting")
-    return {**step, **_with_result(state, "the run itself does not read", number, result)}
+    return {**step, **_with_result(state, "the run itself cannot be read", number, result)}
 
 
 def _as_it_is(view: "StepView", files: "Files") -> dict[str, Any]:
@@ -306,6 +325,15 @@ def _attempt(number: int, files: dict[str, Path]) -> dict[str, Any]:
     }
 
 
+def revision_numbers(folder: Path) -> list[int]:
+    """Return the numbers that a run's revisions have been given."""
+    try:
+        parsed = [names.parse_revision_file(name) for name in os.listdir(folder / names.REVISIONS)]
+    except OSError:
+        return []
+    return sorted(found[0] for found in parsed if found and found[1] == "record")
+
+
 Files = dict[str, dict[int, dict[str, Path]]]  # step -> attempt -> kind of file -> where
 
 
@@ -323,7 +351,7 @@ def step_files(folder: Path) -> Files:
     return found
 
 
-# ── which runs a person speaks of ─────────────────────────────────────────────────────────────────────────
+# ── which runs there are ─────────────────────────────────────────────────────────────────────────
 
 
 _AGE = re.compile(r"([0-9]{1,6}) ?(s|min|m|h|d|w)\Z")

@@ -9,11 +9,10 @@ from typing import Any
 
 from agentfs.commands.common import environment, say
 from agentfs.commands.editing import (
-    TRIES,
     Opened,
     changes_a_run,
     edit_plan,
-    exchanged,
+    exchange_plan,
     opened,
     problems_of,
     remove_outcome,
@@ -69,7 +68,7 @@ def take_up_if_held(workspace: Workspace, folder: Path, more: Numbers, *, refres
     """
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
-        return  # what does not read is told by whoever drives it
+        return  # what cannot be read is reported when it is driven
     run = opened(workspace, folder)
     if _is_held(run, more, refresh=refresh):
         take_up(run, more, refresh=refresh)
@@ -240,23 +239,20 @@ def _shown(value: object) -> str:
 
 def _put(run: Opened, own: dict[str, Any]) -> bool:
     """Set `tools` in plan.json, or remove it; return whether that changes anything. What comes out must be valid."""
-    path = run.folder / names.PLAN
-    for _ in range(TRIES):
-        if not path.is_file() or path.is_symlink():
+
+    def edit(source: bytes | None) -> bytes:
+        if source is None:
             raise UserError(f"{run.run} has no plan yet, so there is nowhere to change its settings: begin it again")
-        source = read_whole(path)
         new = _edited(source, own)
         if problems := problems_of(run.folder, run.workspace, new):
             raise BadFile(run.shown(names.PLAN), problems, new)
-        if new == source:
-            return False
-        if exchanged(run, new, source):
-            return True
-    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when nobody else writes it")
+        return new
+
+    return exchange_plan(run, edit)
 
 
 def _edited(source: bytes, own: dict[str, Any]) -> bytes:
-    """Return a plan with these tools; as it is where it is no JSON, which is said when it is judged."""
+    """Return a plan with these tools; as it is where it is no JSON, which is reported when it is validated."""
     try:
         present = json.loads(source).get("tools")
         if own:

@@ -32,8 +32,7 @@ from agentfs.orders import get_ready, room_of
 from agentfs.settings import default_settings, load_settings
 from agentfs.system import missing
 from agentfs.tools.registry import Known, known_tools
-from agentfs.ui.closing import who_goes_on
-from agentfs.ui.progress import Progress, Teller, progress_for
+from agentfs.ui.progress import Progress, Teller, progress_for, who_goes_on
 from agentfs.ui.screen import can_draw
 from agentfs.ui.text import answer_text
 from agentfs.upkeep import maintain_after_run
@@ -151,7 +150,7 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: 
         driver = open_driver(folder, settings, world)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
         gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
-        stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running that nobody looks after
+        stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running on its own
         try:
             with _asker(driver, stop, progress, asks=asks) as asker:
                 rest = drive(driver, stop, progress, asker)
@@ -251,7 +250,7 @@ def watch(arguments: Namespace) -> int:
 
 @contextmanager
 def _teller(workspace: Workspace, settings: Settings, *, in_json: bool) -> Iterator[Teller]:
-    """Yield who is told what happens: JSON on stdout; else a live view on a terminal, and lines anywhere else."""
+    """Yield what reports what happens: JSON on stdout; else a live view on a terminal, and lines anywhere else."""
     if in_json:
         yield Teller(sys.stdout, Clock().stamp)
     elif can_draw(sys.stderr, os.environ.get("TERM", "")):

@@ -8,11 +8,9 @@ from typing import Any
 
 from agentfs.commands import reading
 from agentfs.commands.common import colours, here, print_lines, tell_broken, width
-from agentfs.core.problems import did_you_mean
-from agentfs.errors import UserError
 from agentfs.ui.status_page import log_tail
 from agentfs.ui.table import RUN_COLOURS, columned, mark_of, painted, shown_state, wrong_first
-from agentfs.ui.text import block, cut, duration, first_line, inert, json_text, left_words, most_of
+from agentfs.ui.text import block, cut, duration, first_line, inert, json_text, left_words, most_of, state_and_why
 
 OUTPUT_LINES, INPUT_LINES = 3, 4
 
@@ -28,16 +26,16 @@ def show(arguments: Namespace) -> int:
     one = reading.step_page(found, page, arguments.step)
     if one is None:
         known = [*(str(step.get("id")) for step in page["steps"]), *reading.step_files(found.folder)]
-        mend = did_you_mean(arguments.step, known, f"`agentfs show {found.run}` lists its steps")
-        raise UserError(f"{found.run} has no step {inert(arguments.step)!r} ({mend})")
+        raise reading.no_such_step(found.run, arguments.step, known)
     print_lines([json_text(one)] if arguments.json else step_lines(one, width(), colours=colours()))
     return tell_broken(found, page["broken"])
 
 
 def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
     """Return a run's steps, what went wrong first, each with its state and the beginning of its output."""
-    state = painted(shown_state(page), RUN_COLOURS.get(page["state"]), colours=colours)
-    lines = [f"{page['run']}: {state}, {first_line(page['why'])}"]
+    state = shown_state(page)
+    why = state_and_why(state, first_line(page["why"])).removeprefix(state)
+    lines = [f"{page['run']}: {painted(state, RUN_COLOURS.get(page['state']), colours=colours)}{why}"]
     if page.get("goal"):
         lines.append(f"  goal      {first_line(str(page['goal']))}")
     if page["revision"] is not None:
@@ -136,11 +134,11 @@ def _attempt(attempt: dict[str, Any], most: int | None) -> Iterator[str]:
     if isinstance(order, dict):
         yield from _section("order", order.get("input") or {})
     elif "order" in files:
-        yield "  order: does not read (empty, or cut short)"
+        yield "  order: cannot be read (empty, or cut short)"
     if isinstance(result, dict):
         yield from _result(result)
     elif "result" in files:
-        yield "  result: does not read"
+        yield "  result: cannot be read"
     else:
         yield "  result: none yet"
     if "log" in files:

@@ -24,6 +24,7 @@ from agentfs.ui.text import (
     json_line,
     json_text,
     left_words,
+    state_and_why,
     wrapped,
 )
 from agentfs.workspace import Workspace
@@ -127,9 +128,7 @@ def _newest(one: Glance) -> tuple[str, str]:
 def _nothing(workspace: Workspace, found: Listing) -> list[str]:
     total = len(found.open) + len(found.ended)
     if total:
-        return [
-            f"no run in {inert(str(workspace.root))} is meant by that; there {_are(total)} (agentfs status --all)"
-        ]
+        return [f"no run in {inert(str(workspace.root))} matches; there {_are(total)} (agentfs status --all)"]
     return [f"no runs yet in {inert(str(workspace.root))}", "begin one: agentfs run GOAL"]
 
 
@@ -157,8 +156,8 @@ def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
 
 
 def _step_page(step: dict[str, Any]) -> dict[str, Any]:
-    said = {"id": step["id"], "state": step["state"], "why": step["because"], "attempt": step["attempt"]}
-    return {**said, "left_in": step.get("left_in")}
+    page = {"id": step["id"], "state": step["state"], "why": step["because"], "attempt": step["attempt"]}
+    return {**page, "left_in": step.get("left_in")}
 
 
 def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:
@@ -167,7 +166,7 @@ def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:
         return [f"see it: agentfs show {page['run']}"]
     if page["driven"]:
         return ["it is being driven now"]
-    from agentfs.ui.closing import NOTHING_DRIVES, what_to_do, who_goes_on
+    from agentfs.ui.progress import NOTHING_DRIVES, what_to_do, who_goes_on
 
     steps = what_to_do(found.folder, found.state) if found.state else []
     return [*steps, who_goes_on(page["run"], found.folder.parents[2], NOTHING_DRIVES)]
@@ -180,7 +179,7 @@ MOST_WAYS = 3  # that are listed below a run
 
 
 def runs_table(runs: Sequence[dict[str, Any]], now: datetime, width: int | None, *, colours: bool) -> list[str]:
-    """Return a line per run, under a heading; below one that waits for somebody, what to type."""
+    """Return a line per run, under a heading; below one that waits for a person, what to type."""
     heading: list[Cell] = [(word, None) for word in ("RUN", "STATE", "STEPS", "WHEN", "WHY")]
     rows = [heading, *(_run_row(run, now) for run in runs)]
     first, *lines = table(rows, width, colours=colours)
@@ -238,7 +237,7 @@ def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list
                 (f"{first_line(step['why'])}{left_words(step['left_in'])}", None),
             ]
         )
-    heading = f"{page['run']}: {shown_state(page)}, {counts_words(page['steps'])}"
+    heading = f"{page['run']}: {state_and_why(shown_state(page), counts_words(page['steps']))}"
     room = None if width is None else width - 2
     lines = [heading, *(f"  {line}" for line in table(rows, room, colours=colours, wrap=True))]
     return lines if page["outcome"] is None and page["state"] != "running" else [*lines, first_line(page["why"])]

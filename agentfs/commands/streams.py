@@ -1,7 +1,7 @@
 """The standard streams of a command: there, in UTF-8, and safe to print to whatever becomes of them.
 
 - One that was closed before we began is opened again, so that no file of ours gets its number; writing to it fails.
-- What cannot be written to stderr is dropped: nobody is left to tell. The command goes on, and its exit code counts.
+- What cannot be written to stderr is dropped. The command goes on, and its exit code counts.
 - What cannot be written to stdout raises `CannotPrint`.
 """
 

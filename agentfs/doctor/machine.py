@@ -184,7 +184,7 @@ def _kind(about: str, mount: Mount, behind: str | None) -> Iterator[Finding]:
     if behind:
         yield remark(
             about,
-            f"on a {behind} file system others may write unheard, and locks and fsync are as good as its server's",
+            f"on a {behind} file system, others write without an event; locks and fsync are as good as its server's",
             "drive a workspace from one machine only; better, keep it on a disk of this machine",
         )
     if mount.kind in ("tmpfs", "ramfs"):

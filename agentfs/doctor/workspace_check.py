@@ -88,7 +88,7 @@ def _schemas(folder: Path) -> Finding:
     return wrong("schemas", f"schemas/: {words} ({', '.join(other[:3])}{' …' if len(other) > 3 else ''})", _INIT)
 
 
-_INIT = "run `agentfs init` in the workspace: it writes them anew and touches nothing else that is there"
+_INIT = "run `agentfs init` in the workspace: it writes them again and touches nothing else that is there"
 
 
 def _content(path: Path) -> bytes | None:
@@ -160,8 +160,8 @@ def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
     if not claimed:
         return
     left = sorted({pid for log in claimed for mark in _marks(log) for pid in find_survivors(mark)})
-    mend = f"agentfs resume {run} (or `agentfs watch`) ends what is left, and settles them as interrupted"
-    words = f"{run}: {counted(len(claimed), 'attempt')} claim to run, and nobody drives it"
+    mend = f"agentfs resume {run} (or `agentfs watch`) ends what is left, and records them as interrupted"
+    words = f"{run}: {counted(len(claimed), 'attempt')} claim to run, but no process drives it"
     if left:
         yield wrong("runs", f"{words}; still running: {', '.join(map(str, left))}", mend)
     else:
@@ -174,8 +174,8 @@ def _format(folder: Path, run: str) -> Iterator[Finding]:
         Run.model_validate_json(read_whole(folder / names.RUN))
     except (OSError, ValueError) as error:
         first = inert(str(error).replace("\n", " "))[:200]
-        mend = f"take it back: git -C runs checkout main -- {run}/run.json; or use the agentfs that wrote it"
-        yield wrong("runs", f"{run}/run.json does not read: {first}", mend)
+        mend = f"restore it: git -C runs checkout main -- {run}/run.json; or use the agentfs that wrote it"
+        yield wrong("runs", f"{run}/run.json cannot be read: {first}", mend)
 
 
 def _unsettled(steps: Path) -> list[Path]:

@@ -9,18 +9,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from agentfs.clock import Clock
 from agentfs.core.decide import Action, Wait, WriteNote
 from agentfs.core.state import RunState
-from agentfs.engine import Driver
-from agentfs.ui.closing import closing_words, ended_words, failures
 from agentfs.ui.overview import Overview, Row, RunView, ended_row, overview_lines, row_of, run_lines
-from agentfs.ui.progress import Teller, action_line
+from agentfs.ui.progress import Teller, action_line, closing_words, ended_words, failures
 from agentfs.ui.screen import Look, Screen
 from agentfs.ui.table import BOLD, painted
 from agentfs.ui.text import counted, inert
+
+if TYPE_CHECKING:
+    from agentfs.engine import Driver
 
 STAYS = frozenset(("rejected", "left", "polling", "trouble", "note", "stopping"))  # whose words scroll away above
 ENDED_SHOWN = 3
@@ -30,7 +31,7 @@ WAITING_SHOWN = 5  # runs that wait for a person, listed at the end
 class LiveRun:
     """Shows a run while it is driven, and leaves the last frame on the screen."""
 
-    def __init__(self, driver: Driver, stream: TextIO) -> None:
+    def __init__(self, driver: "Driver", stream: TextIO) -> None:
         self._driver, self._stream = driver, stream
         self._state, self._waits = driver.state, ""
         self._clock = driver.world.clock
@@ -141,19 +142,19 @@ class LiveTeller(Teller):
             case _ if event in STAYS or more.get("status") == "interrupted":
                 self._keep(words, run)
 
-    def opened(self, driver: Driver) -> None:
+    def opened(self, driver: "Driver") -> None:
         with self._lock:
             self._drivers[driver.facts.run.run] = driver
         self._screen.changed()
 
-    def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
+    def turn(self, driver: "Driver", actions: list[Action], settled: set[tuple[str, int]]) -> None:
         super().turn(driver, actions, settled)
         for action in actions:
             if isinstance(action, WriteNote) and (words := action_line(action, driver.state)):
                 self._keep(words, driver.facts.run.run)
         self._screen.changed()
 
-    def ended(self, driver: Driver) -> None:
+    def ended(self, driver: "Driver") -> None:
         outcome, run = driver.facts.outcome, driver.facts.run.run
         self.let_go(run)
         if outcome is None:
@@ -201,7 +202,7 @@ class LiveTeller(Teller):
         )
         return overview_lines(view, look)
 
-    def _row(self, driver: Driver) -> Row:
+    def _row(self, driver: "Driver") -> Row:
         """Return the line of a run, derived again only if its state is another."""
         state, day = driver.state, self._clock.day()
         known = self._rows.get(state.facts.run.run)

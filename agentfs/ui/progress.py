@@ -1,28 +1,32 @@
-"""Progress as plain lines: one for each thing that happens, of one run or of all that a daemon drives."""
+"""What is said of a run while it is driven, and when it rests: how it ended, or what it waits for and what to do."""
 
 import contextlib
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, Protocol, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from agentfs.core import decide as acts
 from agentfs.core.decide import Action, Wait
-from agentfs.core.openings import openings
-from agentfs.core.records import Result
-from agentfs.core.state import RunState
+from agentfs.core.failures import hints_of
+from agentfs.core.openings import openings, ways_on
+from agentfs.core.records import Failure, Outcome, Result
+from agentfs.core.state import RunState, goal_checks
 from agentfs.core.steps import StepView
-from agentfs.engine import Driver
-from agentfs.ui.closing import closing_words, ended_words, failures, what_to_do
+from agentfs.holding import is_watched
 from agentfs.ui.screen import Screen, can_draw
-from agentfs.ui.text import counted, duration, first_line, inert
+from agentfs.ui.text import counted, duration, first_line, inert, state_and_why
+
+if TYPE_CHECKING:
+    from agentfs.engine import Driver
 
 
 class Progress(Protocol):
-    """Told of every turn, and of the end."""
+    """What follows a run: every turn, and the end."""
 
     def turn(self, state: RunState, actions: list[Action]) -> None: ...
 
@@ -43,7 +47,7 @@ class Progress(Protocol):
 
 
 @contextmanager
-def progress_for(driver: Driver, stream: TextIO) -> Iterator[Progress]:
+def progress_for(driver: "Driver", stream: TextIO) -> Iterator[Progress]:
     """Yield the progress that suits the stream."""
     if not can_draw(stream, os.environ.get("TERM", "")):
         yield Lines(driver, stream)
@@ -66,7 +70,7 @@ class Lines:
 
     screen = None
 
-    def __init__(self, driver: Driver, stream: TextIO) -> None:
+    def __init__(self, driver: "Driver", stream: TextIO) -> None:
         self._driver, self._stream, self._prompt = driver, stream, ""
         self._lent: list[str] | None = None  # what was said while another program had the terminal
         self._settled = {
@@ -124,7 +128,7 @@ class Lines:
 
 
 class Teller:
-    """Told of everything; writes a line for what is worth one. A stream that is gone is no trouble."""
+    """Follows many runs; writes a line for what is worth one. A stream that is gone is no trouble."""
 
     def __init__(self, stream: TextIO, stamp: Callable[[], str] | None = None) -> None:
         self._stream, self._stamp = stream, stamp  # with a stamp: JSON
@@ -144,7 +148,7 @@ class Teller:
             self._lose(error)
 
     def _lose(self, error: Exception) -> None:
-        """Go on without the stream; whoever reads the other one is told."""
+        """Go on without the stream, and say so on the other one."""
         self._stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
         with contextlib.suppress(OSError, ValueError):
             print(f"agentfs: {error}; going on without it", file=sys.stderr, flush=True)
@@ -158,25 +162,25 @@ class Teller:
             self._told.add(line)
             self.tell("trouble", words, run)
 
-    def opened(self, driver: Driver) -> None:
+    def opened(self, driver: "Driver") -> None:
         run = driver.facts.run
         self.tell("driving", f"working in {driver.folder.resolve() / run.workdir}", run.run)
 
-    def turn(self, driver: Driver, actions: list[Action], settled: set[tuple[str, int]]) -> None:
-        """Tell what a turn found settled and what it decided. `settled`: the attempts told before."""
+    def turn(self, driver: "Driver", actions: list[Action], settled: set[tuple[str, int]]) -> None:
+        """Report what a turn found finished and what it decided. `settled`: the attempts reported before."""
         run = driver.facts.run.run
         for event, words, more in turn_news(driver.state, actions, settled):
             self.tell(event, words, run, **more)
         for words in reply_lines(driver.state, self._replies.setdefault(run, set())) if driver.jobs else ():
             self.tell("todo", words, run)  # at rest, `waits` says it
 
-    def waits(self, driver: Driver, rest: Wait) -> None:
+    def waits(self, driver: "Driver", rest: Wait) -> None:
         run = driver.facts.run.run
         self.tell("waiting", f"waits: {rest.why}", run)
         for line in what_to_do(driver.folder, driver.state):
             self.tell("todo", line.strip(), run)
 
-    def ended(self, driver: Driver) -> None:
+    def ended(self, driver: "Driver") -> None:
         outcome, run = driver.facts.outcome, driver.facts.run.run
         self._replies.pop(run, None)
         if outcome is None:
@@ -187,7 +191,7 @@ class Teller:
                 self.tell("todo", line.strip(), run)
 
     def let_go(self, run: str) -> None:
-        """Hear that a run is no longer driven though it has not ended; why was told."""
+        """Forget a run that is no longer driven though it has not ended; why was reported."""
         self._replies.pop(run, None)
 
 
@@ -225,15 +229,15 @@ def _about(action: Action) -> dict[str, Any]:
             return {}
 
 
-def reply_lines(state: RunState, told: set[str]) -> list[str]:
-    """Return which replies do not count, and what would; none that was told before."""
+def reply_lines(state: RunState, reported: set[str]) -> list[str]:
+    """Return which replies do not count, and what would; none that was reported before."""
     lines = [f"{one.name}: {one.uncounted}" for one in openings(state) if one.uncounted]
-    new = [line for line in lines if line not in told]
-    told.update(new)
+    new = [line for line in lines if line not in reported]
+    reported.update(new)
     return new
 
 
-def opening_line(driver: Driver) -> str:
+def opening_line(driver: "Driver") -> str:
     """Return which run this is, where it works, and for a new run how to choose another folder."""
     run = driver.facts.run
     hint = "" if driver.facts.revisions else " (choose another with --workdir)"
@@ -304,3 +308,96 @@ def _call_line(action: acts.CallPlanner) -> str:
     if first.step and first.trigger in FAILURES:
         why = f"{first.step} failed ({why.removeprefix(f'{first.step}: ')})"
     return f"{doing}: {why}"
+
+
+# ── when a run rests ──────────────────────────────────────────────────────────────────────────────────────
+
+_YES_OR_NO = ": approve or reject, on its first line"
+_WORDS = {
+    "gate": _YES_OR_NO,
+    "answer": _YES_OR_NO,
+    "cut": ": again, done or failed, on its first line",
+    "ask": "",  # it takes any words
+}
+NOTHING_DRIVES = "nothing drives it; go on with: "
+SHOWN = 5  # failed steps listed at the end: all are in `agentfs show`
+
+
+def closing_words(driver: "Driver", rest: Wait | None) -> list[str]:
+    """Return what a person has to know when a run rests."""
+    outcome, run = driver.facts.outcome, driver.facts.run.run
+    if outcome is None:
+        if rest is None:
+            return []
+        todo, then = what_to_do(driver.folder, driver.state), who_goes_on(run, driver.world.workspace, "then: ")
+        resumes = any(f"agentfs resume {run}" in line for line in todo)  # that is all there is to type
+        return [f"{run} waits: {inert(rest.why)}", *todo, *([] if resumes else [then])]
+    lines = [f"{run}: {inert(ended_words(outcome))}"]
+    if outcome.status == "failed":
+        lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]
+    return [*lines, *_files(driver.folder.resolve() / driver.facts.run.workdir)]
+
+
+def ended_words(outcome: Outcome) -> str:
+    """Return how a run ended, and its summary."""
+    return state_and_why(outcome.status, outcome.summary)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Yield where the files are that the steps made; nothing where there are none."""
+    with suppress(OSError):
+        if next(folder.iterdir(), None) is not None:
+            yield f"its files: {inert(str(folder))}"
+
+
+def who_goes_on(run: str, workspace: Path, else_type: str) -> str:
+    """Return that a watch goes on with a run that no process drives; else, behind these words, what to type."""
+    return "`agentfs watch` goes on with it" if is_watched(workspace) else f"{else_type}agentfs resume {run}"
+
+
+def failures(state: RunState) -> Iterator[str]:
+    """Yield the error of each failed step with its hint."""
+    failed = [(step, error) for step, error in _errors(state) if error is not None]
+    for step, error in failed[:SHOWN]:
+        yield f"  {step}: {first_line(error.message)}"
+        if error.hint:
+            yield f"    hint: {first_line(error.hint)}"
+    if len(failed) > SHOWN:
+        yield f"  and {len(failed) - SHOWN} more"
+    checked = goal_checks(state)
+    if checked and checked.checks and (hint := hints_of(one for one in checked.checks.checks if not one.ok)):
+        yield f"  hint: {first_line(hint)}"
+
+
+def _errors(state: RunState) -> Iterator[tuple[str, Failure | None]]:
+    for step, attempts in state.facts.attempts.items():
+        result = attempts[-1].result
+        if result is not None and result.status in ("failed", "blocked", "rejected"):
+            yield step, result.error
+
+
+def _went_wrong(view: StepView) -> bool:
+    return view.result is not None and view.result.status != "done"
+
+
+def what_to_do(folder: Path, state: RunState) -> list[str]:
+    """Return the files that wait for a person, with the words that count, and what to type instead."""
+    run, found = state.facts.run.run, openings(state)
+    lines = []
+    for opening in found:
+        if opening.about == "draft":
+            lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
+        else:
+            if len(found) > 1 and opening.step is not None and _went_wrong(state.steps[opening.step]):
+                lines.append(f"  {opening.step}: {first_line(state.steps[opening.step].why)}")
+            lines.append(f"  read {inert(str(folder / opening.question_path))}")
+            if opening.about == "answer" and state.facts.proposal and state.facts.proposal.reasons:
+                lines.append(f"  see what it would change: agentfs diff {run} --question")
+            lines.append(f"  answer in {inert(str(folder / opening.reply_path))}{_WORDS[opening.about]}")
+            if opening.uncounted:
+                lines.append(f"  {inert(opening.uncounted)}")
+        lines += [f"  or type: {command}" for command in opening.commands(run, alone=len(found) == 1)]
+    plan = state.facts.plan
+    if plan is not None and plan.status == "paused":
+        lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
+    return lines or [f"  type: {way}" for way in ways_on(state, run)]

@@ -2,7 +2,7 @@
 
 Theory of operation. Between two frames the cursor stays hidden at the start of the first line. So a frame needs to
 know nothing of the one before: it writes its lines from where the cursor is, clears what is left below, and goes back
-up. When a terminal becomes narrower it breaks long lines anew and keeps the cursor on the text it stood on, which is
+up. When a terminal becomes narrower it breaks long lines again and keeps the cursor on the text it stood on, which is
 why that place is right after a resize too. Lines are drawn with wrapping off: one line is one row, even where the
 terminal and we disagree about how wide a character is. A thread draws, so that a slow terminal holds up nobody else.
 """
@@ -159,7 +159,7 @@ class Screen:
                 left = left[os.write(self._stream.fileno(), left) :]
 
     def _show_cursor_while_suspended(self) -> None:
-        """Ctrl-Z gives the terminal to the shell: show its cursor there, and draw anew when we are back."""
+        """Ctrl-Z gives the terminal to the shell: show its cursor there, and draw again when we are back."""
         if not hasattr(signal, "SIGTSTP"):
             return  # Windows suspends nothing
         in_main_thread = threading.current_thread() is threading.main_thread()  # signals are set there only
@@ -172,7 +172,7 @@ class Screen:
             self._write(f"\r{CLEAR_BELOW}{SHOW}")
         self.suspended()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGTSTP)  # we stand still here until somebody says `fg`
+        signal.raise_signal(signal.SIGTSTP)  # we stop here until `fg`
         self._drawn = None
         self.continued()
         signal.signal(signal.SIGTSTP, self._suspend)

@@ -14,10 +14,10 @@ from agentfs.core.steps import StepView
 from agentfs.core.tally import left_steps, tally
 from agentfs.disk import replace
 from agentfs.regular import reading
-from agentfs.ui.closing import what_to_do
 from agentfs.ui.overview import all_steps, choose_steps
+from agentfs.ui.progress import what_to_do
 from agentfs.ui.table import NOT_DRIVEN, WRONG, mark_of
-from agentfs.ui.text import duration, first_line, in_markdown, inert, left_words, log_line
+from agentfs.ui.text import duration, first_line, in_markdown, inert, left_words, log_line, state_and_why
 
 EVERY_SECONDS = 1.0
 MOST_ROWS = 200  # a table of a thousand rows is no help
@@ -57,7 +57,7 @@ def _lines(folder: Path, state: RunState, *, driven: bool) -> Iterator[str]:
     now = phase(state)
     stands_still = not driven and facts.outcome is None
     word = NOT_DRIVEN if stands_still and now in ("running", "planning") else now
-    yield from ("", f"**{word}**: {_cell(reason(state))}")
+    yield from ("", f"**{word}**: {_cell(state_and_why(word, reason(state)).removeprefix(f'{word}, '))}")
     if facts.outcome is None:
         yield from _section("Waits for you", [*what_to_do(folder, state), *_outdated(state)])
     if stands_still:

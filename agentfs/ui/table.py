@@ -150,5 +150,5 @@ NOT_DRIVEN = "not driven"
 
 
 def shown_state(run: Mapping[str, Any]) -> str:
-    """Return the state of a run as people are told it: what could go on is not running while nothing drives it."""
+    """Return the state of a run as people see it: what could go on is not running while nothing drives it."""
     return NOT_DRIVEN if run["state"] in ("running", "planning") and not run["driven"] else str(run["state"])

@@ -147,6 +147,13 @@ def counts_words(counts: Mapping[str, int]) -> str:
     return f"{counts['done']} of {counts['total']} steps done{more}"
 
 
+def state_and_why(state: str, why: str) -> str:
+    """Return `done, 3 of 3 steps` or `failed, a failed: …`; what a state is called is said once."""
+    if why.startswith(state):
+        return why
+    return f"{state}, {why.replace(' steps done', ' steps', 1) if state == 'done' else why}"
+
+
 def left_words(revision: int | None) -> str:
     """Return that a step has left the plan, and in which revision."""
     return "" if revision is None else f" (left the plan in revision {revision})"

@@ -90,14 +90,14 @@ def test_a_person_is_told_the_way_on(given: Facts, ways: tuple[str, ...]) -> Non
 
 def test_what_is_open_is_settled_by_its_name() -> None:
     named = [Opening("draft"), Opening("gate", "a", 1), Opening("answer", None, 4), Opening("cut", "a", 1)]
-    assert [one.command("x") for one in named] == [
-        "agentfs approve x plan.json",
-        "agentfs approve x a",
-        "agentfs approve x planning/4",
-        "agentfs reply x a again|done|failed",
+    assert [one.commands("x") for one in named] == [
+        ("agentfs approve x plan.json",),
+        ("agentfs approve x a",),
+        ("agentfs approve x planning/4",),
+        ("agentfs reply x a again", "agentfs reply x a done", "agentfs reply x a failed"),
     ]
-    assert Opening("gate", "a", 1).command("x", "reject", alone=True) == "agentfs reject x"
-    assert Opening("ask", "a", 1).command("x", alone=True) == "agentfs reply x a TEXT"
+    assert Opening("gate", "a", 1).commands("x", "reject", alone=True) == ("agentfs reject x",)
+    assert Opening("ask", "a", 1).commands("x", alone=True) == ("agentfs reply x a TEXT",)
 
 
 def test_any_words_answer_a_question() -> None:

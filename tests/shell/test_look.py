@@ -205,7 +205,7 @@ def test_looking_writes_nothing_and_needs_no_trust(
 def test_show_tells_the_plan_with_outputs(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("count", GOAL)
     lines = told(capsys, "show", "count").splitlines()
-    assert lines[0] == f"{folder.parent.name}/count: done, 2 of 2 steps done (claimed, not checked)"
+    assert lines[0] == f"{folder.parent.name}/count: done, 2 of 2 steps (claimed, not checked)"
     assert lines[-3:] == [lines[-3], "    shell   wc -w < words.txt", "    output  3"]
     page = told_json(capsys, "show", "count")
     plan = json.loads((folder / "plan.json").read_bytes())

@@ -213,7 +213,7 @@ GATE = a_step("send", gate=True, description="Send the letters", depends_on=[])
             PureWorld(fate=lambda *_: "interrupted").play(facts(a_plan(a_step("cut", repeatable=False))))[0],
             "waiting",
             "cut: it was cut off and is not repeatable: a person must say what became of it",
-            ("agentfs reply goal cut again|done|failed",),
+            tuple(f"agentfs reply goal cut {word}" for word in ("again", "done", "failed")),
         ),
         (
             facts(a_plan(a_step("a"), status="draft")),
