@@ -81,6 +81,16 @@ def modules() -> list[str]:
     ]
 
 
+def test_only_what_starts_a_command_imports_one() -> None:
+    """Commands come last: what people see, and all that is below, knows none of them."""
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in ALL
+        if path.parent.name != "commands" and any(name.startswith("agentfs.commands") for name in _imports(path))
+    }
+    assert found == {"__main__.py", "gitdiff.py"}
+
+
 def test_importing_does_nothing() -> None:
     """No module prints, writes or starts anything when it is imported."""
     import subprocess

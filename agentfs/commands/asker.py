@@ -29,9 +29,8 @@ from agentfs.disk import install, read_whole
 from agentfs.driving import Stop
 from agentfs.engine import Driver
 from agentfs.regular import read_text
-from agentfs.ui.keyboard import Keyboard
 from agentfs.ui.progress import Progress
-from agentfs.ui.prompt import Typed, choices, draft_lines, fitted, meanings, question_lines, understand
+from agentfs.ui.prompt import Keyboard, Typed, choices, draft_lines, fitted, meanings, question_lines, understand
 from agentfs.ui.text import first_line
 
 YES = "approve\n"

@@ -4,10 +4,7 @@ import argparse
 from argparse import Namespace
 from dataclasses import dataclass
 
-from agentfs.commands.common import print_lines, start_folder
 from agentfs.commands.parser import build
-from agentfs.commands.reading import run_id
-from agentfs.workspace import find_workspace
 
 RUNS = "agentfs complete-runs"  # prints the names of runs; quick, and in no help text
 HIDDEN = ("complete-runs",)
@@ -35,6 +32,10 @@ def completion(arguments: Namespace) -> int:
 
 def complete_runs(arguments: Namespace) -> int:
     """What shell completion calls: the ids of all runs, and the last parts that are short for them."""
+    from agentfs.commands.common import print_lines, start_folder
+    from agentfs.commands.reading import run_id
+    from agentfs.workspace import find_workspace
+
     workspace = find_workspace(start_folder(arguments))
     folders = list(workspace.run_folders()) if workspace else []
     return print_lines([*dict.fromkeys(folder.name for folder in folders), *map(run_id, folders)])

@@ -4,15 +4,13 @@ import os
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentfs.commands.common import colours, here, print_lines, width
 from agentfs.commands.reading import plain_json, read_run, run_id
 from agentfs.core import names
-from agentfs.core.comparing import compared
 from agentfs.core.costs import Asked, Conversation, Costs, as_page, asked_by, asked_in, costs_of
 from agentfs.core.names import is_fork_source
-from agentfs.core.state import RunState
 from agentfs.jsonlines import read_lines
 from agentfs.ui.plan_diff import changed_lines
 from agentfs.ui.table import RUN_COLOURS, painted
@@ -29,6 +27,9 @@ from agentfs.ui.text import (
     padded,
 )
 from agentfs.workspace import Workspace
+
+if TYPE_CHECKING:
+    from agentfs.core.state import RunState
 
 
 def cost(arguments: Namespace) -> int:
@@ -185,6 +186,8 @@ def short(tokens: int | None) -> str:
 
 def compare(arguments: Namespace) -> int:
     """`agentfs compare RUN RUN`"""
+    from agentfs.core.comparing import compared
+
     workspace = here(arguments)
     page = compared(_read(workspace, arguments.run), _read(workspace, arguments.other))
     if arguments.json:
@@ -192,7 +195,7 @@ def compare(arguments: Namespace) -> int:
     return print_lines(compare_lines(page, width(), colours=colours()))
 
 
-def _read(workspace: Workspace, name: str) -> tuple[RunState, Costs]:
+def _read(workspace: Workspace, name: str) -> tuple["RunState", Costs]:
     folder = workspace.find_run(name)
     return read_run(folder, workspace).readable(), costs_of(conversations(folder))
 

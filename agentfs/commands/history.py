@@ -8,21 +8,19 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentfs.commands.common import colours, here, print_lines, say_all, short_path, width
 from agentfs.commands.reading import no_such_step, plain_json, read_run, revision_numbers, run_id, step_files
 from agentfs.core import names
-from agentfs.core.blame import Origin
-from agentfs.core.blame import blame as origins_of
-from agentfs.core.messages import reason_of
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
-from agentfs.history import PastPlans
 from agentfs.regular import reading
 from agentfs.ui.table import Cell, table
 from agentfs.ui.text import first_line, inert, json_text, log_line, most_of, state_and_why
-from agentfs.watch import FolderWatch
+
+if TYPE_CHECKING:
+    from agentfs.core.blame import Origin
 
 
 def log(arguments: Namespace) -> int:
@@ -180,6 +178,8 @@ Line = tuple[dict[str, Any], str]  # for programs, for people
 
 def follow(folder: Path, page: dict[str, Any], *, json_lines: bool) -> int:
     """Print what has happened, then what happens, until the run has ended."""
+    from agentfs.watch import FolderWatch
+
     for entry in page["entries"]:
         _print((entry, entry_line(entry)), json_lines=json_lines)
     tail, wake = Tail(folder, most_of(width())), threading.Event()
@@ -265,6 +265,9 @@ class Tail:
 
 def blame(arguments: Namespace) -> int:
     """`agentfs blame RUN [STEP]`"""
+    from agentfs.core.blame import blame as origins_of
+    from agentfs.history import PastPlans
+
     workspace = here(arguments)
     found = read_run(workspace.find_run(arguments.run), workspace)
     facts, past = found.planned().facts, PastPlans(found.folder)
@@ -280,7 +283,9 @@ def blame(arguments: Namespace) -> int:
     return print_lines(blame_lines(page, width(), colours=colours(), edited=unrecorded))
 
 
-def _blame_entry(origin: Origin) -> dict[str, Any]:
+def _blame_entry(origin: "Origin") -> dict[str, Any]:
+    from agentfs.core.messages import reason_of
+
     revision = origin.revision
     return {
         "step": origin.step,

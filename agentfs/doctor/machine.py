@@ -85,13 +85,13 @@ def bubblewrap(wanted: str) -> Finding:
     if because is None:
         return fine("sandbox", f"bubblewrap works ({find_program('bwrap')})")
     if find_program("bwrap") is None:
-        mend = _INSTALL.format("bubblewrap")
+        fix = _INSTALL.format("bubblewrap")
     else:
-        mend = (
+        fix = (
             "let this user make namespaces (sysctl kernel.unprivileged_userns_clone=1, or an AppArmor profile for "
             "bwrap that allows userns; in a container: see docs/containers.md for the options it needs)"
         )
-    return wrong("sandbox", f"{because}: models' programs are refused, yours run unconfined", mend)
+    return wrong("sandbox", f"{because}: models' programs are refused, yours run unconfined", fix)
 
 
 def watches() -> Finding:
@@ -252,14 +252,14 @@ def _locks(about: str, probe: Path) -> Finding | None:
     import fcntl
 
     first, second = (os.open(probe, os.O_RDONLY | os.O_DIRECTORY) for _ in range(2))
-    mend = "move the workspace to a disk of this machine; on NFS: mount with locking (no nolock)"
+    fix = "move the workspace to a disk of this machine; on NFS: mount with locking (no nolock)"
     try:
         fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return wrong(about, "a lock does not keep others out: two processes could drive one run", mend)
+            return wrong(about, "a lock does not keep others out: two processes could drive one run", fix)
     except OSError as error:
-        return wrong(about, f"folders cannot be locked ({error.strerror}): nothing can be driven", mend)
+        return wrong(about, f"folders cannot be locked ({error.strerror}): nothing can be driven", fix)
     finally:
         os.close(first)
         os.close(second)
@@ -325,8 +325,8 @@ def _room(about: str, folder: Path) -> Finding:
     if found.f_files and not found.f_favail:
         return wrong(about, "no file can be made: the file system has no inodes left", "delete files you do not need")
     if free < LITTLE_ROOM:
-        mend = "make room: `agentfs forget --older-than 30d` removes the files of old runs"
-        return remark(about, f"{size(free)} are free: runs pause when the disk is full", mend)
+        fix = "make room: `agentfs forget --older-than 30d` removes the files of old runs"
+        return remark(about, f"{size(free)} are free: runs pause when the disk is full", fix)
     return fine(about, f"{size(free)} are free")
 
 

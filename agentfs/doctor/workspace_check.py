@@ -160,12 +160,12 @@ def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
     if not claimed:
         return
     left = sorted({pid for log in claimed for mark in _marks(log) for pid in find_survivors(mark)})
-    mend = f"agentfs resume {run} (or `agentfs watch`) ends what is left, and records them as interrupted"
+    fix = f"agentfs resume {run} (or `agentfs watch`) ends what is left, and records them as interrupted"
     words = f"{run}: {counted(len(claimed), 'attempt')} claim to run, but no process drives it"
     if left:
-        yield wrong("runs", f"{words}; still running: {', '.join(map(str, left))}", mend)
+        yield wrong("runs", f"{words}; still running: {', '.join(map(str, left))}", fix)
     else:
-        yield remark("runs", words, mend)
+        yield remark("runs", words, fix)
 
 
 def _format(folder: Path, run: str) -> Iterator[Finding]:
@@ -174,8 +174,8 @@ def _format(folder: Path, run: str) -> Iterator[Finding]:
         Run.model_validate_json(read_whole(folder / names.RUN))
     except (OSError, ValueError) as error:
         first = inert(str(error).replace("\n", " "))[:200]
-        mend = f"restore it: git -C runs checkout main -- {run}/run.json; or use the agentfs that wrote it"
-        yield wrong("runs", f"{run}/run.json cannot be read: {first}", mend)
+        fix = f"restore it: git -C runs checkout main -- {run}/run.json; or use the agentfs that wrote it"
+        yield wrong("runs", f"{run}/run.json cannot be read: {first}", fix)
 
 
 def _unsettled(steps: Path) -> list[Path]:
@@ -206,8 +206,8 @@ def _half_made(workspace: Workspace) -> Iterator[Finding]:
     empty = [run for run in folders if not os.path.lexists(f"{run}/{names.RUN}") and _is_run(run)]
     if empty:
         words = f"{counted(len(empty), 'folder')} without a run.json ({'/'.join(empty[0].rsplit('/', 2)[1:])})"
-        mend = "a goal of that name takes such a folder; if none is on its way, delete it"
-        yield remark("runs", words, mend)
+        fix = "a goal of that name takes such a folder; if none is on its way, delete it"
+        yield remark("runs", words, fix)
     if any(subfolders(f"{workspace.runs}/{names.FORGOTTEN}")):
         words = "runs that were forgotten are not deleted yet"
         yield remark("runs", words, "the next `agentfs run`, `watch` or `forget` finishes that")

@@ -4,8 +4,7 @@ import pytest
 
 from agentfs.core.openings import About
 from agentfs.questions import ANSWER_LINE
-from agentfs.ui.keyboard import LineEditor
-from agentfs.ui.prompt import fitted, question_lines, typed_line, understand
+from agentfs.ui.prompt import LineEditor, fitted, question_lines, typed_line, understand
 
 
 @pytest.mark.parametrize(
