@@ -133,7 +133,7 @@ class TerminalAsker:
                     return
                 self._count += 1
                 self._shown = Shown(self._count, key, one, source)
-                self._tell(self._shown, full=False)
+                self._show(self._shown, full=False)
                 self._listen(self._shown)
                 return
 
@@ -143,7 +143,7 @@ class TerminalAsker:
         except OSError:
             return None
 
-    def _tell(self, shown: Shown, *, full: bool) -> None:
+    def _show(self, shown: Shown, *, full: bool) -> None:
         if shown.opening.about == "draft":
             lines = list(draft_lines(shown.source, full=full))
         else:
@@ -181,7 +181,7 @@ class TerminalAsker:
                 self._close_prompt()
                 self._progress.note(f"{shown.opening.name}: left open")
             case "show":
-                self._tell(shown, full=True)
+                self._show(shown, full=True)
             case "edit":
                 self._edit(shown)
             case "reply" if typed:

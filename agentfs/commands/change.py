@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agentfs.commands.common import must_be_trusted, say
 from agentfs.commands.editing import (
-    Opened,
+    OpenRun,
     changes_a_run,
     edit_plan,
     named_run,
-    opened,
+    open_run,
     remove_outcome,
     reopen,
     set_aside_files,
@@ -54,7 +54,7 @@ def _each(arguments: Namespace, word: str, settle: Callable[[Namespace], int]) -
     named = [Namespace(**{**vars(arguments), "run": run, "step": step}) for run in runs]
     if len(named) > 1:
         for one in named:
-            run = opened(*named_run(one))
+            run = open_run(*named_run(one))
             _one_open(run, None, word)
             _check_revision(run)
     return max(settle(one) for one in named)
@@ -65,7 +65,7 @@ def _is_step(arguments: Namespace, first: str, word: str) -> bool:
 
     The beginning of a run's name is not enough: a misspelt step must not approve something else.
     """
-    run = opened(*named_run(Namespace(**{**vars(arguments), "run": first})))
+    run = open_run(*named_run(Namespace(**{**vars(arguments), "run": first})))
     if word in run.state.steps or any(one.name == word for one in openings(run.state)):
         return True
     other = word.partition("@")[0].rstrip("/").removeprefix(f"{run.workspace.runs.name}/")
@@ -77,7 +77,7 @@ def _is_step(arguments: Namespace, first: str, word: str) -> bool:
 
 
 @changes_a_run
-def _approve(run: Opened, arguments: Namespace) -> None:
+def _approve(run: OpenRun, arguments: Namespace) -> None:
     opening = _one_open(run, arguments.step, "approve")
     if opening.about == "draft":
         _switch(run, "approved", ("draft",))
@@ -87,7 +87,7 @@ def _approve(run: Opened, arguments: Namespace) -> None:
 
 
 @changes_a_run
-def _reject(run: Opened, arguments: Namespace) -> None:
+def _reject(run: OpenRun, arguments: Namespace) -> None:
     opening = _one_open(run, arguments.step, "reject")
     _check_revision(run)
     because = arguments.because.strip() if arguments.because else ""
@@ -97,7 +97,7 @@ def _reject(run: Opened, arguments: Namespace) -> None:
     write_reply(run, opening.reply_path, f"reject\n{because}\n" if because else "reject\n")
 
 
-def _reject_draft(run: Opened, because: str) -> None:
+def _reject_draft(run: OpenRun, because: str) -> None:
     """Ask the planner for another draft; a plan of the person's own is theirs to change."""
     if run.state.facts.goal.has_steps:
         where = run.shown(names.PLAN)
@@ -108,7 +108,7 @@ def _reject_draft(run: Opened, because: str) -> None:
 
 
 @changes_a_run
-def replan(run: Opened, arguments: Namespace) -> None:
+def replan(run: OpenRun, arguments: Namespace) -> None:
     """`agentfs replan RUN [--because TEXT]`"""
     if run.state.facts.goal.has_steps:
         raise UserError(f"{run.run} follows its goal's own steps: edit its goal or its plan.json instead")
@@ -119,7 +119,7 @@ def replan(run: Opened, arguments: Namespace) -> None:
 
 
 @changes_a_run
-def reply(run: Opened, arguments: Namespace) -> None:
+def reply(run: OpenRun, arguments: Namespace) -> None:
     """`agentfs reply RUN [STEP] TEXT`"""
     text = sys.stdin.read(MAX_REPLY + 1) if arguments.text == "-" else arguments.text
     if len(text) > MAX_REPLY:
@@ -134,7 +134,7 @@ def reply(run: Opened, arguments: Namespace) -> None:
     write_reply(run, opening.reply_path, text if text.endswith("\n") else f"{text}\n")
 
 
-def _one_open(run: Opened, name: str | None, word: str) -> Opening:
+def _one_open(run: OpenRun, name: str | None, word: str) -> Opening:
     """Return what `approve` or `reject` is about: the one thing that is open, or the one that is named."""
     _must_go_on(run)
     if name is None:
@@ -146,7 +146,7 @@ def _one_open(run: Opened, name: str | None, word: str) -> Opening:
     return opening
 
 
-def _only_open(run: Opened, word: str) -> Opening:
+def _only_open(run: OpenRun, word: str) -> Opening:
     """Return the one thing that is open."""
     found = openings(run.state)
     if not found:
@@ -156,12 +156,12 @@ def _only_open(run: Opened, word: str) -> Opening:
     return found[0]
 
 
-def _listed(found: Iterable[Opening], run: Opened, word: str) -> str:
+def _listed(found: Iterable[Opening], run: OpenRun, word: str) -> str:
     """Return what to type, a command to a line."""
     return "\n".join(f"  {command}" for one in found for command in one.commands(run.run, word))
 
 
-def _asked_by(run: Opened, step: str) -> Opening:
+def _asked_by(run: OpenRun, step: str) -> Opening:
     """Return the question of a step; one that has its answer may get another until it is acted upon."""
     view = run.view(step)
     if found := next((one for one in openings(run.state) if one.step == step), None):
@@ -175,19 +175,19 @@ def _asked_by(run: Opened, step: str) -> Opening:
     return settled
 
 
-def _must_go_on(run: Opened) -> None:
+def _must_go_on(run: OpenRun) -> None:
     if run.outcome is not None:
         way = f"retry {run.run} STEP" if run.outcome.status == "done" else f"resume {run.run}"
         raise UserError(f"{run.run} has ended: {inert(run.outcome.summary)} (agentfs {way} continues it)")
 
 
-def _check_revision(run: Opened) -> None:
+def _check_revision(run: OpenRun) -> None:
     """Raise if a revision was named and plan.json no longer is that one."""
     if run.revision is not None:
         _is_revision(run, read_whole(run.folder / names.PLAN))
 
 
-def _is_revision(run: Opened, source: bytes) -> None:
+def _is_revision(run: OpenRun, source: bytes) -> None:
     revisions = run.state.facts.revisions
     wanted = next((one for one in revisions if one.revision == run.revision), None)
     known = len(revisions) - (1 if revisions and not _recorded(run, revisions[-1].revision) else 0)
@@ -200,7 +200,7 @@ def _is_revision(run: Opened, source: bytes) -> None:
         )
 
 
-def _recorded(run: Opened, revision: int) -> bool:
+def _recorded(run: OpenRun, revision: int) -> bool:
     return (run.folder / names.REVISIONS / names.revision_file(revision)).exists()
 
 
@@ -208,7 +208,7 @@ def _recorded(run: Opened, revision: int) -> bool:
 
 
 @changes_a_run
-def pause(run: Opened, _: Namespace) -> None:
+def pause(run: OpenRun, _: Namespace) -> None:
     """`agentfs pause RUN`"""
     _must_go_on(run)
     if run.plan.status == "draft":
@@ -219,7 +219,7 @@ def pause(run: Opened, _: Namespace) -> None:
 
 
 @changes_a_run
-def cancel(run: Opened, _: Namespace) -> None:
+def cancel(run: OpenRun, _: Namespace) -> None:
     """`agentfs cancel RUN`: the process that drives it ends it; where there is none, it is ended here."""
     _must_go_on(run)
     if run.state.facts.plan is None and run.driven:
@@ -232,7 +232,7 @@ def cancel(run: Opened, _: Namespace) -> None:
         _end_here(run)
 
 
-def _end_here(run: Opened) -> None:
+def _end_here(run: OpenRun) -> None:
     from agentfs.ending import end_cancelled
 
     must_be_trusted(run.workspace)
@@ -241,7 +241,7 @@ def _end_here(run: Opened) -> None:
         say(f"{run.run}: {inert(outcome.summary)}")
 
 
-def _switch(run: Opened, status: PlanStatus, allowed: Sequence[PlanStatus]) -> None:
+def _switch(run: OpenRun, status: PlanStatus, allowed: Sequence[PlanStatus]) -> None:
     """Set the plan's status, if it still is one of those it may have."""
     before: list[str] = []
 
@@ -264,7 +264,7 @@ def _switch(run: Opened, status: PlanStatus, allowed: Sequence[PlanStatus]) -> N
 
 
 @changes_a_run
-def retry(run: Opened, arguments: Namespace) -> None:
+def retry(run: OpenRun, arguments: Namespace) -> None:
     """`agentfs retry RUN STEP`"""
     view = run.view(arguments.step)
     attempt = run.state.facts.attempt(view.id, view.attempt)
@@ -282,7 +282,7 @@ def retry(run: Opened, arguments: Namespace) -> None:
 
 
 @changes_a_run
-def skip(run: Opened, arguments: Namespace) -> None:
+def skip(run: OpenRun, arguments: Namespace) -> None:
     """`agentfs skip RUN STEP [--because TEXT | --undo]`"""
     step = run.view(arguments.step).id
     because = "" if arguments.undo else _because(run, arguments.because)
@@ -306,7 +306,7 @@ def skip(run: Opened, arguments: Namespace) -> None:
     reopen(run)
 
 
-def _must_stay_done(run: Opened, step: str, because: str) -> None:
+def _must_stay_done(run: OpenRun, step: str, because: str) -> None:
     """Raise if a run that is done would end failed without a step."""
     if run.outcome is None or run.outcome.status != "done":
         return
@@ -318,7 +318,7 @@ def _must_stay_done(run: Opened, step: str, because: str) -> None:
         raise UserError(f"{words} (--force skips it all the same)")
 
 
-def _because(run: Opened, given: str | None) -> str:
+def _because(run: OpenRun, given: str | None) -> str:
     from agentfs.ledger import person
 
     return (given or "").strip() or f"skipped by {person(run.workspace.runs)[0]}"

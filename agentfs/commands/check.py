@@ -79,12 +79,12 @@ def check(arguments: Namespace) -> int:
     if arguments.json:
         print_json([as_json(one.shown, problem) for one in found for problem in one.problems])
     else:
-        _tell(found)
+        _report(found)
     codes = {one.code for one in found}
     return WRONG if WRONG in codes else max(codes)
 
 
-def _tell(found: Sequence[Verdict]) -> None:
+def _report(found: Sequence[Verdict]) -> None:
     for one in found:
         print_lines(problem_lines_for(sys.stdout, one.shown, one.problems, one.source))
         if not one.problems:
@@ -154,7 +154,7 @@ def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
     _must_be_goal_name(path)
     path.lstat()
     try:
-        _judged(dropped_goal(path, shown), around)
+        _judge(dropped_goal(path, shown), around)
     except StillChanging:
         raise Rejected([Problem("it is still being written", "check it again when it is complete")]) from None
     return Verdict(shown)
@@ -163,9 +163,9 @@ def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
 def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
     """Judge a goal as `run` does, and say so if `watch` would refuse it."""
     _must_be_goal_name(path)
-    goal = _judged(goal_in(path, source, shown), around)
+    goal = _judge(goal_in(path, source, shown), around)
     try:
-        _judged(replace(goal.source, dropped=path), around)
+        _judge(replace(goal.source, dropped=path), around)
     except BadFile as error:
         return Verdict(shown, note=f" for `run`; dropped into goals/ it is refused: {error.problems[0].message}")
     return Verdict(shown)
@@ -179,7 +179,7 @@ def _must_be_goal_name(path: Path) -> None:
 _ENDINGS = f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}; settings in .toml; a plan is called plan.json"
 
 
-def _judged(source: GoalSource, around: Surroundings) -> JudgedGoal:
+def _judge(source: GoalSource, around: Surroundings) -> JudgedGoal:
     return judge_goal(source, around.root, around.settings, around.catalogue, planner=around.planner)
 
 

@@ -118,7 +118,7 @@ def _marked(line: str, problem: Problem, width: int, *, colours: bool) -> list[s
 # ── what cannot be read, and the terminal ─────────────────────────────────────────────────────────────────
 
 
-def tell_broken(found: reading.Reading, broken: Iterable[str] = ()) -> int:
+def report_unreadable(found: reading.Reading, broken: Iterable[str] = ()) -> int:
     """Say what of a run cannot be read; return the exit code that says so too."""
     return say_all(list(dict.fromkeys([*found.broken, *broken])), f"{found.folder}/")
 

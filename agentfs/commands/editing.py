@@ -48,7 +48,7 @@ Change = Callable[[bytes, Plan], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenRun:
     """A run that a command is about to change."""
 
     workspace: Workspace
@@ -83,7 +83,7 @@ class Opened:
         return self.state.steps[step]
 
 
-def changes_a_run(body: Callable[[Opened, Namespace], None]) -> Callable[[Namespace], int]:
+def changes_a_run(body: Callable[[OpenRun, Namespace], None]) -> Callable[[Namespace], int]:
     """Make a command of what changes a run: it is found and read before, and who goes on with it is said after."""
 
     @wraps(body)
@@ -91,24 +91,24 @@ def changes_a_run(body: Callable[[Opened, Namespace], None]) -> Callable[[Namesp
         with _to_change(arguments) as run:
             body(run, arguments)
             if run.real is None:
-                tell_driver(run)
+                say_who_continues(run)
             else:
-                _tell_effect(run)
+                _say_effect(run)
         return 0
 
     return command
 
 
 @contextmanager
-def _to_change(arguments: Namespace) -> Iterator[Opened]:
+def _to_change(arguments: Namespace) -> Iterator[OpenRun]:
     """Yield the run that a command changes; with --dry-run, a shadow of it."""
     workspace, folder, revision = named_run(arguments)
     if not arguments.dry_run:
-        yield opened(workspace, folder, revision)
+        yield open_run(workspace, folder, revision)
         return
     say("dry run: this is what it would do; nothing is written")
     with shadow_of(folder) as shadow:
-        yield replace(opened(workspace, shadow, revision), real=folder)
+        yield replace(open_run(workspace, shadow, revision), real=folder)
 
 
 def named_run(arguments: Namespace) -> tuple[Workspace, Path, int | None]:
@@ -119,18 +119,18 @@ def named_run(arguments: Namespace) -> tuple[Workspace, Path, int | None]:
     return workspace, folder, int(match[2]) if match else None
 
 
-def opened(workspace: Workspace, folder: Path, revision: int | None = None) -> Opened:
+def open_run(workspace: Workspace, folder: Path, revision: int | None = None) -> OpenRun:
     """Return a run to be changed, read again; what cannot be read must be fixed first."""
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
         raise UserError(f"{found.run} cannot be read: {inert(found.broken[0])}")
-    return Opened(workspace, folder, in_force(found.state, found.judged), found.state.facts.outcome, revision)
+    return OpenRun(workspace, folder, in_force(found.state, found.judged), found.state.facts.outcome, revision)
 
 
 # ── plan.json ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def edit_plan(run: Opened, change: Change) -> bool:
+def edit_plan(run: OpenRun, change: Change) -> bool:
     """Change a valid plan.json as a person would; return whether there was anything to change."""
 
     def edit(source: bytes | None) -> bytes | None:
@@ -140,7 +140,7 @@ def edit_plan(run: Opened, change: Change) -> bool:
     return exchange_plan(run, edit)
 
 
-def exchange_plan(run: Opened, edit: Callable[[bytes | None], bytes | None]) -> bool:
+def exchange_plan(run: OpenRun, edit: Callable[[bytes | None], bytes | None]) -> bool:
     """Put what an edit makes of plan.json in its place, and lose no edit of another; return whether it changed.
 
     `edit`: from what is there (None: nothing that is ours to change) to what should be; None: look again.
@@ -156,14 +156,14 @@ def exchange_plan(run: Opened, edit: Callable[[bytes | None], bytes | None]) -> 
     raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when no other program writes it")
 
 
-def _exchanged(run: Opened, new: bytes, expected: bytes | None) -> bool:
+def _exchanged(run: OpenRun, new: bytes, expected: bytes | None) -> bool:
     """Exchange plan.json, unless it no longer holds what was expected; return whether it was."""
     placed, leftover = install(run.folder / names.PLAN, new, expected)
     _settle(run.folder, [leftover] if leftover else [])
     return placed
 
 
-def _valid_plan(run: Opened, source: bytes | None) -> Plan | None:
+def _valid_plan(run: OpenRun, source: bytes | None) -> Plan | None:
     """Return the plan that these bytes of plan.json are; None if it has changed since; raise if they are none."""
     state = read_run(run.folder, run.workspace).state
     file = state.facts.plan_file if state else None
@@ -192,7 +192,7 @@ def _settle(folder: Path, leftovers: list[Leftover]) -> None:
 # ── other files ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def write_reply(run: Opened, name: str, text: str) -> None:
+def write_reply(run: OpenRun, name: str, text: str) -> None:
     """Put a reply in its place, whole; one that has settled nothing is replaced."""
     put_reply(run.folder / name, text)
     say(f"{run.shown(name)}: {first_line(text)}")
@@ -209,7 +209,7 @@ def put_reply(path: Path, text: str) -> None:
         publish(path, content, durable=True)
 
 
-def set_aside_files(run: Opened, files: list[str], command: str) -> None:
+def set_aside_files(run: OpenRun, files: list[str], command: str) -> None:
     """Write the files that set attempts and calls aside, each saying who asked for that and when."""
     from agentfs.ledger import person
 
@@ -220,9 +220,9 @@ def set_aside_files(run: Opened, files: list[str], command: str) -> None:
             say(f"{run.shown(name)}: will be retried")
 
 
-def reopen(run: Opened) -> None:
+def reopen(run: OpenRun) -> None:
     """Remove the outcome of a run that has something to do again; say so where it has not."""
-    now = opened(run.workspace, run.folder)
+    now = open_run(run.workspace, run.folder)
     end = still_ends(now.state.facts, now.state.means)
     if run.outcome is None:
         if end is not None and end.status == "cancelled":
@@ -234,7 +234,7 @@ def reopen(run: Opened) -> None:
     remove_outcome(run)
 
 
-def remove_outcome(run: Opened) -> None:
+def remove_outcome(run: OpenRun) -> None:
     """Take the end of a run away: from here on it goes on."""
     (run.folder / names.OUTCOME).unlink(missing_ok=True)
     say(f"{run.shown(names.OUTCOME)}: removed, the run goes on")
@@ -243,7 +243,7 @@ def remove_outcome(run: Opened) -> None:
 # ── what to say at the end ────────────────────────────────────────────────────────────────────────────────
 
 
-def tell_driver(run: Opened) -> None:
+def say_who_continues(run: OpenRun) -> None:
     """Say who goes on with a run that no process drives: a watch, or else what to type."""
     if (run.folder / names.OUTCOME).exists() or run.driven:
         return
@@ -252,7 +252,7 @@ def tell_driver(run: Opened) -> None:
     say(who_goes_on(run.run, run.workspace.root, NOTHING_DRIVES))
 
 
-def _tell_effect(run: Opened) -> None:
+def _say_effect(run: OpenRun) -> None:
     """Say what a change that was made to a shadow would mean."""
     from agentfs.ui.plan_diff import effect_lines
 
@@ -300,7 +300,7 @@ def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
         raise UserError(f"{short_path(path)} cannot be read: restore it from the ledger") from None
 
 
-def judged(folder: Path, workspace: Workspace, source: bytes, shown: str, begins: Run | None = None) -> Plan:
+def validate_plan(folder: Path, workspace: Workspace, source: bytes, shown: str, begins: Run | None = None) -> Plan:
     """Return the plan that bytes are to a run; raise BadFile with all that is wrong for it.
 
     `begins`: how a new run of these files begins; None: they are judged for the run itself.

@@ -50,11 +50,11 @@ def forget(arguments: Namespace) -> int:
     named = _is_named(arguments)
     chosen, kept = _measured(_named(workspace, arguments.runs) if named else _selected(workspace, arguments))
     if arguments.dry_run:
-        return _tell(arguments, workspace, chosen, Forgotten(kept=kept))
+        return _report(arguments, workspace, chosen, Forgotten(kept=kept))
     forgetting = _forgetting(workspace)
     forgetting.finish()  # what one that was cut off has left
     if not chosen:
-        return _tell(arguments, workspace, [], Forgotten(kept=kept))
+        return _report(arguments, workspace, [], Forgotten(kept=kept))
     if not (named or arguments.yes):
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             say(f"{summary(_pages(chosen), 'would be forgotten')}: look with --dry-run, then say --yes")
@@ -64,7 +64,9 @@ def forget(arguments: Namespace) -> int:
             return 0
     done = forgetting.forget([one.folder for one in chosen])
     done.kept.update(kept)
-    return _tell(arguments, workspace, [one for one in chosen if reading.run_id(one.folder) in set(done.gone)], done)
+    return _report(
+        arguments, workspace, [one for one in chosen if reading.run_id(one.folder) in set(done.gone)], done
+    )
 
 
 # ── which ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,7 +166,7 @@ def _ledger(workspace: Workspace) -> "Ledger":
 # ── what became of it ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _tell(arguments: Namespace, workspace: Workspace, gone: list[Chosen], done: Forgotten) -> int:
+def _report(arguments: Namespace, workspace: Workspace, gone: list[Chosen], done: Forgotten) -> int:
     pages = _pages(gone)
     if arguments.json:
         page = {

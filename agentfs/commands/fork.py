@@ -8,15 +8,15 @@ from typing import Any
 
 from agentfs.commands.common import environment, print_json, print_lines, say
 from agentfs.commands.editing import (
-    Opened,
+    OpenRun,
     changes_a_run,
     exchange_plan,
-    judged,
     named_run,
-    opened,
+    open_run,
     reopen,
     revision_bytes,
-    tell_driver,
+    say_who_continues,
+    validate_plan,
 )
 from agentfs.commands.reading import revision_numbers, run_id, settings_of
 from agentfs.commands.resume import changed_tools, tools_of_today
@@ -37,22 +37,22 @@ from agentfs.ui.text import counted, inert
 
 
 @changes_a_run
-def restore(run: Opened, _: Namespace) -> None:
+def restore(run: OpenRun, _: Namespace) -> None:
     """`agentfs restore RUN@REV`"""
     if run.revision is None:
         raise UserError(f"which revision? agentfs restore {run.run}@N (`agentfs log {run.run}` lists them)")
     source = revision_bytes(run.folder, run.run, run.revision)
     new = _with_status(run, source)
-    plan = judged(run.folder, run.workspace, new, f"revision {run.revision}")
+    plan = validate_plan(run.folder, run.workspace, new, f"revision {run.revision}")
     if not _put(run, new):
         say(f"{run.shown(names.PLAN)} is as it was in revision {run.revision} already")
         return
     say(f"{run.shown(names.PLAN)}: restored as it was in revision {run.revision}")
-    _tell_difference(run, plan)
+    _say_difference(run, plan)
     reopen(run)
 
 
-def _with_status(run: Opened, source: bytes) -> bytes:
+def _with_status(run: OpenRun, source: bytes) -> bytes:
     """Return what to restore: steps and limits as they were. The switch stays as it is, unless it is off for good."""
     present = run.state.facts.plan
     if present is None or present.status == "cancelled":
@@ -64,7 +64,7 @@ def _status(source: bytes) -> str:
     return Plan.model_validate_json(source).status
 
 
-def _put(run: Opened, new: bytes) -> bool:
+def _put(run: OpenRun, new: bytes) -> bool:
     """Exchange plan.json; return whether it changed. What was there and is in no revision is kept beside it."""
     kept: list[Path] = []
 
@@ -81,7 +81,7 @@ def _put(run: Opened, new: bytes) -> bool:
     return changed
 
 
-def _kept_beside(run: Opened, present: bytes | None) -> Path | None:
+def _kept_beside(run: OpenRun, present: bytes | None) -> Path | None:
     """Keep a plan.json that is in no revision yet, before anything takes its place."""
     recorded = (run.folder / names.REVISIONS).glob("*.plan.json")
     if present is None or sha256_bytes(present) in {sha256_bytes(read_whole(path)) for path in recorded}:
@@ -89,11 +89,11 @@ def _kept_beside(run: Opened, present: bytes | None) -> Path | None:
     return keep_beside(run.folder, present)
 
 
-def _tell_difference(run: Opened, plan: Plan) -> None:
+def _say_difference(run: OpenRun, plan: Plan) -> None:
     """Say what changed by meaning, and what that does to work already done."""
     say("\n".join(changed_lines(asdict(difference(run.state.facts.plan, plan)), colours=False)))
     if run.real is None:
-        after = opened(run.workspace, run.folder).state
+        after = open_run(run.workspace, run.folder).state
         say("\n".join(effect_lines([asdict(one) for one in effects(after.facts, after.means, plan)])))
 
 
@@ -103,14 +103,14 @@ def _tell_difference(run: Opened, plan: Plan) -> None:
 def fork(arguments: Namespace) -> int:
     """`agentfs fork RUN[@REV] [--planner M] [--executor M] [--mode M] [--name NAME]`"""
     workspace, folder, revision = named_run(arguments)
-    run = opened(workspace, folder, revision)
+    run = open_run(workspace, folder, revision)
     wanted = _fork(run, arguments)
     page = _fork_page(wanted, run)
     if arguments.dry_run:
         say("dry run: this is what it would do; nothing is written")
     else:
         page["run"] = run_id(make(wanted, workspace))
-    _tell_fork(page, run)
+    _say_fork(page, run)
     for words in changed_tools(run.state.facts.settings, wanted.run):
         say(f"as agentfs.toml has it today: {words}")
     if arguments.json:
@@ -118,11 +118,11 @@ def fork(arguments: Namespace) -> int:
     elif page["run"]:
         print_lines([page["run"]])
     if page["run"]:
-        tell_driver(opened(workspace, workspace.find_run(page["run"])))
+        say_who_continues(open_run(workspace, workspace.find_run(page["run"])))
     return 0
 
 
-def _fork(run: Opened, arguments: Namespace) -> Fork:
+def _fork(run: OpenRun, arguments: Namespace) -> Fork:
     """Return the run to be made; what cannot go on in a new run is reported before anything is written."""
     facts = run.state.facts
     if facts.goal.problems:
@@ -132,7 +132,7 @@ def _fork(run: Opened, arguments: Namespace) -> Fork:
         raise UserError(f"{run.run} has no plan yet: there is nothing to fork")
     revision = run.revision or recorded[-1]
     source, begins = _begun(revision_bytes(run.folder, run.run, revision)), _begins(run)
-    plan = judged(run.folder, run.workspace, source, f"revision {revision}", begins)
+    plan = validate_plan(run.folder, run.workspace, source, f"revision {revision}", begins)
     choices = Choices(arguments.planner, arguments.executor, arguments.mode)
     along = takes_plan_along(facts, plan, choices.mode)
     everything = tuple(step.id for step in plan.steps)
@@ -147,7 +147,7 @@ def _fork(run: Opened, arguments: Namespace) -> Fork:
     )
 
 
-def _begins(run: Opened) -> Run:
+def _begins(run: OpenRun) -> Run:
     """Return the settings of a new run: those of the other, with today's tools, and today's models if it had none."""
     settings, models = settings_of(run.workspace)[0], run.state.facts.run.models
     gained = {}
@@ -170,7 +170,7 @@ def _begun(source: bytes) -> bytes:
     return source if plan.status in ("draft", "approved") else set_value(source, "/status", "approved")
 
 
-def _fork_page(fork: Fork, run: Opened) -> dict[str, Any]:
+def _fork_page(fork: Fork, run: OpenRun) -> dict[str, Any]:
     models = fork.run.models
     return {
         "run": None,
@@ -185,7 +185,7 @@ def _fork_page(fork: Fork, run: Opened) -> dict[str, Any]:
     }
 
 
-def _tell_fork(page: dict[str, Any], run: Opened) -> None:
+def _say_fork(page: dict[str, Any], run: OpenRun) -> None:
     """Say what the new run has, and what it shares with the one it comes from."""
     said = f"{page['run']}: {page['source']}" if page["run"] else f"a {page['source']}"
     if not page["plan"]:

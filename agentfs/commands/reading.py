@@ -141,8 +141,8 @@ def step_ids(plan: Any) -> list[str]:
 # ── open runs ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Eyes:
-    """Looks at many runs: what they share, the settings and who drives them, is read once, and late."""
+class RunScanner:
+    """Reads many runs: what they share, the settings and who drives them, is read once, and late."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace

@@ -9,11 +9,11 @@ from typing import Any
 
 from agentfs.commands.common import environment, say
 from agentfs.commands.editing import (
-    Opened,
+    OpenRun,
     changes_a_run,
     edit_plan,
     exchange_plan,
-    opened,
+    open_run,
     problems_of,
     remove_outcome,
     set_aside_files,
@@ -43,7 +43,7 @@ TOPPED_UP = ("minutes", "replans", "cost_usd", "requests", "tokens")
 
 
 @changes_a_run
-def take_up_only(run: Opened, arguments: Namespace) -> None:
+def take_up_only(run: OpenRun, arguments: Namespace) -> None:
     """Take a run up and leave it to the process that drives it; with --dry-run, say what that would write."""
     more, refresh = top_ups(arguments), arguments.refresh_settings
     if run.real is not None and not run.driven and not _is_held(run, more, refresh=refresh):
@@ -69,19 +69,19 @@ def take_up_if_held(workspace: Workspace, folder: Path, more: Numbers, *, refres
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
         return  # what cannot be read is reported when it is driven
-    run = opened(workspace, folder)
+    run = open_run(workspace, folder)
     if _is_held(run, more, refresh=refresh):
         take_up(run, more, refresh=refresh)
 
 
-def _is_held(run: Opened, more: Numbers, *, refresh: bool) -> bool:
+def _is_held(run: OpenRun, more: Numbers, *, refresh: bool) -> bool:
     """Whether something has to be changed before the run goes on, or is to be."""
     ended = run.outcome is not None and (run.outcome.status != "done" or _goes_on(run))
     paused = run.outcome is None and run.state.facts.plan is not None and run.plan.status == "paused"
     return bool(refresh or more or ended or paused or (run.outcome is None and _aside(run) != Aside()))
 
 
-def take_up(run: Opened, more: Numbers, *, refresh: bool = False) -> None:
+def take_up(run: OpenRun, more: Numbers, *, refresh: bool = False) -> None:
     """Change what holds a run up: its tools, its status, its limits, what failed; then remove its outcome."""
     done = run.outcome is not None and run.outcome.status == "done"
     if done and not _goes_on(run):
@@ -105,16 +105,16 @@ def take_up(run: Opened, more: Numbers, *, refresh: bool = False) -> None:
         _warn(run, limits)
 
 
-def _kept_busy(run: Opened) -> str:
+def _kept_busy(run: OpenRun) -> str:
     return "being driven by another agentfs, and " if run.driven else ""
 
 
-def _goes_on(run: Opened) -> bool:
+def _goes_on(run: OpenRun) -> bool:
     """Whether a run that is done has something to do: an edit since, or checks, for its folder may have changed."""
     return bool(acceptance_checks(run.state.facts)) or still_ends(run.state.facts, run.state.means) is None
 
 
-def _aside(run: Opened) -> Aside:
+def _aside(run: OpenRun) -> Aside:
     """Return what is set aside: in a run that has not ended, only what came to nothing because no model answered."""
     return to_set_aside(run.state) if run.outcome is not None else unanswered(run.state)
 
@@ -126,7 +126,7 @@ def _files(aside: Aside) -> Iterator[str]:
         yield f"{names.PLANNING}/{names.call_file(call, 'again')}"
 
 
-def _raised(run: Opened, more: Numbers) -> dict[str, int | float]:
+def _raised(run: OpenRun, more: Numbers) -> dict[str, int | float]:
     """Return the limits a top-up comes to: those in force, and more of them."""
     if more and run.state.facts.plan is None:
         raise UserError(f"{run.run} has no plan yet, so there is nowhere to raise its limits")
@@ -134,7 +134,7 @@ def _raised(run: Opened, more: Numbers) -> dict[str, int | float]:
     return {name: int(number) if number == int(number) else round(number, 6) for name, number in raised.items()}
 
 
-def _must_go_on(run: Opened, aside: Aside, limits: Mapping[str, int | float]) -> None:
+def _must_go_on(run: OpenRun, aside: Aside, limits: Mapping[str, int | float]) -> None:
     """Raise if the run would come to the same end at once: then something else has to change first."""
     facts = set_aside(run.state.facts, aside)
     if facts.plan is not None:
@@ -147,7 +147,7 @@ def _must_go_on(run: Opened, aside: Aside, limits: Mapping[str, int | float]) ->
         raise UserError(f"{run.run} would end the same way at once: {inert(end.why)} (change {where} first)")
 
 
-def _edit(run: Opened, limits: Mapping[str, int | float]) -> None:
+def _edit(run: OpenRun, limits: Mapping[str, int | float]) -> None:
     """Set status and limits in one exchange."""
     was: list[str] = []
 
@@ -169,7 +169,7 @@ def _edit(run: Opened, limits: Mapping[str, int | float]) -> None:
         say(f'{where}: "{name}" of "limits" is now {number} (it was {getattr(run.state.bounds, name):g})')
 
 
-def _warn(run: Opened, limits: Mapping[str, int | float]) -> None:
+def _warn(run: OpenRun, limits: Mapping[str, int | float]) -> None:
     used = run.state.calls.replans
     if run.outcome and run.outcome.reason == "replan_budget_exhausted" and "replans" not in limits:
         say(f"its {used} replans are used up: if it needs another it ends the same way (--add-replans N)")
@@ -178,7 +178,7 @@ def _warn(run: Opened, limits: Mapping[str, int | float]) -> None:
 # ── --refresh-settings: today's [tools], as an edit of `tools` in plan.json ───────────────────────────────
 
 
-def refresh_tools(run: Opened) -> Opened:
+def refresh_tools(run: OpenRun) -> OpenRun:
     """Lay today's [tools] over those a run has; return the run as it is then."""
     today = tools_of_today(run)
     if not _put(run, _overrides(run.state.facts.run, today)):
@@ -186,7 +186,7 @@ def refresh_tools(run: Opened) -> Opened:
         return run
     for words in changed_tools(run.state.facts.settings, run.state.facts.run.with_tools(today)):
         say(f"{run.shown(names.PLAN)}: {words}")
-    return replace(opened(run.workspace, run.folder, run.revision), real=run.real)
+    return replace(open_run(run.workspace, run.folder, run.revision), real=run.real)
 
 
 def changed_tools(before: Run, now: Run) -> list[str]:
@@ -196,7 +196,7 @@ def changed_tools(before: Run, now: Run) -> list[str]:
     return [f'"{name}" of "tools" is now {_shown(value)} (it was {_shown(was[name])})' for name, value in changed]
 
 
-def tools_of_today(run: Opened) -> Tools:
+def tools_of_today(run: OpenRun) -> Tools:
     """Return what the settings give the tools of a run now; its goal may still only tighten that."""
     known = known_tools(run.workspace.root)
     settings = allowing_own(load_settings(run.workspace.settings, environment()), known)
@@ -237,7 +237,7 @@ def _shown(value: object) -> str:
     return inert(json.dumps(_plain(value), ensure_ascii=False))
 
 
-def _put(run: Opened, own: dict[str, Any]) -> bool:
+def _put(run: OpenRun, own: dict[str, Any]) -> bool:
     """Set `tools` in plan.json, or remove it; return whether that changes anything. What comes out must be valid."""
 
     def edit(source: bytes | None) -> bytes:

@@ -55,7 +55,7 @@ def run(arguments: Namespace, *, asks: bool = True) -> int:
     workspace = _workspace_for(source, arguments)
 
     def begin(settings: Settings, world: World, stack: ExitStack) -> Path:
-        goal = _judged(source, arguments, workspace.root, settings, known_to(world))
+        goal = _judge(source, arguments, workspace.root, settings, known_to(world))
         folder = stack.enter_context(taking(goal, workspace))
         _get_ready(goal.parsed, folder, world)
         return folder
@@ -101,7 +101,7 @@ def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
     start = start_folder(arguments)
     if found := find_workspace(start):
         return found
-    _judged(source, arguments, start, default_settings(environment()), known_tools(start))
+    _judge(source, arguments, start, default_settings(environment()), known_tools(start))
     before = brought_along(start, environment())
     workspace, _ = init(start, environment())
     say(f"no workspace here yet: made one in {start}")
@@ -110,7 +110,7 @@ def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
     return workspace
 
 
-def _judged(source: GoalSource, arguments: Namespace, root: Path, settings: Settings, known: Known) -> JudgedGoal:
+def _judge(source: GoalSource, arguments: Namespace, root: Path, settings: Settings, known: Known) -> JudgedGoal:
     """Return the goal if it may become a run in the workspace that is, or will be, in `root`."""
     settings = allowing_own(settings, known)
     catalogue = catalogue_of(settings, environment(), known)
@@ -157,7 +157,7 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: 
         except (OSError, NotARun) as error:
             raise _gone(driver, error) from None
         progress.end(rest)
-    return _tell(driver, rest)
+    return _report(driver, rest)
 
 
 def _asker(driver: Driver, stop: Stop, progress: Progress, *, asks: bool) -> AbstractContextManager[Asker | None]:
@@ -195,7 +195,7 @@ def _id(folder: Path) -> str:
     return f"{folder.parent.name}/{folder.name}"
 
 
-def _tell(driver: Driver, rest: Wait | None) -> int:
+def _report(driver: Driver, rest: Wait | None) -> int:
     """Print the answer, and nothing else, on stdout; return the exit code."""
     outcome = driver.facts.outcome
     if outcome is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.commands import reading
-from agentfs.commands.common import colours, here, print_lines, tell_broken, width
+from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
 from agentfs.ui.status_page import log_tail
 from agentfs.ui.table import RUN_COLOURS, columned, mark_of, painted, shown_state, wrong_first
 from agentfs.ui.text import block, cut, duration, first_line, inert, json_text, left_words, most_of, state_and_why
@@ -22,13 +22,13 @@ def show(arguments: Namespace) -> int:
     page = reading.plan_page(found)
     if arguments.step is None:
         print_lines([json_text(page)] if arguments.json else run_lines(page, width(), colours=colours()))
-        return tell_broken(found, page["broken"])
+        return report_unreadable(found, page["broken"])
     one = reading.step_page(found, page, arguments.step)
     if one is None:
         known = [*(str(step.get("id")) for step in page["steps"]), *reading.step_files(found.folder)]
         raise reading.no_such_step(found.run, arguments.step, known)
     print_lines([json_text(one)] if arguments.json else step_lines(one, width(), colours=colours()))
-    return tell_broken(found, page["broken"])
+    return report_unreadable(found, page["broken"])
 
 
 def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.commands import reading
-from agentfs.commands.common import colours, here, print_lines, tell_broken, width
+from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
 from agentfs.commands.reading import ENDS, Glance, Listing, list_runs, moment_of, time_of
 from agentfs.errors import UserError
 from agentfs.ui.table import NOT_DRIVEN, RUN_COLOURS, Cell, mark_of, shown_state, table, wrong_first
@@ -112,11 +112,13 @@ def _glances(
     workspace: Workspace, open_runs: Iterable[Path], over: Iterable[str | Glance], states: frozenset[str]
 ) -> Iterable[Glance]:
     """Yield what is shown of each run."""
-    eyes = reading.Eyes(workspace)
+    scanner = reading.RunScanner(workspace)
     if not states or states - set(ENDS):
-        yield from (seen for folder in open_runs if (seen := eyes.glance(folder)).state in (states or (seen.state,)))
+        yield from (
+            seen for folder in open_runs if (seen := scanner.glance(folder)).state in (states or (seen.state,))
+        )
     for one in over:
-        seen = one if isinstance(one, Glance) else eyes.glance(Path(one))
+        seen = one if isinstance(one, Glance) else scanner.glance(Path(one))
         if not states or seen.state in states:
             yield seen
 
@@ -152,7 +154,7 @@ def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
     if arguments.json:
         return print_lines([json_text(page)])
     print_lines([*run_lines(page, width(), colours=colours()), *_what_next(found, page)])
-    return tell_broken(found)
+    return report_unreadable(found)
 
 
 def _step_page(step: dict[str, Any]) -> dict[str, Any]:
