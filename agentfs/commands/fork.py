@@ -75,7 +75,12 @@ def _put(run: OpenRun, new: bytes) -> bool:
             kept.append(beside)
         return new
 
-    changed = exchange_plan(run, edit)
+    try:
+        changed = exchange_plan(run, edit)
+    except UserError:
+        for path in kept:
+            path.unlink()
+        raise
     for path in kept:
         say(f"{run.shown(path.name)}: what was in plan.json, and in no revision")
     return changed
