@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.clock import Clock
-from agentfs.core import names
+from agentfs.core import paths
+from agentfs.core.attention import Waiting, waiting
 from agentfs.core.config import TOLD_ON_WAIT
 from agentfs.core.decide import Action
-from agentfs.core.failures import telling_line
-from agentfs.core.state import RunState
-from agentfs.core.waiting import Waiting, waiting
+from agentfs.core.excerpts import telling_line
+from agentfs.core.run_state import RunState
 from agentfs.jsonlines import JsonLines, read_lines
 from agentfs.tools.base import Mask
 from agentfs.tools.starting import Starter
@@ -68,7 +68,7 @@ class Bell:
         def look(state: RunState, actions: Sequence[Action]) -> None:
             for thing in waiting(state, actions[-1]):
                 if not told:
-                    told.update(str(line.get("thing")) for line in read_lines(folder / names.ON_WAIT_LOG))
+                    told.update(str(line.get("thing")) for line in read_lines(folder / paths.ON_WAIT_LOG))
                 if thing.thing not in told and self._ring(folder, thing):
                     told.add(thing.thing)
 
@@ -142,7 +142,7 @@ class Bell:
         return {**self.environment, **dict(zip(TOLD_ON_WAIT, told, strict=True))}
 
     def _log(self, folder: Path, event: str, about: dict[str, Any]) -> None:
-        with JsonLines(folder / names.ON_WAIT_LOG, self.mask, self.clock) as log:
+        with JsonLines(folder / paths.ON_WAIT_LOG, self.mask, self.clock) as log:
             log.write(event, about)
 
 

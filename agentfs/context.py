@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.core.names import inside
+from agentfs.core.paths import inside
 from agentfs.installation import workspaces_above
 from agentfs.tools.protected import ENV_FILES, WORKSPACE_PARTS
 from agentfs.tools.safe_open import Refused, resolve_links_of_others

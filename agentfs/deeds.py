@@ -8,18 +8,14 @@ from typing import assert_never
 
 from agentfs import questions
 from agentfs.core import decide as acts
-from agentfs.core import names
-from agentfs.core.briefing import context_page
-from agentfs.core.calls import Pending, rejections_in
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.changes import changes
-from agentfs.core.facts import Facts, PlanFile, Talk
-from agentfs.core.limits import minutes_reached, seconds_left
-from agentfs.core.outcomes import outcome_of
-from agentfs.core.proposals import Proposal
+from agentfs.core import paths
+from agentfs.core.facts import Facts, PlanFile, Proposal, Talk, cut_word, words_below
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.outcome import outcome_of
+from agentfs.core.plan_changes import changes
+from agentfs.core.planner_calls import Pending, rejections_in
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
-from agentfs.core.replies import cut_word, words_below
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState, minutes_reached, seconds_left
 from agentfs.core.steps import A_NO, StepView
 from agentfs.disk import install, publish, read_whole
 from agentfs.disk import replace as replace_view
@@ -40,6 +36,7 @@ from agentfs.orders import (
     start,
     take_answer,
 )
+from agentfs.planner.prompt import context_page
 from agentfs.planner.surroundings import look_around
 from agentfs.recovery import cut_off
 from agentfs.ui.plan_diff import proposal_page
@@ -93,14 +90,14 @@ def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
     if plan is None or sha256_bytes(source) != facts.plan_file.sha256:
         driver.look_again()  # it has changed under our hands: look, then decide again
         return
-    folder = driver.folder / names.REVISIONS
-    copy = folder / names.revision_plan_file(number)
+    folder = driver.folder / paths.REVISIONS
+    copy = folder / paths.revision_plan_file(number)
     if copy.exists() and read_whole(copy) != source:
         copy.unlink()  # left by a driver that died before the number was given
     if not copy.exists():
         publish(copy, source, durable=True)
     revision = _revision(action, driver, number, sha256_bytes(source))
-    publish(folder / names.revision_file(number), render(revision), durable=True)
+    publish(folder / paths.revision_file(number), render(revision), durable=True)
     driver.learn(revisions=(*facts.revisions, revision), plan=plan)
     driver.facts = driver.reader.judge.with_answers(driver.facts)
     driver.world.keeper.note(driver.folder)
@@ -111,9 +108,9 @@ def _standing_bytes(action: acts.RecordRevision, driver: Driver) -> bytes:
     facts = driver.facts
     tries = facts.planner_call(action.call).tries if action.call else ()
     if facts.plan_file.sha256 not in tries:
-        return read_whole(driver.folder / names.PLAN)
-    name = names.call_file(action.call or 0, "plan", tries.index(facts.plan_file.sha256) + 1)
-    return read_whole(driver.folder / names.PLANNING / name)
+        return read_whole(driver.folder / paths.PLAN)
+    name = paths.call_file(action.call or 0, "plan", tries.index(facts.plan_file.sha256) + 1)
+    return read_whole(driver.folder / paths.PLANNING / name)
 
 
 def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: str) -> Revision:
@@ -156,11 +153,11 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,
         role=action.role,
     )
-    folder = driver.folder / names.PLANNING
+    folder = driver.folder / paths.PLANNING
     words = _take_replan(action.call, driver)
     _keep_goal_before(driver)
     _keep_context(driver)
-    publish(folder / names.call_file(action.call, "call"), render(call), durable=True)
+    publish(folder / paths.call_file(action.call, "call"), render(call), durable=True)
     driver.facts = facts.with_call(replace(facts.planner_call(action.call), call=call, words=words))
     driver.learn(replan=None)
     state, takes_time = driver.state, driver.planner.takes_time(call, facts)
@@ -183,14 +180,14 @@ def _keep_goal_before(driver: Driver) -> None:
     before = driver.reader.goals.get(last.goal_sha256) if last else None
     if last is None or before is None or last.goal_sha256 == driver.facts.goal.sha256:
         return
-    name = names.goal_before_file(last.call, goal_path(driver.folder).name)
+    name = paths.goal_before_file(last.call, goal_path(driver.folder).name)
     with suppress(FileExistsError):
-        publish(driver.folder / names.PLANNING / name, before, durable=True)
+        publish(driver.folder / paths.PLANNING / name, before, durable=True)
 
 
 def _keep_context(driver: Driver) -> None:
     """Keep what planners are given to read as it is at the first call: a step could change it later."""
-    facts, path = driver.facts, driver.folder / names.PLANNING / names.CONTEXT
+    facts, path = driver.facts, driver.folder / paths.PLANNING / paths.CONTEXT
     if (
         facts.goal.has_steps
         or facts.run.proof is None
@@ -209,18 +206,18 @@ def _take_replan(number: int, driver: Driver) -> str | None:
     """Move replan.md in beside the call that answers it: dropped again, it is asked again."""
     if driver.facts.replan is not None:
         with suppress(FileNotFoundError):  # taken back by whoever wrote it: its words have been read
-            taken = driver.folder / names.PLANNING / names.call_file(number, "asked")
-            os.rename(driver.folder / names.REPLAN, taken)
+            taken = driver.folder / paths.PLANNING / paths.call_file(number, "asked")
+            os.rename(driver.folder / paths.REPLAN, taken)
     return driver.facts.replan
 
 
 def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, job: Job) -> News:
     """Let the planner answer, and write the answer. `decided`: when it was called, for the log of a conversation."""
-    folder, mask = driver.folder / names.PLANNING, driver.world.mask
-    with JsonLines(folder / names.call_file(call.call, "log"), mask, driver.world.clock) as log:
+    folder, mask = driver.folder / paths.PLANNING, driver.world.mask
+    with JsonLines(folder / paths.call_file(call.call, "log"), mask, driver.world.clock) as log:
         if decided is not None:
             log.write("called", {"at": decided})  # a replay puts it in order with what ended meanwhile
-        whose = names.call_conversation(call.call)
+        whose = paths.call_conversation(call.call)
         deadline, late = _deadline(state, driver)
         line = Line(log.write, driver.meter, job.stop, deadline, driver.hears(whose), whose, late)
         started = driver.world.clock.stamp()
@@ -228,7 +225,7 @@ def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, 
     if line.number:
         answer = answer.model_copy(update={"started_at": started})
     answer = mask.record(answer)
-    publish(folder / names.call_file(call.call, "answer"), render(answer), durable=True)
+    publish(folder / paths.call_file(call.call, "answer"), render(answer), durable=True)
     return lambda facts: facts.with_call(replace(facts.planner_call(call.call), answer=answer))
 
 
@@ -252,11 +249,11 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
         wanted = {step.tool for step in proposal.plan.steps if step.tool}
         get_ready(wanted, driver.world, confine(driver, ()))
     source = proposal.source
-    digest, folder = sha256_bytes(source), driver.folder / names.PLANNING
+    digest, folder = sha256_bytes(source), driver.folder / paths.PLANNING
     if digest not in one.tries:
-        publish(folder / names.call_file(action.call, "plan", len(one.tries) + 1), source, durable=True)
+        publish(folder / paths.call_file(action.call, "plan", len(one.tries) + 1), source, durable=True)
         driver.facts = facts = facts.with_call(replace(one, tries=(*one.tries, digest)))
-    placed, leftover = install(driver.folder / names.PLAN, source, _last_plan(driver))
+    placed, leftover = install(driver.folder / paths.PLAN, source, _last_plan(driver))
     if leftover is not None:
         driver.leftovers.append(leftover)
     if placed:
@@ -278,7 +275,7 @@ def _last_plan(driver: Driver) -> bytes | None:
     if not driver.facts.revisions:
         return None
     number = driver.facts.revisions[-1].revision
-    return read_whole(driver.folder / names.REVISIONS / names.revision_plan_file(number))
+    return read_whole(driver.folder / paths.REVISIONS / paths.revision_plan_file(number))
 
 
 def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
@@ -287,7 +284,7 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
     if one.call is None or one.answer is None:
         raise RuntimeError("a question is asked about an answer")
     count = len(one.talks) + 1
-    reply, words = names.call_file(action.call, "reply", count), str(one.answer.answer or one.call.detail)
+    reply, words = paths.call_file(action.call, "reply", count), str(one.answer.answer or one.call.detail)
     words, proposal = driver.world.mask.text(words), facts.proposal
     if proposal is None or not proposal.reasons:  # it is about a result: a runbook has no answer to a surprise
         key, text = None, questions.surprise(one.call, words, reply)
@@ -295,7 +292,7 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
         key, page = proposal.bond, proposal_page(facts.run.run, driver.state, proposal)
         by: questions.By = "runbook" if facts.goal.has_steps else "planner"
         text = questions.proposal(one.call, words, page, proposal.source, reply, key, by)
-    path = driver.folder / names.PLANNING / names.call_file(action.call, "question", count)
+    path = driver.folder / paths.PLANNING / paths.call_file(action.call, "question", count)
     publish(path, text.encode("utf-8", "replace"), durable=True)
     driver.facts = facts.with_call(replace(one, talks=(*one.talks, Talk(count, key))))
 
@@ -335,8 +332,8 @@ def _ask(action: acts.AskPerson, driver: Driver) -> None:
         return
     attempt = driver.facts.attempt(view.id, view.attempt)
     count = len(attempt.talks) + 1
-    text = questions.cut_off(attempt.order, view.id, names.step_file(view.id, view.attempt, "reply", count))
-    driver.shelf.put(names.step_file(view.id, view.attempt, "question", count), text.encode(), durable=True)
+    text = questions.cut_off(attempt.order, view.id, paths.step_file(view.id, view.attempt, "reply", count))
+    driver.shelf.put(paths.step_file(view.id, view.attempt, "question", count), text.encode(), durable=True)
     driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, Talk(count))))
 
 
@@ -360,7 +357,7 @@ def _said(view: StepView, reply: str, driver: Driver) -> Result:
     order = order_for(view, view.next, driver)
     words = words_below(reply)
     count = driver.facts.attempt(view.id, view.attempt).talks[-1].count
-    evidence = (f"{names.STEPS}/{names.step_file(view.id, view.attempt, 'reply', count)}",)
+    evidence = (f"{paths.STEPS}/{paths.step_file(view.id, view.attempt, 'reply', count)}",)
     error = Failure(kind="person", message=words or "a person said it failed")
     failed = unstarted(order, "failed", error, driver.world.clock, driver.world.sandbox)
     failed = failed.model_copy(update={"evidence": evidence})
@@ -380,6 +377,6 @@ def _reply(facts: Facts, step: str, number: int) -> str:
 def end(action: acts.EndRun, driver: Driver) -> None:
     """Write the outcome."""
     outcome = driver.world.mask.record(outcome_of(driver.state, action, driver.world.clock.stamp()))
-    publish(driver.folder / names.OUTCOME, render(outcome), durable=True)
+    publish(driver.folder / paths.OUTCOME, render(outcome), durable=True)
     driver.learn(outcome=outcome)
     driver.world.keeper.note(driver.folder)

@@ -1,7 +1,7 @@
 """Where a model sits down to do an order of a run: what it may know, and how far it may go. Starts nothing."""
 
 from agentfs.core.facts import Facts
-from agentfs.core.modes import DO, loops
+from agentfs.core.planner_calls import DO, loops
 from agentfs.core.records import Order
 from agentfs.engine import Driver
 from agentfs.executor.desk import Accept, Desk

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from agentfs.bursts import Together
-from agentfs.core.names import run_name
+from agentfs.core.paths import run_name
 from agentfs.errors import AgentfsError, BadFile, UserError
 from agentfs.inbox import AGAIN_SECONDS, Inbox, Refused
 from agentfs.moving import ON_ITS_WAY, StillChanging

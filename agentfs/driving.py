@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.decide import Action, Wait
 from agentfs.core.facts import Facts
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.disk import is_own_temp
 from agentfs.engine import Driver, at_rest
 from agentfs.ui.status_page import EVERY_SECONDS as PAGE_SECONDS
@@ -95,7 +95,7 @@ class AsksNothing:
 def drive(driver: Driver, stop: Stop, watcher: Watcher, asker: Asker | None = None) -> Wait | None:
     """Drive until the run rests; return why it does, or None if a person asked to stop."""
     asker = asker or AsksNothing()
-    folders, steps = [driver.folder, driver.folder / names.PLANNING], [driver.folder / names.STEPS]
+    folders, steps = [driver.folder, driver.folder / paths.PLANNING], [driver.folder / paths.STEPS]
     status = StatusFile(driver.folder)
     with FolderWatch(folders, stop.wake.set, written=steps) as watch:
         lookout = Lookout(driver, watch)
@@ -150,7 +150,7 @@ class Lookout:
 def is_unnamed(path: str, driver: Driver) -> bool:
     """Whether an event speaks of a file in steps/ that somebody else has written and will now link to its place."""
     folder, name = _in_run(path, driver)
-    return folder == names.STEPS and name.startswith((".", "#")) and not is_own_temp(name)
+    return folder == paths.STEPS and name.startswith((".", "#")) and not is_own_temp(name)
 
 
 def _in_run(path: str, driver: Driver) -> tuple[str, str]:
@@ -197,18 +197,18 @@ def is_news(path: str, driver: Driver) -> bool:
     """Whether an event may speak of something this driver has not done itself."""
     folder, name = _in_run(path, driver)
     match folder:
-        case names.STEPS:
-            file = names.parse_step_file(name)
+        case paths.STEPS:
+            file = paths.parse_step_file(name)
             if file is None or ("attempt", file.step, file.attempt) in driver.jobs:
                 return False  # none of ours, or its news comes by mail
             return not _knows(driver.facts, file)
-        case names.PLANNING:
-            return names.parse_call_file(name) is not None
+        case paths.PLANNING:
+            return paths.parse_call_file(name) is not None
         case _:
-            return name in (names.PLAN, names.OUTCOME, names.REPLAN) or name.startswith("goal.")
+            return name in (paths.PLAN, paths.OUTCOME, paths.REPLAN) or name.startswith("goal.")
 
 
-def _knows(facts: Facts, file: names.StepFile) -> bool:
+def _knows(facts: Facts, file: paths.StepFile) -> bool:
     attempt = facts.attempt(file.step, file.attempt)
     match file.kind:
         case "order":

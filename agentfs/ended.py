@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import read_whole
 from agentfs.seats import is_open, subfolders
 from agentfs.ui.progress import Teller
@@ -18,8 +18,8 @@ MOST = 500
 LATEST = 64  # are looked at each time for whether they were taken up again
 LOOKS = 10  # go through all of them in search of edits
 EACH = 3  # are told one by one; after a copy of the workspace every file may look edited
-_FILES = (names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES), names.REPLAN)
-_FOLDERS = (names.STEPS, names.PLANNING)
+_FILES = (paths.PLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES), paths.REPLAN)
+_FOLDERS = (paths.STEPS, paths.PLANNING)
 
 
 class Ended:
@@ -66,7 +66,7 @@ class Ended:
 def _edits(folder: str) -> Iterator[tuple[str, int]]:
     """Yield what is younger than the outcome, and since when. A change always sets ctime, whatever mtime says."""
     with suppress(OSError):
-        end = os.lstat(f"{folder}/{names.OUTCOME}").st_ctime_ns
+        end = os.lstat(f"{folder}/{paths.OUTCOME}").st_ctime_ns
         for name in (*_FILES, *_FOLDERS):
             with suppress(FileNotFoundError):
                 found = os.lstat(f"{folder}/{name}")
@@ -77,13 +77,13 @@ def _edits(folder: str) -> Iterator[tuple[str, int]]:
 
 def _is_last_revision(folder: Path, name: str) -> bool:
     """Whether this is a plan that was saved, or copied, as it was: byte for byte the run's last revision."""
-    if name != names.PLAN:
+    if name != paths.PLAN:
         return False
     with suppress(OSError):
-        revisions = folder / names.REVISIONS
-        parsed = map(names.parse_revision_file, os.listdir(revisions))
+        revisions = folder / paths.REVISIONS
+        parsed = map(paths.parse_revision_file, os.listdir(revisions))
         numbers = [found[0] for found in parsed if found and found[1] == "plan"]
-        last = revisions / names.revision_plan_file(max(numbers, default=1))
+        last = revisions / paths.revision_plan_file(max(numbers, default=1))
         return read_whole(last) == read_whole(folder / name)
     return False
 
@@ -94,7 +94,7 @@ def ended_runs(runs: Path) -> list[Path]:
     for day in subfolders(str(runs)):
         for folder in subfolders(day):
             with suppress(OSError):
-                ended = os.lstat(f"{folder}/{names.OUTCOME}").st_mtime
-                if names.is_run_id("/".join(folder.rsplit("/", 2)[1:])):
+                ended = os.lstat(f"{folder}/{paths.OUTCOME}").st_mtime
+                if paths.is_run_id("/".join(folder.rsplit("/", 2)[1:])):
                     found.append((ended, Path(folder)))
     return [folder for _, folder in sorted(found)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentfs.core.config import Settings
 from agentfs.core.decide import EndRun
 from agentfs.core.records import Outcome
-from agentfs.core.state import derive
+from agentfs.core.run_state import derive
 from agentfs.deeds import perform
 from agentfs.engine import Driver
 from agentfs.locks import locked

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from agentfs.bell import RunBell, no_bell
 from agentfs.clock import Clock
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.decide import (
     Action,
     AskPerson,
@@ -36,7 +36,7 @@ from agentfs.core.decide import (
 )
 from agentfs.core.facts import Facts
 from agentfs.core.records import Run, Sandbox, Tools
-from agentfs.core.state import Means, derive, used_by
+from agentfs.core.run_state import Means, derive, used_by
 from agentfs.core.steps import StepView
 from agentfs.disk import Leftover
 from agentfs.executor.attempt import Halt
@@ -201,7 +201,7 @@ class Driver:
 
     def _is_being_asked(self) -> bool:
         """Whether somebody is still writing a wish for another plan: no end is certain before it is read."""
-        wish = self.folder / names.REPLAN
+        wish = self.folder / paths.REPLAN
         return wish.exists() and not self.reader.still.is_complete(wish)
 
     def taken(self) -> int:

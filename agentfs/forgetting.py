@@ -15,8 +15,8 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core import names
-from agentfs.core.messages import as_it_stood_message, forgotten_message
+from agentfs.core import paths
+from agentfs.core.commit_messages import as_it_stood_message, forgotten_message
 from agentfs.errors import UserError
 from agentfs.ledger import Entry, Ledger, LedgerBusy, LedgerError
 from agentfs.locks import locked
@@ -56,7 +56,7 @@ class Forgetting:
 
     @property
     def aside(self) -> Path:
-        return self.runs / names.FORGOTTEN
+        return self.runs / paths.FORGOTTEN
 
     def forget(self, folders: Sequence[Path]) -> Forgotten:
         """Forget these runs, but for those that cannot be; raises UserError if nothing could be done at all."""
@@ -97,7 +97,7 @@ class Forgetting:
             with locked(folder) as mine:
                 if not mine:
                     raise Kept("another agentfs drives it")
-                if not os.path.lexists(folder / names.OUTCOME):
+                if not os.path.lexists(folder / paths.OUTCOME):
                     raise Kept("it has not ended")
                 self._keep_story(folder, run, committed)
                 (self.aside / run).parent.mkdir(exist_ok=True)
@@ -223,7 +223,7 @@ def _emptied(folder: Path) -> bool:
 def _set_aside(aside: Path) -> Iterator[str]:
     """Yield the runs that have yet to be deleted."""
     for day in _folders(aside):
-        yield from (run for folder in _folders(day) if names.is_run_id(run := f"{day.name}/{folder.name}"))
+        yield from (run for folder in _folders(day) if paths.is_run_id(run := f"{day.name}/{folder.name}"))
 
 
 def _folders(folder: Path) -> list[Path]:

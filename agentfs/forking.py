@@ -10,9 +10,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agentfs.clock import Clock
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.forking import Carried, Choices, first_call, forked_run
+from agentfs.core import paths
+from agentfs.core.continuation import Carried, Choices, first_call, forked_run
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import JsonObject, Order, Result, Run
 from agentfs.disk import publish, read_whole, sync_folder
 from agentfs.executor.attempt import render
@@ -42,35 +42,35 @@ def make(fork: Fork, workspace: Workspace) -> Path:
         folder, name = new.path, new.run
         if fork.plan is not None:
             _copy_steps(fork, folder, name)
-            if fork.run.workdir == names.FILES:
-                copy_files(fork.origin / names.FILES, folder / names.FILES)
-            _write_call(fork, fork.plan, sha256_bytes(content), folder / names.PLANNING)
+            if fork.run.workdir == paths.FILES:
+                copy_files(fork.origin / paths.FILES, folder / paths.FILES)
+            _write_call(fork, fork.plan, sha256_bytes(content), folder / paths.PLANNING)
         run = forked_run(fork.run, name, fork.source, fork.choices, clock.stamp())
         run = run.model_copy(update={"goal_sha256": sha256_bytes(content)})
-        publish(folder / names.RUN, render(run), durable=True)
+        publish(folder / paths.RUN, render(run), durable=True)
         publish(folder / goal.name, content, durable=True)  # the commit point
     return folder
 
 
 def _write_call(fork: Fork, plan: JsonObject, goal_sha256: str, planning: Path) -> None:
     call, answer = first_call(goal_sha256, fork.source, plan, fork.carried.evidence)
-    publish(planning / names.call_file(call.call, "call"), render(call), durable=True)
-    publish(planning / names.call_file(call.call, "answer"), render(answer), durable=True)
+    publish(planning / paths.call_file(call.call, "call"), render(call), durable=True)
+    publish(planning / paths.call_file(call.call, "answer"), render(answer), durable=True)
 
 
 def _copy_steps(fork: Fork, folder: Path, name: str) -> None:
     """Copy the attempts that go along; they are told as the new run's, of its first revision."""
-    for path in sorted((fork.origin / names.STEPS).iterdir()):
-        file = names.parse_step_file(path.name)
+    for path in sorted((fork.origin / paths.STEPS).iterdir()):
+        file = paths.parse_step_file(path.name)
         if file is None or file.attempt > fork.carried.attempts.get(file.step, 0):
             continue
         content = _as_own(path, file.kind, name)
         if content is not None:
-            publish(folder / names.STEPS / path.name, content, durable=file.kind == "result")
-    sync_folder(folder / names.STEPS)
+            publish(folder / paths.STEPS / path.name, content, durable=file.kind == "result")
+    sync_folder(folder / paths.STEPS)
 
 
-def _as_own(path: Path, kind: names.StepFileKind, name: str) -> bytes | None:
+def _as_own(path: Path, kind: paths.StepFileKind, name: str) -> bytes | None:
     """Return a file for the new run; None of an order that was cut short."""
     content = read_whole(path)
     if kind not in ("order", "result"):

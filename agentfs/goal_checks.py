@@ -7,11 +7,10 @@ from pathlib import Path
 from shlex import quote
 
 from agentfs.core import decide as acts
-from agentfs.core import names
-from agentfs.core.canonical import check_value
-from agentfs.core.cutting import as_text
-from agentfs.core.failures import TimeLimit
-from agentfs.core.outcomes import answer_of
+from agentfs.core import paths
+from agentfs.core.excerpts import TimeLimit, as_text
+from agentfs.core.hashing import check_value
+from agentfs.core.outcome import answer_of
 from agentfs.core.proof import acceptance_checks, check_sha256, persons_checks, steps_to_check, written_by_models
 from agentfs.core.records import (
     Check,
@@ -24,7 +23,7 @@ from agentfs.core.records import (
     Step,
     StepChecks,
 )
-from agentfs.core.references import Resolved, resolve_step, room_of_step
+from agentfs.core.resolve import Resolved, resolve_step, room_of_step
 from agentfs.core.steps import LIMIT, UNREACHABLE
 from agentfs.disk import publish
 from agentfs.engine import Driver, Job, News
@@ -67,7 +66,7 @@ def look_before(call: int, driver: Driver, job: Job) -> Look:
         if shop.confinement.sandbox == "none":
             return tuple(None for _ in checks)  # a model wrote them, and nothing would confine them
         room = replace(shop.confinement, writable=False, network=False)
-        bench = bench_for_checks(shop, driver, job, f"{names.call_conversation(call)}{names.BEFORE}")
+        bench = bench_for_checks(shop, driver, job, f"{paths.call_conversation(call)}{paths.BEFORE}")
         return tuple(_found_before(check, shop, replace(bench, confinement=room)) for check in checks)
 
     return look
@@ -111,8 +110,8 @@ def check_goal(action: acts.RunGoalChecks, driver: Driver) -> None:
 
 def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
     state, shop = driver.state, workshop(driver, ())
-    log = driver.folder / names.PLANNING / names.checks_log_file(action.call)
-    whose = f"{names.call_conversation(action.call)}.checks"
+    log = driver.folder / paths.PLANNING / paths.checks_log_file(action.call)
+    whose = f"{paths.call_conversation(action.call)}.checks"
     with JsonLines(log, shop.mask, shop.clock) as said:
         bench = bench_for_checks(shop, driver, job, whose)
         line = Line(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), whose=whose)
@@ -136,7 +135,7 @@ def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
     )
     if job.stop.is_set() and not error:  # what was found says nothing then
         return lambda facts: facts
-    publish(driver.folder / names.PLANNING / names.call_file(action.call, "checks"), render(record), durable=True)
+    publish(driver.folder / paths.PLANNING / paths.call_file(action.call, "checks"), render(record), durable=True)
     return lambda facts: facts.with_call(replace(facts.planner_call(action.call), checks=record))
 
 
@@ -194,7 +193,7 @@ def _gather(driver: Driver, bench: Bench) -> Gather:
 
 
 def _log(driver: Driver, step: str, attempt: int) -> Path:
-    return driver.folder / names.STEPS / names.step_file(step, attempt, "log")
+    return driver.folder / paths.STEPS / paths.step_file(step, attempt, "log")
 
 
 def _changes(driver: Driver) -> Changes:

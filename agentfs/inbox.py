@@ -15,11 +15,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfs.core import names
-from agentfs.core.catalogue import Catalogue
+from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.goals import MAX_BYTES
+from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.problems import Problem
+from agentfs.core.tool_spec import Catalogue
 from agentfs.disk import appear, move_to_new_name
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.intake import GoalSource, judge_goal, taking
@@ -56,7 +56,7 @@ def is_junk(name: str) -> bool:
 
 def is_goal_name(name: str) -> bool:
     """Whether a file of this name in goals/ is a goal."""
-    return not is_junk(name) and name.lower().endswith(names.GOAL_SUFFIXES)
+    return not is_junk(name) and name.lower().endswith(paths.GOAL_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,14 +233,14 @@ def _no_goal(name: str, mode: int) -> str | None:
     if name == REJECTED:
         return "it is no folder, so that nothing can be moved there that is rejected; remove it"
     if not is_goal_name(name):
-        return f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}"
+        return f"a goal ends in {', '.join(paths.GOAL_SUFFIXES)}"
     return None
 
 
 def _wrong_kind(mode: int) -> Problem:
-    for is_kind, words, mend in _KINDS:
+    for is_kind, words, fix in _KINDS:
         if is_kind(mode):
-            return Problem(f"it is {words}, not a file", mend)
+            return Problem(f"it is {words}, not a file", fix)
     return Problem("it is a device, not a file", "write the goal into a file, then move it into goals/")
 
 

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from agentfs.core.names import inside
+from agentfs.core.paths import inside
 
 SETTINGS = "agentfs.toml"
 PACKAGE = os.path.dirname(os.path.abspath(__file__))

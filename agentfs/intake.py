@@ -10,13 +10,13 @@ from pathlib import Path
 
 from agentfs.clock import Clock
 from agentfs.context import ContextRule, allowed_folders, folders_without_links
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.catalogue import Catalogue
+from agentfs.core import paths
 from agentfs.core.config import Settings, allowed_tools
-from agentfs.core.goals import MAX_BYTES, ParsedGoal, examine_goal
+from agentfs.core.goal_file import MAX_BYTES, ParsedGoal, examine_goal
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Limits, Mode, ModelChoice, Models, Run
+from agentfs.core.tool_spec import Catalogue
 from agentfs.disk import publish_inside, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
@@ -27,7 +27,7 @@ from agentfs.workspace import Workspace
 
 _APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")
 
-_PARTS = (names.PLANNING, names.REVISIONS, names.STEPS, names.FILES)
+_PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS, paths.FILES)
 _NO_MODEL = "this goal has no steps, and no model is configured to plan it"
 _WAYS_OUT = (
     "write the steps yourself: a `## Steps` section with one `### id` heading and one fenced command per step",
@@ -134,8 +134,8 @@ def _loosened(parsed: ParsedGoal, settings: Settings, approve: Approve) -> list[
 
 
 def _tighten(field: str, words: str) -> Problem:
-    mend = "a goal may only tighten the settings; change agentfs.toml, or use a flag"
-    return Problem(f"{field}: {words}", mend, f"/{field.replace('.', '/')}")
+    fix = "a goal may only tighten the settings; change agentfs.toml, or use a flag"
+    return Problem(f"{field}: {words}", fix, f"/{field.replace('.', '/')}")
 
 
 @contextmanager
@@ -145,10 +145,10 @@ def taking(goal: JudgedGoal, workspace: Workspace) -> Iterator[Path]:
     Nobody else can drive a new run before whoever made it: the lock is not let go of in between.
     """
     clock, source = Clock(), goal.source
-    with new_folder(workspace, clock.day(), names.run_name(_called(source, goal.parsed))) as new:
+    with new_folder(workspace, clock.day(), paths.run_name(_called(source, goal.parsed))) as new:
         run = _run_record(goal, new.run, clock)
-        publish_inside(new.held, names.RUN, render(run))
-        name = names.goal_file(source.filename)
+        publish_inside(new.held, paths.RUN, render(run))
+        name = paths.goal_file(source.filename)
         if source.dropped is None:
             publish_inside(new.held, name, source.content)
         else:
@@ -168,13 +168,13 @@ def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, p
     if flags.workdir is not None:
         return _written(_typed_workdir(flags.workdir, root), root)
     if (asked := parsed.fields.workdir) is None:
-        return names.FILES
+        return paths.FILES
     try:
         wanted = (root / asked).resolve()
         is_there = wanted.is_dir()
     except (ValueError, OSError, RuntimeError) as error:
         problems.append(Problem(f"workdir: {asked!r} is no folder: {error}", "name one", "/workdir"))
-        return names.FILES
+        return paths.FILES
     allowed = allowed_folders(root, settings.goals.workdirs)
     if not any(map(wanted.is_relative_to, folders_without_links(allowed))):
         problems.append(_not_allowed(asked, allowed))
@@ -209,7 +209,7 @@ def _context_problems(
     """Return which files a goal's context may not name. They are looked at again when they are read."""
     given = parsed.fields.context
     items, is_list = ((given,), False) if isinstance(given, str) else (given or (), True)
-    place = None if workdir == names.FILES else (root / "runs" / "day" / "run" / workdir).resolve()
+    place = None if workdir == paths.FILES else (root / "runs" / "day" / "run" / workdir).resolve()
     rule = ContextRule.of(root, place, _context_from(source, settings))
     return [
         Problem(f"context: {item!r} may not be read: {why}", _CONTEXT, f"/context/{n}" if is_list else "/context")
@@ -291,7 +291,7 @@ def _taken_if_free(folder: Path, day: int, lock: ExitStack) -> int | None:
 def _begin(folder: int) -> None:
     """Make what every run has; what a dead intake wrote there is written again."""
     with suppress(FileNotFoundError):
-        os.unlink(names.RUN, dir_fd=folder)
+        os.unlink(paths.RUN, dir_fd=folder)
     for part in _PARTS:
         with suppress(FileExistsError):
             os.mkdir(part, dir_fd=folder)
@@ -313,7 +313,7 @@ def _is_free(folder: int) -> bool:
     which the ledger does not hold: nothing is taken from them.
     """
     for name in os.listdir(folder):
-        unfinished = name == names.RUN or (name.startswith(".") and name.endswith(".tmp"))
+        unfinished = name == paths.RUN or (name.startswith(".") and name.endswith(".tmp"))
         if not unfinished and not (name in _PARTS and _is_empty(name, folder)):
             return False
     return True
@@ -380,8 +380,8 @@ def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
         return GoalSource(os.fsencode(text), "goal.md", "the goal", "text")
     if path.is_dir():
         raise UserError(f"{text} is a folder, not a goal file")
-    if path.suffix.lower() not in names.GOAL_SUFFIXES:
-        raise UserError(f"{text}: a goal file ends in {', '.join(names.GOAL_SUFFIXES)}")
+    if path.suffix.lower() not in paths.GOAL_SUFFIXES:
+        raise UserError(f"{text}: a goal file ends in {', '.join(paths.GOAL_SUFFIXES)}")
     try:
         with path.open("rb") as file:  # a person's own: what they name may be a link or a pipe
             content = file.read(MAX_BYTES + 1)
@@ -397,4 +397,4 @@ def goal_in(path: Path, content: bytes, shown: str) -> GoalSource:
 
 def _is_one_path(text: str) -> bool:
     """Whether a text can only be meant as a file: a goal in words may well end with the name of one."""
-    return not any(map(str.isspace, text)) and (text.endswith(names.GOAL_SUFFIXES) or os.sep in text)
+    return not any(map(str.isspace, text)) and (text.endswith(paths.GOAL_SUFFIXES) or os.sep in text)

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field, replace
 
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.check import check_plan, surely_fits
 from agentfs.core.documents import read_json
 from agentfs.core.facts import Facts, GoalFile
-from agentfs.core.goals import ParsedGoal, parse_goal
+from agentfs.core.goal_file import ParsedGoal, parse_goal
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.plan_check import check_plan, surely_fits
 from agentfs.core.records import Plan, Tools
+from agentfs.core.tool_spec import Catalogue
 from agentfs.planner.runbook import answers, cleanups
 
 

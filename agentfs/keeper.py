@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import read_whole
 from agentfs.ledger import Ledger, LedgerBroken, LedgerBusy
 from agentfs.owed import blob_sha
@@ -120,12 +120,12 @@ class Keeper:
         """Return those of these runs whose outcome the ledger has not, or its index."""
         ledger = self._debts.ledger
         try:
-            held = ledger.held([run_id(folder) for folder in folders], names.OUTCOME)
+            held = ledger.held([run_id(folder) for folder in folders], paths.OUTCOME)
             behind = ledger.behind()
             return [
                 one
                 for one in folders
-                if run_id(one) in behind or held[run_id(one)] != blob_sha(read_whole(one / names.OUTCOME))
+                if run_id(one) in behind or held[run_id(one)] != blob_sha(read_whole(one / paths.OUTCOME))
             ]
         except (LedgerBusy, LedgerBroken, OSError):
             return folders  # settling them says what is wrong

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import Leftover, install, publish, read_whole
 from agentfs.stillness import Stillness, being_written
 
@@ -30,7 +30,7 @@ def _closed(path: Path, still: Stillness) -> bool:
 
 def _put_back(folder: Path, leftover: Leftover, saved: bytes) -> list[Leftover]:
     """Put a save that missed plan.json into it; if plan.json holds another one by now, keep this one beside it."""
-    plan = folder / names.PLAN
+    plan = folder / paths.PLAN
     current = read_whole(plan) if plan.is_file() else None
     latest = _last_revision(folder)
     if current is not None and current == latest:
@@ -59,6 +59,6 @@ def keep_beside(folder: Path, saved: bytes) -> Path:
 
 
 def _last_revision(folder: Path) -> bytes | None:
-    copies = [(folder / names.REVISIONS / path.name) for path in (folder / names.REVISIONS).glob("*.plan.json")]
-    numbered = [(found[0], path) for path in copies if (found := names.parse_revision_file(path.name))]
+    copies = [(folder / paths.REVISIONS / path.name) for path in (folder / paths.REVISIONS).glob("*.plan.json")]
+    numbered = [(found[0], path) for path in copies if (found := paths.parse_revision_file(path.name))]
     return read_whole(max(numbered)[1]) if numbered else None

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agentfs.core import names
-from agentfs.core.catalogue import Catalogue
+from agentfs.core import paths
 from agentfs.core.config import ModelSettings, Settings
 from agentfs.core.records import Run, Tools
-from agentfs.core.state import Means
+from agentfs.core.run_state import Means
+from agentfs.core.tool_spec import Catalogue
 from agentfs.disk import read_whole
 from agentfs.judge import FileJudge
 from agentfs.reader import RunReader
@@ -75,7 +75,7 @@ def reader_for(folder: Path, settings: Settings, *, patient: bool, known: Known 
 def tools_in_plan(folder: Path) -> Tools:
     """Return what plan.json itself says of the run's tools, as far as it reads."""
     try:
-        own = json.loads(read_whole(folder / names.PLAN)).get("tools")
+        own = json.loads(read_whole(folder / paths.PLAN)).get("tools")
         return Tools.model_validate_json(json.dumps(own or {}))
     except (OSError, ValueError, AttributeError, RecursionError):
         return Tools()
@@ -83,4 +83,4 @@ def tools_in_plan(folder: Path) -> Tools:
 
 def run_record(folder: Path) -> Run:
     """Return the settings a run began with."""
-    return Run.model_validate_json(read_whole(f"{folder}/{names.RUN}"))
+    return Run.model_validate_json(read_whole(f"{folder}/{paths.RUN}"))

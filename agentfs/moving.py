@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.goals import MAX_BYTES
+from agentfs.core import paths
+from agentfs.core.goal_file import MAX_BYTES
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Run
 from agentfs.disk import move_to_new_name, publish_inside, sync_folder
 from agentfs.locks import locked
@@ -83,8 +83,8 @@ def _take_out(spot: Spot, run: int, run_id: str, held: ExitStack) -> Spot:
     and the run's own copy commits: so whoever finds it there knows whether the run has it.
     """
     try:
-        os.rename(spot.name, names.DROPPED, src_dir_fd=spot.folder, dst_dir_fd=run)
-        return Spot(run, names.DROPPED)
+        os.rename(spot.name, paths.DROPPED, src_dir_fd=spot.folder, dst_dir_fd=run)
+        return Spot(run, paths.DROPPED)
     except FileNotFoundError:
         raise StillChanging(spot.name) from None
     except OSError as error:
@@ -145,8 +145,8 @@ def _folders_in(parent: int) -> Iterator[tuple[str, int]]:
 
 
 def _has_goal(runs: Path, run_id: str) -> bool:
-    goals = (runs / run_id / f"goal{suffix}" for suffix in names.GOAL_SUFFIXES)
-    return names.is_run_id(run_id) and any(os.path.lexists(goal) for goal in goals)
+    goals = (runs / run_id / f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
+    return paths.is_run_id(run_id) and any(os.path.lexists(goal) for goal in goals)
 
 
 def finish_intakes(runs: Path, reject: Reject) -> bool:
@@ -161,7 +161,7 @@ def finish_intakes(runs: Path, reject: Reject) -> bool:
 def _with_dropped(runs: Path) -> list[str]:
     days = (day for day in _subfolders(str(runs)) if os.path.basename(day)[:1].isdigit())
     folders = (folder for day in days for folder in _subfolders(day))
-    return [folder for folder in folders if os.path.lexists(f"{folder}/{names.DROPPED}")]
+    return [folder for folder in folders if os.path.lexists(f"{folder}/{paths.DROPPED}")]
 
 
 def _subfolders(folder: str) -> list[str]:
@@ -181,23 +181,23 @@ def _finish(folder: str, reject: Reject) -> bool:
         record = _record_in(run)
         called = os.path.basename(record.source) if record else "goal.md"
         try:
-            content = read_regular(names.DROPPED, MAX_BYTES, folder=run)
+            content = read_regular(paths.DROPPED, MAX_BYTES, folder=run)
         except BlockingIOError:
             return False
         except OSError:
             content = None
         if content is None or record is None or sha256_bytes(content) != record.goal_sha256:
-            reject(Spot(run, names.DROPPED), called, "it was changed while it was being taken")
+            reject(Spot(run, paths.DROPPED), called, "it was changed while it was being taken")
             return True
         if not _has_goal(Path(parent).parent, f"{os.path.basename(parent)}/{name}"):
-            publish_inside(run, names.goal_file(called), content)
-        os.unlink(names.DROPPED, dir_fd=run)
+            publish_inside(run, paths.goal_file(called), content)
+        os.unlink(paths.DROPPED, dir_fd=run)
         return True
 
 
 def _record_in(run: int) -> Run | None:
     try:
-        return Run.model_validate_json(read_regular(names.RUN, MAX_BYTES, folder=run))
+        return Run.model_validate_json(read_regular(paths.RUN, MAX_BYTES, folder=run))
     except (OSError, ValidationError):
         return None
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentfs.core import names
+from agentfs.core import paths
+from agentfs.core.excerpts import TimeLimit, check_words, hints_of, joined
 from agentfs.core.facts import ASK, Facts, Talk
-from agentfs.core.failures import TimeLimit, check_words, hints_of, joined
 from agentfs.core.proof import acceptance_checks, check_sha256, held_before, persons_checks, planners_checks
 from agentfs.core.records import Failure, JudgeCheck, Order, Result, Run, Step
-from agentfs.core.references import Output, Resolved, resolve_step, room_of_step
+from agentfs.core.resolve import Output, Resolved, resolve_step, room_of_step
 from agentfs.core.steps import StepView, retry_wait
 from agentfs.desks import desk_for
 from agentfs.disk import temp_name
@@ -93,7 +93,7 @@ def issue(view: StepView, driver: Driver) -> None:
 
 
 def _publish_order(order: Order, driver: Driver) -> None:
-    name = names.step_file(order.step, order.attempt, "order")
+    name = paths.step_file(order.step, order.attempt, "order")
     driver.shelf.put(name, render(order), durable=False)  # derivable again: no fsync
 
 
@@ -170,7 +170,7 @@ def take_answer(view: StepView, reply: str, driver: Driver) -> None:
 
 def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
     """Return the result of an attempt that waited for a person and is no longer wanted."""
-    memory = remembered(driver.folder / names.STEPS / names.step_file(order.step, order.attempt, "log"))
+    memory = remembered(driver.folder / paths.STEPS / paths.step_file(order.step, order.attempt, "log"))
     blank = unstarted(order, "interrupted", error, driver.world.clock, driver.world.sandbox)
     if memory is None:  # a step that only asked: nothing was begun
         return blank
@@ -212,7 +212,7 @@ def _files_of(order: Order, driver: Driver) -> tuple[str, ...]:
 
 def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News:
     """Carry out an order once the step's `needs` hold."""
-    if (unready := _unready(view, order, driver, job, names.NEEDS)) is not None:
+    if (unready := _unready(view, order, driver, job, paths.NEEDS)) is not None:
         return unready
     _publish_order(order, driver)
     return _attempted(order, driver, job)
@@ -226,7 +226,7 @@ def ask_gate(view: StepView, driver: Driver) -> None:
         return
 
     def work(job: Job) -> News:
-        unready = _unready(view, order, driver, job, names.GATE_NEEDS)
+        unready = _unready(view, order, driver, job, paths.GATE_NEEDS)
         return unready if unready is not None else _put_gate(view, order, driver)
 
     driver.submit(("gate", view.id, view.next), work)
@@ -235,8 +235,8 @@ def ask_gate(view: StepView, driver: Driver) -> None:
 def _put_gate(view: StepView, order: Order, driver: Driver) -> News:
     """Write the question of a gate, and return the news that it stands."""
     count = len(driver.facts.attempt(view.id, order.attempt).talks) + 1
-    text = gate(order, names.step_file(view.id, order.attempt, "reply", count), view.result, view.step.why)
-    driver.shelf.put(names.step_file(view.id, order.attempt, "question", count), text.encode(), durable=True)
+    text = gate(order, paths.step_file(view.id, order.attempt, "reply", count), view.result, view.step.why)
+    driver.shelf.put(paths.step_file(view.id, order.attempt, "question", count), text.encode(), durable=True)
 
     def news(facts: Facts) -> Facts:
         attempt = facts.attempt(view.id, order.attempt)
@@ -250,7 +250,7 @@ def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str
     """Run a step's `needs`: one fails, and it is blocked, with a result and no order. None: all hold."""
     shop = workshop(driver, ())
     needs = view.resolved.needs if view.resolved else ()
-    whose = f"{names.conversation(view.id, order.attempt)}{suffix}"
+    whose = f"{paths.conversation(view.id, order.attempt)}{suffix}"
     found = shop.check(needs, bench_for_checks(shop, driver, job, whose), None, no_evidence)
     if job.stop.is_set():  # what was found says nothing then
         return lambda facts: facts
@@ -282,7 +282,7 @@ def _shown_to_tools(path: Path, driver: Driver) -> str:
 
 
 def _output_path(view: StepView, driver: Driver) -> Path:
-    return driver.folder / names.STEPS / names.step_file(view.id, view.attempt, "output")
+    return driver.folder / paths.STEPS / paths.step_file(view.id, view.attempt, "output")
 
 
 def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
@@ -319,7 +319,7 @@ def room_of(folder: Path, run: Run, world: World, *, own_steps: bool) -> Confine
     return Confinement(
         workdir=own / run.workdir,  # run.json has its real path: it is held as that whenever something starts
         workspace=workspace,
-        run_files=own / names.FILES,
+        run_files=own / paths.FILES,
         readable=tuple(Path(readable_path(os.path.join(workspace, one))) for one in run.read),
         network=run.network,
         sandbox=world.sandbox,
@@ -378,7 +378,7 @@ def _acceptance(driver: Driver) -> Accept | None:
         room = room_of_step(driver.state.bounds.output_bytes, 1)
         resolved = resolve_step(Step(id="goal", checks=own), {}, facts.goal.text, room)
         checks = resolved.checks if isinstance(resolved, Resolved) else ()
-        aside = replace(bench, whose=f"{bench.whose}{names.ACCEPT}", looks_only=frozenset(written))
+        aside = replace(bench, whose=f"{bench.whose}{paths.ACCEPT}", looks_only=frozenset(written))
         found = driver.world.check(checks, aside, output, no_evidence)
         bench.log("acceptance", {"checks": [one.model_dump(exclude_none=True) for one in found]})
         shown = [
@@ -410,14 +410,14 @@ def doubts_about(order: Order, driver: Driver) -> Doubts | None:
         protect=facts.goal.protect,
         protected=protected_files(facts.goal.protect, persons, confine(driver, ()).workdir),
         persons=persons,
-        spoiled=tuple(spoiled_files(names.conversation(order.step, order.attempt), driver)),
+        spoiled=tuple(spoiled_files(paths.conversation(order.step, order.attempt), driver)),
     )
 
 
 def spoiled_files(whose: str, driver: Driver) -> list[str]:
     """Return the protected files that an attempt of this run changed and nobody has put back."""
     guilty = (
-        driver.folder / names.STEPS / names.step_file(step, one.number, "log")
+        driver.folder / paths.STEPS / paths.step_file(step, one.number, "log")
         for step, attempts in driver.facts.attempts.items()
         for one in attempts
         if one.result and one.result.error and one.result.error.kind == "tampered"
@@ -444,7 +444,7 @@ def bench_for_checks(shop: Workshop, driver: Driver, job: Job, whose: str) -> Be
         deadline=shop.clock.monotonic() + CHECK_SECONDS,
         stop=job.stop,
         output_bytes=shop.output_bytes,
-        output_file=driver.folder / names.STEPS / temp_name("check"),
+        output_file=driver.folder / paths.STEPS / temp_name("check"),
         claim=lambda _mark: None,
         log=lambda _event, _fields: None,
         mask=shop.mask,

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from agentfs.core import names
-from agentfs.core.goals import MAX_BYTES
-from agentfs.core.messages import AGENTFS, author_of, outcome_message, revision_message
+from agentfs.core import paths
+from agentfs.core.commit_messages import AGENTFS, author_of, outcome_message, revision_message
+from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.records import Answer, Outcome, Revision, Usage
 from agentfs.disk import read_whole
 from agentfs.ledger import Entry, Ledger, Still, committable
@@ -43,12 +43,12 @@ def owed(folder: Path, run: str, ledger: Ledger, person: tuple[str, str]) -> Ite
     committed = ledger.committed(run)
     numbers = sorted(n for n, kind in _revision_files(folder) if kind == "record")
     for number in numbers:
-        if f"{names.REVISIONS}/{names.revision_file(number)}" not in committed:
+        if f"{paths.REVISIONS}/{paths.revision_file(number)}" not in committed:
             yield _owed_revision(folder, run, number, person)
-    outcome = folder / names.OUTCOME
+    outcome = folder / paths.OUTCOME
     if outcome.exists():
         source = read_whole(outcome)
-        if committed.get(names.OUTCOME) != blob_sha(source):
+        if committed.get(paths.OUTCOME) != blob_sha(source):
             yield _owed_outcome(folder, run, numbers[-1] if numbers else None, source)
 
 
@@ -73,21 +73,21 @@ def _is_owed(one: Owed, folder: Path, entry: Entry, ledger: Ledger) -> bool:
     """Whether it still is, now that nobody else can write to the ledger."""
     committed = ledger.committed(entry.run)
     if one.upto is not None:
-        missing = f"{names.REVISIONS}/{names.revision_file(one.upto)}" not in committed
+        missing = f"{paths.REVISIONS}/{paths.revision_file(one.upto)}" not in committed
     else:
-        missing = committed.get(names.OUTCOME) != blob_sha(entry.files[names.OUTCOME])
+        missing = committed.get(paths.OUTCOME) != blob_sha(entry.files[paths.OUTCOME])
     return missing and folder.is_dir()
 
 
 def _revision_files(folder: Path) -> Iterator[tuple[int, str]]:
-    for path in (folder / names.REVISIONS).iterdir():
-        if found := names.parse_revision_file(path.name):
+    for path in (folder / paths.REVISIONS).iterdir():
+        if found := paths.parse_revision_file(path.name):
             yield found
 
 
 def _owed_revision(folder: Path, run: str, number: int, person: tuple[str, str]) -> Owed:
-    revision = Revision.model_validate_json(read_whole(folder / names.REVISIONS / names.revision_file(number)))
-    plan = read_whole(folder / names.REVISIONS / names.revision_plan_file(number))
+    revision = Revision.model_validate_json(read_whole(folder / paths.REVISIONS / paths.revision_file(number)))
+    plan = read_whole(folder / paths.REVISIONS / paths.revision_plan_file(number))
     message = revision_message(run, revision, _usage_of(folder, revision))
     return Owed(message, author_of(revision, person), _moment(revision.at), plan, number)
 
@@ -95,13 +95,13 @@ def _owed_revision(folder: Path, run: str, number: int, person: tuple[str, str])
 def _usage_of(folder: Path, revision: Revision) -> Usage | None:
     if revision.call is None:
         return None
-    path = folder / names.PLANNING / names.call_file(revision.call, "answer")
+    path = folder / paths.PLANNING / paths.call_file(revision.call, "answer")
     return Answer.model_validate_json(read_whole(path)).usage
 
 
 def _owed_outcome(folder: Path, run: str, last: int | None, source: bytes) -> Owed:
     outcome = Outcome.model_validate_json(source)
-    plan = read_whole(folder / names.REVISIONS / names.revision_plan_file(last)) if last else None
+    plan = read_whole(folder / paths.REVISIONS / paths.revision_plan_file(last)) if last else None
     message = outcome_message(run, outcome, in_plan=len(json.loads(plan)["steps"]) if plan else 0)
     return Owed(message, AGENTFS, _moment(outcome.ended_at), plan, None)
 
@@ -117,14 +117,14 @@ def blob_sha(source: bytes) -> str:
 
 def files_at(folder: Path, one: Owed, *, logs: bool = False) -> dict[str, bytes]:
     """Return every file that belongs into a commit: the run's story so far; logs and working files only if asked."""
-    files = {names.RUN: read_whole(folder / names.RUN)} | ({names.PLAN: one.plan} if one.plan else {})
+    files = {paths.RUN: read_whole(folder / paths.RUN)} | ({paths.PLAN: one.plan} if one.plan else {})
     goal = goal_path(folder)
     with suppress(NotRegular, IsADirectoryError):  # a link in its place is no goal: what it leads to is not the run's
         files[goal.name] = read_regular(goal, MAX_BYTES)
     if one.upto is None:
-        files[names.OUTCOME] = read_whole(folder / names.OUTCOME)
-    for part in (names.PLANNING, names.REVISIONS, names.STEPS):
-        skipped = ".json" if part == names.STEPS and one.upto == 1 else None  # no order is older than the first plan
+        files[paths.OUTCOME] = read_whole(folder / paths.OUTCOME)
+    for part in (paths.PLANNING, paths.REVISIONS, paths.STEPS):
+        skipped = ".json" if part == paths.STEPS and one.upto == 1 else None  # no order is older than the first plan
         found = _plain_files(f"{folder}/{part}", f"{part}/", logs=logs, skipped=skipped)
         files |= {name: source for name, source in found if _belongs(part, name, source, one.upto)}
     return {**files, **(_working_files(folder) if logs else {})}
@@ -132,9 +132,9 @@ def files_at(folder: Path, one: Owed, *, logs: bool = False) -> dict[str, bytes]
 
 def as_it_stands(folder: Path, *, logs: bool = False) -> dict[str, bytes]:
     """Return the files of a run that belong into the ledger, as they are: whatever is missing or does not read."""
-    alone = {names.RUN, names.PLAN, names.OUTCOME, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES)}
+    alone = {paths.RUN, paths.PLAN, paths.OUTCOME, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES)}
     found = {name: source for name, source in _plain_files(f"{folder}", "", logs=logs) if name in alone}
-    for part in (names.PLANNING, names.REVISIONS, names.STEPS):
+    for part in (paths.PLANNING, paths.REVISIONS, paths.STEPS):
         found.update(_plain_files(f"{folder}/{part}", f"{part}/", logs=logs))
     return {**found, **(_working_files(folder) if logs else {})}
 
@@ -159,7 +159,7 @@ def _is_plain(entry: os.DirEntry[str]) -> bool:
 def _working_files(folder: Path) -> dict[str, bytes]:
     """Return what the steps made, as far as git can hold it."""
     found = {}
-    for path in sorted((folder / names.FILES).rglob("*")):
+    for path in sorted((folder / paths.FILES).rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_file() and not path.is_symlink() and committable(name):
             found[name] = read_whole(path)
@@ -170,10 +170,10 @@ def _belongs(part: str, name: str, source: bytes, upto: int | None) -> bool:
     """Whether a file belongs to the story up to a revision: a late commit does not tell what came after it."""
     if upto is None:
         return True
-    if part == names.REVISIONS:
-        found = names.parse_revision_file(name.rpartition("/")[2])
+    if part == paths.REVISIONS:
+        found = paths.parse_revision_file(name.rpartition("/")[2])
         return found is not None and found[0] <= upto
-    if part == names.STEPS and name.endswith(".json"):
+    if part == paths.STEPS and name.endswith(".json"):
         said = _REVISION.search(source)
         return said is None or int(said[1]) < upto
     return True

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from agentfs.core import names
-from agentfs.core.calls import rejected_steps, waiting_answer
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core import paths
 from agentfs.core.facts import Attempt, Claim, Facts, GoalFile, PlanFile, PlannerCall, Talk
-from agentfs.core.goals import MAX_BYTES
+from agentfs.core.goal_file import MAX_BYTES
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.planner_calls import rejected_steps, waiting_answer
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run, Tools
 from agentfs.disk import listing, read_whole
@@ -29,10 +29,10 @@ from agentfs.stillness import Stillness, signature
 from agentfs.workspace import goal_path
 
 if TYPE_CHECKING:
-    from agentfs.core.proposals import Proposal
+    from agentfs.core.facts import Proposal
 
 R = TypeVar("R", bound=Record)
-Shape = frozenset[names.Trace]  # which files an attempt has
+Shape = frozenset[paths.Trace]  # which files an attempt has
 KEY_LINE = re.compile(
     r"^<!-- key: ([0-9a-f]{64}) -->\n?\Z", re.MULTILINE
 )  # the last line: above it may stand anything
@@ -98,10 +98,10 @@ class RunReader:
             revisions=revisions,
             calls=calls,
             attempts=self._attempts(before, broken),
-            outcome=self._record(names.OUTCOME, Outcome, broken),
+            outcome=self._record(paths.OUTCOME, Outcome, broken),
             notes=self._notes(),
-            replan=self._reply(names.REPLAN),
-            asking=self._is_coming(self.folder / names.REPLAN),
+            replan=self._reply(paths.REPLAN),
+            asking=self._is_coming(self.folder / paths.REPLAN),
             broken=tuple(broken),
         )
         return self.judged(self.judge.with_answers(facts))
@@ -132,7 +132,7 @@ class RunReader:
             and laid[2] == self._rejected
         ):
             return self._proposal, None
-        from agentfs.core.proposals import propose
+        from agentfs.core.plan_merge import propose
 
         try:
             base = self._grown_from(one.call, facts)
@@ -196,7 +196,7 @@ class RunReader:
 
         `planned`: there is a revision. Before the first one there may well be no plan.json yet.
         """
-        path = self.folder / names.PLAN
+        path = self.folder / paths.PLAN
         found = signature(path)
         if found is not None and found == self._plan_signature:
             return self._plan
@@ -222,7 +222,7 @@ class RunReader:
 
     def _notes(self) -> dict[str, str]:
         found = {}
-        for name in (names.PLAN_ERROR, names.GOAL_ERROR):
+        for name in (paths.PLAN_ERROR, paths.GOAL_ERROR):
             with contextlib.suppress(OSError):
                 found[name] = read_text(self.folder / name)
         return found
@@ -265,36 +265,36 @@ class RunReader:
 
     def _run(self, broken: list[str]) -> Run:
         """Return how the run began, under the name it has by now: the folder's, whatever it was called then."""
-        run = self._record(names.RUN, Run, broken)
+        run = self._record(paths.RUN, Run, broken)
         if run is None:
             raise NotARun(f"{self.folder}: {broken[0] if broken else 'there is no run.json'}")
         here = f"{self.folder.parent.name}/{self.folder.name}"
-        return run if run.run == here or not names.is_run_id(here) else run.model_copy(update={"run": here})
+        return run if run.run == here or not paths.is_run_id(here) else run.model_copy(update={"run": here})
 
     def _revisions(self, before: Facts | None, broken: list[str]) -> tuple[tuple[Revision, ...], Plan | None]:
-        listed = listing(self.folder / names.REVISIONS)
-        numbers = sorted(p[0] for n in listed if (p := names.parse_revision_file(n)) and p[1] == "record")
+        listed = listing(self.folder / paths.REVISIONS)
+        numbers = sorted(p[0] for n in listed if (p := paths.parse_revision_file(n)) and p[1] == "record")
         if before and len(numbers) == len(before.revisions):
             return before.revisions, before.plan
-        folder = names.REVISIONS
-        read = [self._record(f"{folder}/{names.revision_file(n)}", Revision, broken) for n in numbers]
+        folder = paths.REVISIONS
+        read = [self._record(f"{folder}/{paths.revision_file(n)}", Revision, broken) for n in numbers]
         revisions = tuple(revision for revision in read if revision)
         if not revisions:
             return (), None
-        name = f"{folder}/{names.revision_plan_file(revisions[-1].revision)}"
+        name = f"{folder}/{paths.revision_plan_file(revisions[-1].revision)}"
         return revisions, self._record(name, Plan, broken)
 
     def _calls(self, before: Facts | None, broken: list[str]) -> tuple[PlannerCall, ...]:
-        groups: dict[int, list[names.CallFile]] = {}
-        for name in listing(self.folder / names.PLANNING):
-            if found := names.parse_call_file(name):
+        groups: dict[int, list[paths.CallFile]] = {}
+        for name in listing(self.folder / paths.PLANNING):
+            if found := paths.parse_call_file(name):
                 groups.setdefault(found.call, []).append(found)
         calls = tuple(self._call(number, groups[number], broken) for number in sorted(groups))
         return before.calls if before and before.calls == calls else calls
 
-    def _call(self, number: int, files: list[names.CallFile], broken: list[str]) -> PlannerCall:
-        def path(kind: names.CallFileKind, count: int = 1) -> str:
-            return f"{names.PLANNING}/{names.call_file(number, kind, count)}"
+    def _call(self, number: int, files: list[paths.CallFile], broken: list[str]) -> PlannerCall:
+        def path(kind: paths.CallFileKind, count: int = 1) -> str:
+            return f"{paths.PLANNING}/{paths.call_file(number, kind, count)}"
 
         kinds = {file.kind for file in files}
         files = sorted(files, key=lambda file: file.count)
@@ -311,7 +311,7 @@ class RunReader:
         )
 
     def _attempts(self, before: Facts | None, broken: list[str]) -> dict[str, tuple[Attempt, ...]]:
-        groups = names.by_attempt(listing(self.folder / names.STEPS))
+        groups = paths.by_attempt(listing(self.folder / paths.STEPS))
         by_step: dict[str, list[Attempt]] = {}
         for step, number in sorted(groups):
             known = before.attempt(step, number) if before else None
@@ -323,7 +323,7 @@ class RunReader:
         return {step: old[step] if old.get(step) == mine else mine for step, mine in found_all.items()}
 
     def _attempt(
-        self, step: str, number: int, files: list[names.Trace], broken: list[str], before: Attempt | None
+        self, step: str, number: int, files: list[paths.Trace], broken: list[str], before: Attempt | None
     ) -> Attempt:
         shape = frozenset(files)
         known = self._groups.get((step, number))
@@ -332,7 +332,7 @@ class RunReader:
         if shape == _CARRIED_OUT and before and before.result and before.claimed:
             self._groups[step, number] = (shape, before)
             return before  # its files are of our own making, and written once
-        path = f"{names.STEPS}/{names.step_file(step, number, 'result')}"
+        path = f"{paths.STEPS}/{paths.step_file(step, number, 'result')}"
         result = self._record(path, Result, broken) if ("result", 1) in shape else None
         done = result is not None and result.status == "done"  # it stands alone: nobody asks for its order
         order, torn = self._order(step, number) if ("order", 1) in shape and not done else (None, False)
@@ -354,34 +354,34 @@ class RunReader:
 
     def _order(self, step: str, number: int) -> tuple[Order | None, bool]:
         """An order is not fsynced: after a power cut it may be empty or torn, which is not a mistake of anyone's."""
-        source = read_whole(f"{self.folder}/{names.STEPS}/{names.step_file(step, number, 'order')}")
+        source = read_whole(f"{self.folder}/{paths.STEPS}/{paths.step_file(step, number, 'order')}")
         try:
             return Order.model_validate_json(source), False
         except ValidationError:
             return None, True
 
     def _claim(self, step: str, number: int) -> Claim:
-        return claim_in(self.folder / names.STEPS / names.step_file(step, number, "log"))
+        return claim_in(self.folder / paths.STEPS / paths.step_file(step, number, "log"))
 
-    def _talks(self, step: str, number: int, files: list[names.Trace], *, settled: bool) -> tuple[Talk, ...]:
+    def _talks(self, step: str, number: int, files: list[paths.Trace], *, settled: bool) -> tuple[Talk, ...]:
         counts = sorted(count for kind, count in files if kind == "question")
         talks = tuple(self._talk(step, number, count) for count in counts)
         if settled or not talks or not talks[-1].ask:
             return talks
-        taken = answers_in(self.folder / names.STEPS / names.step_file(step, number, "log"))
+        taken = answers_in(self.folder / paths.STEPS / paths.step_file(step, number, "log"))
         return tuple(replace(talk, taken=talk.count in taken) for talk in talks)
 
     def _answer_talk(self, call: int, count: int) -> Talk:
         """Return a question about a planner's answer, and what it is bound to; a runbook's is bound to nothing."""
-        question = self.folder / names.PLANNING / names.call_file(call, "question", count)
+        question = self.folder / paths.PLANNING / paths.call_file(call, "question", count)
         key = KEY_LINE.findall(_question(question))
-        reply = f"{names.PLANNING}/{names.call_file(call, 'reply', count)}"
+        reply = f"{paths.PLANNING}/{paths.call_file(call, 'reply', count)}"
         return Talk(count, key[-1] if key else None, self._reply(reply))
 
     def _talk(self, step: str, number: int, count: int) -> Talk:
-        folder = self.folder / names.STEPS
-        question = _question(folder / names.step_file(step, number, "question", count))
-        reply = f"{names.STEPS}/{names.step_file(step, number, 'reply', count)}"
+        folder = self.folder / paths.STEPS
+        question = _question(folder / paths.step_file(step, number, "question", count))
+        reply = f"{paths.STEPS}/{paths.step_file(step, number, 'reply', count)}"
         key = KEY_LINE.findall(question)
         ask = question.rstrip().endswith(ASK_LINE)
         return Talk(count, key[-1] if key else None, self._reply(reply), ask)

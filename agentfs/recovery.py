@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core import paths
 from agentfs.core.facts import Attempt, Facts, PlannerCall
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import UNKNOWN_KEY
 from agentfs.disk import listing, publish, read_whole
 from agentfs.executor.attempt import publish_result, render
@@ -30,7 +30,7 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
     sweep(folder, {revision.plan_sha256 for revision in facts.revisions}.union(*(one.tries for one in facts.calls)))
     for step, attempts in state.facts.attempts.items():
         for attempt in attempts:
-            if attempt.unsettled and (attempt.claimed or attempt.torn) and not attempt.asks:
+            if attempt.is_unfinished and (attempt.claimed or attempt.torn) and not attempt.asks:
                 result = cut_off(folder, state, step, attempt, clock, sandbox)
                 settled = replace(attempt, result=publish_result(result, Shelf.of(folder), mask))
                 facts = facts.with_attempt(step, settled)
@@ -46,14 +46,14 @@ def asked_of_models(folder: Path, facts: Facts) -> Iterator[Usage]:
     """Yield what the attempts that wait for a person have asked of models so far: no result says it yet."""
     for step, attempts in facts.attempts.items():
         for attempt in attempts:
-            log = folder / names.STEPS / names.step_file(step, attempt.number, "log")
+            log = folder / paths.STEPS / paths.step_file(step, attempt.number, "log")
             if attempt.asks and (usage := usage_in(log)):
                 yield usage
 
 
 def sweep(folder: Path, ours: Collection[str]) -> None:
     """Remove temp files that a dead driver left; a plan among them that nobody has seen is kept beside plan.json."""
-    for part in ("", names.STEPS, names.PLANNING, names.REVISIONS):
+    for part in ("", paths.STEPS, paths.PLANNING, paths.REVISIONS):
         for name in listing(folder / part):
             if not name.startswith(".") or not name.endswith(".tmp") or _in_use(name):
                 continue
@@ -75,7 +75,7 @@ def cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: C
 
     A claim is an attempt that was made, whatever else of it is missing.
     """
-    log = folder / names.STEPS / names.step_file(step, attempt.number, "log")
+    log = folder / paths.STEPS / paths.step_file(step, attempt.number, "log")
     if attempt.claimed:
         for mark in marks_in(log):
             end_survivors(mark)
@@ -101,12 +101,12 @@ def cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: C
 def _outdated(folder: Path, one: PlannerCall) -> PlannerCall:
     """Set aside what the goal's checks found: nobody was looking, and the folder may have changed since."""
     words = b"agentfs was started again since these checks were run: they are run once more\n"
-    publish(folder / names.PLANNING / names.call_file(one.number, "again"), words, durable=True)
+    publish(folder / paths.PLANNING / paths.call_file(one.number, "again"), words, durable=True)
     return replace(one, again=True)
 
 
 def _interrupted(folder: Path, one: PlannerCall) -> PlannerCall:
-    usage = usage_in(folder / names.PLANNING / names.call_file(one.number, "log"))
+    usage = usage_in(folder / paths.PLANNING / paths.call_file(one.number, "log"))
     answer = Answer(call=one.number, verdict="interrupted", error=_CUT, usage=usage, duration_s=0.0)
-    publish(folder / names.PLANNING / names.call_file(one.number, "answer"), render(answer), durable=True)
+    publish(folder / paths.PLANNING / paths.call_file(one.number, "answer"), render(answer), durable=True)
     return replace(one, answer=answer)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.decide import Action, Wait
 from agentfs.driving import ALERT_SECONDS, is_news, is_unnamed
 from agentfs.engine import Driver, at_rest
@@ -69,7 +69,7 @@ class Seat:
         """Look again if the folder is gone, of which no event tells; and if nothing tells of anything, peek."""
         if not self.watched:
             self.peek()
-        elif not os.path.lexists(f"{self.folder}/{names.RUN}"):
+        elif not os.path.lexists(f"{self.folder}/{paths.RUN}"):
             self.driver.look_again()
 
     def peek(self) -> None:
@@ -112,7 +112,7 @@ class Seat:
 def open_runs(runs: Path) -> Iterator[Path]:
     """Yield the folder of every run that has not ended, the oldest day first. Of one that has, it costs one call."""
     for day in sorted(subfolders(str(runs))):
-        for folder in sorted(one for one in subfolders(day) if not os.access(f"{one}/{names.OUTCOME}", os.F_OK)):
+        for folder in sorted(one for one in subfolders(day) if not os.access(f"{one}/{paths.OUTCOME}", os.F_OK)):
             if is_open(Path(folder)):
                 yield Path(folder)
 
@@ -129,8 +129,8 @@ def subfolders(folder: str) -> list[str]:
 def is_open(folder: Path) -> bool:
     """Whether a folder holds a run without an outcome; one with no goal yet belongs to whoever makes it."""
     top = str(folder)
-    if os.path.lexists(f"{top}/{names.OUTCOME}") or not names.is_run_id("/".join(top.rsplit("/", 2)[1:])):
+    if os.path.lexists(f"{top}/{paths.OUTCOME}") or not paths.is_run_id("/".join(top.rsplit("/", 2)[1:])):
         return False
-    return os.path.lexists(f"{top}/{names.RUN}") and any(
-        os.path.lexists(f"{top}/goal{suffix}") for suffix in names.GOAL_SUFFIXES
+    return os.path.lexists(f"{top}/{paths.RUN}") and any(
+        os.path.lexists(f"{top}/goal{suffix}") for suffix in paths.GOAL_SUFFIXES
     )

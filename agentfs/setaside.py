@@ -4,7 +4,7 @@ import errno
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.errors import AgentfsError
 from agentfs.ui.progress import Teller
 from agentfs.watching import Glance, glance
@@ -28,7 +28,7 @@ class SetAside:
 
     def put(self, folder: Path, error: BaseException) -> None:
         """Leave a run alone until it has changed; or for a while, if the fault may be the machine's."""
-        if (folder / names.RUN).exists():
+        if (folder / paths.RUN).exists():
             words = f"set aside: {in_words(error)}"
         else:
             words = "its folder was moved or deleted; what ran in it is ended"

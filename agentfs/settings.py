@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.check import check_settings
 from agentfs.core.config import TOLD_ON_WAIT, Settings
-from agentfs.core.documents import Document
+from agentfs.core.documents import Document, read_toml
+from agentfs.core.plan_check import check_settings
 from agentfs.core.problems import Rejected, did_you_mean
 from agentfs.core.records import Record
-from agentfs.core.toml_text import read_toml
 from agentfs.disk import read_whole
 from agentfs.errors import BadFile, UserError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import appear, give_name, open_unnamed, sync_folder
 
 
@@ -39,11 +39,11 @@ class Shelf:
 
     @classmethod
     def of(cls, run: Path) -> Self:
-        steps = f"{run}/{names.STEPS}"
-        return cls(steps, f"{run}/{names.REVISIONS}", SharedSync(steps))
+        steps = f"{run}/{paths.STEPS}"
+        return cls(steps, f"{run}/{paths.REVISIONS}", SharedSync(steps))
 
-    def path(self, step: str, attempt: int, kind: names.StepFileKind) -> str:
-        return f"{self.folder}/{names.step_file(step, attempt, kind)}"
+    def path(self, step: str, attempt: int, kind: paths.StepFileKind) -> str:
+        return f"{self.folder}/{paths.step_file(step, attempt, kind)}"
 
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
         """Make a file appear whole, once."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from watchdog.events import FileSystemEvent
 from watchdog.utils import BaseThread
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import write_new
 from agentfs.stillness import Signature, signature
 from agentfs.watch import (
@@ -169,17 +169,17 @@ def _remove_left_canaries(folder: Path) -> None:
 
 def folders_of(run: Path) -> dict[Path, Kinds]:
     """Return the folders of a run in which people write, and what counts there."""
-    return {run: EVERYTHING, run / names.PLANNING: EVERYTHING, run / names.STEPS: WRITTEN}
+    return {run: EVERYTHING, run / paths.PLANNING: EVERYTHING, run / paths.STEPS: WRITTEN}
 
 
 def glance(run: Path) -> Glance:
     """Return what changes when somebody puts a file into a run, takes one away, or edits its plan or goal."""
     top = str(run)  # of thousands of runs, every second: a Path takes longer than asking
-    folders = (_changed(top), _changed(f"{top}/{names.PLANNING}"), _changed(f"{top}/{names.STEPS}"))
+    folders = (_changed(top), _changed(f"{top}/{paths.PLANNING}"), _changed(f"{top}/{paths.STEPS}"))
     return (*folders, *(signature(f"{top}/{name}") for name in _EDITED))
 
 
-_EDITED = (names.RUN, names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES))
+_EDITED = (paths.RUN, paths.PLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES))
 
 
 def _changed(folder: str) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import NotARun, UserError
 from agentfs.locks import own_folder
@@ -56,15 +56,15 @@ class Workspace:
         """Yield the folder of every run, newest day first, then newest made first."""
         for day in sorted(_folders(self.runs), reverse=True):
             if _is_day(day.name):
-                runs = [folder for folder in _folders(day) if names.is_run_id(f"{day.name}/{folder.name}")]
+                runs = [folder for folder in _folders(day) if paths.is_run_id(f"{day.name}/{folder.name}")]
                 yield from sorted(runs, key=_made, reverse=True)
 
     def find_run(self, text: str) -> Path:
         """Return the run that a person means: its id, its last part, or a unique prefix of either."""
         wanted = text.strip().rstrip("/").removeprefix(f"{self.runs.name}/")
-        if names.is_run_id(wanted) and (self.runs / wanted / names.RUN).exists():
+        if paths.is_run_id(wanted) and (self.runs / wanted / paths.RUN).exists():
             return self.runs / wanted
-        folders = [folder for folder in self.run_folders() if (folder / names.RUN).exists()]
+        folders = [folder for folder in self.run_folders() if (folder / paths.RUN).exists()]
         ids = {f"{folder.parent.name}/{folder.name}": folder for folder in folders}
         for folder in folders:
             if folder.name == wanted:
@@ -75,17 +75,17 @@ class Workspace:
         if begins:
             raise UserError(f"{text!r} may be any of: {', '.join(sorted(begins)[:8])} (write more of it)")
         known = [name for folder in folders[:_NEAR] for name in (f"{folder.parent.name}/{folder.name}", folder.name)]
-        mend = did_you_mean(wanted, known, "`agentfs status` lists them")
-        raise UserError(f"there is no run {text!r} in {self.runs} ({mend})")
+        fix = did_you_mean(wanted, known, "`agentfs status` lists them")
+        raise UserError(f"there is no run {text!r} in {self.runs} ({fix})")
 
 
 def _is_day(name: str) -> bool:
-    return names.is_run_id(f"{name}/x")
+    return paths.is_run_id(f"{name}/x")
 
 
 def _made(folder: Path) -> float:
     try:
-        return (folder / names.RUN).stat().st_mtime
+        return (folder / paths.RUN).stat().st_mtime
     except OSError:
         return 0.0
 
@@ -119,7 +119,7 @@ def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
 
 def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[str]]:
     """Make a workspace, or complete one; return it with the names of what was made. It is trusted from then on."""
-    from agentfs.core.schemas import all_schemas
+    from agentfs.core.json_schema import all_schemas
     from agentfs.disk import replace
     from agentfs.ledger import Ledger, LedgerError
 
@@ -236,7 +236,7 @@ def _write_secret(path: Path) -> None:
 
 def goal_path(folder: Path) -> Path:
     """Return the goal file of a run, whatever its extension. It may be anything by now: read it by `read_regular`."""
-    for suffix in names.GOAL_SUFFIXES:
+    for suffix in paths.GOAL_SUFFIXES:
         if os.path.lexists(path := folder / f"goal{suffix}"):
             return path
     raise NotARun(f"{folder}: there is no goal file")

@@ -10,7 +10,7 @@ from agentfs.bell import Bell, no_bell
 from agentfs.clock import Clock
 from agentfs.core.config import Settings
 from agentfs.core.records import Run, Sandbox
-from agentfs.core.state import Means, derive
+from agentfs.core.run_state import Means, derive
 from agentfs.engine import Driver, Models, World, no_model
 from agentfs.errors import UserError
 from agentfs.forgetting import Forgetting

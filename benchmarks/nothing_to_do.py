@@ -40,8 +40,9 @@ def seconds_of(folder: Path) -> float:
 
 def decided(root: Path, folder: Path) -> float:
     """Return the seconds it takes to know that the run has ended."""
+    from agentfs.core.run_state import Means, derive
+
     from agentfs.core.decide import EndRun, decide
-    from agentfs.core.state import Means, derive
     from agentfs.means import reader_for
     from agentfs.settings import load_settings
     from agentfs.tools.registry import specs

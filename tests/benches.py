@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentfs.core.excerpts import TimeLimit
 
-from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Sandbox
 from agentfs.tools.base import Bench, Confinement, ProcessMark
 from agentfs.tools.sandbox import unavailable_because

@@ -5,18 +5,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from agentfs.core.hashing import render_plan, sha256_bytes
+from agentfs.core.outcome import outcome_of
+from agentfs.core.plan_changes import changes
+from agentfs.core.plan_check import check_plan
+from agentfs.core.plan_merge import hand_edited_fields, plan_without_edits, propose
+from agentfs.core.planner_calls import waiting_answer
+from agentfs.core.run_state import Means, RunState, derive
+from agentfs.core.tool_spec import Catalogue
+
 from agentfs.core import decide as acts
-from agentfs.core.calls import waiting_answer
-from agentfs.core.canonical import render_plan, sha256_bytes
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.changes import changes
-from agentfs.core.check import check_plan
 from agentfs.core.decide import Action, Wait, decide
 from agentfs.core.documents import read_json
-from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk
-from agentfs.core.outcomes import outcome_of
-from agentfs.core.pins import pinned, unedited
-from agentfs.core.proposals import propose
+from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk, cut_word, gate_word
 from agentfs.core.records import (
     Answer,
     Author,
@@ -34,8 +35,6 @@ from agentfs.core.records import (
     Run,
     Step,
 )
-from agentfs.core.replies import cut_word, gate_word
-from agentfs.core.state import Means, RunState, derive
 from agentfs.core.steps import StepView
 from agentfs.tools.registry import specs
 
@@ -77,8 +76,8 @@ def judged(given: Facts) -> Facts:
     base = PLANS[str(one.call.base_sha256)] if one.call.base_sha256 != current else None
     history = [(revision, PLANS[revision.plan_sha256]) for revision in given.revisions]
     if given.goal.has_steps and one.call.trigger == "goal_changed":
-        base = unedited(history)
-    pins = pinned(history)
+        base = plan_without_edits(history)
+    pins = hand_edited_fields(history)
     found = propose(one, given, base, pins, lambda source: check_plan(read_json(source), CATALOGUE))
     return given if given.proposal == found else replace(given, proposal=found)
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentfs.core.run_state import Bounds
+
 from agentfs.core.config import ExecutorSettings, LimitSettings, ModelSettings
-from agentfs.core.limits import Bounds
 from agentfs.core.records import JsonObject
 from agentfs.models.base import Form, Model, Offer, Request
 from agentfs.models.line import Line

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agentfs.core.run_state import RunState
+
 from agentfs.core.decide import Action, Wait
-from agentfs.core.state import RunState
 from agentfs.driving import Stop, drive
 from agentfs.engine import Driver
 from agentfs.intake import goal_from, judge_goal, taking

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agentfs.core.run_state import Bounds
+
 from agentfs.clock import Clock
-from agentfs.core.limits import Bounds
 from agentfs.core.records import JsonObject, Order, Sandbox, Usage
 from agentfs.executor.attempt import Workshop
 from agentfs.executor.desk import Desk

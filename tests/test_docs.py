@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from agentfs.core.goal_file import parse_goal
+from agentfs.core.hashing import field_names
+from agentfs.core.plan_check import check_plan
 
 from agentfs.commands.parser import build
 from agentfs.core import records
-from agentfs.core.canonical import field_names
-from agentfs.core.check import check_plan
 from agentfs.core.config import Settings
 from agentfs.core.documents import read_json
-from agentfs.core.goals import parse_goal
 from agentfs.core.step_lines import LINES
 from agentfs.means import catalogue_of
 from agentfs.settings import _variables

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from agentfs.core.plan_check import check_settings
 
-from agentfs.core.check import check_settings
-from agentfs.core.toml_text import read_toml
+from agentfs.core.documents import read_toml
 from agentfs.models.base import ToolCall
 from agentfs.models.ladder import Habits
 from agentfs.models.retrying import Patience

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentfs.core.json_schema import RECORDS, all_schemas, file_name, schema_for
 from jsonschema import Draft202012Validator
-
-from agentfs.core.schemas import RECORDS, all_schemas, file_name, schema_for
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 TIME = "2026-11-16T04:05:06.000000Z"

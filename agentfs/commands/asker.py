@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.commands.editing import put_reply
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.edits import set_value
-from agentfs.core.openings import Opening, openings
-from agentfs.core.state import RunState
+from agentfs.core import paths
+from agentfs.core.attention import OpenQuestion, open_questions
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import set_value
+from agentfs.core.run_state import RunState
 from agentfs.disk import install, read_whole
 from agentfs.driving import Stop
 from agentfs.engine import Driver
@@ -47,7 +47,7 @@ class Shown:
 
     number: int
     key: Key
-    opening: Opening
+    opening: OpenQuestion
     source: bytes  # the question file; of a draft, plan.json
 
 
@@ -125,7 +125,7 @@ class TerminalAsker:
 
     # ── a question ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _ask_next(self, asked: list[tuple[Key, Opening]]) -> None:
+    def _ask_next(self, asked: list[tuple[Key, OpenQuestion]]) -> None:
         for key, one in asked:
             if key not in self._put_off and (source := self._source(one)) is not None:
                 if one.about == "draft" and sha256_bytes(source) != key[1]:
@@ -137,7 +137,7 @@ class TerminalAsker:
                 self._listen(self._shown)
                 return
 
-    def _source(self, one: Opening) -> bytes | None:
+    def _source(self, one: OpenQuestion) -> bytes | None:
         try:
             return read_whole(self._driver.folder / _file_of(one))
         except OSError:
@@ -208,7 +208,7 @@ class TerminalAsker:
         else:
             self._answered = shown.key
 
-    def _answer_question(self, one: Opening, reply: str) -> str:
+    def _answer_question(self, one: OpenQuestion, reply: str) -> str:
         path = self._driver.folder / one.reply_path
         if os.path.lexists(path) and _text(path) != one.reply:
             return f"{one.reply_path} was written elsewhere ({first_line(_text(path) or '')})"
@@ -219,11 +219,11 @@ class TerminalAsker:
     def _answer_draft(self, shown: Shown, reply: str) -> str:
         if reply != YES:
             words = reply.partition("\n")[2].strip() or "The draft was rejected."
-            put_reply(self._driver.folder / names.REPLAN, f"{words}\n")
-            self._progress.note(f"{names.REPLAN}: {first_line(words)}")
+            put_reply(self._driver.folder / paths.REPLAN, f"{words}\n")
+            self._progress.note(f"{paths.REPLAN}: {first_line(words)}")
             return ""
         new = set_value(shown.source, "/status", "approved")
-        placed, leftover = install(self._driver.folder / names.PLAN, new, shown.source)
+        placed, leftover = install(self._driver.folder / paths.PLAN, new, shown.source)
         self._driver.leftovers += [leftover] if leftover else []
         if not placed:
             return "plan.json has changed since it was shown"
@@ -239,7 +239,7 @@ class TerminalAsker:
             self._progress.note(f"there is no editor {' '.join(words)!r}: set VISUAL or EDITOR")
             return
         is_reply = shown.opening.about in ("ask", "cut")
-        path = self._driver.folder / names.PLAN
+        path = self._driver.folder / paths.PLAN
         if is_reply:
             path = Path(tempfile.mkdtemp(prefix="agentfs-")) / Path(shown.opening.reply_path).name
             path.touch()
@@ -286,7 +286,7 @@ class TerminalAsker:
 # ── words and files ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asked_now(state: RunState) -> dict[Key, Opening]:
+def _asked_now(state: RunState) -> dict[Key, OpenQuestion]:
     """Return what a person can settle now. While the run is held up by something else, nothing is asked."""
     facts = state.facts
     if facts.outcome is not None or facts.broken or facts.plan_file.problems:
@@ -294,19 +294,19 @@ def _asked_now(state: RunState) -> dict[Key, Opening]:
     if facts.plan is not None and facts.plan.status in ("paused", "cancelled"):
         return {}
     another = state.calls.open or state.calls.failed or state.pending or facts.replan is not None or facts.asking
-    found = [one for one in openings(state) if one.about != "draft" or not another]
+    found = [one for one in open_questions(state) if one.about != "draft" or not another]
     return {_key(one, state): one for one in found}
 
 
-def _key(one: Opening, state: RunState) -> Key:
+def _key(one: OpenQuestion, state: RunState) -> Key:
     if one.about == "draft":
         return one.about, state.facts.revisions[-1].plan_sha256
     return one.about, one.question_path
 
 
-def _file_of(one: Opening) -> str:
+def _file_of(one: OpenQuestion) -> str:
     """Return what is shown of a question, in the run's folder."""
-    return names.PLAN if one.about == "draft" else one.question_path
+    return paths.PLAN if one.about == "draft" else one.question_path
 
 
 def _withdrawn(shown: Shown, state: RunState, folder: Path) -> str:
@@ -337,7 +337,7 @@ def _text(path: Path) -> str | None:
     return None
 
 
-def _no_answer(one: Opening, reply: str | None) -> str:
+def _no_answer(one: OpenQuestion, reply: str | None) -> str:
     """Return why a reply does not settle a question; nothing if it does."""
     if reply is not None and one.accepts(reply):
         return ""

@@ -17,14 +17,13 @@ from agentfs.commands.editing import (
     write_reply,
 )
 from agentfs.commands.reading import run_id, settings_of
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.edits import remove_value, set_value
-from agentfs.core.openings import YES_OR_NO, Opening, answered, openings
-from agentfs.core.phase import reason
+from agentfs.core import paths
+from agentfs.core.attention import YES_OR_NO, OpenQuestion, answered, open_questions, reason
+from agentfs.core.continuation import still_ends, with_plan
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import remove_value, set_value
+from agentfs.core.planner_calls import WITHOUT_WORDS
 from agentfs.core.records import Plan, PlanStatus
-from agentfs.core.reopening import still_ends, with_plan
-from agentfs.core.triggers import WITHOUT_WORDS
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.system import missing
@@ -66,7 +65,7 @@ def _is_step(arguments: Namespace, first: str, word: str) -> bool:
     The beginning of a run's name is not enough: a misspelt step must not approve something else.
     """
     run = open_run(*named_run(Namespace(**{**vars(arguments), "run": first})))
-    if word in run.state.steps or any(one.name == word for one in openings(run.state)):
+    if word in run.state.steps or any(one.name == word for one in open_questions(run.state)):
         return True
     other = word.partition("@")[0].rstrip("/").removeprefix(f"{run.workspace.runs.name}/")
     try:
@@ -100,11 +99,11 @@ def _reject(run: OpenRun, arguments: Namespace) -> None:
 def _reject_draft(run: OpenRun, because: str) -> None:
     """Ask the planner for another draft; a plan of the person's own is theirs to change."""
     if run.state.facts.goal.has_steps:
-        where = run.shown(names.PLAN)
+        where = run.shown(paths.PLAN)
         raise UserError(
             f"a draft of your own is not rejected but changed: edit {where}, or: agentfs cancel {run.run}"
         )
-    write_reply(run, names.REPLAN, f"{because or 'The draft was rejected.'}\n")
+    write_reply(run, paths.REPLAN, f"{because or 'The draft was rejected.'}\n")
 
 
 @changes_a_run
@@ -113,7 +112,7 @@ def replan(run: OpenRun, arguments: Namespace) -> None:
     if run.state.facts.goal.has_steps:
         raise UserError(f"{run.run} follows its goal's own steps: edit its goal or its plan.json instead")
     because = (arguments.because or "").strip()
-    write_reply(run, names.REPLAN, f"{because or WITHOUT_WORDS}\n")
+    write_reply(run, paths.REPLAN, f"{because or WITHOUT_WORDS}\n")
     if run.outcome is not None:
         remove_outcome(run)
 
@@ -134,21 +133,21 @@ def reply(run: OpenRun, arguments: Namespace) -> None:
     write_reply(run, opening.reply_path, text if text.endswith("\n") else f"{text}\n")
 
 
-def _one_open(run: OpenRun, name: str | None, word: str) -> Opening:
+def _one_open(run: OpenRun, name: str | None, word: str) -> OpenQuestion:
     """Return what `approve` or `reject` is about: the one thing that is open, or the one that is named."""
     _must_go_on(run)
     if name is None:
         opening = _only_open(run, word)
     else:
-        opening = next((one for one in openings(run.state) if one.name == name), None) or _asked_by(run, name)
+        opening = next((one for one in open_questions(run.state) if one.name == name), None) or _asked_by(run, name)
     if opening.about not in YES_OR_NO:
         raise UserError(f"{opening.question_path} wants more than yes or no:\n{_listed([opening], run, word)}")
     return opening
 
 
-def _only_open(run: OpenRun, word: str) -> Opening:
+def _only_open(run: OpenRun, word: str) -> OpenQuestion:
     """Return the one thing that is open."""
-    found = openings(run.state)
+    found = open_questions(run.state)
     if not found:
         raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}")
     if len(found) > 1:
@@ -156,15 +155,15 @@ def _only_open(run: OpenRun, word: str) -> Opening:
     return found[0]
 
 
-def _listed(found: Iterable[Opening], run: OpenRun, word: str) -> str:
+def _listed(found: Iterable[OpenQuestion], run: OpenRun, word: str) -> str:
     """Return what to type, a command to a line."""
     return "\n".join(f"  {command}" for one in found for command in one.commands(run.run, word))
 
 
-def _asked_by(run: OpenRun, step: str) -> Opening:
+def _asked_by(run: OpenRun, step: str) -> OpenQuestion:
     """Return the question of a step; one that has its answer may get another until it is acted upon."""
     view = run.view(step)
-    if found := next((one for one in openings(run.state) if one.step == step), None):
+    if found := next((one for one in open_questions(run.state) if one.step == step), None):
         return found
     settled = answered(run.state, step)
     if settled is None:
@@ -184,7 +183,7 @@ def _must_go_on(run: OpenRun) -> None:
 def _check_revision(run: OpenRun) -> None:
     """Raise if a revision was named and plan.json no longer is that one."""
     if run.revision is not None:
-        _is_revision(run, read_whole(run.folder / names.PLAN))
+        _is_revision(run, read_whole(run.folder / paths.PLAN))
 
 
 def _is_revision(run: OpenRun, source: bytes) -> None:
@@ -201,7 +200,7 @@ def _is_revision(run: OpenRun, source: bytes) -> None:
 
 
 def _recorded(run: OpenRun, revision: int) -> bool:
-    return (run.folder / names.REVISIONS / names.revision_file(revision)).exists()
+    return (run.folder / paths.REVISIONS / paths.revision_file(revision)).exists()
 
 
 # ── the switch ────────────────────────────────────────────────────────────────────────────────────────────
@@ -253,7 +252,7 @@ def _switch(run: OpenRun, status: PlanStatus, allowed: Sequence[PlanStatus]) -> 
         before[:] = [plan.status]
         return source if plan.status == status else set_value(source, "/status", status)
 
-    where = run.shown(names.PLAN)
+    where = run.shown(paths.PLAN)
     if edit_plan(run, change):
         say(f'{where}: "status" is now "{status}" (it was "{before[0]}")')
     else:
@@ -272,11 +271,11 @@ def retry(run: OpenRun, arguments: Namespace) -> None:
         raise UserError(f"{view.id} is left out (take it in again: agentfs skip --undo {run.run} {view.id})")
     if view.attempt == 0:
         raise UserError(f"{view.id} has not been tried yet: {inert(view.why)}")
-    if attempt.unsettled:
+    if attempt.is_unfinished:
         raise UserError(f"{view.id} is under way: wait for attempt {view.attempt}, or stop the run")
     if attempt.again:
         say(f"attempt {view.attempt} of {view.id} is set aside already")
-    name = f"{names.STEPS}/{names.step_file(view.id, view.attempt, 'again')}"
+    name = f"{paths.STEPS}/{paths.step_file(view.id, view.attempt, 'again')}"
     set_aside_files(run, [name], "retry")
     reopen(run)
 
@@ -298,7 +297,7 @@ def skip(run: OpenRun, arguments: Namespace) -> None:
             return set_value(source, pointer, because)
         return source if plan.steps[place].skip is None else remove_value(source, pointer)
 
-    where, changed = run.shown(names.PLAN), edit_plan(run, change)
+    where, changed = run.shown(paths.PLAN), edit_plan(run, change)
     if arguments.undo:
         say(f"{where}: {step} {'is no longer left out' if changed else 'was not left out'}")
     else:

@@ -19,18 +19,17 @@ from agentfs.commands.common import (
 )
 from agentfs.commands.editing import problems_of
 from agentfs.commands.reading import read_run
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.check import check_plan, check_settings
+from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.differences import difference, effects
-from agentfs.core.documents import read_json
+from agentfs.core.continuation import with_plan
+from agentfs.core.documents import read_json, read_toml
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.plan_changes import difference, effects
+from agentfs.core.plan_check import check_plan, check_settings
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Plan
-from agentfs.core.reopening import with_plan
-from agentfs.core.state import RunState
-from agentfs.core.toml_text import read_toml
+from agentfs.core.run_state import RunState
+from agentfs.core.tool_spec import Catalogue
 from agentfs.disk import read_whole
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.intake import GoalSource, JudgedGoal, goal_in, judge_goal
@@ -98,7 +97,7 @@ def as_json(name: str, problem: Problem) -> dict[str, object]:
         "column": problem.column,
         "pointer": problem.pointer,
         "message": problem.message,
-        "mend": problem.mend,
+        "mend": problem.fix,
     }
 
 
@@ -128,9 +127,9 @@ def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
         source = read_regular(path, MOST_SOURCE, links=True)
         if path.suffix == ".toml":
             check_settings(read_toml(source))
-        elif (folder / names.RUN).is_file():
+        elif (folder / paths.RUN).is_file():
             _judge_for_its_run(path, source, around)
-        elif names.is_plan_name(path.name):
+        elif paths.is_plan_name(path.name):
             check_plan(read_json(source), around.catalogue)
         else:
             return _goal(path, shown, source, around)
@@ -172,11 +171,11 @@ def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdic
 
 
 def _must_be_goal_name(path: Path) -> None:
-    if path.suffix.lower() not in names.GOAL_SUFFIXES:
+    if path.suffix.lower() not in paths.GOAL_SUFFIXES:
         raise Rejected([Problem("this is not a goal, a plan or settings", _ENDINGS)])
 
 
-_ENDINGS = f"a goal ends in {', '.join(names.GOAL_SUFFIXES)}; settings in .toml; a plan is called plan.json"
+_ENDINGS = f"a goal ends in {', '.join(paths.GOAL_SUFFIXES)}; settings in .toml; a plan is called plan.json"
 
 
 def _judge(source: GoalSource, around: Surroundings) -> JudgedGoal:
@@ -186,7 +185,7 @@ def _judge(source: GoalSource, around: Surroundings) -> JudgedGoal:
 def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
     """Judge a file in a run's own folder by what that run began with."""
     judge = reader_for(path.absolute().parent, around.settings, patient=False).judge
-    if names.is_plan_name(path.name):
+    if paths.is_plan_name(path.name):
         judge.plan(source)
     else:
         judge.goal(source, path.name)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from agentfs.commands.common import colours, here, print_lines, width
 from agentfs.commands.reading import plain_json, read_run, run_id
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.costs import Asked, Conversation, Costs, as_page, asked_by, asked_in, costs_of
-from agentfs.core.names import is_fork_source
+from agentfs.core.paths import is_fork_source
 from agentfs.jsonlines import read_lines
 from agentfs.ui.plan_diff import changed_lines
 from agentfs.ui.table import RUN_COLOURS, painted
@@ -29,7 +29,7 @@ from agentfs.ui.text import (
 from agentfs.workspace import Workspace
 
 if TYPE_CHECKING:
-    from agentfs.core.state import RunState
+    from agentfs.core.run_state import RunState
 
 
 def cost(arguments: Namespace) -> int:
@@ -43,26 +43,26 @@ def cost(arguments: Namespace) -> int:
 
 def conversations(folder: Path) -> Iterator[Conversation]:
     """Yield everything that a run has asked of models: the planner's calls in order, then the steps."""
-    yield from _calls(folder / names.PLANNING)
-    yield from _attempts(folder / names.STEPS)
+    yield from _calls(folder / paths.PLANNING)
+    yield from _attempts(folder / paths.STEPS)
 
 
 def _calls(planning: Path) -> Iterator[Conversation]:
-    found = {parsed.call for name in _listed(planning) if (parsed := names.parse_call_file(name))}
+    found = {parsed.call for name in _listed(planning) if (parsed := paths.parse_call_file(name))}
     for call in sorted(found):
-        record = plain_json(planning / names.call_file(call, "call"))
+        record = plain_json(planning / paths.call_file(call, "call"))
         trigger = record.get("trigger") if isinstance(record, dict) else None
-        judged = _asked(planning / names.checks_log_file(call), planning / names.call_file(call, "checks"))
+        judged = _asked(planning / paths.checks_log_file(call), planning / paths.call_file(call, "checks"))
         yield Conversation(judged, call=call, trigger="goal checks")
-        asked = _asked(planning / names.call_file(call, "log"), planning / names.call_file(call, "answer"))
+        asked = _asked(planning / paths.call_file(call, "log"), planning / paths.call_file(call, "answer"))
         yield Conversation(asked, call=call, trigger=trigger if isinstance(trigger, str) else None)
 
 
 def _attempts(steps: Path) -> Iterator[Conversation]:
-    found = {(parsed.step, parsed.attempt) for name in _listed(steps) if (parsed := names.parse_step_file(name))}
+    found = {(parsed.step, parsed.attempt) for name in _listed(steps) if (parsed := paths.parse_step_file(name))}
     for step, attempt in sorted(found):
-        log = steps / names.step_file(step, attempt, "log")
-        asked = _asked(log, steps / names.step_file(step, attempt, "result"))
+        log = steps / paths.step_file(step, attempt, "log")
+        asked = _asked(log, steps / paths.step_file(step, attempt, "result"))
         yield Conversation(asked, step=step, attempt=attempt)
 
 
@@ -186,7 +186,7 @@ def short(tokens: int | None) -> str:
 
 def compare(arguments: Namespace) -> int:
     """`agentfs compare RUN RUN`"""
-    from agentfs.core.comparing import compared
+    from agentfs.core.costs import compared
 
     workspace = here(arguments)
     page = compared(_read(workspace, arguments.run), _read(workspace, arguments.other))

@@ -8,12 +8,12 @@ from typing import Any
 
 from agentfs.commands.common import colours, here, print_lines, short_path
 from agentfs.commands.reading import Reading, read_run
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.differences import difference, effects
-from agentfs.core.phase import reason
+from agentfs.core import paths
+from agentfs.core.attention import reason
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.plan_changes import difference, effects
 from agentfs.core.records import Plan, Revision
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.ui.plan_diff import diff_lines, proposal_lines, proposal_page, stat_line
@@ -103,10 +103,10 @@ def _plan(found: Reading, state: RunState, number: Number) -> Plan | None:
         return None
     if number is None:
         if state.facts.plan_file.plan is None:
-            wrong = [problem.shown(names.PLAN) for problem in state.facts.plan_file.problems]
+            wrong = [problem.shown(paths.PLAN) for problem in state.facts.plan_file.problems]
             raise UserError("\n".join(["plan.json is not valid, so there is nothing to compare with:", *wrong]))
         return state.facts.plan_file.plan
-    path: Path = found.folder / names.REVISIONS / names.revision_plan_file(number)
+    path: Path = found.folder / paths.REVISIONS / paths.revision_plan_file(number)
     try:
         return Plan.model_validate_json(read_whole(path))
     except (OSError, ValidationError):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agentfs.commands.common import environment, here, print_lines, say, start_folder
 from agentfs.core.agreement import Disagreement
-from agentfs.core.findings import Finding, is_well
+from agentfs.core.problems import Finding, is_well
 from agentfs.ui.text import counted, inert, json_text
 from agentfs.workspace import find_workspace
 
@@ -44,8 +44,8 @@ def doctor_lines(findings: list[Finding]) -> list[str]:
 
 def _finding_lines(one: Finding, widest: int) -> Iterator[str]:
     yield f"{MARKS[one.grade]:<5}  {one.about:<{widest}}  {one.what}"
-    if one.mend:
-        yield f"{'':<5}  {'':<{widest}}  → {one.mend}"
+    if one.fix:
+        yield f"{'':<5}  {'':<{widest}}  → {one.fix}"
 
 
 def summary(findings: list[Finding]) -> str:
@@ -85,7 +85,7 @@ _MARKS = {"wrong": "", "later": "(later) ", "note": "(note) "}
 
 
 def line_of(one: Disagreement) -> str:
-    return f"{_MARKS[one.grade]}{one.file}: {one.what} ({one.mend})"
+    return f"{_MARKS[one.grade]}{one.file}: {one.what} ({one.fix})"
 
 
 def _verify_summary(wrong: int, later: int, runs: int, commits: int, revisions: int, tip: str | None) -> str:

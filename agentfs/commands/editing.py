@@ -17,16 +17,16 @@ from agentfs.clock import Clock
 from agentfs.commands.common import here, say, short_path
 from agentfs.commands.reading import Reading, no_such_step, read_run, revision_numbers, run_id, settings_of
 from agentfs.commands.shadow import shadow_of
-from agentfs.core import names
-from agentfs.core.calls import rejected_steps
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core import paths
+from agentfs.core.attention import phase, reason
+from agentfs.core.continuation import after_no, in_force, still_ends
 from agentfs.core.decide import CallPlanner, EndRun, decide
-from agentfs.core.differences import effects
-from agentfs.core.phase import phase, reason
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.plan_changes import effects
+from agentfs.core.planner_calls import rejected_steps
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Outcome, Plan, Run
-from agentfs.core.reopening import after_no, in_force, still_ends
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
 from agentfs.disk import Leftover, install, publish, read_whole
 from agentfs.disk import replace as replace_file
@@ -145,7 +145,7 @@ def exchange_plan(run: OpenRun, edit: Callable[[bytes | None], bytes | None]) ->
 
     `edit`: from what is there (None: nothing that is ours to change) to what should be; None: look again.
     """
-    path = run.folder / names.PLAN
+    path = run.folder / paths.PLAN
     for _ in range(TRIES):
         present = read_whole(path) if path.is_file() and not path.is_symlink() else None
         new = edit(present)
@@ -153,12 +153,12 @@ def exchange_plan(run: OpenRun, edit: Callable[[bytes | None], bytes | None]) ->
             return False
         if new is not None and _exchanged(run, new, present):
             return True
-    raise UserError(f"{run.shown(names.PLAN)} keeps changing: try again when no other program writes it")
+    raise UserError(f"{run.shown(paths.PLAN)} keeps changing: try again when no other program writes it")
 
 
 def _exchanged(run: OpenRun, new: bytes, expected: bytes | None) -> bool:
     """Exchange plan.json, unless it no longer holds what was expected; return whether it was."""
-    placed, leftover = install(run.folder / names.PLAN, new, expected)
+    placed, leftover = install(run.folder / paths.PLAN, new, expected)
     _settle(run.folder, [leftover] if leftover else [])
     return placed
 
@@ -172,11 +172,11 @@ def _valid_plan(run: OpenRun, source: bytes | None) -> Plan | None:
     if file.problems or source is None:
         note = (
             "\nplan.error.md beside it says the same; fix it first"
-            if state and names.PLAN_ERROR in state.facts.notes
+            if state and paths.PLAN_ERROR in state.facts.notes
             else ""
         )
         problems = file.problems or (Problem("there is no plan.json", "write one"),)
-        raise UserError(f"{BadFile(run.shown(names.PLAN), problems)}{note}")
+        raise UserError(f"{BadFile(run.shown(paths.PLAN), problems)}{note}")
     return file.plan
 
 
@@ -236,8 +236,8 @@ def reopen(run: OpenRun) -> None:
 
 def remove_outcome(run: OpenRun) -> None:
     """Take the end of a run away: from here on it goes on."""
-    (run.folder / names.OUTCOME).unlink(missing_ok=True)
-    say(f"{run.shown(names.OUTCOME)}: removed, the run goes on")
+    (run.folder / paths.OUTCOME).unlink(missing_ok=True)
+    say(f"{run.shown(paths.OUTCOME)}: removed, the run goes on")
 
 
 # ── what to say at the end ────────────────────────────────────────────────────────────────────────────────
@@ -245,7 +245,7 @@ def remove_outcome(run: OpenRun) -> None:
 
 def say_who_continues(run: OpenRun) -> None:
     """Say who goes on with a run that no process drives: a watch, or else what to type."""
-    if (run.folder / names.OUTCOME).exists() or run.driven:
+    if (run.folder / paths.OUTCOME).exists() or run.driven:
         return
     from agentfs.ui.progress import NOTHING_DRIVES, who_goes_on
 
@@ -293,7 +293,7 @@ def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
     if revision not in recorded:
         known = f"it has 1 to {recorded[-1]}" if recorded else "there is no plan yet"
         raise UserError(f"{run} has no revision {revision} ({known})")
-    path = folder / names.REVISIONS / names.revision_plan_file(revision)
+    path = folder / paths.REVISIONS / paths.revision_plan_file(revision)
     try:
         return read_whole(path)
     except OSError:

@@ -13,7 +13,7 @@ from agentfs.commands import reading
 from agentfs.commands.common import colours, here, print_lines, say, short_path, width
 from agentfs.commands.reading import list_runs, moment_of, time_of
 from agentfs.commands.status import moment
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.errors import UserError
 from agentfs.forgetting import Forgetting, Forgotten, Kept, measure
 from agentfs.holding import is_driven
@@ -92,7 +92,7 @@ def _named(workspace: Workspace, texts: list[str]) -> list[tuple[Path, reading.G
 
 def _refusal(folder: Path) -> str | None:
     run = reading.run_id(folder)
-    if not (folder / names.OUTCOME).exists():
+    if not (folder / paths.OUTCOME).exists():
         return f"{run} has not ended: end it first (agentfs cancel {run})"
     if is_driven(folder):
         return f"{run} is being driven by another agentfs: wait until it has let go of it"

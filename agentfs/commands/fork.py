@@ -20,11 +20,11 @@ from agentfs.commands.editing import (
 )
 from agentfs.commands.reading import revision_numbers, run_id, settings_of
 from agentfs.commands.resume import changed_tools, tools_of_today
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.differences import difference, effects
-from agentfs.core.edits import remove_value, set_value
-from agentfs.core.forking import Carried, Choices, carried, takes_plan_along
+from agentfs.core import paths
+from agentfs.core.continuation import Carried, Choices, carried, takes_plan_along
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import remove_value, set_value
+from agentfs.core.plan_changes import difference, effects
 from agentfs.core.records import Plan, Run
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
@@ -45,9 +45,9 @@ def restore(run: OpenRun, _: Namespace) -> None:
     new = _with_status(run, source)
     plan = validate_plan(run.folder, run.workspace, new, f"revision {run.revision}")
     if not _put(run, new):
-        say(f"{run.shown(names.PLAN)} is as it was in revision {run.revision} already")
+        say(f"{run.shown(paths.PLAN)} is as it was in revision {run.revision} already")
         return
-    say(f"{run.shown(names.PLAN)}: restored as it was in revision {run.revision}")
+    say(f"{run.shown(paths.PLAN)}: restored as it was in revision {run.revision}")
     _say_difference(run, plan)
     reopen(run)
 
@@ -88,7 +88,7 @@ def _put(run: OpenRun, new: bytes) -> bool:
 
 def _kept_beside(run: OpenRun, present: bytes | None) -> Path | None:
     """Keep a plan.json that is in no revision yet, before anything takes its place."""
-    recorded = (run.folder / names.REVISIONS).glob("*.plan.json")
+    recorded = (run.folder / paths.REVISIONS).glob("*.plan.json")
     if present is None or sha256_bytes(present) in {sha256_bytes(read_whole(path)) for path in recorded}:
         return None
     return keep_beside(run.folder, present)
@@ -144,9 +144,9 @@ def _fork(run: OpenRun, arguments: Namespace) -> Fork:
     return Fork(
         origin=run.folder,
         run=begins,
-        source=names.fork_source(run.run, revision),
+        source=paths.fork_source(run.run, revision),
         choices=choices,
-        name=names.run_name(arguments.name or run.folder.name),
+        name=paths.run_name(arguments.name or run.folder.name),
         plan=json.loads(source) if along else None,
         carried=carried(facts, run.state.means, plan) if along else Carried({}, (), everything),
     )
@@ -199,7 +199,7 @@ def _say_fork(page: dict[str, Any], run: OpenRun) -> None:
         kept, left = ", ".join(page["kept"]), ", ".join(page["to_run"])
         say(f"{said}: keeps {counted(len(page['kept']), 'step')}{f' ({kept})' if kept else ''}")
         say(f"still to run: {left}" if left else "nothing is left to run")
-    if page["workdir"] != names.FILES:
+    if page["workdir"] != paths.FILES:
         say(f"both work in {inert(page['workdir'])}: it is not copied")
     elif page["plan"]:
         say("files/ is copied as it is now")

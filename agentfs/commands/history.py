@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentfs.commands.common import colours, here, print_lines, say_all, short_path, width
 from agentfs.commands.reading import no_such_step, plain_json, read_run, revision_numbers, run_id, step_files
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.regular import reading
@@ -20,7 +20,7 @@ from agentfs.ui.table import Cell, table
 from agentfs.ui.text import first_line, inert, json_text, log_line, most_of, state_and_why
 
 if TYPE_CHECKING:
-    from agentfs.core.blame import Origin
+    from agentfs.core.plan_changes import Origin
 
 
 def log(arguments: Namespace) -> int:
@@ -73,7 +73,7 @@ def _read_revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]
     found: dict[str, dict[str, Any]] = {}
     trouble: list[str] = []
     for number in revision_numbers(folder):
-        path = folder / names.REVISIONS / names.revision_file(number)
+        path = folder / paths.REVISIONS / paths.revision_file(number)
         try:
             record = Revision.model_validate_json(read_whole(path))
         except (OSError, ValidationError):
@@ -85,7 +85,7 @@ def _read_revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]
 
 def _outcome(folder: Path) -> dict[str, Any] | None:
     """Return the outcome in a run's folder."""
-    found = plain_json(folder / names.OUTCOME)
+    found = plain_json(folder / paths.OUTCOME)
     if not isinstance(found, dict):
         return None
     status, at = str(found.get("status")), str(found.get("ended_at"))
@@ -184,7 +184,7 @@ def follow(folder: Path, page: dict[str, Any], *, json_lines: bool) -> int:
         _print((entry, entry_line(entry)), json_lines=json_lines)
     tail, wake = Tail(folder, most_of(width())), threading.Event()
     tail.begin({entry["revision"] for entry in page["entries"] if entry["kind"] == "revision"})
-    folders = [folder, folder / names.STEPS, folder / names.REVISIONS]
+    folders = [folder, folder / paths.STEPS, folder / paths.REVISIONS]
     ended = any(entry["kind"] == "outcome" for entry in page["entries"][-1:]) and _outcome(folder) is not None
     with FolderWatch([path for path in folders if path.is_dir()], wake.set) as watch:
         while not ended:
@@ -237,7 +237,7 @@ class Tail:
 
     def _new_revisions(self) -> Iterator[Line]:
         for number in sorted(set(revision_numbers(self.folder)) - self.revisions):
-            record = plain_json(self.folder / names.REVISIONS / names.revision_file(number))
+            record = plain_json(self.folder / paths.REVISIONS / paths.revision_file(number))
             self.revisions.add(number)
             if isinstance(record, dict):
                 entry = {"kind": "revision", **record}
@@ -265,7 +265,7 @@ class Tail:
 
 def blame(arguments: Namespace) -> int:
     """`agentfs blame RUN [STEP]`"""
-    from agentfs.core.blame import blame as origins_of
+    from agentfs.core.plan_changes import blame as origins_of
     from agentfs.history import PastPlans
 
     workspace = here(arguments)
@@ -284,7 +284,7 @@ def blame(arguments: Namespace) -> int:
 
 
 def _blame_entry(origin: "Origin") -> dict[str, Any]:
-    from agentfs.core.messages import reason_of
+    from agentfs.core.commit_messages import reason_of
 
     revision = origin.revision
     return {

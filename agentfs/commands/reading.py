@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.holding import held_inodes, is_driven
@@ -25,8 +25,8 @@ from agentfs.workspace import Workspace
 if TYPE_CHECKING:
     from agentfs.core.config import Settings
     from agentfs.core.facts import Facts
-    from agentfs.core.goals import ParsedGoal
-    from agentfs.core.state import RunState
+    from agentfs.core.goal_file import ParsedGoal
+    from agentfs.core.run_state import RunState
     from agentfs.core.steps import StepView
 
 
@@ -112,7 +112,7 @@ def plain_json(path: Path | str) -> Any:
 
 def ended(folder: Path | str) -> Glance | None:
     """Return how a run ended, from plain JSON; None if it has not, or its outcome does not read."""
-    outcome = plain_json(f"{folder}/{names.OUTCOME}")
+    outcome = plain_json(f"{folder}/{paths.OUTCOME}")
     try:
         steps = {end: list(outcome["steps"][end]) for end in ("done", "failed", "skipped", "not_reached")}
         state, why, at = outcome["status"], outcome["summary"], outcome["ended_at"]
@@ -128,7 +128,7 @@ def ended(folder: Path | str) -> Glance | None:
 
 def _still_planned(folder: Path | str, failed: list[Any]) -> list[Any]:
     """Return the failed steps that the plan still has: in a run that is done, the others have been replaced."""
-    present = step_ids(plain_json(f"{folder}/{names.PLAN}")) if failed else []
+    present = step_ids(plain_json(f"{folder}/{paths.PLAN}")) if failed else []
     return [step for step in failed if step in present]
 
 
@@ -171,11 +171,10 @@ def glance_of(reading: Reading, driven: bool | None = None) -> Glance:
         return found
     driven = is_driven(reading.folder) if driven is None else driven
     if reading.state is None:
-        ids = step_ids(plain_json(reading.folder / names.PLAN))
+        ids = step_ids(plain_json(reading.folder / paths.PLAN))
         return Glance(reading.run, "waiting", NONE | {"total": len(ids)}, reading.broken[0], "", None, driven)
-    from agentfs.core.openings import ways_on
-    from agentfs.core.phase import phase, reason
-    from agentfs.core.tally import tally
+    from agentfs.core.attention import phase, reason, ways_on
+    from agentfs.core.outcome import tally
 
     state = reading.state
     at = state.facts.run.started_at
@@ -190,7 +189,7 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
     """Read everything a run's files say; what does not read is named, the rest is still there."""
     from pydantic import ValidationError
 
-    from agentfs.core.state import derive
+    from agentfs.core.run_state import derive
     from agentfs.errors import NotARun
     from agentfs.judge import FileJudge
     from agentfs.means import means_of, reader_for
@@ -250,7 +249,7 @@ def _left(reading: Reading, files: "Files") -> list[dict[str, Any]]:
     """Return the steps that have left the plan as what they were, each with the revision in which it left."""
     if reading.state is None:
         return []
-    from agentfs.core.tally import left_steps
+    from agentfs.core.outcome import left_steps
 
     return [
         {
@@ -266,15 +265,15 @@ def _left(reading: Reading, files: "Files") -> list[dict[str, Any]]:
 def _plan_in_force(reading: Reading) -> dict[str, Any]:
     """Return the last revision's plan as it was written; plan.json itself where there is none."""
     revisions = reading.state.facts.revisions if reading.state else ()
-    places = [reading.folder / names.PLAN]
+    places = [reading.folder / paths.PLAN]
     if revisions:
-        places.insert(0, reading.folder / names.REVISIONS / names.revision_plan_file(revisions[-1].revision))
+        places.insert(0, reading.folder / paths.REVISIONS / paths.revision_plan_file(revisions[-1].revision))
     return next((plan for place in places if isinstance(plan := plain_json(place), dict)), {})
 
 
 def _plan_problems(reading: Reading) -> list[str]:
     problems = reading.state.facts.plan_file.problems if reading.state else ()
-    return [problem.shown(names.PLAN) for problem in problems]
+    return [problem.shown(paths.PLAN) for problem in problems]
 
 
 def _merged(reading: Reading, step: dict[str, Any], files: "Files") -> dict[str, Any]:
@@ -328,7 +327,7 @@ def _attempt(number: int, files: dict[str, Path]) -> dict[str, Any]:
 def revision_numbers(folder: Path) -> list[int]:
     """Return the numbers that a run's revisions have been given."""
     try:
-        parsed = [names.parse_revision_file(name) for name in os.listdir(folder / names.REVISIONS)]
+        parsed = [paths.parse_revision_file(name) for name in os.listdir(folder / paths.REVISIONS)]
     except OSError:
         return []
     return sorted(found[0] for found in parsed if found and found[1] == "record")
@@ -341,13 +340,13 @@ def step_files(folder: Path) -> Files:
     """Return where the files of every attempt are, of steps that have left the plan too."""
     found: Files = {}
     try:
-        listed = sorted(os.listdir(folder / names.STEPS))
+        listed = sorted(os.listdir(folder / paths.STEPS))
     except OSError:
         return found
     for name in listed:
-        if file := names.parse_step_file(name):
+        if file := paths.parse_step_file(name):
             kind = f"{file.kind}-{file.count}" if file.count > 1 else file.kind
-            found.setdefault(file.step, {}).setdefault(file.attempt, {})[kind] = folder / names.STEPS / name
+            found.setdefault(file.step, {}).setdefault(file.attempt, {})[kind] = folder / paths.STEPS / name
     return found
 
 
@@ -356,7 +355,7 @@ def step_files(folder: Path) -> Files:
 
 _AGE = re.compile(r"([0-9]{1,6}) ?(s|min|m|h|d|w)\Z")
 _UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_HOLDS = (names.RUN, names.PLAN, *(f"goal{suffix}" for suffix in names.GOAL_SUFFIXES))
+_HOLDS = (paths.RUN, paths.PLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +372,7 @@ def list_runs(runs: Path) -> Listing:
     ended: list[tuple[float, str]] = []
     for folder in _run_folders(str(runs)):
         try:
-            ended.append((os.lstat(f"{folder}/{names.OUTCOME}").st_mtime, folder))
+            ended.append((os.lstat(f"{folder}/{paths.OUTCOME}").st_mtime, folder))
         except OSError:
             if any(os.path.lexists(f"{folder}/{name}") for name in _HOLDS):
                 open_runs.append(Path(folder))
@@ -383,7 +382,7 @@ def list_runs(runs: Path) -> Listing:
 def _run_folders(runs: str) -> Iterator[str]:
     for day in _subfolders(runs):
         for name in _subfolders(f"{runs}/{day}"):
-            if names.is_run_id(f"{day}/{name}"):
+            if paths.is_run_id(f"{day}/{name}"):
                 yield f"{runs}/{day}/{name}"
 
 

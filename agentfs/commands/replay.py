@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.commands.common import environment, here, print_json, print_lines, say, short_path
-from agentfs.core import names
-from agentfs.core.cutting import as_text
+from agentfs.core import paths
+from agentfs.core.excerpts import as_text
 from agentfs.ui.text import inert
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def replay(arguments: Namespace) -> int:
 def _folder(arguments: Namespace) -> Path:
     """Return the run that is meant; a folder with a recording in it needs no workspace."""
     folder = Path(arguments.run)
-    if (folder / names.RUN).is_file():
+    if (folder / paths.RUN).is_file():
         return folder.resolve()
     return here(arguments).find_run(arguments.run)
 

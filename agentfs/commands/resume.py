@@ -19,16 +19,16 @@ from agentfs.commands.editing import (
     set_aside_files,
 )
 from agentfs.commands.reading import read_run
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core import paths
+from agentfs.core.attention import reason
 from agentfs.core.config import allowed_tools
-from agentfs.core.edits import remove_value, set_value
-from agentfs.core.goals import parse_goal
-from agentfs.core.phase import reason
+from agentfs.core.continuation import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
+from agentfs.core.goal_file import parse_goal
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.problems import Rejected
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Limits, Plan, Run, Tools
-from agentfs.core.reopening import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
 from agentfs.disk import read_whole
 from agentfs.errors import BadFile, UserError
 from agentfs.holding import is_watched
@@ -121,9 +121,9 @@ def _aside(run: OpenRun) -> Aside:
 
 def _files(aside: Aside) -> Iterator[str]:
     for step, number in aside.attempts:
-        yield f"{names.STEPS}/{names.step_file(step, number, 'again')}"
+        yield f"{paths.STEPS}/{paths.step_file(step, number, 'again')}"
     for call in aside.calls:
-        yield f"{names.PLANNING}/{names.call_file(call, 'again')}"
+        yield f"{paths.PLANNING}/{paths.call_file(call, 'again')}"
 
 
 def _raised(run: OpenRun, more: Numbers) -> dict[str, int | float]:
@@ -143,7 +143,7 @@ def _must_go_on(run: OpenRun, aside: Aside, limits: Mapping[str, int | float]) -
         facts = with_plan(facts, plan, sha256_bytes(b""))
     end = still_ends(facts, run.state.means)
     if end is not None and end.status != "done":
-        where = run.shown(names.PLAN)
+        where = run.shown(paths.PLAN)
         raise UserError(f"{run.run} would end the same way at once: {inert(end.why)} (change {where} first)")
 
 
@@ -162,7 +162,7 @@ def _edit(run: OpenRun, limits: Mapping[str, int | float]) -> None:
         return source
 
     edit_plan(run, change)
-    where = run.shown(names.PLAN)
+    where = run.shown(paths.PLAN)
     if was[0] in ("paused", "cancelled"):
         say(f'{where}: "status" is now "approved" (it was "{was[0]}")')
     for name, number in limits.items():
@@ -185,7 +185,7 @@ def refresh_tools(run: OpenRun) -> OpenRun:
         say(f"[tools] in agentfs.toml is what {run.run} has already")
         return run
     for words in changed_tools(run.state.facts.settings, run.state.facts.run.with_tools(today)):
-        say(f"{run.shown(names.PLAN)}: {words}")
+        say(f"{run.shown(paths.PLAN)}: {words}")
     return replace(open_run(run.workspace, run.folder, run.revision), real=run.real)
 
 
@@ -245,7 +245,7 @@ def _put(run: OpenRun, own: dict[str, Any]) -> bool:
             raise UserError(f"{run.run} has no plan yet, so there is nowhere to change its settings: begin it again")
         new = _edited(source, own)
         if problems := problems_of(run.folder, run.workspace, new):
-            raise BadFile(run.shown(names.PLAN), problems, new)
+            raise BadFile(run.shown(paths.PLAN), problems, new)
         return new
 
     return exchange_plan(run, edit)

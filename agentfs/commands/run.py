@@ -14,10 +14,10 @@ from agentfs.clock import Clock
 from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, trusted_now
 from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
 from agentfs.commands.streams import CannotPrint
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.decide import Wait, no_model_reached
-from agentfs.core.goals import ParsedGoal
+from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Outcome
 from agentfs.daemon import Daemon
 from agentfs.driving import Asker, Stop, drive
@@ -171,7 +171,7 @@ def _asker(driver: Driver, stop: Stop, progress: Progress, *, asks: bool) -> Abs
 
 def _gone(driver: Driver, error: Exception) -> Exception:
     """Say it plainly when the run's own folder was moved or deleted under our hands."""
-    if driver.folder.is_dir() and (driver.folder / names.RUN).exists():
+    if driver.folder.is_dir() and (driver.folder / paths.RUN).exists():
         return error
     words = "is gone: it was moved or deleted while the run was driven. What ran is ended."
     return UserError(f"the folder of {driver.facts.run.run} {words}")

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agentfs.core import names
+from agentfs.core import paths
 
-_WRITTEN_ONCE = (names.STEPS, names.PLANNING, names.REVISIONS)
+_WRITTEN_ONCE = (paths.STEPS, paths.PLANNING, paths.REVISIONS)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from agentfs.core import names
+from agentfs.core import paths as names
 from agentfs.core.records import Answer, Call, Order, Outcome, Result, Revision, Run
 
 Attempt = tuple[str, int]
@@ -32,10 +32,10 @@ class Disagreement:
     grade: Grade
     file: str  # from runs/, or a commit of the ledger
     what: str
-    mend: str
+    fix: str
 
     def as_json(self) -> dict[str, str]:
-        return {"grade": self.grade, "file": self.file, "what": self.what, "mend": self.mend}
+        return {"grade": self.grade, "file": self.file, "what": self.what, "mend": self.fix}
 
 
 @dataclass(slots=True)

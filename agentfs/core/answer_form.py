@@ -8,11 +8,11 @@ A number, a truth value or a list may also be text: a reference stands for a val
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentfs.core.catalogue import Catalogue, ToolSpec
 from agentfs.core.documents import read_json
 from agentfs.core.problems import Rejected
 from agentfs.core.records import JsonObject
 from agentfs.core.references import find
+from agentfs.core.tool_spec import Catalogue, ToolSpec
 
 NAME = "answer"
 LONGEST_STEP_S = 3600  # timeout_s of a step that a planner writes

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfs.core.canonical import PLAN_SCHEMA, check_value, overrides_of
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.cutting import as_text
+from agentfs.core.excerpts import as_text
 from agentfs.core.facts import Facts
-from agentfs.core.lenient import in_order, lenient_steps, spelled_out
+from agentfs.core.goal_file import lenient_steps
+from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, overrides_of, spelled_out
 from agentfs.core.proof import wants_acceptance
 from agentfs.core.records import Call, JsonObject, Mode, PlanStatus, Trigger
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
+from agentfs.core.tool_spec import Catalogue
 
 StepValue = dict[str, Any]
 _RESULT_LENGTH = 4_000  # characters of one result

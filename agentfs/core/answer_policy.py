@@ -4,21 +4,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentfs.core.answer_form import LONGEST_STEP_S
-from agentfs.core.answer_plan import Standing, StepValue
-from agentfs.core.answers import Said
-from agentfs.core.canonical import canonical
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.check_schema import shown
-from agentfs.core.problems import Problem
+from agentfs.core.hashing import canonical
+from agentfs.core.problems import Problem, show_value
 from agentfs.core.records import JsonObject
+from agentfs.core.tool_spec import Catalogue
+from agentfs.planner.answer import PlanContext, Reply, StepValue
+from agentfs.planner.answer_form import LONGEST_STEP_S
 
 QUOTED_WORDS, SHORTEST_QUOTE = 3, 12  # words in a row, and their characters
 _DOES = ("tool", "input", "checks", "success_condition")  # what makes a result count, beside what a model reads
 _DOES_WITHOUT_TOOL = (*_DOES, "description", "model", "tools")
 
 
-def verdict_problems(said: Said, standing: Standing) -> list[Problem]:
+def verdict_problems(said: Reply, standing: PlanContext) -> list[Problem]:
     """Return why a verdict is no answer to this call."""
     found = [Problem(f"'{name}' is a person's to set", "leave it out", f"/{name}") for name in said.beside]
     if said.verdict == "keep" and not standing.may_keep:
@@ -26,8 +24,8 @@ def verdict_problems(said: Said, standing: Standing) -> list[Problem]:
             Problem("'keep' is no answer here: there is nothing to go on with", "answer with steps", "/keep")
         )
     if said.verdict == "finished" and not standing.may_finish:
-        mend = "answer with the steps that reach the goal, if only one"
-        found.append(Problem("'finished', but nothing has been done yet", mend, "/finished"))
+        fix = "answer with the steps that reach the goal, if only one"
+        found.append(Problem("'finished', but nothing has been done yet", fix, "/finished"))
     return found
 
 
@@ -43,7 +41,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def plan_problems(
-    listed: Sequence[StepValue], plan: JsonObject, standing: Standing, catalogue: Catalogue
+    listed: Sequence[StepValue], plan: JsonObject, standing: PlanContext, catalogue: Catalogue
 ) -> list[Problem]:
     """Return what an answer's steps may not do. `listed`: as they were answered; `plan`: as they were merged."""
     steps: Any = plan["steps"]
@@ -58,17 +56,17 @@ def plan_problems(
     ]
 
 
-def _too_few_or_many(steps: Sequence[Any], standing: Standing) -> Iterator[Problem]:
+def _too_few_or_many(steps: Sequence[Any], standing: PlanContext) -> Iterator[Problem]:
     new = len(steps) - len(standing.kept)
     if new == 0:
-        mend = 'add what is still to be done under new ids, or answer {"finished": true, "answer": …}'
-        yield Problem("every step of this plan is finished: nothing would happen", mend, "/steps")
+        fix = 'add what is still to be done under new ids, or answer {"finished": true, "answer": …}'
+        yield Problem("every step of this plan is finished: nothing would happen", fix, "/steps")
     if standing.mode == "stepwise" and new > 1:
-        mend = "answer with the next one only; you are asked again when it is done"
-        yield Problem(f"{new} steps, but this run takes one step at a time", mend, "/steps")
+        fix = "answer with the next one only; you are asked again when it is done"
+        yield Problem(f"{new} steps, but this run takes one step at a time", fix, "/steps")
 
 
-def _rewritten(listed: Sequence[Any], standing: Standing, places: Mapping[str, int]) -> Iterator[Problem]:
+def _rewritten(listed: Sequence[Any], standing: PlanContext, places: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a problem for each finished step that the answer makes into another one."""
     for given in listed:
         kept = standing.kept.get(given["id"]) if _has_id(given) else None
@@ -77,13 +75,13 @@ def _rewritten(listed: Sequence[Any], standing: Standing, places: Mapping[str, i
         fields = _DOES if kept.get("tool") else _DOES_WITHOUT_TOOL
         for name in fields:
             if name in given and canonical(given[name]) != canonical(kept.get(name)):
-                mend = "leave it out, or as it is; what is to be done anew gets a new id"
+                fix = "leave it out, or as it is; what is to be done anew gets a new id"
                 message = f"the step {kept['id']!r} is finished: its {name!r} cannot change any more"
-                yield Problem(message, mend, f"/steps/{places[kept['id']]}/{name}")
+                yield Problem(message, fix, f"/steps/{places[kept['id']]}/{name}")
 
 
 def _own_words(
-    new: Sequence[StepValue], standing: Standing, places: Mapping[str, int], catalogue: Catalogue
+    new: Sequence[StepValue], standing: PlanContext, places: Mapping[str, int], catalogue: Catalogue
 ) -> Iterator[Problem]:
     """Yield what only a person may say of a step, unless it says so already."""
     for step in new:
@@ -101,7 +99,7 @@ def _bounds(step: StepValue, before: StepValue, pointer: str, catalogue: Catalog
     """Yield a model that a planner may not name, and a time that is too long, unless a person set it."""
     model, timeout = step.get("model"), step.get("timeout_s")
     if isinstance(model, str) and model not in (*catalogue.models, before.get("model")):
-        message = f"{step['id']!r} names the model {shown(model)}, which is not in [executor] models"
+        message = f"{step['id']!r} names the model {show_value(model)}, which is not in [executor] models"
         others = f"leave 'model' out, or name {' or '.join(catalogue.models)}" if catalogue.models else "leave it out"
         yield Problem(message, others, f"{pointer}/model")
     if _is_longer(timeout, LONGEST_STEP_S) and timeout != before.get("timeout_s"):
@@ -120,7 +118,7 @@ def _harmless(step: StepValue, catalogue: Catalogue) -> bool:
     return all(isinstance(one, str) and one in catalogue.tools and catalogue.tools[one].repeatable for one in tools)
 
 
-def _gates(new: Sequence[StepValue], standing: Standing, places: Mapping[str, int]) -> Iterator[Problem]:
+def _gates(new: Sequence[StepValue], standing: PlanContext, places: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a problem for each gate that the answer drops, under the same id or another."""
     gated = {name: step for name, step in standing.open.items() if step.get("gate") is True}
     gone = {_deed(step): name for name, step in gated.items() if name not in places}
@@ -133,13 +131,13 @@ def _gates(new: Sequence[StepValue], standing: Standing, places: Mapping[str, in
 
 def _schemas(new: Sequence[StepValue], places: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a problem for each schema that is text and no JSON: the check would say nothing of text."""
-    mend = 'write a JSON Schema, as text where the form wants text: "{\\"type\\": \\"array\\"}"'
+    fix = 'write a JSON Schema, as text where the form wants text: "{\\"type\\": \\"array\\"}"'
     for step in new:
         checks = [*_numbered(step, "needs"), *_numbered(step, "checks")]
         for pointer, given in [("/expects", step.get("expects")), *checks]:
             if isinstance(given, str):
-                message = f"{shown(given)} is no JSON Schema"
-                yield Problem(message, mend, f"/steps/{places[step['id']]}{pointer}")
+                message = f"{show_value(given)} is no JSON Schema"
+                yield Problem(message, fix, f"/steps/{places[step['id']]}{pointer}")
 
 
 def _numbered(step: StepValue, name: str) -> Iterator[tuple[str, Any]]:

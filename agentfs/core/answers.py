@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from agentfs.core.answer_form import MORE, json_value, tool_input
-from agentfs.core.canonical import OVERRIDES
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.documents import read_json
-from agentfs.core.lenient import lenient_checks
+from agentfs.core.goal_file import lenient_checks
+from agentfs.core.hashing import OVERRIDES
 from agentfs.core.problems import Problem, Rejected
+from agentfs.core.tool_spec import Catalogue
+from agentfs.planner.answer_form import MORE, json_value, tool_input
 
 SaidVerdict = Literal["plan", "keep", "finished", "impossible"]
 
@@ -113,8 +113,8 @@ def _steps(given: Any, catalogue: Catalogue) -> list[Any]:
     if not isinstance(given, list):
         raise Rejected([Problem("'steps' must be a list of steps", "write [{…}, {…}]", "/steps")])
     if len(given) > _MOST_STEPS:
-        mend = "plan in larger steps, or one part of the goal at a time"
-        raise Rejected([Problem(f"a plan of {len(given)} steps: {_MOST_STEPS} are the most", mend, "/steps")])
+        fix = "plan in larger steps, or one part of the goal at a time"
+        raise Rejected([Problem(f"a plan of {len(given)} steps: {_MOST_STEPS} are the most", fix, "/steps")])
     return [_step(step, catalogue) if isinstance(step, dict) else step for step in given]
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from agentfs.core.canonical import OVERRIDES, overrides_of
-from agentfs.core.differences import FieldChange, difference
+from agentfs.core.hashing import OVERRIDES, overrides_of
+from agentfs.core.plan_changes import FieldChange, difference
 from agentfs.core.records import Plan, Revision, Step
 
 _RANK = {name: place for place, name in enumerate(("goal", "status", *OVERRIDES, *Step.model_fields))}

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from agentfs.core.facts import Facts
-from agentfs.core.scheme import Scheme
+from agentfs.core.plan_graph import PlanGraph
 from agentfs.core.steps import Around, StepView, view
 
 BUSY = "busy"  # beside the moves: the steps that are under way
@@ -19,7 +19,7 @@ class Board:
     places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # move -> places in the plan, sorted
     changed: tuple[str, ...] = ()  # the steps whose view is not what it was before
 
-    def moving(self, scheme: Scheme, *moves: str, most: int | None = None) -> tuple[StepView, ...]:
+    def moving(self, scheme: PlanGraph, *moves: str, most: int | None = None) -> tuple[StepView, ...]:
         """Return the steps that call for one of these moves, in the plan's order; `most`: no more than that."""
         found = self.places.get(moves[0], ())
         if len(moves) > 1:
@@ -29,7 +29,7 @@ class Board:
         return tuple(self.views[scheme.listed[place]] for place in found[:most])
 
 
-def board_of(facts: Facts, scheme: Scheme, around: Around) -> Board:
+def board_of(facts: Facts, scheme: PlanGraph, around: Around) -> Board:
     """Return every step's view, from nothing."""
     views: dict[str, StepView] = {}
     for step in scheme.order:
@@ -42,7 +42,7 @@ def board_of(facts: Facts, scheme: Scheme, around: Around) -> Board:
     return Board(listed, {name: tuple(found) for name, found in places.items()}, scheme.listed)
 
 
-def board_after(before: Board, touched: Collection[str], facts: Facts, scheme: Scheme, around: Around) -> Board:
+def board_after(before: Board, touched: Collection[str], facts: Facts, scheme: PlanGraph, around: Around) -> Board:
     """Return the board once the attempts of some steps have changed; the others are looked at only if they follow."""
     views, places = dict(before.views), dict(before.places)
     ahead, changed = {step for step in touched if step in views}, []
@@ -69,7 +69,7 @@ def _concerns_others(old: StepView, new: StepView) -> bool:
 
 def _view_of(
     step: str,
-    scheme: Scheme,
+    scheme: PlanGraph,
     views: Mapping[str, StepView],
     facts: Facts,
     around: Around,

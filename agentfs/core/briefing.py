@@ -10,17 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core import names
-from agentfs.core.answer_plan import Standing
-from agentfs.core.canonical import check_value
-from agentfs.core.catalogue import Catalogue, ToolSpec
+from agentfs.core import paths
+from agentfs.core.excerpts import check_words, shortened
 from agentfs.core.facts import Facts
-from agentfs.core.failures import check_words, shortened
-from agentfs.core.limits import seconds_left
-from agentfs.core.pins import Pins
+from agentfs.core.hashing import check_value
+from agentfs.core.plan_merge import HandEdits
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Call, Result, Trigger
-from agentfs.core.state import RunState, used_by
+from agentfs.core.run_state import RunState, seconds_left, used_by
+from agentfs.core.tool_spec import Catalogue, ToolSpec
+from agentfs.planner.answer import PlanContext
 
 CONTEXT_CHARACTERS = 40_000  # of all context together
 OUTPUTS_CHARACTERS = 24_000  # of all outputs together
@@ -70,7 +69,7 @@ class Material:
 
 
 def briefing(
-    call: Call, state: RunState, standing: Standing, material: Material, catalogue: Catalogue, pins: Pins
+    call: Call, state: RunState, standing: PlanContext, material: Material, catalogue: Catalogue, pins: HandEdits
 ) -> str:
     """Return everything a planner gets for one call, beside its standing instructions."""
     facts = state.facts
@@ -177,7 +176,7 @@ def _type(field: Any) -> str:
             return _json(field)
 
 
-def _limits(state: RunState, standing: Standing) -> str:
+def _limits(state: RunState, standing: PlanContext) -> str:
     bounds, used = state.bounds, used_by(state)
     minutes = max(0.0, seconds_left(bounds, state.spent, state.calls_spent) / 60)
     parts = [
@@ -196,7 +195,7 @@ def _limits(state: RunState, standing: Standing) -> str:
 # ── what has happened ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _plan(standing: Standing) -> str:
+def _plan(standing: PlanContext) -> str:
     kept = standing.kept
     finished = [_shortened(step) for step in kept.values()]
     parts = [f"Finished, stays as it is (do not list it again):\n{fenced(_json(finished))}"] if finished else []
@@ -217,7 +216,7 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-def _pins(pins: Pins, standing: Standing) -> str:
+def _pins(pins: HandEdits, standing: PlanContext) -> str:
     """Tell which fields are a person's; those of steps that are finished cannot change anyway."""
     lines = [f"- {step}: {', '.join(sorted(pins[step]))}" for step in standing.open if step in pins]
     head = "Leave these fields as they are; a change of one has to be approved by a person:"
@@ -238,7 +237,7 @@ def _results(state: RunState, call: Call) -> Iterator[str]:
 
 
 def _path(result: Result) -> str:
-    return f"{names.STEPS}/{names.step_file(result.step, result.attempt, 'result')}"
+    return f"{paths.STEPS}/{paths.step_file(result.step, result.attempt, 'result')}"
 
 
 def _result(result: Result, most: int) -> Iterator[str]:
@@ -291,7 +290,7 @@ def _trigger(trigger: Trigger, detail: str, evidence: Sequence[str]) -> str:
 def _checks_found(call: Call, facts: Facts) -> Iterator[str]:
     """Yield what the goal's own checks found, where the call is about that."""
     for one in facts.calls:
-        path = f"{names.PLANNING}/{names.call_file(one.number, 'checks')}"
+        path = f"{paths.PLANNING}/{paths.call_file(one.number, 'checks')}"
         if one.checks is not None and path in call.evidence:
             most = OUTPUT_CHARACTERS // max(1, len(one.checks.checks))
             lines = [
@@ -305,7 +304,7 @@ def _joined(lines: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def _mode(standing: Standing) -> Iterator[str]:
+def _mode(standing: PlanContext) -> Iterator[str]:
     if standing.mode == "stepwise":
         yield "This run goes step by step: answer with exactly one new step, or with finished."
     verdicts = ["steps", *(["keep"] if standing.may_keep else []), *(["finished"] if standing.may_finish else [])]

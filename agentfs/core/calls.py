@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from agentfs.core import names
-from agentfs.core.facts import Facts, PlannerCall, Talk
+from agentfs.core import paths
+from agentfs.core.facts import Facts, GateWord, PlannerCall, Talk, gate_word
 from agentfs.core.records import Answer, Call, Result, Trigger, Verdict
-from agentfs.core.replies import GateWord, gate_word
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS
 
 if TYPE_CHECKING:
-    from agentfs.core.proposals import Proposal
+    from agentfs.core.facts import Proposal
 
 COUNTED: frozenset[Trigger] = frozenset(
     ("step_unreachable", "repeated_failure", "step_failed", "unexpected_state", "goal_checks_failed")
@@ -194,7 +193,7 @@ def _is_surprise(path: str, facts: Facts) -> bool:
 
 def _result_at(path: str, facts: Facts) -> Result | None:
     """Return the result that a path in a call's evidence leads to."""
-    file = names.parse_step_file(path.removeprefix(f"{names.STEPS}/"))
+    file = paths.parse_step_file(path.removeprefix(f"{paths.STEPS}/"))
     return facts.attempt(file.step, file.attempt).result if file and file.kind == "result" else None
 
 
@@ -213,7 +212,7 @@ def rejected_steps(facts: Facts) -> tuple[str, ...]:
         step
         for step, attempt in latest.items()
         if attempt.result is not None and attempt.result.status == "rejected" and not attempt.again
-        if f"{names.STEPS}/{names.step_file(step, attempt.number, 'result')}" not in taken_up
+        if f"{paths.STEPS}/{paths.step_file(step, attempt.number, 'result')}" not in taken_up
     )
 
 

@@ -1,5 +1,6 @@
 """What differs between two plans, by meaning. Pure."""
 
+from agentfs.core.plan_graph import dependencies
 from agentfs.core.records import (
     Change,
     Check,
@@ -12,7 +13,6 @@ from agentfs.core.records import (
     Step,
     Tools,
 )
-from agentfs.core.scheme import dependencies
 
 REMOVED = "removed"
 

@@ -11,16 +11,15 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from agentfs.core.canonical import canonical
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.check_patterns import Schemas
-from agentfs.core.check_schema import MOST, Finding, structural
-from agentfs.core.check_steps import Numbered, acceptance_problems, check_problems, cycles, step_problems
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document
-from agentfs.core.json_text import pointer_to
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.hashing import canonical
+from agentfs.core.json_schema import MOST, SchemaFinding, record_problems
+from agentfs.core.plan_check import Numbered, acceptance_problems, check_problems, cycles, step_problems
+from agentfs.core.plan_schemas import Schemas
+from agentfs.core.problems import Problem, Rejected, pointer_to
 from agentfs.core.records import Goal, HttpCheck, JudgeCheck, Plan, Record, Step, Tools
+from agentfs.core.tool_spec import Catalogue
 
 R = TypeVar("R", bound=Record)
 
@@ -32,8 +31,8 @@ def check_plan(document: Document, catalogue: Catalogue) -> Plan:
     steps = list(enumerate(plan.steps)) if plan else _good_steps(document.value)
     findings += step_problems(steps, _ids(document.value), catalogue)
     if plan:
-        findings += map(Finding, acceptance_problems(plan.checks or (), _ids(document.value), catalogue))
-        findings += map(Finding, cycles(plan))
+        findings += map(SchemaFinding, acceptance_problems(plan.checks or (), _ids(document.value), catalogue))
+        findings += map(SchemaFinding, cycles(plan))
     _raise(document, findings)
     return _present(plan)
 
@@ -58,10 +57,12 @@ def check_goal(document: Document) -> Goal:
     goal, findings = _read(document, Goal, "goal")
     if goal:
         checks, schemas = enumerate(goal.checks or ()), Schemas()
-        findings += [Finding(one) for n, check in checks for one in check_problems(check, f"/checks/{n}", schemas)]
+        findings += [
+            SchemaFinding(one) for n, check in checks for one in check_problems(check, f"/checks/{n}", schemas)
+        ]
         if goal.status is not None and goal.steps is None:
             problem = Problem("'status' means nothing without 'steps'", "remove it, or write the steps", "/status")
-            findings.append(Finding(problem, in_name=True))
+            findings.append(SchemaFinding(problem, in_name=True))
     _raise(document, findings)
     return _present(goal)
 
@@ -88,11 +89,11 @@ def strict(value: Any, record_type: type[R]) -> tuple[R | None, list[Problem]]:
         return None, [Problem("holds a value that JSON does not know, such as a date", "put it in quotes")]
 
 
-def _read(document: Document, record_type: type[R], schema: str) -> tuple[R | None, list[Finding]]:
+def _read(document: Document, record_type: type[R], schema: str) -> tuple[R | None, list[SchemaFinding]]:
     record, problems = strict(document.value, record_type)
     if record:
         return record, []
-    return None, structural(document.value, schema) or [Finding(problem) for problem in problems]
+    return None, record_problems(document.value, schema) or [SchemaFinding(problem) for problem in problems]
 
 
 def _strict_problem(value: Any, loc: Iterable[int | str], message: str) -> Problem:
@@ -126,7 +127,7 @@ def _ids(value: Any) -> frozenset[str]:
     return frozenset(one for one in found if isinstance(one, str))
 
 
-def _raise(document: Document, findings: Iterable[Finding]) -> None:
+def _raise(document: Document, findings: Iterable[SchemaFinding]) -> None:
     """Raise `Rejected` with each problem at its place, in the order of the file; do nothing if there is none."""
     placed = [
         problem.at(*document.locate(problem.pointer, key=in_name)) for problem, in_name in islice(findings, MOST)

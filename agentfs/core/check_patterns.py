@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from agentfs.core.canonical import canonical
-from agentfs.core.check_schema import told, validator_for
-from agentfs.core.json_text import pointer_to, pointer_tokens
-from agentfs.core.problems import Problem
+from agentfs.core.hashing import canonical
+from agentfs.core.json_schema import describe_errors, validator_for
+from agentfs.core.problems import Problem, pointer_to, pointer_tokens
 
 MAX_PATTERN = 1000
 MAX_SCHEMA_BYTES = 65536
@@ -31,8 +30,8 @@ def regex_problem(pattern: str, pointer: str) -> Problem | None:
             re.compile(pattern)
     except re.error as error:
         where = f" at character {error.pos + 1}" if error.pos is not None else ""
-        mend = "put a \\ before a character that stands for itself"
-        return Problem(f"not a regular expression: {error.msg}{where}", mend, pointer)
+        fix = "put a \\ before a character that stands for itself"
+        return Problem(f"not a regular expression: {error.msg}{where}", fix, pointer)
     except (RecursionError, OverflowError):
         return Problem("the regular expression is too large", _FLATTER, pointer)
     return None
@@ -67,7 +66,7 @@ class Schemas:
 
 
 def _below(pointer: str, problem: Problem) -> Problem:
-    return Problem(problem.message, problem.mend, pointer + problem.pointer)
+    return Problem(problem.message, problem.fix, pointer + problem.pointer)
 
 
 @lru_cache(maxsize=1024)
@@ -79,8 +78,8 @@ def _schema_problems(text: bytes) -> tuple[Problem, ...]:
 
     schema = json.loads(text)
     try:
-        wrong = told(validator_for(Draft202012Validator.META_SCHEMA).iter_errors(schema))
-        found = [Problem(f"not a JSON Schema: {one.message}", one.mend, one.pointer) for one, _ in wrong]
+        wrong = describe_errors(validator_for(Draft202012Validator.META_SCHEMA).iter_errors(schema))
+        found = [Problem(f"not a JSON Schema: {one.message}", one.fix, one.pointer) for one, _ in wrong]
         found = found or [*_inner_problems(schema, _Root(schema, frozenset(_anchors(schema))), "")]
     except RecursionError:
         return (_ENDLESS,)

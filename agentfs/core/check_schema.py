@@ -11,11 +11,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from agentfs.core.conformance import unique_items
-from agentfs.core.json_text import pointer_to
-from agentfs.core.names import plain_name
-from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.json_schema import schema_for
+from agentfs.core.paths import plain_name
+from agentfs.core.problems import Problem, did_you_mean, pointer_to
 from agentfs.core.records import ID_PATTERN, SHA256_PATTERN, TIME_PATTERN
-from agentfs.core.schemas import schema_for
 
 # jsonschema's own, imported where they are made: it takes a tenth of a second
 _Error = Any  # ValidationError
@@ -143,9 +142,9 @@ def _unknown_fields(error: _Error) -> Iterator[Finding]:
     known = sorted(error.schema.get("properties", ()))
     for name in error.instance:
         if name not in known:
-            mend = did_you_mean(name, known, f"the fields here are {', '.join(known)}" if known else "remove it")
+            fix = did_you_mean(name, known, f"the fields here are {', '.join(known)}" if known else "remove it")
             pointer = _pointer(error) + pointer_to(name)
-            yield Finding(Problem(f"unknown field {name!r}", mend, pointer), in_name=True)
+            yield Finding(Problem(f"unknown field {name!r}", fix, pointer), in_name=True)
 
 
 def _missing_field(error: _Error) -> Finding:
@@ -172,8 +171,8 @@ def _wrong_value(error: _Error) -> tuple[str, str]:
         case "anyOf" | "oneOf":
             return _no_branch(name, value, error)
         case "pattern" | "not" if error.schema.get("pattern") in _PATTERNS:
-            what, mend = _PATTERNS[error.schema["pattern"]]
-            return f"{name}: {shown(value)} {what}", mend.format(example=plain_name(str(value), 63) or "copy-rows")
+            what, fix = _PATTERNS[error.schema["pattern"]]
+            return f"{name}: {shown(value)} {what}", fix.format(example=plain_name(str(value), 63) or "copy-rows")
         case "minLength" | "minItems" if len(value) == 0:
             return f"{name} must not be empty", "write something into it"
         case "minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum":
@@ -235,8 +234,8 @@ def _retyped(value: Any, wanted: Sequence[str]) -> str | None:
 def _wrong_choice(name: str, value: Any, wanted: Sequence[Any]) -> tuple[str, str]:
     words = _any_of(wanted)
     known = [one for one in wanted if isinstance(one, str)]
-    mend = did_you_mean(value, known) if isinstance(value, str) else ""
-    return f"{name} must be {words}, not {shown(value)}", mend or f"write {words}"
+    fix = did_you_mean(value, known) if isinstance(value, str) else ""
+    return f"{name} must be {words}, not {shown(value)}", fix or f"write {words}"
 
 
 def _no_branch(name: str, value: Any, error: _Error) -> tuple[str, str]:
@@ -244,8 +243,8 @@ def _no_branch(name: str, value: Any, error: _Error) -> tuple[str, str]:
     if (kinds := _kinds(error)) and isinstance(value, dict):
         return f"{name}: the field 'kind' is missing", f'add "kind": {_any_of(kinds)}'
     if kinds:
-        mend = f'write {{"kind": …}}; the kinds are {", ".join(kinds)}'
-        return f"{name} must be an object with a 'kind', not {_type_of(value)}", mend
+        fix = f'write {{"kind": …}}; the kinds are {", ".join(kinds)}'
+        return f"{name} must be an object with a 'kind', not {_type_of(value)}", fix
     types = [inner.validator_value for inner in error.context if inner.validator == "type"]
     flat = [one for wanted in types for one in ([wanted] if isinstance(wanted, str) else wanted)]
     if flat:

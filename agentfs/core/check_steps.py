@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from agentfs.core import references
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.check_patterns import Schemas, regex_problem
-from agentfs.core.check_schema import MOST, Finding, told, validator_for
-from agentfs.core.json_text import pointer_to
-from agentfs.core.problems import Hints, Problem, did_you_mean
+from agentfs.core.json_schema import MOST, SchemaFinding, describe_errors, validator_for
+from agentfs.core.plan_graph import dependencies, topological
+from agentfs.core.plan_schemas import Schemas, regex_problem
+from agentfs.core.problems import Hints, Problem, did_you_mean, pointer_to
 from agentfs.core.records import Check, FileCheck, HttpCheck, JudgeCheck, OutputCheck, Plan, Step
-from agentfs.core.scheme import dependencies, topological
+from agentfs.core.tool_spec import Catalogue
 
 Numbered = Sequence[tuple[int, Step]]  # a step and its place in the plan
 
@@ -23,10 +22,12 @@ _MOST_BROKEN = 3
 _MOST_CIRCLES = 20  # each is looked for in all that is left
 
 
-def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue) -> list[Finding]:
+def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue) -> list[SchemaFinding]:
     """Return all that is wrong with steps, given the ids of the plan and the tools of the run."""
     inputs, schemas, hints = _Inputs(catalogue), Schemas(), Hints()
-    found = [Finding(problem) for problem in (*duplicate_ids(steps), *unknown_dependencies(steps, known, hints))]
+    found = [
+        SchemaFinding(problem) for problem in (*duplicate_ids(steps), *unknown_dependencies(steps, known, hints))
+    ]
     for place, step in steps:
         if len(found) >= MOST:
             break
@@ -37,16 +38,16 @@ def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue)
         ]
         if step.expects is not None:
             own += schemas.problems(step.expects, "/expects")
-        findings = [Finding(problem) for problem in own]
+        findings = [SchemaFinding(problem) for problem in own]
         if step.skip is None:  # what a person left out needs no tool, and no model
-            findings += [*map(Finding, _tools(step, catalogue)), *inputs.findings(step)]
+            findings += [*map(SchemaFinding, _tools(step, catalogue)), *inputs.findings(step)]
         found += [_below(f"/steps/{place}", finding) for finding in findings]
     return found
 
 
-def _below(prefix: str, finding: Finding) -> Finding:
+def _below(prefix: str, finding: SchemaFinding) -> SchemaFinding:
     problem, in_name = finding
-    return Finding(replace(problem, pointer=prefix + problem.pointer), in_name)
+    return SchemaFinding(replace(problem, pointer=prefix + problem.pointer), in_name)
 
 
 # ── ids and dependencies ──────────────────────────────────────────────────────────────────────────────────
@@ -68,8 +69,8 @@ def unknown_dependencies(steps: Numbered, known: Collection[str], hints: Hints) 
             if dependency == step.id:
                 yield Problem(f"the step {step.id!r} depends on itself", "remove it from depends_on", pointer)
             elif dependency not in known:
-                mend = hints(dependency, known, "write the id of a step, or remove it")
-                yield Problem(f"there is no step {dependency!r}", mend, pointer)
+                fix = hints(dependency, known, "write the id of a step, or remove it")
+                yield Problem(f"there is no step {dependency!r}", fix, pointer)
 
 
 def cycles(plan: Plan) -> Iterator[Problem]:
@@ -84,22 +85,24 @@ def cycles(plan: Plan) -> Iterator[Problem]:
             break
         circle = _circle(left)
         message = f"these steps wait for each other: {' -> '.join([*circle, circle[0]])}"
-        mend = "take one out of depends_on, or refer to earlier steps only"
+        fix = "take one out of depends_on, or refer to earlier steps only"
         first = places[circle[0]]
-        yield _below(f"/steps/{first}", Finding(_where_it_waits(plan.steps[first], circle[1], message, mend))).problem
+        yield _below(
+            f"/steps/{first}", SchemaFinding(_where_it_waits(plan.steps[first], circle[1], message, fix))
+        ).problem
         broken = frozenset(circle)
         needs = {step: () if step in broken else before for step, before in left.items()}
 
 
-def _where_it_waits(step: Step, other: str, message: str, mend: str) -> Problem:
+def _where_it_waits(step: Step, other: str, message: str, fix: str) -> Problem:
     """Return a problem at the place where a step says that it waits for another, or uses its result."""
     if other in (step.depends_on or ()):
-        return Problem(message, mend, f"/depends_on/{(step.depends_on or ()).index(other)}")
+        return Problem(message, fix, f"/depends_on/{(step.depends_on or ()).index(other)}")
     for pointer, text in references.texts_of(step):
         for reference in references.find(text):
             if reference.step == other:
-                return references.problem_with(reference, text, message, mend, pointer)
-    return Problem(message, mend)  # it follows the step above
+                return references.problem_with(reference, text, message, fix, pointer)
+    return Problem(message, fix)  # it follows the step above
 
 
 def _blocked(needs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -145,9 +148,9 @@ def _tools(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
 
 def _tool(name: str, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
     if name not in catalogue.tools:
-        mend = did_you_mean(name, catalogue.tools, f"the tools are {', '.join(sorted(catalogue.tools))}")
-        mend = "; ".join(catalogue.broken[:_MOST_BROKEN]) or mend
-        yield Problem(f"there is no tool {name!r}", mend, pointer)
+        fix = did_you_mean(name, catalogue.tools, f"the tools are {', '.join(sorted(catalogue.tools))}")
+        fix = "; ".join(catalogue.broken[:_MOST_BROKEN]) or fix
+        yield Problem(f"there is no tool {name!r}", fix, pointer)
     elif refusal := catalogue.refusal(name):
         yield Problem(*refusal, pointer)
 
@@ -159,7 +162,7 @@ class _Inputs:
         self._catalogue = catalogue
         self._validators: dict[str, Any] = {}
 
-    def findings(self, step: Step) -> list[Finding]:
+    def findings(self, step: Step) -> list[SchemaFinding]:
         if step.tool is None or step.tool not in self._catalogue.tools:
             return []
         if self._catalogue.tools[step.tool].surely_takes(step.input or {}):
@@ -167,7 +170,7 @@ class _Inputs:
         if step.tool not in self._validators:
             self._validators[step.tool] = validator_for(self._catalogue.tools[step.tool].input_schema)
         errors = self._validators[step.tool].iter_errors(step.input or {})
-        return [_below("/input", finding) for finding in told(one for one in errors if not _is_open(one))]
+        return [_below("/input", finding) for finding in describe_errors(one for one in errors if not _is_open(one))]
 
 
 def _is_open(error: Any) -> bool:
@@ -187,8 +190,8 @@ def _checks(step: Step, catalogue: Catalogue, schemas: Schemas) -> Iterator[Prob
         for n, check in enumerate(checks):
             yield from check_problems(check, f"/{field}/{n}", schemas)
             if field == "needs" and isinstance(check, OutputCheck | JudgeCheck):
-                mend = "use a command, file or http check, or let a step before it look"
-                yield Problem("there is nothing to look at before the step has run", mend, f"/{field}/{n}")
+                fix = "use a command, file or http check, or let a step before it look"
+                yield Problem("there is nothing to look at before the step has run", fix, f"/{field}/{n}")
             if step.skip is None:
                 yield from _refused_check(check, f"/{field}/{n}", catalogue)
 
@@ -217,11 +220,11 @@ def check_problems(check: Check, pointer: str, schemas: Schemas) -> Iterable[Pro
 
 def _refused_check(check: Check, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
     if isinstance(check, HttpCheck) and not catalogue.network:
-        mend = f"use another check, or {catalogue.change('set network = true')}"
-        yield Problem("an http check needs the network", mend, pointer)
+        fix = f"use another check, or {catalogue.change('set network = true')}"
+        yield Problem("an http check needs the network", fix, pointer)
     if isinstance(check, JudgeCheck) and not catalogue.model:
-        mend = f"use a check that a program can run, or {catalogue.gain_model()}"
-        yield Problem("a judge check needs a model", mend, pointer)
+        fix = f"use a check that a program can run, or {catalogue.gain_model()}"
+        yield Problem("a judge check needs a model", fix, pointer)
 
 
 def _null_characters(step: Step) -> Iterator[Problem]:

@@ -4,12 +4,12 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from agentfs.core.attention import phase, reason
 from agentfs.core.costs import Costs
-from agentfs.core.differences import difference
-from agentfs.core.phase import phase, reason
+from agentfs.core.outcome import tally
+from agentfs.core.plan_changes import difference
 from agentfs.core.records import Plan
-from agentfs.core.state import RunState
-from agentfs.core.tally import tally
+from agentfs.core.run_state import RunState
 
 
 def compared(one: tuple[RunState, Costs], other: tuple[RunState, Costs]) -> dict[str, Any]:

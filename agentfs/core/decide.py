@@ -4,27 +4,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from agentfs.core import names
-from agentfs.core.calls import (
+from agentfs.core import paths
+from agentfs.core.excerpts import check_words, joined, reason
+from agentfs.core.facts import GATE_WORDS, PlannerCall, uncounted, wanted_notes
+from agentfs.core.planner_calls import (
     COUNTED,
     Pending,
     decision,
+    is_stepwise,
+    loops,
     needs_yes,
     next_call,
     proposal_of,
     question_of,
     rejections_in,
 )
-from agentfs.core.explanations import wanted_notes
-from agentfs.core.facts import PlannerCall
-from agentfs.core.failures import check_words, joined, reason
-from agentfs.core.modes import is_stepwise, loops
 from agentfs.core.proof import acceptance_checks, is_enough, proof_of, required_level, shed_in, steps_to_check
 from agentfs.core.records import Failure, GoalChecks, Reason
-from agentfs.core.replies import GATE_WORDS, uncounted
-from agentfs.core.state import RunState, Stray, goal_checks, last_change, unjudged
+from agentfs.core.run_state import RunState, Stray, goal_checks, last_change, may_be_repaired, next_step, unjudged
 from agentfs.core.steps import UNREACHABLE, StepView, no_words
-from agentfs.core.triggers import may_be_repaired, next_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +249,7 @@ def _go_on(state: RunState, slots: int, now: str) -> list[Action]:
     if state.calls.open:
         return [Wait("planner", "the planner is thinking")]
     if state.facts.asking:
-        return [Wait("attempt", f"{names.REPLAN} is being saved")]
+        return [Wait("attempt", f"{paths.REPLAN} is being saved")]
     if unanswered := _unanswered(state):
         return [unanswered]
     if held := _held(state):
@@ -275,8 +273,8 @@ def _unanswered(state: RunState) -> Wait | None:
         return None
     error = failed.answer.error
     why = reason(error.message) if error else "it was cut off"
-    mend = f" ({error.hint})" if error and error.hint else ""
-    return Wait("person", f"the planner could not answer: {why}{mend}")
+    fix = f" ({error.hint})" if error and error.hint else ""
+    return Wait("person", f"the planner could not answer: {why}{fix}")
 
 
 def _call(state: RunState, number: int, pending: tuple[Pending, ...]) -> CallPlanner | Wait:
@@ -312,7 +310,7 @@ def _why_ask(one: PlannerCall) -> str:
 
 
 def _question(one: PlannerCall, count: int) -> str:
-    return f"{names.PLANNING}/{names.call_file(one.number, 'question', count)}"
+    return f"{paths.PLANNING}/{paths.call_file(one.number, 'question', count)}"
 
 
 def _hindered(state: RunState) -> Wait | None:
@@ -468,7 +466,7 @@ def _finish(state: RunState) -> Action:
     """Every step has ended: say how the run ends."""
     if state.doomed:
         return _cleaned_up(state)
-    scheme = state.scheme
+    scheme = state.graph
     if scheme is None or not any(state.steps[leaf].status == "done" for leaf in scheme.leaves):
         return EndRun("failed", "step_failed", "none of the plan's last steps was done")
     if is_stepwise(state.facts) and not state.calls.finished:
@@ -508,8 +506,8 @@ def _ask_about_shed(state: RunState, checked: PlannerCall, shed: list[str]) -> C
 
 def _unjudged(error: Failure) -> Wait:
     """A judge among the goal's checks could not be asked: that says nothing of the goal. A top-up asks again."""
-    mend = f" ({error.hint})" if error.hint else ""
-    return Wait("person", f"the goal's own checks could not be judged: {reason(error.message)}{mend}")
+    fix = f" ({error.hint})" if error.hint else ""
+    return Wait("person", f"the goal's own checks could not be judged: {reason(error.message)}{fix}")
 
 
 def _one_more(state: RunState) -> CallPlanner | Wait:
@@ -534,7 +532,7 @@ def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
 
 
 def _checks_path(checked: PlannerCall) -> str:
-    return f"{names.PLANNING}/{names.call_file(checked.number, 'checks')}"
+    return f"{paths.PLANNING}/{paths.call_file(checked.number, 'checks')}"
 
 
 def _cleaned_up(state: RunState) -> EndRun:

@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import OVERRIDES, canonical
 from agentfs.core.facts import Facts
+from agentfs.core.hashing import OVERRIDES, canonical
+from agentfs.core.plan_graph import dependencies
 from agentfs.core.records import Plan, Record, Step
-from agentfs.core.scheme import dependencies
-from agentfs.core.state import Means, derive
+from agentfs.core.run_state import Means, derive
 from agentfs.core.steps import StepView
 
 Kind = Literal["added", "removed", "changed"]

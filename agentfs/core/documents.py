@@ -9,16 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from agentfs.core.json_text import (
-    MAX_DEPTH,
-    MAX_DIGITS,
-    JsonPlaces,
-    grammar_problem,
-    pointer_to,
-    refuse,
-    scan,
-)
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, JsonPlaces, grammar_problem, scan
+from agentfs.core.problems import Problem, Rejected, pointer_to, refuse
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_YAML_BYTES = 1024 * 1024  # PyYAML takes seconds for a megabyte

@@ -12,9 +12,10 @@ from typing import NamedTuple, NoReturn
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import OVERRIDES, canonical, field_names
 from agentfs.core.documents import read_json
-from agentfs.core.json_text import Lines, pointer_tokens, refuse
+from agentfs.core.hashing import OVERRIDES, canonical, field_names
+from agentfs.core.json_text import Lines
+from agentfs.core.problems import pointer_tokens, refuse
 from agentfs.core.records import Plan, Step
 
 _SPACE = re.compile(r"[ \t\n\r]*")

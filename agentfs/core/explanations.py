@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.facts import Facts
 from agentfs.core.problems import Problem
 
@@ -11,15 +11,15 @@ def wanted_notes(facts: Facts) -> dict[str, str | None]:
     """Return what each note should say now; None: it should not be there."""
     plan, goal = facts.plan_file.problems, facts.goal.problems
     return {
-        names.PLAN_ERROR: plan_error(plan) if plan else None,
-        names.GOAL_ERROR: _goal_error(goal) if goal else None,
+        paths.PLAN_ERROR: plan_error(plan) if plan else None,
+        paths.GOAL_ERROR: _goal_error(goal) if goal else None,
     }
 
 
 def plan_error(problems: Sequence[Problem]) -> str:
     """Return what is wrong with plan.json, for the person who has it open."""
     holds = "The last revision holds: what runs goes on, nothing new starts."
-    return _note(names.PLAN, problems, holds)
+    return _note(paths.PLAN, problems, holds)
 
 
 def _goal_error(problems: Sequence[Problem]) -> str:

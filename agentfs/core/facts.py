@@ -8,7 +8,7 @@ from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run, Tools
 
 if TYPE_CHECKING:
-    from agentfs.core.proposals import Proposal
+    from agentfs.core.facts import Proposal
 
 ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
 
@@ -46,7 +46,7 @@ class Attempt:
     again: bool = False  # a person set this attempt aside
 
     @property
-    def unsettled(self) -> bool:
+    def is_unfinished(self) -> bool:
         return self.result is None and (self.order is not None or self.torn or self.claimed)
 
     @property

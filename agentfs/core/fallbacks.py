@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agentfs.core.documents import Locate
-from agentfs.core.places import Place
-from agentfs.core.problems import Problem, did_you_mean
+from agentfs.core.problems import Locate, Place, Problem, did_you_mean
 from agentfs.core.records import JsonObject
-from agentfs.core.reftext import Reference, find, problem_with, walk
+from agentfs.core.references import Reference, find, problem_with, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +79,12 @@ class _Use:
     text: str = ""
     reference: Reference | None = None
 
-    def problem(self, step: PlacedStep, number: int, message: str, mend: str) -> Problem:
+    def problem(self, step: PlacedStep, number: int, message: str, fix: str) -> Problem:
         """Return a problem of it, as one of step `number` of the plan."""
         pointer, place = f"/steps/{number}{self.pointer}", step.places(self.pointer, False)
         if self.reference is None:
-            return Problem(message, mend, pointer).at(*place)
-        return problem_with(self.reference, self.text, message, mend, pointer).at(*place)
+            return Problem(message, fix, pointer).at(*place)
+        return problem_with(self.reference, self.text, message, fix, pointer).at(*place)
 
 
 def _references(step: Mapping[str, Any]) -> Iterator[_Use]:
@@ -122,8 +120,8 @@ def _target(one: Fallback, plan: set[str], kinds: Mapping[str, str], first: Mapp
     if kinds.get(one.of) == "cleanup":
         return Problem(f"{one.of!r} is a clean-up: nothing follows it", "name a step of the plan, or an alternative")
     if first.get(one.of, one.of) not in plan:
-        mend = f"let one stand instead of a step of the plan; {_known(plan)}"
-        return Problem(f"{one.id!r} and {one.of!r} have no step to stand for", mend)
+        fix = f"let one stand instead of a step of the plan; {_known(plan)}"
+        return Problem(f"{one.id!r} and {one.of!r} have no step to stand for", fix)
     return None
 
 
@@ -141,8 +139,8 @@ def _used_too_early(
         for use in (*waits, *_references(step.value)):
             if use.name in of:
                 message = f"{use.name!r} is not in the plan unless {of[use.name]!r} fails"
-                mend = f"name {of[use.name]!r}: what takes its place is used in its stead"
-                yield use.problem(step, number, message, mend)
+                fix = f"name {of[use.name]!r}: what takes its place is used in its stead"
+                yield use.problem(step, number, message, fix)
 
 
 def _used_in_vain(

@@ -12,12 +12,11 @@ A step calls one tool: it has one fence, and perhaps a `json expects`.
 from dataclasses import replace
 from typing import Any
 
-from agentfs.core.catalogue import Catalogue, ToolSpec
 from agentfs.core.documents import Document, read_json, read_yaml
 from agentfs.core.markdown import Fence
-from agentfs.core.places import moved
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.problems import Problem, Rejected, moved
 from agentfs.core.step_lines import Draft
+from agentfs.core.tool_spec import Catalogue, ToolSpec
 
 _PROGRAMS = {"sh": ("shell", "command"), "bash": ("shell", "command"), "python": ("python", "code")}
 
@@ -33,8 +32,8 @@ def read_fence(draft: Draft, fence: Fence, catalogue: Catalogue) -> None:
         message = f"this fence is not closed before line {fence.reopened} begins another"
         draft.slips.append(Problem(message, close, "/input").at(*place))
     if not words:
-        mend = "write sh, bash, python, http or a tool's name behind it"
-        draft.refuse(place, "this fence names no tool", mend, "/tool")
+        fix = "write sh, bash, python, http or a tool's name behind it"
+        draft.refuse(place, "this fence names no tool", fix, "/tool")
     elif words[0] == "json":
         _expects(draft, fence, words)
     elif "tool" in draft.fields:
@@ -64,8 +63,8 @@ def _fill(draft: Draft, fence: Fence, given: dict[str, Any]) -> None:
     body = (fence.line + 1, fence.indent + 1)
     draft.put("input", given, body)
     if not fence.body.strip():
-        mend = "write between its marks what is to be done"
-        draft.refuse((fence.line, fence.column), "this fence is empty", mend, "/input")
+        fix = "write between its marks what is to be done"
+        draft.refuse((fence.line, fence.column), "this fence is empty", fix, "/input")
 
 
 def _http(draft: Draft, fence: Fence) -> None:
@@ -74,8 +73,8 @@ def _http(draft: Draft, fence: Fence) -> None:
         words = words[1:]
     _fill(draft, fence, {"url": words[0] if words else ""})
     if len(words) > 1:
-        where, mend = (fence.line + 1, fence.indent + 1), "write GET and the address, or only the address"
-        draft.refuse(where, "an http fence holds one address to get", mend, "/input/url")
+        where, fix = (fence.line + 1, fence.indent + 1), "write GET and the address, or only the address"
+        draft.refuse(where, "an http fence holds one address to get", fix, "/input/url")
 
 
 def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
@@ -97,8 +96,8 @@ def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
         _fill(draft, fence, {text_field: fence.body})
     elif spec:
         where = draft.places.marks["/input"] = (fence.line + 1, fence.indent + 1)
-        mend = f"write them as name: value; {_fields(spec)}"
-        draft.refuse(where, f"the tool {spec.name!r} wants fields", mend, "/input")
+        fix = f"write them as name: value; {_fields(spec)}"
+        draft.refuse(where, f"the tool {spec.name!r} wants fields", fix, "/input")
 
 
 def _is_json(body: str) -> bool:

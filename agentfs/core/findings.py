@@ -14,24 +14,24 @@ class Finding:
     about: str  # which part of the machine or the workspace
     grade: Grade
     what: str
-    mend: str | None = None  # what to do; always there where something is wrong
+    fix: str | None = None  # what to do; always there where something is wrong
 
     def as_json(self) -> dict[str, str | None]:
-        return {"about": self.about, "grade": self.grade, "what": self.what, "mend": self.mend}
+        return {"about": self.about, "grade": self.grade, "what": self.what, "mend": self.fix}
 
 
 def fine(about: str, what: str) -> Finding:
     return Finding(about, "fine", what)
 
 
-def remark(about: str, what: str, mend: str | None = None) -> Finding:
+def remark(about: str, what: str, fix: str | None = None) -> Finding:
     """Something to know: agentfs works all the same."""
-    return Finding(about, "remark", what, mend)
+    return Finding(about, "remark", what, fix)
 
 
-def wrong(about: str, what: str, mend: str) -> Finding:
+def wrong(about: str, what: str, fix: str) -> Finding:
     """Something that keeps agentfs, or a part of it, from working as it promises."""
-    return Finding(about, "wrong", what, mend)
+    return Finding(about, "wrong", what, fix)
 
 
 def is_well(findings: Iterable[Finding]) -> bool:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.facts import Facts
-from agentfs.core.modes import LOOPS, is_loop
+from agentfs.core.planner_calls import LOOPS, is_loop
 from agentfs.core.records import Answer, Author, Call, JsonObject, Mode, Plan, Run
-from agentfs.core.state import Means, derive
+from agentfs.core.run_state import Means, derive
 from agentfs.core.steps import result_path
 
 FIRST_CALL = 1
@@ -50,7 +50,7 @@ def carried(facts: Facts, means: Means, plan: Plan) -> Carried:
 
 def _asks_again(path: str, facts: Facts) -> bool:
     """Of a runbook's surprise a person is asked in the fork too: what they said was said of the other run."""
-    file = names.parse_step_file(path.removeprefix(f"{names.STEPS}/"))
+    file = paths.parse_step_file(path.removeprefix(f"{paths.STEPS}/"))
     result = facts.attempt(file.step, file.attempt).result if file else None
     return facts.goal.has_steps and result is not None and result.surprising
 
@@ -84,4 +84,4 @@ def first_call(goal_sha256: str, source: str, plan: JsonObject, evidence: tuple[
 
 def is_forks_own(call: Call, run: Run) -> bool:
     """Whether a call is the one that a fork was made with: code answered it."""
-    return call.call == FIRST_CALL and call.detail == run.source and names.is_fork_source(run.source)
+    return call.call == FIRST_CALL and call.detail == run.source and paths.is_fork_source(run.source)

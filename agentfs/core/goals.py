@@ -9,18 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agentfs.core.canonical import check_value
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.check import check_goal, check_plan
-from agentfs.core.documents import Document, Locate, read_json, read_yaml
-from agentfs.core.fallbacks import Fallback, PlacedStep, firsts
-from agentfs.core.lenient import in_order, lenient
+from agentfs.core.documents import Document, read_json, read_yaml
+from agentfs.core.goal_file import lenient
+from agentfs.core.hashing import check_value, in_order
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
-from agentfs.core.places import Place, under
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.near_misses import near_runbook
+from agentfs.core.plan_check import check_goal, check_plan
+from agentfs.core.problems import Locate, Place, Problem, Rejected, under
 from agentfs.core.records import Goal, Step
 from agentfs.core.references import in_step
-from agentfs.core.runbook import near_runbook, read_runbook
+from agentfs.core.runbook import Fallback, PlacedStep, firsts, read_runbook
+from agentfs.core.tool_spec import Catalogue
 
 MAX_BYTES = 1024 * 1024
 TITLE_LENGTH = 120
@@ -212,9 +211,9 @@ def _front_matter(lines: Sequence[str], problems: list[Problem]) -> Document:
     if not isinstance(document.value, dict):
         problems.append(Problem("front matter is fields", "write each as name: value").at(2, 1))
         return Document({})
-    for name, mend in (("steps", "write them under '## Steps'"), ("goal", "write it below the front matter")):
+    for name, fix in (("steps", "write them under '## Steps'"), ("goal", "write it below the front matter")):
         if name in document.value:
-            wrong = Problem(f"front matter has no field {name!r}", mend, f"/{name}")
+            wrong = Problem(f"front matter has no field {name!r}", fix, f"/{name}")
             problems.append(wrong.at(*document.locate(f"/{name}", key=True)))
     return document.with_value({key: one for key, one in document.value.items() if key not in ("steps", "goal")})
 
@@ -237,8 +236,8 @@ def _from_fields(text: str, filename: str, as_json: bool, catalogue: Catalogue) 
     if isinstance(document.value, list):
         document = document.wrapped("steps")
     if not isinstance(document.value, dict):
-        mend = "write goal: and what is to be done"
-        raise Rejected([Problem("the goal is neither fields nor a list of steps", mend)])
+        fix = "write goal: and what is to be done"
+        raise Rejected([Problem("the goal is neither fields nor a list of steps", fix)])
     value = lenient(document.value, catalogue)
     problems: list[Problem] = []
     steps = value.pop("steps", None)
@@ -261,8 +260,8 @@ def _read(text: str, as_json: bool) -> Document:
 def _words(value: dict[str, Any], steps: Any, problems: list[Problem]) -> str:
     words = value.get("goal")
     if steps is None and not (isinstance(words, str) and words.strip()):
-        mend = "write goal: and what is to be done, or steps: and the plan"
-        problems.append(Problem("the goal says neither what is asked nor its steps", mend))
+        fix = "write goal: and what is to be done, or steps: and the plan"
+        problems.append(Problem("the goal says neither what is asked nor its steps", fix))
     return words.strip() if isinstance(words, str) else ""
 
 

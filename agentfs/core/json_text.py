@@ -75,9 +75,9 @@ class JsonPlaces:
         return self._known[offset]
 
 
-def refuse(message: str, mend: str, line: int = 1, column: int = 1, pointer: str = "") -> NoReturn:
+def refuse(message: str, fix: str, line: int = 1, column: int = 1, pointer: str = "") -> NoReturn:
     """Refuse a document for one problem that leaves nothing else to say."""
-    raise Rejected([Problem(message, mend, pointer, line, column)])
+    raise Rejected([Problem(message, fix, pointer, line, column)])
 
 
 def pointer_tokens(pointer: str) -> list[str]:
@@ -129,9 +129,9 @@ def scan(text: str, most: int = 50) -> list[Problem]:
     """
     lines, found, stack = Lines(text), list[Problem](), list[_Open]()
 
-    def tell(offset: int, message: str, mend: str) -> None:
+    def tell(offset: int, message: str, fix: str) -> None:
         pointer = pointer_to(*(level.part for level in stack))
-        found.append(Problem(message, mend, pointer, *lines.at(offset)))
+        found.append(Problem(message, fix, pointer, *lines.at(offset)))
 
     offset = 0
     while len(found) < most and (match := _TOKEN.match(text, offset)):
@@ -193,8 +193,8 @@ def _number(word: str) -> tuple[str, str] | None:
 
 def grammar_problem(text: str, error: json.JSONDecodeError) -> Problem:
     """Return a decoder's error as a person would say it."""
-    message, mend = _in_words(text, error)
-    return Problem(message, mend, "", *Lines(text).at(error.pos))
+    message, fix = _in_words(text, error)
+    return Problem(message, fix, "", *Lines(text).at(error.pos))
 
 
 def _in_words(text: str, error: json.JSONDecodeError) -> tuple[str, str]:

@@ -8,8 +8,8 @@ still there, or inside what is there. What is neither right nor loose is left as
 from collections.abc import Mapping
 from typing import Any
 
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.records import Step
+from agentfs.core.tool_spec import Catalogue
 
 STEP_KEYS = tuple(Step.model_fields)  # the order of keys in a plan
 

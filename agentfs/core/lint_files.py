@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from agentfs.core.lint_view import SHAPES, Finding, Linted, Surroundings
 from agentfs.core.problems import Problem
 from agentfs.core.records import FileCheck, Step
 from agentfs.core.references import find
+from agentfs.planner.lint import SHAPES, Linted, LintFinding, Surroundings
 
 _FILE_TOOLS = frozenset(("read_file", "write_file", "edit_file", "list_files", "search_files"))
 _READS = frozenset(("read_file", "list_files", "search_files", "check"))
@@ -15,17 +15,17 @@ _NEAR = 8  # writers of one file before a step that it is compared with
 _WRITES = re.compile(r"(?<![0-9&<>-])>>?\s*([A-Za-z0-9_][\w./-]*)")  # the target of a redirection, if it is plain
 
 
-def misplaced(subject: Linted) -> Iterator[Finding]:
+def misplaced(subject: Linted) -> Iterator[LintFinding]:
     makers = _Deeds.of(subject, _made)
     for name in subject.new:
         step = subject.scheme.steps[name]
         for pointer, path, what in _paths(step):
             if problem := _misplaced(path, what, subject.around):
-                yield Finding(Problem(*problem, subject.at(name, pointer)))
+                yield LintFinding(Problem(*problem, subject.at(name, pointer)))
             elif what == "read_file" and _is_missing(path, step, subject, makers):
                 message = f"there is no {path!r} in the working folder, and no earlier step makes it"
-                mend = "name a file of the listing, or make it first"
-                yield Finding(Problem(message, mend, subject.at(name, pointer)), hard=False)
+                fix = "name a file of the listing, or make it first"
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)), hard=False)
 
 
 def _paths(step: Step) -> Iterator[tuple[str, str, str]]:
@@ -39,12 +39,12 @@ def _paths(step: Step) -> Iterator[tuple[str, str, str]]:
 
 
 def _misplaced(path: str, what: str, around: Surroundings) -> tuple[str, str] | None:
-    mend = "name it relative to the working folder"
+    fix = "name it relative to the working folder"
     if path.startswith("~"):
-        return f"{path!r}: ~ means nothing here", mend
+        return f"{path!r}: ~ means nothing here", fix
     allowed = (around.workdir, *(around.readable if what in _READS else ()))
     if not any(_lies_in(_absolute(path, around), folder) for folder in allowed):
-        return f"{path!r} lies outside the working folder", mend
+        return f"{path!r} lies outside the working folder", fix
     inner = _normal(path, around)
     is_folder = path.endswith("/") or inner == "" or inner in around.folders
     if is_folder and what in ("read_file", "write_file", "edit_file"):
@@ -120,7 +120,7 @@ def _is_missing(path: str, step: Step, subject: Linted, makers: _Deeds) -> bool:
 # ── two steps, one file ───────────────────────────────────────────────────────────────────────────────────
 
 
-def overwritten(subject: Linted) -> Iterator[Finding]:
+def overwritten(subject: Linted) -> Iterator[LintFinding]:
     """Two steps that write one file: at the same time, or the second over the first."""
     writers: dict[str, list[str]] = {}
     for name in subject.scheme.listed:
@@ -144,17 +144,17 @@ def _written(step: Step, around: Surroundings) -> list[str]:
     return []
 
 
-def _clash(subject: Linted, path: str, first: str, second: str, readers: int) -> Finding | None:
+def _clash(subject: Linted, path: str, first: str, second: str, readers: int) -> LintFinding | None:
     one, other = subject.scheme.steps[first], subject.scheme.steps[second]
     pointer = subject.at(second, "/input")
     if not subject.before(second) & subject.bits((first,)) and not subject.before(first) & subject.bits((second,)):
         message = f"{first!r} and {second!r} may run at the same time, and both write {path!r}"
-        mend = f"add {first!r} to the depends_on of {second!r}, or write two files"
-        return Finding(Problem(message, mend, pointer), hard="shell" not in (one.tool, other.tool))
+        fix = f"add {first!r} to the depends_on of {second!r}, or write two files"
+        return LintFinding(Problem(message, fix, pointer), hard="shell" not in (one.tool, other.tool))
     whole = other.tool == "write_file" and one.tool in ("write_file", "edit_file")
     if whole and not subject.before(second) & readers:
         message = f"{second!r} writes {path!r} whole: what {first!r} wrote there is lost"
-        return Finding(
+        return LintFinding(
             Problem(message, "write it once, with everything in it, or use edit_file", pointer), hard=False
         )
     return None

@@ -4,28 +4,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.lint_texts import wrong_references
-from agentfs.core.lint_view import SHAPES, Finding, Linted
 from agentfs.core.problems import Problem
 from agentfs.core.records import OutputCheck, Step
-from agentfs.core.references import find, in_step, is_whole
-from agentfs.core.reftext import texts_of
+from agentfs.core.references import find, in_step, is_whole, texts_of
+from agentfs.planner.lint import SHAPES, Linted, LintFinding
+from agentfs.planner.lint_texts import wrong_references
 
 
-def placeholders(subject: Linted) -> Iterator[Finding]:
+def placeholders(subject: Linted) -> Iterator[LintFinding]:
     ids = frozenset(subject.scheme.steps)
     for name in subject.new:
         step = subject.scheme.steps[name]
         for pointer, text in texts_of(step):
             for written in wrong_references(text, ids, name, code=_is_code(step, pointer)):
-                mend = "write {{steps.ID.output}} with the id of the step whose output is meant"
+                fix = "write {{steps.ID.output}} with the id of the step whose output is meant"
                 message = f"{_short(written)} would reach the tool as it stands: it is no reference"
-                yield Finding(Problem(message, mend, subject.at(name, pointer)))
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
         if step.tool is None:
             yield from _unfilled_words(subject, step, ids)
 
 
-def _unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterator[Finding]:
+def _unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterator[LintFinding]:
     """A model that does a step reads its description as it stands: references are filled in `input` only."""
     for field_name in ("description", "success_condition"):
         words = getattr(step, field_name) or ""
@@ -33,8 +32,8 @@ def _unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterato
         written += wrong_references(words, ids, step.id, code=False)
         for one in written:
             message = f"{_short(one)} is not filled in here: only 'input', 'needs' and 'checks' are"
-            mend = 'put it into "input": {"material": "{{steps.ID.output}}"}, and say in words what to do with it'
-            yield Finding(Problem(message, mend, subject.at(step.id, f"/{field_name}")))
+            fix = 'put it into "input": {"material": "{{steps.ID.output}}"}, and say in words what to do with it'
+            yield LintFinding(Problem(message, fix, subject.at(step.id, f"/{field_name}")))
 
 
 def _is_code(step: Step, pointer: str) -> bool:
@@ -44,7 +43,7 @@ def _is_code(step: Step, pointer: str) -> bool:
     )
 
 
-def paths_into_outputs(subject: Linted) -> Iterator[Finding]:
+def paths_into_outputs(subject: Linted) -> Iterator[LintFinding]:
     for name in subject.new:
         step = subject.scheme.steps[name]
         texts = dict(texts_of(step))
@@ -56,15 +55,15 @@ def paths_into_outputs(subject: Linted) -> Iterator[Finding]:
             shape = _inside(SHAPES[source.tool], reference.path)
             if isinstance(shape, _Nowhere):
                 message = f"{written} leads nowhere: the output of {source.tool} is {shape.described}"
-                mend = f"write {{{{steps.{source.id}.output}}}}, or take the part out in a step of its own"
-                yield Finding(Problem(message, mend, subject.at(name, pointer)))
+                fix = f"write {{{{steps.{source.id}.output}}}}, or take the part out in a step of its own"
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
             elif isinstance(shape, list | dict) and is_whole(texts[pointer]) and _wants_text(subject, step, pointer):
                 message = f"{written} is {_described(shape)}, and text is wanted here"
-                mend = f"put words around it: 'Found: {written}', or make it text in a step of its own"
-                yield Finding(Problem(message, mend, subject.at(name, pointer)))
+                fix = f"put words around it: 'Found: {written}', or make it text in a step of its own"
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
 
 
-def impossible_outputs(subject: Linted) -> Iterator[Finding]:
+def impossible_outputs(subject: Linted) -> Iterator[LintFinding]:
     """Yield what is asked of an output that a tool can never give: a program prints no number, only its digits."""
     for name in subject.new:
         step = subject.scheme.steps[name]
@@ -73,8 +72,8 @@ def impossible_outputs(subject: Linted) -> Iterator[Finding]:
             wanted = schema.get("type") if isinstance(schema, dict) else None
             if gives and isinstance(wanted, str) and wanted not in gives:
                 message = f"the output of {step.tool} is {' or '.join(gives)}, never {wanted!r}: this cannot hold"
-                mend = 'ask for what it is: {"type": "string", "pattern": "^[0-9]+$"} for the digits of a number'
-                yield Finding(Problem(message, mend, subject.at(name, pointer)))
+                fix = 'ask for what it is: {"type": "string", "pattern": "^[0-9]+$"} for the digits of a number'
+                yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
 
 
 def _output_schemas(step: Step) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from agentfs.core.reftext import find
+from agentfs.core.references import find
 
 _PART = r"(?:output|result|stdout|content|text|value|response|file|path)s?"
 _WHAT = r"(?:output|result|content|stdout|text|value|response|summary|answer|list)s?"

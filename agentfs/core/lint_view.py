@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfs.core.catalogue import Catalogue
+from agentfs.core.plan_graph import PlanGraph
 from agentfs.core.problems import Problem
-from agentfs.core.scheme import Scheme
+from agentfs.core.tool_spec import Catalogue
 
 TEXT, NUMBER = "text", "a number"
 SHAPES: dict[str, Any] = {  # what the outputs of the tools are made of, where that is fixed
@@ -45,7 +45,7 @@ class Finding:
 class Linted:
     """A plan that has passed the check, and all there is to know about it."""
 
-    scheme: Scheme
+    scheme: PlanGraph
     new: tuple[str, ...]  # the steps to look at
     catalogue: Catalogue
     around: Surroundings

@@ -15,10 +15,9 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from agentfs.core.canonical import OVERRIDES, PLAN_SCHEMA, canonical, check_value
-from agentfs.core.lenient import in_order, spelled_out
+from agentfs.core.hashing import OVERRIDES, PLAN_SCHEMA, canonical, check_value, in_order, spelled_out
+from agentfs.core.plan_graph import referred
 from agentfs.core.records import Check, JsonObject, Plan, Record, Step
-from agentfs.core.scheme import referred
 
 StepValue = dict[str, Any]
 FIELDS = tuple(name for name in Step.model_fields if name != "id")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from agentfs.core.markdown import Block, Fence, Heading, Prose
 from agentfs.core.problems import Problem
-from agentfs.core.step_lines import LINES, LineForm, Said, code_span, names_in, parses, said_by
+from agentfs.core.step_lines import LINES, LineForm, LineValue, code_span, names_in, read_line, takes_value
 
 _DASHES = "-\u2013\u2014"
 _WIDE_COLON = "\uff1a"
@@ -84,14 +84,14 @@ def near_miss(prose: Prose, known: Known, *, goes_on: bool = False) -> Problem |
     if found is None:
         return None
     form, value, start = found
-    mend = f"{_written(form, value)}; if it is prose, begin it with another word"
-    problem = Problem(f"{_short(prose.text)!r} is not a line a step can hold", mend, form.pointer)
+    fix = f"{_written(form, value)}; if it is prose, begin it with another word"
+    problem = Problem(f"{_short(prose.text)!r} is not a line a step can hold", fix, form.pointer)
     return problem.at(prose.line, prose.column + start)
 
 
 def _written(form: LineForm, value: str) -> str:
     """Return the line as it should be, or an example of it if what it says is wrong as well."""
-    if form.takes == "nothing" or not parses(form, value):
+    if form.takes == "nothing" or not takes_value(form, value):
         return form.write
     return f"write {form.keyword}: {value}"
 
@@ -117,8 +117,8 @@ def near_anything(prose: Prose, known: Known, *, goes_on: bool = False) -> Probl
 def _behind_a_sentence(text: str) -> tuple[LineForm, str, int] | None:
     """Return a form that stands on the same line as the words before it: `Copy the rows. retries: 2`."""
     for match in _NEXT_SENTENCE.finditer(text, 0, _LONGEST):
-        said = said_by(text[match.end() :])
-        if said and said.form.takes == "value" and said.form.names != "tools" and parses(said.form, said.value):
+        said = read_line(text[match.end() :])
+        if said and said.form.takes == "value" and said.form.names != "tools" and takes_value(said.form, said.value):
             return said.form, said.value, match.end()
     return None
 
@@ -200,7 +200,7 @@ def _is_flag(one: _Candidate, known: Known, *, goes_on: bool) -> bool:
         return False
     if one.joint == "colon" or one.value.lower() in _YES_OR_NO:
         return True
-    if one.joint == "nothing" and (said_by(one.value) or _begins_with_a_value(one.value, known)):
+    if one.joint == "nothing" and (read_line(one.value) or _begins_with_a_value(one.value, known)):
         return True  # two forms on one line
     return not goes_on and (one.joint in ("dash", "stop") or bool(_GOES_ON.match(one.value)))
 
@@ -210,7 +210,7 @@ def _begins_with_a_value(text: str, known: Known) -> bool:
 
 
 def _is_form(one: _Candidate, known: Known, *, goes_on: bool) -> bool:
-    fits = one.form.takes != "words" and parses(one.form, one.value)
+    fits = one.form.takes != "words" and takes_value(one.form, one.value)
     if one.joint == "colon" and one.spelling != "other" and not one.quoted and one.form.names != "tools":
         return True
     if one.joint == "dash" and one.spelling == "exact" and not one.quoted:
@@ -225,7 +225,7 @@ def _is_form(one: _Candidate, known: Known, *, goes_on: bool) -> bool:
 def _is_known(form: LineForm, value: str, known: Known) -> bool:
     """Whether all that a value names is there; one that names nothing is known."""
     there = {"steps": known.steps | {"nothing"}, "tools": known.tools}.get(form.names)
-    return there is None or all(name in there for name, _ in names_in(Said(form, value, 1, 1)))
+    return there is None or all(name in there for name, _ in names_in(LineValue(form, value, 1, 1)))
 
 
 # ── headings, and lines outside every step ────────────────────────────────────────────────────────────────
@@ -243,9 +243,9 @@ def near_steps_heading(blocks: Sequence[Block], at: int) -> Problem | None:
     if not is_meant and not _holds_steps(blocks[n] for n in range(at + 1, len(blocks))):
         return None  # `Steps` may well be a word of a goal in words
     shown = f"{'#' * block.level} {block.text}" if isinstance(block, Heading) else block.text
-    mend = "write ## Steps: two signs, a blank, the word, at the start of the line"
+    fix = "write ## Steps: two signs, a blank, the word, at the start of the line"
     column = 1 if isinstance(block, Heading) else block.column
-    return Problem(f"{shown!r} does not begin the steps", mend, "/steps").at(block.line, column)
+    return Problem(f"{shown!r} does not begin the steps", fix, "/steps").at(block.line, column)
 
 
 def _holds_steps(below: Iterable[Block]) -> bool:
@@ -271,9 +271,9 @@ def near_step_heading(prose: Prose) -> Problem | None:
     match = _STEP_HASHES.match(prose.text)
     if not match or (match["hashes"] == "##" and match.start("hashes")):
         return None
-    mend = f"write {match['hashes']} {match['text'].strip()}: a blank behind the signs, at the start of the line"
+    fix = f"write {match['hashes']} {match['text'].strip()}: a blank behind the signs, at the start of the line"
     column = prose.column + match.start("hashes")
-    return Problem(f"{_short(prose.text)!r} is no heading", mend).at(prose.line, column)
+    return Problem(f"{_short(prose.text)!r} is no heading", fix).at(prose.line, column)
 
 
 def near_fence(prose: Prose) -> Problem | None:
@@ -281,20 +281,20 @@ def near_fence(prose: Prose) -> Problem | None:
     match = _FENCE.match(prose.text)
     if not match or not (prose.indented or match["lead"]):
         return None
-    mend = f"write {match['marks']}{match['words'].strip()} at the start of the line"
+    fix = f"write {match['marks']}{match['words'].strip()} at the start of the line"
     column = prose.column + match.start("marks")
-    return Problem("this fence is read as prose", mend, "/tool").at(prose.line, column)
+    return Problem("this fence is read as prose", fix, "/tool").at(prose.line, column)
 
 
 def stray_line(prose: Prose, *, in_section: bool) -> Problem | None:
     """Return what is wrong with a line that has a meaning and stands in no step. Outside `## Steps` it is a check."""
-    said = None if prose.indented else said_by(prose.text.lstrip("-*+ "))
+    said = None if prose.indented else read_line(prose.text.lstrip("-*+ "))
     if said is None:
         return near_anything(prose, Known()) if in_section else None
-    if not in_section and said.form.field == "checks" and parses(said.form, said.value):
-        mend = "put it below the step's ### heading; one of the whole goal goes into the front matter, under checks:"
-        return Problem("this check belongs to no step, and would not be run", mend).at(prose.line, prose.column)
-    is_sure = said.form.takes == "nothing" or (said.form.takes == "value" and parses(said.form, said.value))
+    if not in_section and said.form.field == "checks" and takes_value(said.form, said.value):
+        fix = "put it below the step's ### heading; one of the whole goal goes into the front matter, under checks:"
+        return Problem("this check belongs to no step, and would not be run", fix).at(prose.line, prose.column)
+    is_sure = said.form.takes == "nothing" or (said.form.takes == "value" and takes_value(said.form, said.value))
     if not in_section or not is_sure or said.form.names == "tools":
         return None
     message = f"this line, {_short(prose.text)!r}, belongs to no step"

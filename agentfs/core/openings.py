@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from agentfs.core import names
-from agentfs.core.calls import question_of
-from agentfs.core.facts import Facts
-from agentfs.core.replies import CUT_WORDS, GATE_WORDS, cut_word, gate_word, uncounted
-from agentfs.core.state import RunState
+from agentfs.core import paths
+from agentfs.core.facts import CUT_WORDS, GATE_WORDS, Facts, cut_word, gate_word, uncounted
+from agentfs.core.planner_calls import question_of
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
 
 About = Literal["draft", "gate", "answer", "cut", "ask"]
@@ -41,8 +40,8 @@ class Opening:
 
     def _path(self, kind: Literal["question", "reply"]) -> str:
         if self.step is None:
-            return f"{names.PLANNING}/{names.call_file(self.number, kind, self.count)}"
-        return f"{names.STEPS}/{names.step_file(self.step, self.number, kind, self.count)}"
+            return f"{paths.PLANNING}/{paths.call_file(self.number, kind, self.count)}"
+        return f"{paths.STEPS}/{paths.step_file(self.step, self.number, kind, self.count)}"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -59,8 +58,8 @@ class Opening:
     def name(self) -> str:
         """What a person types for it."""
         if self.about == "draft":
-            return names.PLAN
-        return self.step or f"{names.PLANNING}/{self.number}"
+            return paths.PLAN
+        return self.step or f"{paths.PLANNING}/{self.number}"
 
     def commands(self, run: str, word: str = "approve", *, alone: bool = False) -> tuple[str, ...]:
         """Return what a person may type to settle it, each choice whole; `alone`: the run asks nothing else."""
@@ -99,7 +98,7 @@ def ways_on(state: RunState, run: str) -> tuple[str, ...]:
     if facts.broken:
         return ()  # its words name the file
     if facts.plan_file.problems:
-        return (f"fix runs/{facts.run.run}/{names.PLAN}: {names.PLAN_ERROR} beside it says how",)
+        return (f"fix runs/{facts.run.run}/{paths.PLAN}: {paths.PLAN_ERROR} beside it says how",)
     if found := openings(state):
         return tuple(command for one in found for command in one.commands(run, alone=len(found) == 1))
     if (facts.plan is not None and facts.plan.status == "paused") or state.calls.failed or state.moving("reach"):

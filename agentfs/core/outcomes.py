@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import JsonValue
 
 from agentfs.core.decide import EndRun
+from agentfs.core.outcome import steps_by_end, tally
 from agentfs.core.proof import blame_for, proof_of, proof_words
 from agentfs.core.records import Outcome, ProofOfDone, StepsByEnd, Usage, UsageByRole
-from agentfs.core.state import RunState, goal_checks
-from agentfs.core.tally import steps_by_end, tally
+from agentfs.core.run_state import RunState, goal_checks
 
 
 def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
@@ -58,7 +58,7 @@ def answer_of(state: RunState) -> JsonValue:
     for one in reversed(state.facts.calls):
         if one.answer and one.answer.verdict == "finished" and one.answer.answer is not None:
             return one.answer.answer
-    done = [leaf for leaf in (state.scheme.leaves if state.scheme else ()) if state.steps[leaf].status == "done"]
+    done = [leaf for leaf in (state.graph.leaves if state.graph else ()) if state.steps[leaf].status == "done"]
     result = state.steps[done[-1]].result if done else None
     return result.output if result else None
 

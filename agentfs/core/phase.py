@@ -3,7 +3,7 @@
 from typing import Literal
 
 from agentfs.core.decide import Action, AskAnswer, CallPlanner, InstallPlan, RecordRevision, Wait, decide
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 
 Phase = Literal["planning", "draft", "running", "waiting", "paused", "done", "failed", "cancelled"]
 

@@ -7,9 +7,9 @@ only with a person's yes. What a plan says beside its steps (`status`, `limits`,
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agentfs.core.canonical import render_plan
-from agentfs.core.differences import StepDifference, difference
-from agentfs.core.merging import FIELDS, StepValue, merge_checks, plan_value, same, steps_of
+from agentfs.core.hashing import render_plan
+from agentfs.core.plan_changes import StepDifference, difference
+from agentfs.core.plan_merge import FIELDS, StepValue, merge_checks, plan_value, same, steps_of
 from agentfs.core.records import Check, Plan, Revision
 
 Pins = Mapping[str, frozenset[str]]  # step -> the names of its fields that are a person's

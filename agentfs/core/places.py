@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agentfs.core.documents import Locate
+from agentfs.core.problems import Locate
 
 Place = tuple[int, int]  # line, column, both from 1
 

@@ -10,7 +10,7 @@ class Problem:
     """One mistake: what, where, and what to do about it."""
 
     message: str
-    mend: str = ""
+    fix: str = ""
     pointer: str = ""
     line: int = 1
     column: int = 1
@@ -33,9 +33,9 @@ class Problem:
 
     def shown(self, file: str) -> str:
         """Return `file:line:column: message (how to mend) [pointer]`, the form editors jump to."""
-        mend = f" ({self.mend})" if self.mend else ""
+        fix = f" ({self.fix})" if self.fix else ""
         pointer = f" [{_printable(self.pointer)}]" if self.pointer else ""
-        return f"{file}:{self.line}:{self.column}: {self.message}{mend}{pointer}"
+        return f"{file}:{self.line}:{self.column}: {self.message}{fix}{pointer}"
 
 
 def _printable(pointer: str) -> str:

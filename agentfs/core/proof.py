@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from agentfs.core.canonical import canonical, check_value, sha256_of
 from agentfs.core.facts import Facts
-from agentfs.core.modes import loops
+from agentfs.core.hashing import canonical, check_value, sha256_of
+from agentfs.core.planner_calls import loops
 from agentfs.core.records import (
     Check,
     CheckResult,
@@ -28,7 +28,7 @@ from agentfs.core.records import (
     ResolvedCheck,
     Step,
 )
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 
 LEVELS: tuple[ProofLevel, ...] = ("claimed", "judged", "checked")  # the weakest first
 Blame = Literal["planning", "execution"]

@@ -6,15 +6,12 @@ One value serves all: what is installed, what the question shows, what `diff --q
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
-from agentfs.core.calls import rejected_steps
-from agentfs.core.canonical import render_plan, sha256_of
-from agentfs.core.changes import changes
-from agentfs.core.differences import Rewired, StepDifference, difference
-from agentfs.core.facts import Facts, PlannerCall
-from agentfs.core.merging import Conflict, merge, plan_value, steps_of
-from agentfs.core.pins import Pins
-from agentfs.core.problem_words import in_words
-from agentfs.core.problems import Rejected
+from agentfs.core.facts import Conflict, Facts, PlannerCall
+from agentfs.core.hashing import render_plan, sha256_of
+from agentfs.core.plan_changes import Rewired, StepDifference, changes, difference
+from agentfs.core.plan_merge import HandEdits, merge, plan_value, steps_of
+from agentfs.core.planner_calls import rejected_steps
+from agentfs.core.problems import Rejected, in_words
 from agentfs.core.records import JsonObject, Plan
 
 ALWAYS = 'every answer that changes steps is looked at (approve = "always")'
@@ -38,7 +35,7 @@ class Proposal:
     changes_nothing: bool = False  # it is what stands there already
 
 
-def propose(one: PlannerCall, facts: Facts, base: Plan | None, pins: Pins, judged: Judged) -> Proposal:
+def propose(one: PlannerCall, facts: Facts, base: Plan | None, pins: HandEdits, judged: Judged) -> Proposal:
     """Return what an answer comes to. `base`: the plan that it grew from, if that is not the one in force."""
     problems: list[str] = []
     for value, conflicts in _candidates(one, facts, base):
@@ -123,7 +120,7 @@ def _listed(places: Iterator[str]) -> str:
     return ", ".join(dict.fromkeys(places))
 
 
-def _touched(old: Plan | None, new: Plan, pins: Pins, conflicts: tuple[Conflict, ...]) -> Iterator[str]:
+def _touched(old: Plan | None, new: Plan, pins: HandEdits, conflicts: tuple[Conflict, ...]) -> Iterator[str]:
     """Yield what a person set by hand and the new plan changes, but for what is in conflict anyway."""
     told = {conflict.place for conflict in conflicts}
     gone = {step.id for step in old.steps} - {step.id for step in new.steps} if old else set()

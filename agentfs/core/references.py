@@ -7,21 +7,23 @@ of a step.
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
-from agentfs.core import pythontext
+from agentfs.core import references as pythontext
 from agentfs.core.problems import Hints, Problem
 from agentfs.core.records import Step
-from agentfs.core.reftext import Reference, find, is_whole, malformed_in, problem_with, rename, texts_of
-from agentfs.core.resolve import (
-    Output,
-    Resolved,
-    Unresolved,
+from agentfs.core.references import (
+    Reference,
+    find,
     is_shell_text,
+    is_whole,
+    malformed_in,
+    problem_with,
     reads_shell_text,
-    resolve_step,
-    room_of_step,
+    rename,
+    texts_of,
 )
-from agentfs.core.shellplaces import Refusal
-from agentfs.core.shelltext import standing
+from agentfs.core.resolve import Output, Resolved, Unresolved, resolve_step, room_of_step
+from agentfs.core.shell_text import place_references
+from agentfs.core.shell_words import Refusal
 
 __all__ = [
     "Output",
@@ -68,8 +70,8 @@ def _unknown(
     for reference in references:
         written, step = text[reference.start : reference.end], reference.step
         if step == own:
-            message, mend = f"{written} refers to the step it stands in", "refer to an earlier step"
-            yield problem_with(reference, text, message, mend, pointer)
+            message, fix = f"{written} refers to the step it stands in", "refer to an earlier step"
+            yield problem_with(reference, text, message, fix, pointer)
         elif step is not None and step not in known:
             message = f"{written} refers to a step that is not in the plan"
             yield problem_with(reference, text, message, _who_is_there(step, own, known, hints), pointer)
@@ -93,20 +95,20 @@ def _misplaced(step: Step, pointer: str, text: str, references: Sequence[Referen
         for reference, fine in zip(references, pythontext.stands_as_value(text, spans), strict=True):
             if not fine:
                 written = text[reference.start : reference.end]
-                message, mend = f"{written}: {pythontext.NOT_AN_EXPRESSION}", f"write name = {written}"
-                yield problem_with(reference, text, message, mend, pointer)
+                message, fix = f"{written}: {pythontext.NOT_AN_EXPRESSION}", f"write name = {written}"
+                yield problem_with(reference, text, message, fix, pointer)
     elif step.tool == "shell" and pointer == "/input/interpreter":
         yield Problem("the interpreter cannot come from a reference", "write its name: sh or bash", pointer)
 
 
 def _misplaced_in_shell(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
     if not reads_shell_text(step, pointer):
-        message, mend = "references can stand in the text of sh, bash and dash only", "use one of these"
-        yield problem_with(references[0], text, message, mend, pointer)
+        message, fix = "references can stand in the text of sh, bash and dash only", "use one of these"
+        yield problem_with(references[0], text, message, fix, pointer)
         return
     spans = [(reference.start, reference.end) for reference in references]
-    for reference, place in zip(references, standing(text, spans), strict=True):
+    for reference, place in zip(references, place_references(text, spans), strict=True):
         if isinstance(place, Refusal):
             written = text[reference.start : reference.end]
-            mend = place.mend.replace("{ref}", written)
-            yield problem_with(reference, text, f"{written} {place.why}", mend, pointer)
+            fix = place.fix.replace("{ref}", written)
+            yield problem_with(reference, text, f"{written} {place.why}", fix, pointer)

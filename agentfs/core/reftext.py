@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from pydantic import JsonValue
 
-from agentfs.core.names import STEP_ID
+from agentfs.core.paths import STEP_ID
 from agentfs.core.problems import Problem, did_you_mean
 from agentfs.core.records import Check, Step
 
@@ -35,7 +35,7 @@ class Malformed:
     """Something that was meant to be a reference."""
 
     message: str
-    mend: str
+    fix: str
     start: int = 0
     end: int = 0
 
@@ -121,13 +121,13 @@ def rename(value: T, old: str, new: str) -> T:
 def malformed_in(pointer: str, text: str) -> Iterator[Problem]:
     """Yield a problem for everything in a text that was meant to be a reference and is none."""
     malformed = (found for found in scan(text) if isinstance(found, Malformed))
-    yield from (problem_with(found, text, found.message, found.mend, pointer) for found in malformed)
+    yield from (problem_with(found, text, found.message, found.fix, pointer) for found in malformed)
 
 
-def problem_with(found: Reference | Malformed, text: str, message: str, mend: str, pointer: str) -> Problem:
+def problem_with(found: Reference | Malformed, text: str, message: str, fix: str, pointer: str) -> Problem:
     """Return a problem of one of the references in a text, which knows where in the text that is."""
     written = text[found.start : found.end]
-    return Problem(message, mend, pointer, quote=written, before=text.count(written, 0, found.start))
+    return Problem(message, fix, pointer, quote=written, before=text.count(written, 0, found.start))
 
 
 def _rename_in(text: str, old: str, new: str) -> str:
@@ -172,8 +172,8 @@ def _fault(written: str, step: str, rest: list[str]) -> Malformed | None:
     if not rest:
         return Malformed(f"{written} does not say what of the step is meant", f"did you mean {whole!r}?")
     if rest[0] not in ("output", "file"):
-        mend = did_you_mean(rest[0], ("output", "file"), f"write {whole}, or .file for its path")
-        return Malformed(f"{written} asks for {rest[0]!r}, which steps do not have", mend)
+        fix = did_you_mean(rest[0], ("output", "file"), f"write {whole}, or .file for its path")
+        return Malformed(f"{written} asks for {rest[0]!r}, which steps do not have", fix)
     if rest[0] == "file" and rest[1:]:
         return Malformed(f"{written}: .file is a path, with nothing inside", f"write {{{{steps.{step}.file}}}}")
     if "" in rest:

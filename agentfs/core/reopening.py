@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agentfs.core.changes import changes
 from agentfs.core.decide import EndRun, RecordRevision, decide, given_up
-from agentfs.core.facts import Facts, PlanFile
+from agentfs.core.facts import Facts, PlanFile, words_below
+from agentfs.core.plan_changes import changes
 from agentfs.core.records import Author, Failure, Plan, Result, Revision, Role
-from agentfs.core.replies import words_below
-from agentfs.core.state import Means, RunState, derive, goal_checks, unjudged
+from agentfs.core.run_state import Means, RunState, derive, goal_checks, unjudged
 from agentfs.core.steps import A_NO
 
 HELD_UP = ("failed", "blocked", "rejected")

@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-from agentfs.core.cutting import one_line
+from agentfs.core.excerpts import one_line
 
 GateWord = Literal["approve", "reject"]
 CutWord = Literal["again", "done", "failed"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from agentfs.core import pythontext
+from agentfs.core import references as pythontext
 from agentfs.core.records import (
     Check,
     CommandCheck,
@@ -20,9 +20,9 @@ from agentfs.core.records import (
     ResolvedCommandCheck,
     Step,
 )
-from agentfs.core.reftext import Reference, fields_of, find, is_whole
-from agentfs.core.shellplaces import Refusal
-from agentfs.core.shelltext import standing
+from agentfs.core.references import Reference, fields_of, find, is_whole
+from agentfs.core.shell_text import place_references
+from agentfs.core.shell_words import Refusal
 
 LARGEST_VARIABLE = 120 * 1024  # bytes; the kernel takes 128 KiB with the name
 OUTPUTS_OF_A_STEP, OUTPUTS_OF_A_PLAN = 16, 4096  # limits.output_bytes that its references may come to
@@ -165,7 +165,7 @@ class _Resolver:
         references = find(text)
         names, env = _variables({*own, *_VARIABLE.findall(text)}, references), {}
         written = []
-        for reference, place in zip(references, standing(text, _spans(references)), strict=True):
+        for reference, place in zip(references, place_references(text, _spans(references)), strict=True):
             if isinstance(place, Refusal):
                 raise self._none(reference, f"its place is not safe: it {place.why}")
             name = names[_key(reference)]

@@ -9,16 +9,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.fallbacks import Fallback, PlacedStep, fallback_problems
-from agentfs.core.fences import read_fence
-from agentfs.core.lenient import in_order
+from agentfs.core.hashing import in_order
 from agentfs.core.markdown import Block, Fence, Heading, OpenComment, Prose
-from agentfs.core.names import STEP_ID, plain_name
 from agentfs.core.near_misses import Known, near_anything, near_steps_heading, stray_line
-from agentfs.core.places import Places
-from agentfs.core.problems import Problem
+from agentfs.core.paths import STEP_ID, plain_name
+from agentfs.core.problems import Places, Problem
+from agentfs.core.runbook import Fallback, PlacedStep, fallback_problems, read_fence
 from agentfs.core.step_lines import Draft, read_form
+from agentfs.core.tool_spec import Catalogue
 
 _ID = re.compile(rf"{STEP_ID}\Z")
 _ID_LENGTH = 63
@@ -128,8 +126,8 @@ def _drafts(section: Sequence[Block], catalogue: Catalogue) -> tuple[list[Draft]
         elif drafts:
             _take(drafts[-1], block, catalogue, known)
         elif isinstance(block, Fence):
-            mend = "put it below a ### heading with the step's id"
-            problems.append(Problem("this fence belongs to no step", mend, "/steps").at(*_place(block)))
+            fix = "put it below a ### heading with the step's id"
+            problems.append(Problem("this fence belongs to no step", fix, "/steps").at(*_place(block)))
     return drafts, problems
 
 
@@ -161,8 +159,8 @@ def _draft(heading: Heading, number: int) -> Draft:
     if _ID.match(written):
         return Draft(written, Places(place))
     draft = Draft(plain_name(written, _ID_LENGTH) or f"step-{number}", Places(place))
-    mend = f"write ### {draft.id}: lower case letters, digits and -, at most {_ID_LENGTH}"
-    draft.refuse(place, f"{_short(written)!r} is no step id" if written else "this step has no id", mend, "/id")
+    fix = f"write ### {draft.id}: lower case letters, digits and -, at most {_ID_LENGTH}"
+    draft.refuse(place, f"{_short(written)!r} is no step id" if written else "this step has no id", fix, "/id")
     return draft
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from agentfs.core.records import Plan, Step
-from agentfs.core.reftext import find, texts_in
+from agentfs.core.references import find, texts_in
 
 
 @dataclass(frozen=True)

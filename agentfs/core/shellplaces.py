@@ -8,7 +8,7 @@ class Refusal:
     """Why a value may not stand somewhere, and what to write instead ({ref} stands for the reference)."""
 
     why: str
-    mend: str
+    fix: str
 
 
 COMMAND_WORD = Refusal(

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentfs.core.heredocs import HereDocument, text_of, word_after
-from agentfs.core.shellplaces import (
+from agentfs.core.shell_text import HereDocument, text_of, word_after
+from agentfs.core.shell_words import (
     ARITHMETIC,
     ARRAY,
     BACKTICK,
@@ -25,9 +25,11 @@ from agentfs.core.shellplaces import (
     SINGLE,
     STREAM,
     SUBSTITUTION,
+    UNKNOWN,
+    Command,
     Refusal,
+    Word,
 )
-from agentfs.core.shellwords import UNKNOWN, Command, Word
 
 Standing = Literal["bare", "double"] | Refusal
 Kind = Literal["commands", "single", "ansi", "double", "backtick", "expansion", "arithmetic", "comment"]

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentfs.core.shellplaces import (
+from agentfs.core.shell_words import (
     COMMAND_WORD,
     CONDITION,
     EVALUATED,

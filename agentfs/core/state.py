@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agentfs.core.board import BUSY, Board, board_after, board_of
-from agentfs.core.calls import CallsSummary, Pending
 from agentfs.core.facts import Attempt, Facts, PlannerCall
-from agentfs.core.limits import Bounds, Reached, Spent, bounds_of, reached, spent_of, spent_on_calls, total
-from agentfs.core.modes import DO, loops
+from agentfs.core.plan_graph import PlanGraph
+from agentfs.core.planner_calls import DO, CallsSummary, Pending, loops, pending_in, pending_without_plan
 from agentfs.core.records import Failure, Revision, Step
-from agentfs.core.references import room_of_step
-from agentfs.core.scheme import Scheme
+from agentfs.core.resolve import room_of_step
+from agentfs.core.run_state import Bounds, Reached, Spent, bounds_of, reached, spent_of, spent_on_calls, total
+from agentfs.core.step_table import BUSY, StepTable, build_table, update_table
 from agentfs.core.steps import Around, StepView, is_repeatable
-from agentfs.core.triggers import pending_in, pending_without_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +40,9 @@ class RunState:
     calls: CallsSummary
     calls_spent: Spent
     spent: Spent = field(default_factory=Spent)
-    scheme: Scheme | None = None
+    scheme: PlanGraph | None = None
     around: Around | None = None
-    board: Board = field(default_factory=Board)
+    board: StepTable = field(default_factory=StepTable)
     strays: tuple[Stray, ...] = ()
     pending: tuple[Pending, ...] = ()
     doomed: bool = False  # the current plan only cleans up: the run will end failed
@@ -81,9 +79,9 @@ def derive(facts: Facts, means: Means, before: RunState | None = None) -> RunSta
     state = RunState(facts, means, bounds, calls, spent_on_calls(facts), spent_of(facts.attempts))
     if facts.plan is None:
         return replace(state, pending=pending_without_plan(facts, calls))
-    scheme = Scheme.of(facts.plan)
+    scheme = PlanGraph.of(facts.plan)
     around = _around(facts, means, bounds, calls, scheme)
-    board = board_of(facts, scheme, around)
+    board = build_table(facts, scheme, around)
     return replace(
         state,
         scheme=scheme,
@@ -101,13 +99,13 @@ def _derive_again(facts: Facts, before: RunState, touched: frozenset[str]) -> Ru
     spent = spent_of(new, before.facts.attempts, before.spent)
     if before.scheme is None or before.around is None:
         return replace(before, facts=facts, spent=spent)
-    board = board_after(before.board, touched, facts, before.scheme, before.around)
+    board = update_table(before.board, touched, facts, before.scheme, before.around)
     strays = before.strays if all(step in board.views for step in touched) else _strays(facts, board)
     pending = pending_in(facts, board, before.scheme, before.calls)
     return replace(before, facts=facts, spent=spent, board=board, strays=strays, pending=pending)
 
 
-def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, scheme: Scheme) -> Around:
+def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, scheme: PlanGraph) -> Around:
     def can_answer(step: str) -> bool:
         return step in facts.answerable if facts.goal.has_steps else means.planner
 
@@ -139,10 +137,10 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, sch
     )
 
 
-def _strays(facts: Facts, board: Board) -> tuple[Stray, ...]:
+def _strays(facts: Facts, board: StepTable) -> tuple[Stray, ...]:
     left = facts.attempts.keys() - board.views.keys()
     latest = ((step, facts.attempts[step][-1]) for step in sorted(left))
-    return tuple(Stray(step, attempt) for step, attempt in latest if attempt.unsettled)
+    return tuple(Stray(step, attempt) for step, attempt in latest if attempt.is_unfinished)
 
 
 def _doomed(facts: Facts) -> bool:

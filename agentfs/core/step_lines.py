@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agentfs.core.markdown import Prose
-from agentfs.core.names import STEP_ID
-from agentfs.core.places import Place, Places
-from agentfs.core.problems import Problem
+from agentfs.core.paths import STEP_ID
+from agentfs.core.problems import Place, Places, Problem
 
 _FORM = re.compile(r"([A-Za-z][A-Za-z_-]*(?: [A-Za-z_-]+){0,2})[ \t]*:(?:[ \t]+|\Z)(.*)", re.DOTALL)
 _BULLET = re.compile(r"[-*+][ \t]+")
@@ -43,8 +42,8 @@ class Draft:
         """The step that this one is a fallback of."""
         return self.instead_of or self.on_failure_of
 
-    def refuse(self, place: Place, message: str, mend: str = "", pointer: str = "") -> None:
-        self.problems.append(Problem(message, mend, pointer).at(*place))
+    def refuse(self, place: Place, message: str, fix: str = "", pointer: str = "") -> None:
+        self.problems.append(Problem(message, fix, pointer).at(*place))
 
     def put(self, name: str, value: Any, place: Place) -> None:
         self.fields[name] = value
@@ -178,8 +177,8 @@ def _command(draft: Draft, said: Said) -> None:
     pointer = f"{said.form.pointer}/{len(draft.fields.get(said.form.field, ()))}"
     if not (span := code_span(said.value)):
         wrong = f"'{said.form.keyword}:' wants a command between backticks"
-        mend = f"{said.form.write}; two backticks on each side hold a command that has one inside"
-        draft.refuse(said.place, wrong, mend, pointer)
+        fix = f"{said.form.write}; two backticks on each side hold a command that has one inside"
+        draft.refuse(said.place, wrong, fix, pointer)
         return
     command, start = span
     draft.places.marks.setdefault(said.form.pointer, said.place)

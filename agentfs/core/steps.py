@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentfs.core import names
-from agentfs.core.canonical import sha256_of
-from agentfs.core.facts import Attempt, Talk
-from agentfs.core.failures import reason
+from agentfs.core import paths
+from agentfs.core.excerpts import reason
+from agentfs.core.facts import CUT_WORDS, GATE_WORDS, Attempt, Talk, cut_word, gate_word, uncounted
+from agentfs.core.hashing import sha256_of
 from agentfs.core.records import Result, Step, Trigger, Verdict
-from agentfs.core.references import Output, Resolved, Unresolved, in_step, resolve_step
-from agentfs.core.replies import CUT_WORDS, GATE_WORDS, cut_word, gate_word, uncounted
+from agentfs.core.references import in_step
+from agentfs.core.resolve import Output, Resolved, Unresolved, resolve_step
 
 Status = Literal[
     "waiting",
@@ -111,7 +111,7 @@ class StepView:
 
 
 def result_path(step: str, attempt: int) -> str:
-    return f"{names.STEPS}/{names.step_file(step, attempt, 'result')}"
+    return f"{paths.STEPS}/{paths.step_file(step, attempt, 'result')}"
 
 
 def is_repeatable(step: Step, tools: Mapping[str, bool]) -> bool:
@@ -191,9 +191,9 @@ def view(
 
     `known`: an earlier view of the same step after the same dependencies. It saves resolving the step again.
     """
-    latest = next((a for a in reversed(attempts) if a.result or a.unsettled), _NONE)
+    latest = next((a for a in reversed(attempts) if a.result or a.is_unfinished), _NONE)
     base = _Base(step, latest, attempts, before, around, known)
-    if latest.unsettled:
+    if latest.is_unfinished:
         return _unsettled(base)
     if step.skip:
         return base.view("skipped", f"left out: {step.skip}", satisfied=True)
@@ -266,7 +266,7 @@ class _Base:
 
 def output_path(step: str, attempt: int) -> str:
     """Return where the whole output of an attempt lies, in the run's folder."""
-    return f"{names.STEPS}/{names.step_file(step, attempt, 'output')}"
+    return f"{paths.STEPS}/{paths.step_file(step, attempt, 'output')}"
 
 
 def _listed(ids: list[str]) -> str:
@@ -303,7 +303,7 @@ def _unresolved(base: _Base, unresolved: Unresolved) -> StepView:
     if referred and referred.attempt:
         evidence = result_path(unresolved.step, referred.attempt)
     else:  # it never ran: the plan itself is what cannot be
-        evidence = f"{names.REVISIONS}/{names.revision_file(base.around.revision)}"
+        evidence = f"{paths.REVISIONS}/{paths.revision_file(base.around.revision)}"
     spent = evidence in base.around.spent
     move: Move = "halt" if spent or not base.around.can_answer(base.step.id) else "call"
     return base.view("blocked", unresolved.why, move=move, trigger="step_unreachable", evidence=(evidence,))
@@ -471,7 +471,7 @@ def _startable(
     if not _needs_permission(base, status):
         return base.view(status, why, move=go, **more)
     last = base.attempts[-1] if base.attempts else Attempt(0)
-    talk = _talk(last) if not (last.result or last.unsettled) else None
+    talk = _talk(last) if not (last.result or last.is_unfinished) else None
     if talk is None or talk.key != key:
         return base.view("gated", "needs approval", move="ask", **more)
     more["next"] = last.number

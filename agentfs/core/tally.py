@@ -7,11 +7,11 @@ well, nothing made up for a failure, and every step counts.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentfs.core.changes import REMOVED
+from agentfs.core.excerpts import reason
 from agentfs.core.facts import Attempt, Facts
-from agentfs.core.failures import reason
+from agentfs.core.plan_changes import REMOVED
 from agentfs.core.records import Revision, Step, StepsByEnd
-from agentfs.core.state import RunState, last_change
+from agentfs.core.run_state import RunState, last_change
 from agentfs.core.steps import StepView
 
 
@@ -76,12 +76,12 @@ def _end_of(view: StepView) -> str:
 
 def left_steps(state: RunState) -> tuple[StepView, ...]:
     """Return the steps that have left the plan as what they were: tried, or not reached when it was given up."""
-    return tuple(_left(state)) if state.scheme else ()
+    return tuple(_left(state)) if state.graph else ()
 
 
 def _left(state: RunState) -> Iterator[StepView]:
     facts, given_up = state.facts, _given_up_with(state)
-    tried = [step for step, attempts in facts.attempts.items() if any(a.result or a.unsettled for a in attempts)]
+    tried = [step for step, attempts in facts.attempts.items() if any(a.result or a.is_unfinished for a in attempts)]
     for step in dict.fromkeys([*tried, *given_up]):
         if step not in state.steps:
             yield _as_it_was(step, facts)
@@ -102,7 +102,7 @@ def _as_it_was(name: str, facts: Facts) -> StepView:
 
 def _last(attempts: tuple[Attempt, ...]) -> Attempt | None:
     """Return the attempt that says most of what became of a step: one that was only cut off says little."""
-    made = [one for one in attempts if one.result or one.unsettled]
+    made = [one for one in attempts if one.result or one.is_unfinished]
     ended = [one for one in made if one.result is None or one.result.status != "interrupted"]
     return next(reversed(ended or made), None)
 

@@ -10,8 +10,8 @@ from datetime import date, datetime, time
 from typing import Any
 
 from agentfs.core.documents import MAX_BYTES, Document, decoded, too_deep
-from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, Lines, pointer_to, pointer_tokens, refuse
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, Lines
+from agentfs.core.problems import Problem, Rejected, pointer_to, pointer_tokens, refuse
 
 _KEY = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _DOTTED = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"

@@ -3,18 +3,16 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, get_args
 
-from agentfs.core import names
-from agentfs.core.board import Board
-from agentfs.core.calls import CallsSummary, Pending, next_call, rejection
-from agentfs.core.facts import Facts, Talk
-from agentfs.core.modes import asks_after_every_step
+from agentfs.core import paths
+from agentfs.core.facts import Facts, Talk, words_below
+from agentfs.core.plan_graph import PlanGraph
+from agentfs.core.planner_calls import CallsSummary, Pending, asks_after_every_step, next_call, rejection
 from agentfs.core.records import Trigger
-from agentfs.core.replies import words_below
-from agentfs.core.scheme import Scheme
+from agentfs.core.step_table import StepTable
 from agentfs.core.steps import result_path
 
 if TYPE_CHECKING:
-    from agentfs.core.state import RunState
+    from agentfs.core.run_state import RunState
 
 TRIGGER_ORDER: tuple[Trigger, ...] = get_args(Trigger)  # the record lists them as they are answered
 FIRST = Pending("first", None, "there is no plan yet", ())
@@ -29,7 +27,7 @@ def pending_without_plan(facts: Facts, calls: CallsSummary) -> tuple[Pending, ..
     return (FIRST, *asked) if asked or not gave_up else ()
 
 
-def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) -> tuple[Pending, ...]:
+def pending_in(facts: Facts, board: StepTable, scheme: PlanGraph, calls: CallsSummary) -> tuple[Pending, ...]:
     """Return every reason to call the planner, the most pressing first."""
     found = [
         Pending(view.trigger, view.id, f"{view.id}: {view.why}", view.evidence)
@@ -45,15 +43,15 @@ def pending_in(facts: Facts, board: Board, scheme: Scheme, calls: CallsSummary) 
 def _asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
     """A person's own words: in replan.md, in one that a call has taken, or in a reply that rejects an answer."""
     if facts.replan is not None:
-        evidence = names.call_file(next_call(facts), "asked")
-        yield Pending("asked", None, _said(facts.replan), (f"{names.PLANNING}/{evidence}",))
+        evidence = paths.call_file(next_call(facts), "asked")
+        yield Pending("asked", None, _said(facts.replan), (f"{paths.PLANNING}/{evidence}",))
     for one in facts.calls:
-        taken = f"{names.PLANNING}/{names.call_file(one.number, 'asked')}"
+        taken = f"{paths.PLANNING}/{paths.call_file(one.number, 'asked')}"
         if one.words is not None and taken not in calls.spent:
             yield Pending("asked", None, _said(one.words), (taken,))
     for one in calls.rejected:
         talk = rejection(one) or Talk()
-        reply = f"{names.PLANNING}/{names.call_file(one.number, 'reply', talk.count)}"
+        reply = f"{paths.PLANNING}/{paths.call_file(one.number, 'reply', talk.count)}"
         if reply not in calls.spent:
             said = words_below(talk.reply or "") or f"the answer of call {one.number} was rejected"
             yield Pending("asked", None, said, (reply,))
@@ -63,7 +61,7 @@ def _said(words: str) -> str:
     return words.strip() or WITHOUT_WORDS
 
 
-def _every_step(facts: Facts, board: Board, calls: CallsSummary) -> Iterator[Pending]:
+def _every_step(facts: Facts, board: StepTable, calls: CallsSummary) -> Iterator[Pending]:
     if not asks_after_every_step(facts):
         return
     for view in board.views.values():

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from agentfs.core import names
+from agentfs.core import paths
+from agentfs.core.attention import About, OpenQuestion, open_questions, ways_on
 from agentfs.core.decide import Action, Wait
 from agentfs.core.facts import ASK
-from agentfs.core.openings import About, Opening, openings, ways_on
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 
 What = About | Literal["plan", "limit", "planner", "model", "files", "other"]
 
@@ -32,11 +32,11 @@ def waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:
 
 
 def _opened(state: RunState) -> Iterator[Waiting]:
-    found, run = openings(state), state.facts.run.run
+    found, run = open_questions(state), state.facts.run.run
     for one in found:
         how = "\n".join(one.commands(run, alone=len(found) == 1))
         if one.about == "draft":
-            yield Waiting(f"draft of call {_last_call(state)}", "draft", names.PLAN, "the plan is a draft", how)
+            yield Waiting(f"draft of call {_last_call(state)}", "draft", paths.PLAN, "the plan is a draft", how)
         else:
             yield Waiting(one.question_path, one.about, one.question_path, _why(state, one), how)
 
@@ -46,7 +46,7 @@ def _last_call(state: RunState) -> int:
     return next((one.call for one in reversed(state.facts.revisions) if one.call), 0)
 
 
-def _why(state: RunState, one: Opening) -> str:
+def _why(state: RunState, one: OpenQuestion) -> str:
     if one.step is None:
         return f"the planner's answer of call {one.number} needs a yes"
     order = state.facts.attempt(one.step, one.number).order
@@ -64,13 +64,13 @@ def _held(state: RunState, last: Action) -> Iterator[Waiting]:
         yield Waiting(f"files: {last.why}", "files", "", last.why, how)
     elif facts.plan_file.problems:
         thing = f"plan.json after revision {len(facts.revisions)}"
-        yield Waiting(thing, "plan", names.PLAN_ERROR, last.why, how)
+        yield Waiting(thing, "plan", paths.PLAN_ERROR, last.why, how)
     elif failed is not None:
-        path = f"{names.PLANNING}/{names.call_file(failed.number, 'answer')}"
+        path = f"{paths.PLANNING}/{paths.call_file(failed.number, 'answer')}"
         yield Waiting(path, "planner", path, last.why, how)
     elif limit is not None:
-        yield Waiting(f"limits.{limit.name} {limit.amount}", "limit", names.PLAN, last.why, how)
+        yield Waiting(f"limits.{limit.name} {limit.amount}", "limit", paths.PLAN, last.why, how)
     elif reach := state.moving("reach"):
-        yield Waiting(f"model for {reach[0].id}.{reach[0].attempt}", "model", names.PLAN, last.why, how)
-    elif not openings(state) and not (facts.plan is not None and facts.plan.status == "paused"):
-        yield Waiting(last.why, "other", names.PLAN, last.why, how)
+        yield Waiting(f"model for {reach[0].id}.{reach[0].attempt}", "model", paths.PLAN, last.why, how)
+    elif not open_questions(state) and not (facts.plan is not None and facts.plan.status == "paused"):
+        yield Waiting(last.why, "other", paths.PLAN, last.why, how)

@@ -6,18 +6,24 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from agentfs.core.answer_plan import Standing, kept_plan, loosened, merged, plan_of
-from agentfs.core.answer_policy import is_shown, plan_problems, verdict_problems
-from agentfs.core.answers import Said, SaidVerdict, read_answer
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.changes import changes
-from agentfs.core.check import check_plan, strict
 from agentfs.core.documents import Document
-from agentfs.core.lint import lint
-from agentfs.core.lint_view import Surroundings
-from agentfs.core.problem_words import in_words
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.plan_changes import changes
+from agentfs.core.plan_check import check_plan, strict
+from agentfs.core.problems import Problem, Rejected, in_words
 from agentfs.core.records import JsonObject, Plan
+from agentfs.core.tool_spec import Catalogue
+from agentfs.planner.answer import (
+    PlanContext,
+    Reply,
+    ReplyVerdict,
+    build_plan,
+    kept_plan,
+    merge_steps,
+    read_answer,
+    spell_out_steps,
+)
+from agentfs.planner.evaluation import plan_problems, quotes_evidence, verdict_problems
+from agentfs.planner.lint import Surroundings, lint
 
 UNSHOWN = (
     "impossible: nothing shows what stands in the way -> quote the words of the goal or of a result that say so, or "
@@ -33,7 +39,7 @@ _ENDS_THE_RUN = {
 class Weighed:
     """What a reply amounts to. It can be used if nothing in it is hard."""
 
-    verdict: SaidVerdict = "plan"
+    verdict: ReplyVerdict = "plan"
     plan: JsonObject | None = None
     answer: JsonValue = None
     hard: tuple[str, ...] = ()  # has to be put right, in words
@@ -47,7 +53,7 @@ class Weighed:
 
 def weigh(
     text: str,
-    standing: Standing,
+    standing: PlanContext,
     catalogue: Catalogue,
     around: Surroundings,
     check_stop: Callable[[], None] = lambda: None,
@@ -60,13 +66,13 @@ def weigh(
     hard = _told(verdict_problems(said, standing))
     match said.verdict:
         case "keep" if standing.plan is not None and _has_other_checks(standing):
-            return Weighed("plan", plan_of(standing.steps, standing), hard=hard)
+            return Weighed("plan", build_plan(standing.steps, standing), hard=hard)
         case "keep":
             return Weighed("keep", hard=hard)
         case "finished":
             return Weighed("finished", kept_plan(standing), said.answer, hard)
         case "impossible":
-            doubts = () if is_shown(said.why, standing.evidence) else (UNSHOWN,)
+            doubts = () if quotes_evidence(said.why, standing.evidence) else (UNSHOWN,)
             return Weighed("impossible", None, said.why, hard, doubts)
         case _:
             check_stop()
@@ -74,15 +80,15 @@ def weigh(
 
 
 def _weighed_plan(
-    said: Said,
-    standing: Standing,
+    said: Reply,
+    standing: PlanContext,
     catalogue: Catalogue,
     around: Surroundings,
     hard: tuple[str, ...],
     check_stop: Callable[[], None],
 ) -> Weighed:
-    listed = loosened(said.steps, standing, catalogue)
-    plan = merged(listed, standing)
+    listed = spell_out_steps(said.steps, standing, catalogue)
+    plan = merge_steps(listed, standing)
     trespasses = plan_problems(listed, plan, standing, catalogue)
     hard += _told(trespasses, plan)
     check_stop()
@@ -105,18 +111,18 @@ def _weighed_plan(
     return _unchanged(weighed, standing) if weighed.usable and _is_same(checked, standing) else weighed
 
 
-def _has_other_checks(standing: Standing) -> bool:
+def _has_other_checks(standing: PlanContext) -> bool:
     """Whether the goal was edited so that its checks are others: then even a plan that is kept gets them."""
     present: Any = (standing.plan or {}).get("checks") or []
     return standing.wants_checks or list(standing.checks) != present
 
 
-def _is_same(plan: Plan, standing: Standing) -> bool:
+def _is_same(plan: Plan, standing: PlanContext) -> bool:
     present = strict(standing.plan, Plan)[0] if standing.plan is not None else None
     return present is not None and not changes(present, plan)
 
 
-def _unchanged(weighed: Weighed, standing: Standing) -> Weighed:
+def _unchanged(weighed: Weighed, standing: PlanContext) -> Weighed:
     """A plan that changes nothing keeps the present one, where that is an answer."""
     ends = [_ENDS_THE_RUN[one] for one in sorted(standing.triggers) if one in _ENDS_THE_RUN]
     if standing.may_keep and not ends:

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, Lines, pointer_to, pointer_tokens, refuse
+from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, Lines
+from agentfs.core.problems import pointer_to, pointer_tokens, refuse
 
 _Place = tuple[int, int]
 

@@ -11,7 +11,7 @@ hook, filter or program of its settings runs, and no endpoint that an untrusted 
 
 from collections.abc import Iterator, Mapping
 
-from agentfs.core.findings import Finding
+from agentfs.core.problems import Finding
 from agentfs.system import missing
 from agentfs.workspace import Workspace, is_trusted
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentfs.core.config import ExecutorSettings, ModelSettings, PlannerSettings, Settings
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.means import has_model
 from agentfs.models.address import NO_KEY, Address, address_of, table_of
 from agentfs.models.bounding import UNCOMPRESSED
@@ -74,9 +74,9 @@ def _judged(about: str, settings: ModelSettings, where: Address, answer: tuple[i
     status, body = answer
     said = inert(cut(where.hidden(words_of(_json(body))), 200))
     if status in (401, 403):
-        mend = f"set {where.key_name} to a key of that endpoint, or api_key_env under {about} in agentfs.toml"
+        fix = f"set {where.key_name} to a key of that endpoint, or api_key_env under {about} in agentfs.toml"
         refused = "refuses the key in" if where.key != NO_KEY else "wants a key:"
-        return wrong(about, f"{shown} {refused} {where.key_name} ({status} {said})".replace(" )", ")"), mend)
+        return wrong(about, f"{shown} {refused} {where.key_name} ({status} {said})".replace(" )", ")"), fix)
     if status >= 500 or status == 429:
         return wrong(about, f"{shown} is not able to answer ({status} {said})", "try again later")
     names = model_names(_json(body)) if status == 200 else None

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.ledger import Ledger
 from agentfs.ledger.claims import TURN, start_time
 from agentfs.ledger.index import UNDERWAY

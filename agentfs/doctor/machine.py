@@ -21,7 +21,7 @@ from pathlib import Path
 import agentfs
 from agentfs import system
 from agentfs.core.config import Settings
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.disk import exchange, open_unnamed, sync_folder, write_new
 from agentfs.installation import find_program, why_missing
 from agentfs.mounts import written_behind

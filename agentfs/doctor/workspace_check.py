@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.findings import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.records import Run
 from agentfs.disk import read_whole
 from agentfs.errors import AgentfsError
@@ -77,7 +77,7 @@ def _trust(workspace: Workspace, *, trusted: bool) -> Finding:
 
 def _schemas(folder: Path) -> Finding:
     """Whether editors are shown the rules this program goes by."""
-    from agentfs.core.schemas import all_schemas
+    from agentfs.core.json_schema import all_schemas
 
     wanted = all_schemas()
     other = [name for name, content in wanted.items() if _content(folder / name) != content]
@@ -156,7 +156,7 @@ def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
     yield from _format(folder, run)
     if driven:
         return
-    claimed = _unsettled(folder / names.STEPS)
+    claimed = _unsettled(folder / paths.STEPS)
     if not claimed:
         return
     left = sorted({pid for log in claimed for mark in _marks(log) for pid in find_survivors(mark)})
@@ -171,7 +171,7 @@ def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
 def _format(folder: Path, run: str) -> Iterator[Finding]:
     """Say of a run.json that this version cannot read."""
     try:
-        Run.model_validate_json(read_whole(folder / names.RUN))
+        Run.model_validate_json(read_whole(folder / paths.RUN))
     except (OSError, ValueError) as error:
         first = inert(str(error).replace("\n", " "))[:200]
         fix = f"restore it: git -C runs checkout main -- {run}/run.json; or use the agentfs that wrote it"
@@ -181,7 +181,7 @@ def _format(folder: Path, run: str) -> Iterator[Finding]:
 def _unsettled(steps: Path) -> list[Path]:
     """Return the logs of attempts without a result, but for those that wait for a person's answer."""
     try:
-        attempts = names.by_attempt(os.listdir(steps))
+        attempts = paths.by_attempt(os.listdir(steps))
     except OSError:
         return []
     open_ones = []
@@ -189,7 +189,7 @@ def _unsettled(steps: Path) -> list[Path]:
         kinds = [kind for kind, _ in traces]
         asks = kinds.count("question") > kinds.count("reply")
         if "log" in kinds and "result" not in kinds and not asks:
-            open_ones.append(steps / names.step_file(step, number, "log"))
+            open_ones.append(steps / paths.step_file(step, number, "log"))
     return open_ones
 
 
@@ -203,15 +203,15 @@ def _marks(log: Path) -> Iterator[ProcessMark]:
 def _half_made(workspace: Workspace) -> Iterator[Finding]:
     """Say of folders in which no run has begun, and of runs that have yet to be deleted."""
     folders = [run for day in subfolders(str(workspace.runs)) for run in subfolders(day)]
-    empty = [run for run in folders if not os.path.lexists(f"{run}/{names.RUN}") and _is_run(run)]
+    empty = [run for run in folders if not os.path.lexists(f"{run}/{paths.RUN}") and _is_run(run)]
     if empty:
         words = f"{counted(len(empty), 'folder')} without a run.json ({'/'.join(empty[0].rsplit('/', 2)[1:])})"
         fix = "a goal of that name takes such a folder; if none is on its way, delete it"
         yield remark("runs", words, fix)
-    if any(subfolders(f"{workspace.runs}/{names.FORGOTTEN}")):
+    if any(subfolders(f"{workspace.runs}/{paths.FORGOTTEN}")):
         words = "runs that were forgotten are not deleted yet"
         yield remark("runs", words, "the next `agentfs run`, `watch` or `forget` finishes that")
 
 
 def _is_run(folder: str) -> bool:
-    return names.is_run_id("/".join(folder.rsplit("/", 2)[1:]))
+    return paths.is_run_id("/".join(folder.rsplit("/", 2)[1:]))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agentfs.core.catalogue import ToolSpec
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.models.loose_json import loose_object, truth_of
 
 # said beside the arguments of a call, and of no effect on what it does

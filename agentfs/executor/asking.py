@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 
 from agentfs import questions
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.records import Order
 from agentfs.executor.desk import Asked
 from agentfs.executor.log import AttemptLog
@@ -25,14 +25,14 @@ def wait_with(asked: Asked, order: Order, log: AttemptLog, shelf: Shelf, mask: M
 def next_question(order: Order, shelf: Shelf) -> int:
     """Return the number that the next question of an attempt gets; a gate may have had the first."""
     count = 1
-    while os.path.exists(f"{shelf.folder}/{names.step_file(order.step, order.attempt, 'question', count)}"):
+    while os.path.exists(f"{shelf.folder}/{paths.step_file(order.step, order.attempt, 'question', count)}"):
         count += 1
     return count
 
 
 def put_question(order: Order, question: str, count: int, shelf: Shelf, mask: Mask) -> None:
     """Make the question appear beside its order: the commit point of waiting."""
-    reply = names.step_file(order.step, order.attempt, "reply", count)
+    reply = paths.step_file(order.step, order.attempt, "reply", count)
     text = questions.ask(order.step, mask.text(question), reply)
-    name = names.step_file(order.step, order.attempt, "question", count)
+    name = paths.step_file(order.step, order.attempt, "question", count)
     shelf.put(name, text.encode("utf-8", "replace"), durable=True)

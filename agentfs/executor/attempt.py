@@ -10,10 +10,9 @@ from typing import Any
 from pydantic_core import PydanticSerializationError
 
 from agentfs.clock import Clock, later
-from agentfs.core import names
-from agentfs.core.canonical import check_value
-from agentfs.core.cutting import as_text
-from agentfs.core.failures import TimeLimit, check_words, hints_of, joined
+from agentfs.core import paths
+from agentfs.core.excerpts import TimeLimit, as_text, check_words, hints_of, joined
+from agentfs.core.hashing import check_value
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     Check,
@@ -264,7 +263,7 @@ def _worked(order: Order, shop: Workshop, bench: Bench) -> float:
 
 def _bench(order: Order, shop: Workshop, stop: StopSign, log: AttemptLog, began: float) -> Bench:
     deadline, desk = began + order.timeout_s, shop.desk if asks_a_model(order, shop.tools) else None
-    whose = names.conversation(order.step, order.attempt)
+    whose = paths.conversation(order.step, order.attempt)
     return Bench(
         confinement=shop.confinement,
         deadline=deadline,
@@ -335,7 +334,7 @@ def _look_at_checks(shop: Workshop, bench: Bench, log: AttemptLog) -> None:
     unseen = shop.doubts.unseen if shop.doubts else ()
     if not unseen:
         return
-    before = replace(bench, whose=f"{bench.whose}{names.BEFORE}", looks_only=_written(shop))
+    before = replace(bench, whose=f"{bench.whose}{paths.BEFORE}", looks_only=_written(shop))
     found = shop.check(unseen, before, None, no_evidence)
     held = [check_sha256(check) for check, one in zip(unseen, found, strict=True) if one.ok]
     log.write(HELD_BEFORE, {"checks": held})
@@ -357,7 +356,7 @@ def _held(order: Order, shop: Workshop) -> frozenset[str]:
 
 def _untampered(order: Order, given: ToolResult, shop: Workshop, before: Before, log: AttemptLog) -> ToolResult:
     """Return what was given; a failure if a protected file is not what it was, now or when the attempt waited."""
-    whose = names.conversation(order.step, order.attempt)
+    whose = paths.conversation(order.step, order.attempt)
     touched = [*_tampered_before(order, shop), *shop.watch.tampered(whose, lambda: _tampered(shop, before))]
     if not touched or (given.failure and given.failure.kind == "interrupted"):
         return given
@@ -390,7 +389,7 @@ def _changes(order: Order, before: Before, shop: Workshop, log: AttemptLog) -> C
     """Return what the attempt changed in the working folder so far, and write down what is new of it."""
     if before.folder is None:
         return None
-    known, whose = before.folder, names.conversation(order.step, order.attempt)
+    known, whose = before.folder, paths.conversation(order.step, order.attempt)
     changes = shop.watch.changes(whose, lambda: compare(known, _folder(shop)))
     if changes.all():
         log.write(CHANGED, changes.as_json(before.watched))
@@ -493,7 +492,7 @@ def _interrupted(failure: Failure, bench: Bench) -> dict[str, Any]:
 def publish_result(result: Result, shelf: Shelf, mask: Mask) -> Result:
     """Write a result, once and for good, and return it as it was written: with secrets hidden."""
     result = mask.record(result)
-    shelf.put(names.step_file(result.step, result.attempt, "result"), render(result), durable=True)
+    shelf.put(paths.step_file(result.step, result.attempt, "result"), render(result), durable=True)
     return result
 
 

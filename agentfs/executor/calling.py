@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from agentfs.core.cutting import as_text, head_and_tail
+from agentfs.core.excerpts import as_text, head_and_tail
 from agentfs.core.records import Failure, JsonObject
 from agentfs.disk import temp_name
 from agentfs.tools.base import Bench, Tool

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_never
 
-from agentfs.core.failures import TimeLimit
+from agentfs.core.excerpts import TimeLimit
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     CheckResult,

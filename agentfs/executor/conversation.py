@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from agentfs.core.cutting import one_line
+from agentfs.core.excerpts import one_line
 
 Message = dict[str, Any]  # in chat form
 

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.cutting import as_text, head_and_tail, one_line
+from agentfs.core.excerpts import as_text, head_and_tail, one_line
 from agentfs.core.proof import first_word, names_in, settings_of, tests_of, words_in
 from agentfs.core.records import Check, Failure, JsonObject
 from agentfs.jsonlines import read_lines

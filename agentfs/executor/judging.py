@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.cutting import fenced, head_and_tail, one_line
+from agentfs.core.excerpts import fenced, head_and_tail, one_line
 from agentfs.core.records import Failure, JsonObject
 from agentfs.executor.conversation import Message
 from agentfs.executor.evidence import OUTPUT_WORDS, Piece

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.clock import Clock
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.facts import Claim
 from agentfs.core.records import SHA256_PATTERN, Order
 from agentfs.disk import write_all
@@ -35,7 +35,7 @@ class AttemptLog:
     def __init__(
         self, shelf: Shelf, order: Order, mask: Mask, clock: Clock, protected: Mapping[str, str] | None = None
     ) -> None:
-        self._shelf, self._name = shelf, names.step_file(order.step, order.attempt, "log")
+        self._shelf, self._name = shelf, paths.step_file(order.step, order.attempt, "log")
         self._mask, self._clock, self._durable = mask, clock, not order.repeatable
         self._of: dict[str, Any] = {
             "key": order.key,

@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from agentfs.core.catalogue import ToolSpec
-from agentfs.core.cutting import as_text, head_and_tail
+from agentfs.core.excerpts import as_text, head_and_tail
 from agentfs.core.records import Failure, JsonObject, Order
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.executor import words
 from agentfs.executor.arguments import arguments_of, fitted
 from agentfs.executor.calling import OUTPUT_LENGTH, Said, call_tool

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.catalogue import ToolSpec
-from agentfs.core.cutting import as_text, head_and_tail
+from agentfs.core.excerpts import as_text, head_and_tail
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.models.base import Offer
 from agentfs.tools.values import NotJson, json_value
 

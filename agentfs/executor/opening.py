@@ -2,9 +2,9 @@
 
 import json
 
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.cutting import fenced, head_and_tail, one_line
-from agentfs.core.modes import DO
+from agentfs.core.excerpts import fenced, head_and_tail, one_line
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.planner_calls import DO
 from agentfs.core.records import Order
 from agentfs.executor.conversation import Message
 from agentfs.executor.desk import Desk

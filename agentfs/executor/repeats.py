@@ -7,7 +7,7 @@ no circle, while A A A and A B A B A B are.
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from agentfs.core.canonical import canonical
+from agentfs.core.hashing import canonical
 from agentfs.tools.values import NotJson, json_value
 
 WARN_AT, FAIL_AT = 3, 5

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agentfs.core.cutting import fenced, head_and_tail
+from agentfs.core.excerpts import fenced, head_and_tail
 from agentfs.core.records import Failure
 from agentfs.executor.arguments import arguments_of
 from agentfs.tools.base import Bench

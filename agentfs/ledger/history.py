@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
-from agentfs.core.messages import trailers
+from agentfs.core.commit_messages import trailers
 from agentfs.ledger.errors import LedgerBroken
 from agentfs.ledger.trees import NewObject
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from agentfs.core.names import is_run_id
+from agentfs.core.paths import is_run_id
 from agentfs.ledger.claims import BEHIND, Claims
 from agentfs.ledger.files import sync
 from agentfs.ledger.program import output

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from agentfs.core.names import is_run_id
+from agentfs.core.paths import is_run_id
 from agentfs.ledger import history, setup, showing, trees
 from agentfs.ledger.claims import Claims
 from agentfs.ledger.errors import LedgerBroken, LedgerBusy

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.ledger import showing
 from agentfs.ledger.errors import LedgerBroken
 from agentfs.ledger.files import read_escaped, sync, write_once
@@ -15,11 +15,11 @@ BEGIN = "# agentfs writes what stands between these two lines; your own lines go
 END = "# agentfs ends here"
 _RUN = "/[0-9]*-[0-9]*-[0-9]*/*"
 OWN = (
-    *(f"{_RUN}/{folder}/" for folder in (names.STEPS, names.PLANNING, names.REVISIONS, names.FILES)),
-    *(f"{_RUN}/{name}" for name in (names.RUN, "goal.*", names.PLAN, names.PLAN_ERROR)),
-    *(f"{_RUN}/{name}" for name in (names.STATUS, names.OUTCOME, names.REPLAN, names.ON_WAIT_LOG)),
+    *(f"{_RUN}/{folder}/" for folder in (paths.STEPS, paths.PLANNING, paths.REVISIONS, paths.FILES)),
+    *(f"{_RUN}/{name}" for name in (paths.RUN, "goal.*", paths.PLAN, paths.PLAN_ERROR)),
+    *(f"{_RUN}/{name}" for name in (paths.STATUS, paths.OUTCOME, paths.REPLAN, paths.ON_WAIT_LOG)),
     f"{_RUN}/.*",  # a file that is being written
-    f"/{names.FORGOTTEN}/",
+    f"/{paths.FORGOTTEN}/",
 )
 _CONFIG = """\
 [core]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import agentfs
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.ledger.files import read_escaped
 
 DRIVER = "agentfs-plan"
@@ -23,7 +23,7 @@ _RAW = 'git --no-pager diff --no-index --no-ext-diff --no-textconv -- "$2" "$5" 
 
 def register(git: Path) -> None:
     """Have git compare plans by meaning in the repository of this `.git`; what a person wrote there is kept."""
-    _put_block(git / "info" / "attributes", [f"/*/*/{names.PLAN} diff={DRIVER}"], last=False)
+    _put_block(git / "info" / "attributes", [f"/*/*/{paths.PLAN} diff={DRIVER}"], last=False)
     _put_block(git / "config", _settings(sys.executable, Path(agentfs.__file__).parent / "gitdiff.py"), last=True)
 
 

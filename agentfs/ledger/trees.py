@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.ledger.errors import LedgerBroken
 
 Kind = Literal["blob", "tree", "commit"]
 FILE, FOLDER = b"100644", b"40000"
 
 _ENTRY = re.compile(rb"([0-7]{5,6}) ([^\0/]+)\0(.{20})", re.DOTALL)
-_OWN_FOLDERS = (names.STEPS, names.PLANNING, names.REVISIONS, names.FILES)
-_OWN_FILES = (names.RUN, names.PLAN, names.PLAN_ERROR, names.GOAL_ERROR, names.OUTCOME, names.STATUS, names.REPLAN)
+_OWN_FOLDERS = (paths.STEPS, paths.PLANNING, paths.REVISIONS, paths.FILES)
+_OWN_FILES = (paths.RUN, paths.PLAN, paths.PLAN_ERROR, paths.GOAL_ERROR, paths.OUTCOME, paths.STATUS, paths.REPLAN)
 # Names that git refuses in a tree, or reads as its own files, on some file system: `.git…`, `GIT~1`, `gi7eba~1`.
 _GITS_OWN = re.compile(r"(?:\.git|gi[^~]{0,6}~[0-9])", re.IGNORECASE)
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfs.core.check_schema import shown
 from agentfs.core.documents import too_deep
 from agentfs.core.json_text import MAX_DEPTH
+from agentfs.core.problems import show_value
 from agentfs.models.base import Tokens, ToolCall
 from agentfs.models.bounding import TooLarge
 
@@ -148,13 +148,13 @@ def _tokens(usage: Mapping[str, Any], *names: str) -> int:
     name = next((name for name in names if usage.get(name)), names[0])
     value = usage.get(name)
     if isinstance(value, bool) or (isinstance(value, int | float) and value > MOST_TOKENS):
-        raise Malformed(f"{name} of its usage is {shown(value)}")
+        raise Malformed(f"{name} of its usage is {show_value(value)}")
     return value if isinstance(value, int) and value > 0 else 0
 
 
 def _index(value: Any) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise Malformed(f"the index of a tool call is {shown(value)}")
+        raise Malformed(f"the index of a tool call is {show_value(value)}")
     return value
 
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import IO, Any
 
 from agentfs.core.documents import too_deep
-from agentfs.core.failures import with_output
+from agentfs.core.excerpts import with_output
 from agentfs.core.records import Failure, JsonObject
 from agentfs.models.assembly import Assembly, Malformed, Said
 from agentfs.models.base import Reply, Request, usage_of

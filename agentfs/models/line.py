@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.limits import Spent
 from agentfs.core.records import JsonObject, Usage
+from agentfs.core.run_state import Spent
 from agentfs.jsonlines import read_lines
 from agentfs.models.errors import ModelError
 from agentfs.models.meter import Meter

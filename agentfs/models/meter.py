@@ -4,8 +4,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from agentfs.core.limits import Bounds, Spent, no_room, total
 from agentfs.core.records import Failure, JsonObject, Usage
+from agentfs.core.run_state import Bounds, Spent, no_room, total
 from agentfs.models.errors import LimitReached
 
 CHARACTERS_PER_TOKEN = 4  # a guess, for what is about to be sent; what was sent is counted as the endpoint says

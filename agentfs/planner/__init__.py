@@ -5,7 +5,7 @@ from typing import Protocol
 
 from agentfs.core.facts import Facts
 from agentfs.core.records import Answer, Author, Call
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Look
 

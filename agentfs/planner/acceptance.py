@@ -15,13 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.answer_form import MOST_CHECKS, checks_form
-from agentfs.core.answers import read_checks
-from agentfs.core.canonical import check_value
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.check import strict
-from agentfs.core.check_steps import acceptance_problems
-from agentfs.core.cutting import fenced, one_line
+from agentfs.core.excerpts import fenced, one_line
+from agentfs.core.hashing import check_value
+from agentfs.core.plan_check import acceptance_problems, strict
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     Check,
@@ -33,9 +29,12 @@ from agentfs.core.records import (
     JudgeCheck,
     Step,
 )
+from agentfs.core.tool_spec import Catalogue
 from agentfs.models.base import Form, Model, Request, Role
 from agentfs.models.errors import Garbled, Refused
 from agentfs.models.line import Line
+from agentfs.planner.answer import read_checks
+from agentfs.planner.answer_form import MOST_CHECKS, checks_form
 from agentfs.prompts import load_prompt
 
 # Run checks before the work, where they can do no harm; None: it cannot be run so.

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentfs.core.continuation import AGENTFS, is_forks_own
 from agentfs.core.facts import Facts
-from agentfs.core.forking import AGENTFS, is_forks_own
-from agentfs.core.modes import loops, starts_as_loop
+from agentfs.core.planner_calls import loops, starts_as_loop
 from agentfs.core.records import Answer, Author, Call, Failure
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.models.line import Line
 from agentfs.planner import Planner
 from agentfs.planner.acceptance import Look

@@ -13,17 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core import names
-from agentfs.core.answer_form import NAME, answer_form
-from agentfs.core.answer_plan import Standing, standing_of
-from agentfs.core.briefing import briefing, cut
-from agentfs.core.catalogue import Catalogue
+from agentfs.core import paths
 from agentfs.core.facts import Facts
-from agentfs.core.goals import ParsedGoal
-from agentfs.core.lint_view import Surroundings
+from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Revision, Verdict
-from agentfs.core.state import RunState
-from agentfs.core.weighing import Weighed, weigh
+from agentfs.core.run_state import RunState
+from agentfs.core.tool_spec import Catalogue
 from agentfs.disk import read_whole
 from agentfs.history import PastPlans
 from agentfs.models.base import Form, Model, Reply, Request
@@ -31,6 +26,11 @@ from agentfs.models.errors import LimitReached, ModelError, Stopped, Unreachable
 from agentfs.models.letting_go import is_over, stopped
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Acceptance, Look, Writer, late_checks
+from agentfs.planner.answer import PlanContext, plan_context
+from agentfs.planner.answer_form import NAME, answer_form
+from agentfs.planner.evaluation import Evaluation, evaluate_answer
+from agentfs.planner.lint import Surroundings
+from agentfs.planner.prompt import briefing, cut
 from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
 from agentfs.regular import read_text
@@ -96,14 +96,14 @@ class _Conversation:
 
     def settle(self) -> Settled:
         """Ask, weigh, ask again; return the verdict and what belongs to it."""
-        standing = standing_of(self.call, self.state, present_plan(self.folder, self.state.facts))
+        standing = plan_context(self.call, self.state, present_plan(self.folder, self.state.facts))
         around = self._open(standing)
-        good_enough: Weighed | None = None
+        good_enough: Evaluation | None = None
         doubted = False  # that the goal is impossible has been sent back, which happens once
         for turn in range(REPAIRS + 1):
             try:
                 reply = self._ask(standing)
-                weighed = weigh(reply_text(reply), standing, self._catalogue, around, self._check_stop)
+                weighed = evaluate_answer(reply_text(reply), standing, self._catalogue, around, self._check_stop)
             except ModelError as error:
                 usable = good_enough if not isinstance(error, Stopped) else None
                 return self._used(usable, standing) if usable else _failed(error)
@@ -122,7 +122,7 @@ class _Conversation:
         if is_over(self.line):
             raise stopped(self.line)
 
-    def _open(self, standing: Standing) -> Surroundings:
+    def _open(self, standing: PlanContext) -> Surroundings:
         """Begin: the standing instructions, and everything about this call."""
         goal = self.planner.parsed(self.call.goal_sha256)
         run = self.state.facts.settings
@@ -137,14 +137,14 @@ class _Conversation:
         ]
         return around
 
-    def _ask(self, standing: Standing) -> Reply:
+    def _ask(self, standing: PlanContext) -> Reply:
         schema = answer_form(
             self._catalogue, keep=standing.may_keep, finished=standing.may_finish, checks=standing.wants_checks
         )
         request = Request("planner", tuple(self.messages), form=Form(NAME, schema))
         return self.planner.model.complete(request, self.line)
 
-    def _used(self, weighed: Weighed, standing: Standing) -> Settled:
+    def _used(self, weighed: Evaluation, standing: PlanContext) -> Settled:
         if weighed.soft:
             self.line.log("accepted", {"although": list(weighed.soft)})
         try:
@@ -156,7 +156,7 @@ class _Conversation:
             plan = plan | {"checks": [*standing.checks, *accepted.checks]}
         return weighed.verdict, {"plan": plan, "answer": weighed.answer, "before": accepted.before}
 
-    def _accepted(self, weighed: Weighed, standing: Standing) -> Acceptance:
+    def _accepted(self, weighed: Evaluation, standing: PlanContext) -> Acceptance:
         """Return the acceptance checks that come with a plan."""
         if weighed.verdict != "plan":
             return Acceptance((), ())
@@ -174,10 +174,10 @@ class _Conversation:
         )
         return writer.settle(weighed.checks)
 
-    def _given_up(self, weighed: Weighed) -> Settled:
+    def _given_up(self, weighed: Evaluation) -> Settled:
         first, more = weighed.hard[:_IN_MESSAGE], len(weighed.hard) - _IN_MESSAGE
         words = "; ".join(first) + (f"; and {more} more" if more > 0 else "")
-        log = f"{names.PLANNING}/{names.call_file(self.call.call, 'log')}"
+        log = f"{paths.PLANNING}/{paths.call_file(self.call.call, 'log')}"
         message = f"the planner's answer cannot be used, after {REPAIRS} turns to put it right: {words}"
         hint = f"the conversation is in {log}; try again with `agentfs replan`, or another model under [planner]"
         return "failed", {"error": Failure(kind="model", message=message, hint=hint)}
@@ -211,7 +211,7 @@ def reply_text(reply: Reply) -> str:
     return reply.text
 
 
-def repair(weighed: Weighed, reply: Reply) -> str:
+def repair(weighed: Evaluation, reply: Reply) -> str:
     """Return the turn that says what has to be put right."""
     parts = []
     if reply.finish == "length":
@@ -251,10 +251,10 @@ def present_plan(folder: Path, facts: Facts) -> JsonObject | None:
 def kept_context(folder: Path) -> str | None:
     """Return what the planner was given to read at the first call; None where that was not kept."""
     try:
-        return read_text(folder / names.PLANNING / names.CONTEXT)
+        return read_text(folder / paths.PLANNING / paths.CONTEXT)
     except OSError:
         return None
 
 
 def _revision_plan(folder: Path, revision: Revision) -> bytes:
-    return read_whole(folder / names.REVISIONS / names.revision_plan_file(revision.revision))
+    return read_whole(folder / paths.REVISIONS / paths.revision_plan_file(revision.revision))

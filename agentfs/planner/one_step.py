@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core.canonical import check_value, overrides_of
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.facts import Facts
-from agentfs.core.goals import ParsedGoal
-from agentfs.core.lenient import in_order
-from agentfs.core.modes import DO
+from agentfs.core.goal_file import ParsedGoal
+from agentfs.core.hashing import check_value, in_order, overrides_of
+from agentfs.core.planner_calls import DO
 from agentfs.core.proof import wants_acceptance
 from agentfs.core.records import Answer, Author, Call, JsonObject, Run
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
+from agentfs.core.tool_spec import Catalogue
 from agentfs.models.base import Model
 from agentfs.models.errors import ModelError
 from agentfs.models.line import Line

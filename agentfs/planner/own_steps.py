@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.facts import Facts
-from agentfs.core.goals import ParsedGoal
+from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, PlanStatus
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.disk import read_whole
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Look
@@ -49,7 +49,7 @@ def situation(goal: ParsedGoal, state: RunState, folder: Path) -> Situation:
     plan = None
     if state.facts.revisions:
         number = state.facts.revisions[-1].revision
-        plan = json.loads(read_whole(folder / names.REVISIONS / names.revision_plan_file(number)))
+        plan = json.loads(read_whole(folder / paths.REVISIONS / paths.revision_plan_file(number)))
     views = state.steps.values()
     pending = [view for view in views if view.move == "call"]
     return Situation(

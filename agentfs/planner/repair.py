@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.clock import Clock
-from agentfs.core.answer_form import input_form, tool_input
-from agentfs.core.answer_plan import Standing, standing_of
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.cutting import fenced, head_and_tail
+from agentfs.core.excerpts import fenced, head_and_tail
 from agentfs.core.facts import Facts
-from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, JsonObject, Result, Run
-from agentfs.core.state import RunState
-from agentfs.core.weighing import weigh
+from agentfs.core.run_state import RunState
+from agentfs.core.tool_spec import Catalogue
 from agentfs.models.actions import json_in
 from agentfs.models.base import Form, Model, Request
 from agentfs.models.errors import Garbled, ModelError, Refused
 from agentfs.models.line import Line
 from agentfs.planner.acceptance import Look
+from agentfs.planner.answer import PlanContext, plan_context
+from agentfs.planner.answer_form import input_form, tool_input
+from agentfs.planner.evaluation import evaluate_answer
+from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import failed_call, present_plan, reply_text
 from agentfs.prompts import load_prompt
 
@@ -63,7 +63,7 @@ class Repair:
 
     def _repaired(self, call: Call, state: RunState, folder: Path, line: Line, prompt: str) -> JsonObject | None:
         """Return the plan with another input for the step; None where there is none that can be used."""
-        standing = standing_of(call, state, present_plan(folder, state.facts))
+        standing = plan_context(call, state, present_plan(folder, state.facts))
         step, model = standing.open.get(call.step or ""), self.model(state.facts.run)
         catalogue = self.catalogue.under(state.facts.own_tools)
         if step is None or model is None or step.get("tool") not in catalogue.tools:
@@ -81,9 +81,9 @@ class Repair:
         return _changed(standing, step, tool_input(given, spec), catalogue)
 
 
-def _changed(standing: Standing, step: Mapping[str, Any], given: Any, catalogue: Catalogue) -> JsonObject | None:
+def _changed(standing: PlanContext, step: Mapping[str, Any], given: Any, catalogue: Catalogue) -> JsonObject | None:
     steps = [{**one, "input": given} if one["id"] == step["id"] else one for one in standing.open.values()]
-    weighed = weigh(json.dumps({"steps": steps}), standing, catalogue, Surroundings())
+    weighed = evaluate_answer(json.dumps({"steps": steps}), standing, catalogue, Surroundings())
     return weighed.plan if weighed.usable and weighed.verdict == "plan" else None
 
 

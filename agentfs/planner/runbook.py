@@ -15,12 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agentfs.core.canonical import overrides_of
-from agentfs.core.fallbacks import Fallback, chain, originals, referred
-from agentfs.core.goals import ParsedGoal
-from agentfs.core.lenient import in_order, spelled_out
+from agentfs.core.goal_file import ParsedGoal
+from agentfs.core.hashing import in_order, overrides_of, spelled_out
 from agentfs.core.records import JsonObject, PlanStatus, Trigger
 from agentfs.core.references import rename
+from agentfs.core.runbook import Fallback, chain, originals, referred
 
 _SHOWN = 4000  # characters of a schema in a question
 

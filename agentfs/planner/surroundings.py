@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.context import ContextRule, is_path
-from agentfs.core.briefing import Material
-from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Run
+from agentfs.planner.lint import Surroundings
+from agentfs.planner.prompt import Material
 from agentfs.tools.protected import ENV_FILES, WORKSPACE_PARTS
 from agentfs.tools.safe_open import Refused, hold_folder
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core.hashing import sha256_bytes
 from agentfs.errors import UserError
 from agentfs.regular import MOST_SOURCE, NotRegular, read_regular
 

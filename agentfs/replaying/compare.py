@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core import paths
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Record, Usage
 
 if TYPE_CHECKING:
@@ -54,15 +54,15 @@ def records(recording: "Recording") -> Records:
         **dict(_planning(recording)),
         **dict(_revisions(recording)),
         **dict(_steps(recording)),
-        **({names.OUTCOME: _fields("outcome", recording.outcome)} if recording.outcome else {}),
+        **({paths.OUTCOME: _fields("outcome", recording.outcome)} if recording.outcome else {}),
     }
 
 
 def _planning(recording: "Recording") -> Iterator[tuple[str, dict[str, Any]]]:
     for number, one in recording.calls.items():
 
-        def path(kind: names.CallFileKind, count: int = 1, number: int = number) -> str:
-            return f"{names.PLANNING}/{names.call_file(number, kind, count)}"
+        def path(kind: paths.CallFileKind, count: int = 1, number: int = number) -> str:
+            return f"{paths.PLANNING}/{paths.call_file(number, kind, count)}"
 
         if one.call:
             yield path("call"), _fields("call", one.call)
@@ -77,16 +77,16 @@ def _planning(recording: "Recording") -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _revisions(recording: "Recording") -> Iterator[tuple[str, dict[str, Any]]]:
     for number, one in recording.revisions.items():
-        yield f"{names.REVISIONS}/{names.revision_plan_file(number)}", {"sha256": sha256_bytes(one.plan)}
+        yield f"{paths.REVISIONS}/{paths.revision_plan_file(number)}", {"sha256": sha256_bytes(one.plan)}
         fields = _fields("revision", one.record)
-        yield f"{names.REVISIONS}/{names.revision_file(number)}", {**fields, "by.role": one.record.by.role}
+        yield f"{paths.REVISIONS}/{paths.revision_file(number)}", {**fields, "by.role": one.record.by.role}
 
 
 def _steps(recording: "Recording") -> Iterator[tuple[str, dict[str, Any]]]:
     for (step, number), one in recording.attempts.items():
 
-        def path(kind: names.StepFileKind, count: int = 1, step: str = step, number: int = number) -> str:
-            return f"{names.STEPS}/{names.step_file(step, number, kind, count)}"
+        def path(kind: paths.StepFileKind, count: int = 1, step: str = step, number: int = number) -> str:
+            return f"{paths.STEPS}/{paths.step_file(step, number, kind, count)}"
 
         for count in one.talks:
             yield path("question", count), {}

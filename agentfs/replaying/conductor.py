@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.decide import Wait
 from agentfs.disk import replace as save
@@ -144,7 +144,7 @@ class Conductor:
             return False
         if self.stuck is None or departure.what:
             return True
-        return _file(departure.file) not in self.files[self.stuck :] and departure.file != names.OUTCOME
+        return _file(departure.file) not in self.files[self.stuck :] and departure.file != paths.OUTCOME
 
     def _plays(self, event: Event) -> bool:
         match event:
@@ -211,9 +211,9 @@ class Conductor:
     def _cut_with(self, event: Died) -> list[tuple[str, str, int]]:
         """Return all that was under way when the driver was ended: it is settled together."""
         attempts = [
-            ("attempt", *key) for key in self.recording.attempts if self.playback.died(names.conversation(*key))
+            ("attempt", *key) for key in self.recording.attempts if self.playback.died(paths.conversation(*key))
         ]
-        calls = [("call", "", n) for n in self.recording.calls if self.playback.died(names.call_conversation(n))]
+        calls = [("call", "", n) for n in self.recording.calls if self.playback.died(paths.call_conversation(n))]
         return [event.job, *(one for one in (*attempts, *calls) if one != event.job)]
 
     def _act(self, event: Put | Edit | EditGoal) -> bool:
@@ -222,32 +222,32 @@ class Conductor:
         if isinstance(event, Put) and event.after and not (self.folder / event.after).exists():
             self.playback.note(event.after, "", "it is there", f"no such question, for {self._why()}")
             return False
-        ended = (self.folder / names.OUTCOME).exists()
+        ended = (self.folder / paths.OUTCOME).exists()
         if ended:
             self._set_aside()
         match event:
             case Put(path=path, content=content):
                 save(self.folder / path, content)
             case Edit(revision=number):
-                save(self.folder / names.PLAN, self.recording.revisions[number].plan)
+                save(self.folder / paths.PLAN, self.recording.revisions[number].plan)
             case EditGoal(sha256=sha):
                 save(self.folder / self.recording.goal_name, self.recording.goals[sha])
         if ended:
-            (self.folder / names.OUTCOME).unlink()
+            (self.folder / paths.OUTCOME).unlink()
         self.driver.look_again()
         return True
 
     def _set_aside(self) -> None:
         """Set aside all that failed, as `resume` does in one go, before an ended run goes on."""
         for (step, number), one in self.recording.attempts.items():
-            result = self.folder / names.STEPS / names.step_file(step, number, "result")
+            result = self.folder / paths.STEPS / paths.step_file(step, number, "result")
             if one.again is not None and _failed(one) and result.exists():
-                save(self.folder / names.STEPS / names.step_file(step, number, "again"), one.again)
+                save(self.folder / paths.STEPS / paths.step_file(step, number, "again"), one.again)
         for number, call in self.recording.calls.items():
-            answered = self.folder / names.PLANNING / names.call_file(number, "answer")
-            checked = self.folder / names.PLANNING / names.call_file(number, "checks")
+            answered = self.folder / paths.PLANNING / paths.call_file(number, "answer")
+            checked = self.folder / paths.PLANNING / paths.call_file(number, "checks")
             if call.again is not None and (answered.exists() or checked.exists()):
-                save(self.folder / names.PLANNING / names.call_file(number, "again"), call.again)
+                save(self.folder / paths.PLANNING / paths.call_file(number, "again"), call.again)
 
 
 def _failed(attempt: RecordedAttempt) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.clock import Clock
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.records import CheckResult, Failure, JsonObject
 from agentfs.executor.arguments import arguments_of
 from agentfs.replaying.compare import Departure
@@ -95,7 +95,7 @@ class Playback:
 
     def error(self, whose: str) -> Failure | None:
         """Return what the recording says went wrong with an attempt, or with a call."""
-        number = whose.removeprefix(f"{names.PLANNING}/")
+        number = whose.removeprefix(f"{paths.PLANNING}/")
         call = self.recording.calls.get(int(number)) if number.isdigit() else None
         settled = call.answer if call else self.recording.result(whose)
         return settled.error if settled else None

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
-from agentfs.core.forking import FIRST_CALL, is_forks_own
+from agentfs.core import paths
+from agentfs.core.continuation import FIRST_CALL, is_forks_own
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Record, Result, Revision, Run
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
@@ -19,7 +19,7 @@ from agentfs.replaying.tapes import Tape, tape_in
 from agentfs.workspace import goal_path
 
 R = TypeVar("R", bound=Record)
-_KEPT_GOAL = re.compile(rf"({names.FORMAT_DIGITS})\.goal\.(md|txt|yaml|yml|json)\Z")
+_KEPT_GOAL = re.compile(rf"({paths.FORMAT_DIGITS})\.goal\.(md|txt|yaml|yml|json)\Z")
 
 
 class Unreplayable(UserError):
@@ -87,18 +87,18 @@ class Recording:
 
     def result(self, whose: str) -> Result | None:
         """Return the result of the attempt whose conversation, or whose needs, this is."""
-        return self._attempt(whose.removesuffix(names.GATE_NEEDS).removesuffix(names.NEEDS)).result
+        return self._attempt(whose.removesuffix(paths.GATE_NEEDS).removesuffix(paths.NEEDS)).result
 
     def was_asked(self, whose: str) -> bool:
         """Whether a person was asked about the attempt whose needs these are."""
-        return bool(self._attempt(whose.removesuffix(names.GATE_NEEDS)).talks)
+        return bool(self._attempt(whose.removesuffix(paths.GATE_NEEDS)).talks)
 
     def order(self, whose: str) -> Order | None:
         """Return the order of the attempt whose conversation this is."""
         return self._attempt(whose).order
 
     def _attempt(self, whose: str) -> RecordedAttempt:
-        found = names.parse_step_file(f"{whose.removeprefix(f'{names.STEPS}/')}.json")
+        found = paths.parse_step_file(f"{whose.removeprefix(f'{paths.STEPS}/')}.json")
         return self.attempts.get((found.step, found.attempt), RecordedAttempt()) if found else RecordedAttempt()
 
     def tape(self, whose: str) -> Tape:
@@ -112,10 +112,10 @@ class Recording:
 
 def read_recording(folder: Path) -> Recording:
     """Return the recording in a run's folder; raises Unreplayable if a record does not read."""
-    run = _record(folder, names.RUN, Run)
+    run = _record(folder, paths.RUN, Run)
     if run is None:
-        raise Unreplayable(f"{folder} is no run: there is no {names.RUN}")
-    first = _record(folder, f"{names.PLANNING}/{names.call_file(FIRST_CALL, 'call')}", Call)
+        raise Unreplayable(f"{folder} is no run: there is no {paths.RUN}")
+    first = _record(folder, f"{paths.PLANNING}/{paths.call_file(FIRST_CALL, 'call')}", Call)
     if first is not None and is_forks_own(first, run):
         raise Unreplayable(f"{run.run} began as a {run.source}, with results of that run: replay that one instead")
     goal = goal_path(folder)
@@ -129,7 +129,7 @@ def read_recording(folder: Path) -> Recording:
         calls=_calls(folder),
         attempts=_attempts(folder),
         revisions=_revisions(folder),
-        outcome=_record(folder, names.OUTCOME, Outcome),
+        outcome=_record(folder, paths.OUTCOME, Outcome),
         tapes=dict(_tapes(folder)),
     )
 
@@ -156,16 +156,16 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _kept_goals(folder: Path) -> Iterator[bytes]:
-    for name in _listed(folder / names.PLANNING):
+    for name in _listed(folder / paths.PLANNING):
         if _KEPT_GOAL.match(name):
-            yield read_whole(folder / names.PLANNING / name)
+            yield read_whole(folder / paths.PLANNING / name)
 
 
 def _calls(folder: Path) -> dict[int, RecordedCall]:
-    files = [found for name in _listed(folder / names.PLANNING) if (found := names.parse_call_file(name))]
+    files = [found for name in _listed(folder / paths.PLANNING) if (found := paths.parse_call_file(name))]
 
-    def path(number: int, kind: names.CallFileKind, count: int = 1) -> str:
-        return f"{names.PLANNING}/{names.call_file(number, kind, count)}"
+    def path(number: int, kind: paths.CallFileKind, count: int = 1) -> str:
+        return f"{paths.PLANNING}/{paths.call_file(number, kind, count)}"
 
     def replies(number: int) -> dict[int, bytes | None]:
         counts = sorted(file.count for file in files if (file.call, file.kind) == (number, "question"))
@@ -185,16 +185,16 @@ def _calls(folder: Path) -> dict[int, RecordedCall]:
 
 
 def _attempts(folder: Path) -> Attempts:
-    files: dict[tuple[str, int], list[names.StepFile]] = {}
-    for name in _listed(folder / names.STEPS):
-        if found := names.parse_step_file(name):
+    files: dict[tuple[str, int], list[paths.StepFile]] = {}
+    for name in _listed(folder / paths.STEPS):
+        if found := paths.parse_step_file(name):
             files.setdefault((found.step, found.attempt), []).append(found)
     return {key: _attempt(folder, *key, mine) for key, mine in sorted(files.items())}
 
 
-def _attempt(folder: Path, step: str, number: int, files: list[names.StepFile]) -> RecordedAttempt:
-    def path(kind: names.StepFileKind, count: int = 1) -> str:
-        return f"{names.STEPS}/{names.step_file(step, number, kind, count)}"
+def _attempt(folder: Path, step: str, number: int, files: list[paths.StepFile]) -> RecordedAttempt:
+    def path(kind: paths.StepFileKind, count: int = 1) -> str:
+        return f"{paths.STEPS}/{paths.step_file(step, number, kind, count)}"
 
     output = folder / path("output")
     return RecordedAttempt(
@@ -222,15 +222,15 @@ def _order(folder: Path, name: str) -> Order | None:
 
 def _revisions(folder: Path) -> dict[int, RecordedRevision]:
     found = {}
-    for name in _listed(folder / names.REVISIONS):
-        parsed = names.parse_revision_file(name)
+    for name in _listed(folder / paths.REVISIONS):
+        parsed = paths.parse_revision_file(name)
         if parsed is None or parsed[1] != "record":
             continue
-        record = _record(folder, f"{names.REVISIONS}/{name}", Revision)
-        plan = _bytes(folder / names.REVISIONS / names.revision_plan_file(parsed[0]))
+        record = _record(folder, f"{paths.REVISIONS}/{name}", Revision)
+        plan = _bytes(folder / paths.REVISIONS / paths.revision_plan_file(parsed[0]))
         if plan is None:
             raise Unreplayable(
-                f"{folder / names.REVISIONS / names.revision_plan_file(parsed[0])} is missing: it holds a plan"
+                f"{folder / paths.REVISIONS / paths.revision_plan_file(parsed[0])} is missing: it holds a plan"
             )
         if record is not None:
             found[parsed[0]] = RecordedRevision(record, plan)
@@ -238,7 +238,7 @@ def _revisions(folder: Path) -> dict[int, RecordedRevision]:
 
 
 def _tapes(folder: Path) -> Iterator[tuple[str, Tape]]:
-    for part in (names.PLANNING, names.STEPS):
+    for part in (paths.PLANNING, paths.STEPS):
         for name in _listed(folder / part):
             if name.endswith(LOG):
                 yield f"{part}/{name.removesuffix(LOG)}", tape_in(folder / part / name)
@@ -259,16 +259,16 @@ def _missing_goals(recording: Recording) -> Iterator[str]:
     for number, one in recording.calls.items():
         if one.call and one.call.goal_sha256 not in recording.goals:
             yield (
-                f"{names.PLANNING}/{names.call_file(number, 'call')}: the goal was edited after this call, and what "
+                f"{paths.PLANNING}/{paths.call_file(number, 'call')}: the goal was edited after this call, and what "
                 "it was is not in the ledger (copy the run with `agentfs replay RUN --save DIR` where that is)"
             )
 
 
 def _missing_logs(recording: Recording) -> Iterator[str]:
     asked = {
-        **{names.call_conversation(n): c.answer and c.answer.usage for n, c in recording.calls.items()},
-        **{f"{names.call_conversation(n)}.checks": c.checks and c.checks.usage for n, c in recording.calls.items()},
-        **{names.conversation(*key): a.result and a.result.usage for key, a in recording.attempts.items()},
+        **{paths.call_conversation(n): c.answer and c.answer.usage for n, c in recording.calls.items()},
+        **{f"{paths.call_conversation(n)}.checks": c.checks and c.checks.usage for n, c in recording.calls.items()},
+        **{paths.conversation(*key): a.result and a.result.usage for key, a in recording.attempts.items()},
     }
     for whose, usage in asked.items():
         if not usage:

@@ -4,16 +4,16 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from agentfs.core import names
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core import paths
 from agentfs.core.config import Settings
+from agentfs.core.hashing import sha256_bytes
 from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.replaying.recording import Recording, read_recording
 from agentfs.settings import load_settings
 from agentfs.workspace import SETTINGS
 
-_LEFT_OUT = (names.FILES, names.STATUS, names.PLAN_ERROR, names.GOAL_ERROR, names.ON_WAIT_LOG)
+_LEFT_OUT = (paths.FILES, paths.STATUS, paths.PLAN_ERROR, paths.GOAL_ERROR, paths.ON_WAIT_LOG)
 
 
 def workspace_of(folder: Path) -> Path | None:
@@ -53,4 +53,4 @@ def save_recording(folder: Path, to: Path) -> None:
     for number, one in recording.calls.items():
         content = recording.goals.get(one.call.goal_sha256) if one.call else None
         if one.call and content is not None and one.call.goal_sha256 != last:
-            (to / names.PLANNING / names.goal_before_file(number, recording.goal_name)).write_bytes(content)
+            (to / paths.PLANNING / paths.goal_before_file(number, recording.goal_name)).write_bytes(content)

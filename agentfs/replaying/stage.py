@@ -11,15 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from agentfs.core import names
-from agentfs.core.briefing import Material
-from agentfs.core.catalogue import ToolSpec
+from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.decide import Action, AskPerson, CallPlanner, IssueOrder, StopAttempt
 from agentfs.core.facts import Facts
-from agentfs.core.lint_view import Surroundings
 from agentfs.core.records import Answer, Author, Call, JsonObject, Run
-from agentfs.core.state import Means, RunState
+from agentfs.core.run_state import Means, RunState
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.disk import publish, read_whole
 from agentfs.engine import Driver, Job, JobKey, News, World, no_model
 from agentfs.executor.attempt import Halt, render
@@ -30,8 +28,10 @@ from agentfs.models.line import Line
 from agentfs.planner import Planner
 from agentfs.planner.acceptance import Look
 from agentfs.planner.choosing import Nobody
+from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
+from agentfs.planner.prompt import Material
 from agentfs.planner.surroundings import LookAround
 from agentfs.prompts import load_prompt
 from agentfs.replaying.hints import Hints
@@ -67,13 +67,13 @@ def same_paths(recorded: Path, replayed: Path, run: str) -> Callable[[str], str]
 def set_up(recording: Recording, root: Path) -> Path:
     """Make a workspace with the run as it began, and return the run's folder."""
     folder = root / "runs" / recording.run.run
-    for part in (names.PLANNING, names.REVISIONS, names.STEPS, names.FILES):
+    for part in (paths.PLANNING, paths.REVISIONS, paths.STEPS, paths.FILES):
         (folder / part).mkdir(parents=True)
     (root / "agentfs.toml").touch()
-    publish(folder / names.RUN, render(recording.run), durable=False)
+    publish(folder / paths.RUN, render(recording.run), durable=False)
     publish(folder / recording.goal_name, recording.first_goal(), durable=False)
-    if (kept := recording.folder / names.PLANNING / names.CONTEXT).is_file():
-        publish(folder / names.PLANNING / names.CONTEXT, read_whole(kept), durable=False)
+    if (kept := recording.folder / paths.PLANNING / paths.CONTEXT).is_file():
+        publish(folder / paths.PLANNING / paths.CONTEXT, read_whole(kept), durable=False)
     return folder
 
 
@@ -176,7 +176,7 @@ class RecordedPlanner:
 
     def _for(self, call: Call) -> Planner:
         recorded = self.recording.calls.get(call.call)
-        tape = self.recording.tape(names.call_conversation(call.call))
+        tape = self.recording.tape(paths.call_conversation(call.call))
         if recorded and recorded.answer and recorded.answer.verdict == "failed" and not tape.tries:
             return Nobody()
         return replace(self.planner, look=_look_then(tape))
@@ -196,7 +196,7 @@ class RecordedLoop:
         return self.loop.takes_time(call, facts)
 
     def answer(self, call: Call, state: RunState, folder: Path, line: Line, look: Look) -> Answer:
-        tape = self.recording.tape(names.call_conversation(call.call))
+        tape = self.recording.tape(paths.call_conversation(call.call))
         return replace(self.loop, look_around=_look_then(tape)).answer(call, state, folder, line, look)
 
 
@@ -287,7 +287,7 @@ class CuedDriver(Driver):
     def _reined(self, key: JobKey) -> Halt:
         if key[0] != "attempt":
             return Halt()
-        whose, playback = names.conversation(key[1], key[2]), self.playback
+        whose, playback = paths.conversation(key[1], key[2]), self.playback
         return _Reined(seen=lambda: playback.reel(whose).played(), stopped=playback.has_stopped(whose))
 
     def let_go(self, key: JobKey) -> None:
@@ -302,15 +302,15 @@ class CuedDriver(Driver):
     def _under_way(self, action: Action) -> bool:
         match action:
             case IssueOrder(view=view):
-                order, result = (names.step_file(view.id, view.next, kind) for kind in ("order", "result"))
-                held = self.cues.holds(f"{names.STEPS}/{order}", f"{names.STEPS}/{result}")
+                order, result = (paths.step_file(view.id, view.next, kind) for kind in ("order", "result"))
+                held = self.cues.holds(f"{paths.STEPS}/{order}", f"{paths.STEPS}/{result}")
                 return held or super()._under_way(action)
             case AskPerson(view=view, about="gate"):
-                files = (names.step_file(view.id, view.next, kind) for kind in ("question", "result"))
-                question, result = (f"{names.STEPS}/{file}" for file in files)
+                files = (paths.step_file(view.id, view.next, kind) for kind in ("question", "result"))
+                question, result = (f"{paths.STEPS}/{file}" for file in files)
                 return not (self.cues.recording.folder / question).exists() and self.cues.holds(result)
             case CallPlanner(call=call):
-                return self.cues.holds(f"{names.PLANNING}/{names.call_file(call, 'call')}")
+                return self.cues.holds(f"{paths.PLANNING}/{paths.call_file(call, 'call')}")
             case StopAttempt(step=step, attempt=number) if job := self.jobs.get(("attempt", step, number)):
                 return isinstance(job.stop, _Reined) and job.stop.raised
             case _:

@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.records import Revision
 from agentfs.questions import ASK_LINE
 from agentfs.reader import KEY_LINE
@@ -103,7 +103,7 @@ class _Moments:
             self._call(number)
         if self.recording.outcome is not None:
             everything = {*self.found}
-            self._add(("outcome",), Made(names.OUTCOME), LAST, MADE, everything)
+            self._add(("outcome",), Made(paths.OUTCOME), LAST, MADE, everything)
         for key, attempt in self.recording.attempts.items():
             self._acts_on_attempt(*key, attempt)
         for number in self.recording.calls:
@@ -123,7 +123,7 @@ class _Moments:
     # ── what agentfs did ────────────────────────────────────────────────────────────────────────────────
 
     def _revision(self, record: Revision) -> None:
-        number, path = record.revision, f"{names.REVISIONS}/{names.revision_file(record.revision)}"
+        number, path = record.revision, f"{paths.REVISIONS}/{paths.revision_file(record.revision)}"
         after: set[Name] = {("revision", str(number - 1))}
         if record.call is None:
             self._add(("edit", str(number)), Edit(number), record.at, ACT, after)
@@ -133,43 +133,43 @@ class _Moments:
         self._add(("revision", str(number)), Made(path), record.at, MADE, after)
 
     def _attempt(self, step: str, number: int, attempt: RecordedAttempt) -> None:
-        whose = names.conversation(step, number)
+        whose = paths.conversation(step, number)
         order, result, tape = attempt.order, attempt.result, self.recording.tape(whose)
         if order is not None:
-            path = f"{names.STEPS}/{names.step_file(step, number, 'order')}"
+            path = f"{paths.STEPS}/{paths.step_file(step, number, 'order')}"
             before = {("revision", str(order.revision)), ("result", step, str(number - 1))}
             after: set[Name] = {*before, *(("result", name, str(n)) for name, n in order.after.items())}
             self._add(("order", step, str(number)), Made(path), order.issued_at, MADE, after)
         began: set[Name] = {("order", step, str(number))}
         for count, at in tape.questions.items():
-            asked = f"{names.STEPS}/{names.step_file(step, number, 'question', count)}"
+            asked = f"{paths.STEPS}/{paths.step_file(step, number, 'question', count)}"
             event = Settled(("attempt", step, number), asked)
             self._add(("asked", step, str(number), str(count)), event, at, ENDED, {*began})
             began.add(("asked", step, str(number), str(count)))
         if result is None:
             return
-        path = f"{names.STEPS}/{names.step_file(step, number, 'result')}"
+        path = f"{paths.STEPS}/{paths.step_file(step, number, 'result')}"
         cut = attempt.claimed and result.error is not None and result.error.message == CUT_MESSAGE
         settled = Died(("attempt", step, number), path) if cut else Settled(("attempt", step, number), path)
         at = result.ended_at if cut else max(result.ended_at, tape.ended)  # the log ends when the result is safe
         self._add(("result", step, str(number)), settled, at, ENDED, began)
 
     def _call(self, number: int) -> None:
-        one, tape = self.recording.calls[number], self.recording.tape(names.call_conversation(number))
+        one, tape = self.recording.calls[number], self.recording.tape(paths.call_conversation(number))
         if one.checks is not None:
             self._checks(number)
         if one.call is None:
             return
-        path = f"{names.PLANNING}/{names.call_file(number, 'call')}"
+        path = f"{paths.PLANNING}/{paths.call_file(number, 'call')}"
         after: set[Name] = {("answer", str(number - 1)), ("revision", str(one.call.revision))}
         after |= {name for evidence in one.call.evidence for name in _named(evidence)}
         self._add(("call", str(number)), Made(path), tape.began or self._installed(number), ACT, after)
         if one.answer is None:
             return
-        path = f"{names.PLANNING}/{names.call_file(number, 'answer')}"
+        path = f"{paths.PLANNING}/{paths.call_file(number, 'answer')}"
         job, mine = ("call", "", number), {("call", str(number))}
         if one.answer.verdict == "interrupted" and one.answer.error and one.answer.error.message == CUT_MESSAGE:
-            next_one = self.recording.tape(names.call_conversation(number + 1))
+            next_one = self.recording.tape(paths.call_conversation(number + 1))
             self._add(("answer", str(number)), Died(job, path), next_one.began or tape.ended, ACT, {*mine})
         else:
             self._add(("answer", str(number)), Settled(job, path), tape.ended, ENDED, {*mine})
@@ -183,26 +183,26 @@ class _Moments:
         checks = self.recording.calls[number].checks
         if checks is None:
             return
-        path = f"{names.PLANNING}/{names.call_file(number, 'checks')}"
+        path = f"{paths.PLANNING}/{paths.call_file(number, 'checks')}"
         after: set[Name] = {("result", step, str(attempt)) for step, attempt in checks.after.items()}
         after |= {("revision", str(checks.revision)), ("answer", str(number - 1)), ("checks", str(number - 1))}
-        tape = self.recording.tape(f"{names.call_conversation(number)}.checks")
+        tape = self.recording.tape(f"{paths.call_conversation(number)}.checks")
         self._add(("checks", str(number)), Settled(("checks", "", number), path), tape.ended, ENDED, after)
 
     # ── what people did ─────────────────────────────────────────────────────────────────────────────────
 
     def _acts_on_attempt(self, step: str, number: int, attempt: RecordedAttempt) -> None:
         for count, talk in attempt.talks.items():
-            question = f"{names.STEPS}/{names.step_file(step, number, 'question', count)}"
+            question = f"{paths.STEPS}/{paths.step_file(step, number, 'question', count)}"
             before = self._settled_by(step, number, count, talk.question)
             if talk.reply is not None and before is not None:
-                path = f"{names.STEPS}/{names.step_file(step, number, 'reply', count)}"
+                path = f"{paths.STEPS}/{paths.step_file(step, number, 'reply', count)}"
                 self._act(("reply", step, str(number), str(count)), Put(path, talk.reply, question), before)
             elif ("asked", step, str(number), str(count)) not in self.found:
                 everything = {*self.found}
                 self._add(("question", step, str(number), str(count)), Made(question), LAST, MADE, everything)
         if attempt.again is not None and (anew := self._after_again(step, number)):
-            path = f"{names.STEPS}/{names.step_file(step, number, 'again')}"
+            path = f"{paths.STEPS}/{paths.step_file(step, number, 'again')}"
             self._act(("again", step, str(number)), Put(path, attempt.again), anew)
 
     def _settled_by(self, step: str, number: int, count: int, question: str) -> Name | None:
@@ -236,9 +236,9 @@ class _Moments:
     def _acts_on_call(self, number: int) -> None:
         one, mine = self.recording.calls[number], str(number)
         if one.asked is not None:
-            self._act(("replan", mine), Put(names.REPLAN, one.asked), ("call", mine))
+            self._act(("replan", mine), Put(paths.REPLAN, one.asked), ("call", mine))
         if one.again is not None:
-            path = f"{names.PLANNING}/{names.call_file(number, 'again')}"
+            path = f"{paths.PLANNING}/{paths.call_file(number, 'again')}"
             later = [(n, kind) for n in self.recording.calls for kind in ("checks", "call") if n > number]
             anew = next(((kind, str(n)) for n, kind in later if (kind, str(n)) in self.found), None)
             if anew is not None:
@@ -246,10 +246,10 @@ class _Moments:
         if not one.replies:
             return
         count, reply = max(one.replies.items(), key=lambda asked: asked[0])  # the last one was decided
-        question = f"{names.PLANNING}/{names.call_file(number, 'question', count)}"
+        question = f"{paths.PLANNING}/{paths.call_file(number, 'question', count)}"
         before = self._decided_by(number)
         if reply is not None and before is not None:
-            path = f"{names.PLANNING}/{names.call_file(number, 'reply', count)}"
+            path = f"{paths.PLANNING}/{paths.call_file(number, 'reply', count)}"
             self._act(("reply", mine), Put(path, reply, question), before)
         else:
             self._add(("question", mine), Made(question), LAST, MADE, {*self.found})
@@ -310,7 +310,7 @@ class _Moments:
 def _named(evidence: str) -> Iterator[Name]:
     """Yield what a path in a call's evidence is called here."""
     folder, _, name = evidence.partition("/")
-    if folder == names.STEPS and (step := names.parse_step_file(name)):
+    if folder == paths.STEPS and (step := paths.parse_step_file(name)):
         yield (step.kind, step.step, str(step.attempt))
-    if folder == names.PLANNING and (call := names.parse_call_file(name)):
+    if folder == paths.PLANNING and (call := paths.parse_call_file(name)):
         yield (call.kind, str(call.call))

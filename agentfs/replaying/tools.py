@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfs.core import names
-from agentfs.core.catalogue import ToolSpec
+from agentfs.core import paths
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.executor.calling import OUTPUT_LENGTH
 from agentfs.executor.checks import run_checks
 from agentfs.executor.evidence import NOT_PUT_BACK, SPOILED, TAMPERED, Changes, FolderWatch, Gather, Piece, changes_in
@@ -88,10 +88,10 @@ class RecordedChecks:
         output: Any,
         gather: Gather,  # noqa: ARG002
     ) -> tuple[CheckResult, ...]:
-        if bench.whose.endswith(names.BEFORE):
-            return tuple(self._before(check, bench.whose.removesuffix(names.BEFORE)) for check in checks)
-        if bench.whose.endswith(names.ACCEPT):
-            return self.playback.reel(bench.whose.removesuffix(names.ACCEPT)).next_acceptance()
+        if bench.whose.endswith(paths.BEFORE):
+            return tuple(self._before(check, bench.whose.removesuffix(paths.BEFORE)) for check in checks)
+        if bench.whose.endswith(paths.ACCEPT):
+            return self.playback.reel(bench.whose.removesuffix(paths.ACCEPT)).next_acceptance()
         found = self._found(bench.whose)
         return tuple(
             run_checks((check,), bench, output, self._gather(bench.whose))[0]
@@ -103,8 +103,8 @@ class RecordedChecks:
     def _before(self, check: ResolvedCheck, whose: str) -> CheckResult:
         """Return what a check found before the work."""
         digest = check_sha256(check)
-        if whose.startswith(names.PLANNING):
-            answer = self.playback.recording.calls[int(whose.removeprefix(f"{names.PLANNING}/"))].answer
+        if whose.startswith(paths.PLANNING):
+            answer = self.playback.recording.calls[int(whose.removeprefix(f"{paths.PLANNING}/"))].answer
             known = next((one for one in (answer.before if answer else ()) if one.sha256 == digest), None)
             ok, detail = (known.ok, known.detail) if known else (False, NOT_RUN)
         else:
@@ -121,16 +121,16 @@ class RecordedChecks:
 
     def _found(self, whose: str) -> tuple[CheckResult, ...] | None:
         """Return what was found; None where it is not recorded because nothing came of it."""
-        if whose.startswith(names.PLANNING):
-            number, _, step = whose.removeprefix(f"{names.PLANNING}/").partition(".checks")
+        if whose.startswith(paths.PLANNING):
+            number, _, step = whose.removeprefix(f"{paths.PLANNING}/").partition(".checks")
             record = self.playback.recording.calls[int(number)].checks if number.isdigit() else None
             if record is None or not step:
                 return record.checks if record else None
             return next((one.checks for one in record.steps if one.step == step[1:]), None)
         result = self.playback.recording.result(whose)
-        if result is None or (whose.endswith(names.NEEDS) and _kind(result) != "needs"):
+        if result is None or (whose.endswith(paths.NEEDS) and _kind(result) != "needs"):
             return None
-        if whose.endswith(names.GATE_NEEDS) and self.playback.recording.was_asked(whose):
+        if whose.endswith(paths.GATE_NEEDS) and self.playback.recording.was_asked(whose):
             return None  # they held then; what the result says was found after the yes
         return result.checks or None
 
@@ -176,9 +176,9 @@ class RecordedWatch(FolderWatch):
         return self._files(whose, TAMPERED) if self._is_new("tampered", whose) else []
 
     def spoiled(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
-        if whose.startswith(names.STEPS):
+        if whose.startswith(paths.STEPS):
             return self._files(whose, SPOILED)
-        recorded = self._recording.calls.get(int(whose.removeprefix(f"{names.PLANNING}/").partition(".")[0]))
+        recorded = self._recording.calls.get(int(whose.removeprefix(f"{paths.PLANNING}/").partition(".")[0]))
         last = recorded.checks.checks[-1:] if recorded and recorded.checks else ()
         words = last[0].detail if last else ""
         return words.partition(": ")[2].split(", ") if words.startswith(NOT_PUT_BACK) else []

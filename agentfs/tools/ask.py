@@ -1,7 +1,7 @@
 """The tool `ask`: a person carries it out. Its question waits as a file until `orders` settles it."""
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
 
 

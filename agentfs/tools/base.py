@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from agentfs.core.catalogue import ToolSpec, tool_setting
-from agentfs.core.failures import TimeLimit
+from agentfs.core.excerpts import TimeLimit
 from agentfs.core.records import Failure, JsonObject, Record, Sandbox, Usage
+from agentfs.core.tool_spec import ToolSpec, tool_setting
 from agentfs.tools.starting import Starter
 
 if TYPE_CHECKING:  # they know of benches

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from agentfs.core.catalogue import ToolSpec
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import Capture
 from agentfs.tools.finding import list_files, search_files

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentfs.core.catalogue import ToolSpec
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.bounded import SEARCH, TookTooLong, ask, pattern_problem
 from agentfs.tools.capture import value_result

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The tool `note`: a step that is only recorded. It has no effect."""
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import JsonObject
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import text_result
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, overload
 
-from agentfs.core.catalogue import Effects, ToolSpec
+from agentfs.core.tool_spec import Effects, ToolSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 

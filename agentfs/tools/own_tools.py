@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject, Sandbox
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, Confinement, Never, ToolResult
 from agentfs.tools.capture import Capture, text_result, value_result
 from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, OutputLog, run_program

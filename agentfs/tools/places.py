@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.catalogue import ToolSpec
-from agentfs.core.names import inside
+from agentfs.core.paths import inside
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.protected import Sight, Unfenceable, why_read_only
 from agentfs.tools.safe_open import READABLE, Folder, Refused, hold_folder

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-from agentfs.core.catalogue import ToolSpec
-from agentfs.core.failures import with_output
+from agentfs.core.excerpts import with_output
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools import launch
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import Capture

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 
 from agentfs import installation
-from agentfs.core.names import inside
+from agentfs.core.paths import inside
 from agentfs.installation import SETTINGS, workspaces_above
 from agentfs.locks import OWN
 from agentfs.tools.base import Confinement

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.config import DEFAULT_TOOLS
 from agentfs.core.records import Sandbox
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.ask import Ask
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS

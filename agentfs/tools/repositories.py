@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from agentfs.core.names import inside
+from agentfs.core.paths import inside
 from agentfs.installation import SETTINGS, find_program, searched_path
 from agentfs.regular import reading
 from agentfs.tools.listings import Listed, read

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from agentfs.core.names import inside
+from agentfs.core.paths import inside
 from agentfs.core.records import Sandbox
 from agentfs.installation import find_program, why_missing, workspaces_above
 from agentfs.tools.base import Confinement

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import value_result
 

@@ -1,7 +1,7 @@
 """The tool summarize: one request to the executor's model, which sees the text and the focus and nothing else."""
 
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.tool_spec import ToolSpec
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.capture import text_result
 

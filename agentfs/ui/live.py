@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from agentfs.clock import Clock
 from agentfs.core.decide import Action, Wait, WriteNote
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.ui.overview import Overview, Row, RunView, ended_row, overview_lines, row_of, run_lines
 from agentfs.ui.progress import Teller, action_line, closing_words, ended_words, failures
 from agentfs.ui.screen import Look, Screen

@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agentfs.core import names
-from agentfs.core.openings import openings, ways_on
-from agentfs.core.phase import Phase, phase, reason
+from agentfs.core import paths
+from agentfs.core.attention import Phase, open_questions, phase, reason, ways_on
+from agentfs.core.outcome import left_steps, tally
 from agentfs.core.records import Outcome
-from agentfs.core.state import RunState
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import left_steps, tally
 from agentfs.ui.prompt import typed_line
 from agentfs.ui.screen import Look
 from agentfs.ui.table import (
@@ -93,7 +92,7 @@ def row_of(state: RunState, today: str) -> Row:
     """Return the line of a run that has not ended. `today`: the local day, on which a run's short name is enough."""
     facts, now, name = state.facts, phase(state), short_name(state.facts.run.run, today)
     counts = tally(state)
-    asks = now in FOR_A_PERSON or bool(openings(state)) or bool(facts.plan_file.problems)
+    asks = now in FOR_A_PERSON or bool(open_questions(state)) or bool(facts.plan_file.problems)
     ready = state.moving("order", "start", most=1)
     idle = now == "running" and not state.running and ready
     return Row(
@@ -319,7 +318,7 @@ def _prompt_lines(view: RunView, look: Look) -> list[str]:
 def _coming(view: RunView) -> str:
     """Return how much of the planner's reply has come, while it comes."""
     one = view.state.calls.open
-    characters = view.received.get(names.call_conversation(one.number), 0) if one else 0
+    characters = view.received.get(paths.call_conversation(one.number), 0) if one else 0
     return f": {counted(characters, 'character')} so far" if characters else ""
 
 
@@ -344,7 +343,7 @@ def _bar(view: RunView, look: Look) -> list[Cell]:
 def _step_row(view: RunView, step: StepView, id_width: int, look: Look) -> list[Cell]:
     mark = mark_of(step.status)
     colour, quiet = mark.colour or DIM, DIM if mark.colour is None else None
-    characters = view.received.get(names.conversation(step.id, step.attempt), 0) if step.status == "running" else 0
+    characters = view.received.get(paths.conversation(step.id, step.attempt), 0) if step.status == "running" else 0
     writing = f"  ({counted(characters, 'character')} so far)" if characters else ""
     return [
         (f"{mark.plain if look.plain else mark.sign} ", colour),

@@ -26,8 +26,8 @@ from agentfs.ui.text import (
 )
 
 if TYPE_CHECKING:
-    from agentfs.core.proposals import Proposal
-    from agentfs.core.state import RunState
+    from agentfs.core.facts import Proposal
+    from agentfs.core.run_state import RunState
 
 GREEN, RED, YELLOW = 32, 31, 33
 SHORT = 60  # a value of one line up to this long is told on the line of its field
@@ -238,15 +238,15 @@ SIDES = {"base": "it was", "mine": "yours", "theirs": "the answer"}
 
 def proposal_page(run: str, state: "RunState", proposal: "Proposal") -> dict[str, Any]:
     """Return all there is to say about an answer that is not in effect: what `diff --question --json` prints."""
-    from agentfs.core import names
-    from agentfs.core.calls import question_of
-    from agentfs.core.differences import difference, effects
-    from agentfs.core.reopening import with_plan
+    from agentfs.core import paths
+    from agentfs.core.continuation import with_plan
+    from agentfs.core.plan_changes import difference, effects
+    from agentfs.core.planner_calls import question_of
 
     facts, plan = state.facts, proposal.plan
     one = facts.planner_call(proposal.call)
     asked = question_of(one, facts)
-    path = f"{names.PLANNING}/{names.call_file(one.number, 'question', asked.count)}" if asked else None
+    path = f"{paths.PLANNING}/{paths.call_file(one.number, 'question', asked.count)}" if asked else None
     page: dict[str, Any] = {
         "run": run,
         "from": len(facts.revisions),

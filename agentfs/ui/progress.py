@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from agentfs.core import decide as acts
+from agentfs.core.attention import open_questions, ways_on
 from agentfs.core.decide import Action, Wait
-from agentfs.core.failures import hints_of
-from agentfs.core.openings import openings, ways_on
+from agentfs.core.excerpts import hints_of
 from agentfs.core.records import Failure, Outcome, Result
-from agentfs.core.state import RunState, goal_checks
+from agentfs.core.run_state import RunState, goal_checks
 from agentfs.core.steps import StepView
 from agentfs.holding import is_watched
 from agentfs.ui.screen import Screen, can_draw
@@ -202,7 +202,7 @@ News = tuple[str, str, dict[str, Any]]  # event, words, what it is about
 
 def turn_news(state: RunState, actions: Sequence[Action], settled: set[tuple[str, int]]) -> Iterator[News]:
     """Yield what a turn found finished and what it decided. `settled`: the attempts reported before."""
-    for view in (state.steps[step] for step in state.board.changed):
+    for view in (state.steps[step] for step in state.table.changed):
         result = view.result
         if result is not None and (view.id, result.attempt) not in settled:
             settled.add((view.id, result.attempt))
@@ -231,7 +231,7 @@ def _about(action: Action) -> dict[str, Any]:
 
 def reply_lines(state: RunState, reported: set[str]) -> list[str]:
     """Return which replies do not count, and what would; none that was reported before."""
-    lines = [f"{one.name}: {one.uncounted}" for one in openings(state) if one.uncounted]
+    lines = [f"{one.name}: {one.uncounted}" for one in open_questions(state) if one.uncounted]
     new = [line for line in lines if line not in reported]
     reported.update(new)
     return new
@@ -382,7 +382,7 @@ def _went_wrong(view: StepView) -> bool:
 
 def what_to_do(folder: Path, state: RunState) -> list[str]:
     """Return the files that wait for a person, with the words that count, and what to type instead."""
-    run, found = state.facts.run.run, openings(state)
+    run, found = state.facts.run.run, open_questions(state)
     lines = []
     for opening in found:
         if opening.about == "draft":

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agentfs.core.openings import About, Opening
+from agentfs.core.attention import About, OpenQuestion
 from agentfs.questions import ANSWER_LINE
 from agentfs.ui.screen import is_in_background
 from agentfs.ui.table import painted
@@ -64,7 +64,7 @@ class Typed:
 _WISHES = {"show": Typed("show"), "edit": Typed("edit"), "later": Typed("later"), "help": Typed("help")}
 
 
-def choices(one: Opening) -> str:
+def choices(one: OpenQuestion) -> str:
     """Return what may be typed, in a line."""
     return f"{'plan.json' if one.about == 'draft' else one.name}: {_CHOICES[one.about]}"
 

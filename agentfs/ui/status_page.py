@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfs.core import names
-from agentfs.core.calls import question_of
-from agentfs.core.phase import phase, reason
-from agentfs.core.replies import gate_word
-from agentfs.core.state import RunState
+from agentfs.core import paths
+from agentfs.core.attention import phase, reason
+from agentfs.core.facts import gate_word
+from agentfs.core.outcome import left_steps, tally
+from agentfs.core.planner_calls import question_of
+from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.core.tally import left_steps, tally
 from agentfs.disk import replace
 from agentfs.regular import reading
 from agentfs.ui.overview import all_steps, choose_steps
@@ -42,7 +42,7 @@ class StatusFile:
             return
         self._at, page = self.clock(), status_page(self.folder, state, driven=driven)
         if page != self._written:
-            replace(self.folder / names.STATUS, page.encode("utf-8", "replace"))
+            replace(self.folder / paths.STATUS, page.encode("utf-8", "replace"))
             self._written = page
 
 
@@ -91,10 +91,10 @@ def _plan(state: RunState) -> Iterator[str]:
 def _logs(folder: Path, state: RunState) -> Iterator[tuple[str, list[str]]]:
     """Yield the end of the log of everything that is under way."""
     if (one := state.calls.open) is not None:
-        path = folder / names.PLANNING / names.call_file(one.number, "log")
+        path = folder / paths.PLANNING / paths.call_file(one.number, "log")
         yield f"The planner, call {one.number}", _tail(path)
     for view in state.running[:MOST_LOGS]:
-        path = folder / names.STEPS / names.step_file(view.id, view.attempt, "log")
+        path = folder / paths.STEPS / paths.step_file(view.id, view.attempt, "log")
         yield f"{view.id}, attempt {view.attempt}", _tail(path)
 
 
@@ -121,7 +121,7 @@ def _outdated(state: RunState) -> Iterator[str]:
     asked = question_of(one, state.facts)
     for talk in one.talks:
         if talk is not asked and gate_word(talk.reply) == "approve":
-            file = f"{names.PLANNING}/{names.call_file(one.number, 'reply', talk.count)}"
+            file = f"{paths.PLANNING}/{paths.call_file(one.number, 'reply', talk.count)}"
             yield f"  the yes in {file} does not apply: the plan has changed since it was asked for"
 
 
@@ -164,14 +164,14 @@ _STYLE_OF = {
 def picture(state: RunState) -> list[str]:
     """Return the lines of a flowchart; none where there is no plan, or nothing to see in it."""
     views = [*state.steps.values(), *(view for view in left_steps(state) if view.status in WRONG)]
-    if state.scheme is None or len(views) < 2:
+    if state.graph is None or len(views) < 2:
         return []
     shown = choose_steps(views, MOST_STEPS)
     nodes = {view.id: f"s{number}" for number, view in enumerate(shown)}  # an id such as `end` would mean something
     asking = {view.id for view in state.moving("person")}
     lines = ["flowchart TD", *(f'    {nodes[view.id]}["{_label(view, asking)}"]' for view in shown)]
     for view in shown:
-        before = [nodes[name] for name in state.scheme.needs.get(view.id, ()) if name in nodes]
+        before = [nodes[name] for name in state.graph.needs.get(view.id, ()) if name in nodes]
         if before:
             lines.append(f"    {' & '.join(before)} --> {nodes[view.id]}")
     return [*lines, *_styles(shown, asking, nodes)]

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from agentfs.core.messages import trailers
+from agentfs.core.commit_messages import trailers
 from agentfs.installation import find_program, why_missing
 from agentfs.ledger.program import command, environment
 from agentfs.ledger.refs import BRANCH

@@ -8,15 +8,15 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.agreement import Fault, RunFiles
-from agentfs.core.canonical import sha256_bytes
+from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
 from agentfs.disk import read_whole
 from agentfs.owed import blob_sha
 
 R = TypeVar("R", bound=Record)
-PARTS = (names.PLANNING, names.REVISIONS, names.STEPS)
+PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS)
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ def read_folder(folder: Path) -> Folder:
     found = Folder(str(folder), files=RunFiles(f"{folder.parent.name}/{folder.name}"))
     torn: list[tuple[str, int]] = []
     for path in _paths(str(folder)):
-        if names.writing_of(path) == "appended":  # it may be large, and is compared piece by piece
+        if paths.writing_of(path) == "appended":  # it may be large, and is compared piece by piece
             found.blobs[path] = ""
             continue
         try:
@@ -50,7 +50,7 @@ def read_folder(folder: Path) -> Folder:
     for step, attempt in torn:  # an order is not fsynced: after a power cut it may be empty
         result = found.files.results.get((step, attempt))
         if result is not None and result.status != "interrupted":
-            order = f"{names.STEPS}/{names.step_file(step, attempt, 'order')}"
+            order = f"{paths.STEPS}/{paths.step_file(step, attempt, 'order')}"
             found.faults.append(Fault(order, "does not read, and it was carried out"))
     return found
 
@@ -64,26 +64,26 @@ def _paths(folder: str) -> Iterator[str]:
         except OSError:
             continue
         for name in sorted(listed):
-            if part or name in (names.RUN, names.PLAN, names.OUTCOME) or _is_goal(name):
+            if part or name in (paths.RUN, paths.PLAN, paths.OUTCOME) or _is_goal(name):
                 yield f"{part}/{name}" if part else name
 
 
 def _is_goal(name: str) -> bool:
-    return any(name == f"goal{suffix}" for suffix in names.GOAL_SUFFIXES)
+    return any(name == f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
 
 
 def _take(path: str, source: bytes, found: Folder, torn: list[tuple[str, int]]) -> None:
     """Take in one file by its name."""
     files, (part, _, name) = found.files, path.rpartition("/")
-    if path == names.RUN:
+    if path == paths.RUN:
         files.run = _record(path, source, Run, found)
-    elif path == names.OUTCOME:
+    elif path == paths.OUTCOME:
         files.outcome = _record(path, source, Outcome, found)
-    elif part == names.REVISIONS and (revision := names.parse_revision_file(name)):
+    elif part == paths.REVISIONS and (revision := paths.parse_revision_file(name)):
         _take_revision(path, source, *revision, found)
-    elif part == names.PLANNING:
+    elif part == paths.PLANNING:
         _take_call(path, source, name, found)
-    elif part == names.STEPS and (step := names.parse_step_file(name)):
+    elif part == paths.STEPS and (step := paths.parse_step_file(name)):
         if step.kind == "result" and (result := _record(path, source, Result, found)):
             files.results[step.step, step.attempt] = result
         elif step.kind == "order":
@@ -101,7 +101,7 @@ def _take_revision(path: str, source: bytes, number: int, kind: str, found: Fold
 
 
 def _take_call(path: str, source: bytes, name: str, found: Folder) -> None:
-    files, file = found.files, names.parse_call_file(name)
+    files, file = found.files, paths.parse_call_file(name)
     if file is None:
         number, _, rest = name.partition(".")
         if number.isdigit() and _is_goal(rest):

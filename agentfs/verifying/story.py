@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.agreement import Disagreement, is_settled
-from agentfs.core.messages import (
+from agentfs.core.commit_messages import (
     AGENTFS,
     as_it_stood_message,
     author_of,
@@ -62,7 +62,7 @@ class Story:
             return
         yield from self._in_line(told)
         by_run = _by_run(told.changes)
-        named = [run for run in told.trailers.get("Agentfs-Run", ()) if names.is_run_id(run)]
+        named = [run for run in told.trailers.get("Agentfs-Run", ()) if paths.is_run_id(run)]
         if named:
             yield from self._is_ours(told, named, by_run)
         for run, changes in by_run.items():
@@ -113,9 +113,9 @@ class Story:
         """The next revision, or one that somebody had taken out."""
         self.revisions += 1
         life, number = self.lives[run], int(numbers[0]) if numbers[0].isdigit() else 0
-        record, plan = names.revision_file(number), names.revision_plan_file(number)
+        record, plan = paths.revision_file(number), paths.revision_plan_file(number)
         added = {one.path: one.new for one in changes}
-        again = f"{names.REVISIONS}/{record}" in life.gone
+        again = f"{paths.REVISIONS}/{record}" in life.gone
         if number != life.revisions + 1 and not again:
             yield _wrong(
                 told,
@@ -123,21 +123,21 @@ class Story:
                 REWRITTEN,
             )
         life.revisions = max(life.revisions, number)
-        shown, copied = added.get(names.PLAN, life.plan), added.get(f"{names.REVISIONS}/{plan}")
-        if copied is None or f"{names.REVISIONS}/{record}" not in added:
+        shown, copied = added.get(paths.PLAN, life.plan), added.get(f"{paths.REVISIONS}/{plan}")
+        if copied is None or f"{paths.REVISIONS}/{record}" not in added:
             yield _wrong(told, f"does not bring revision {number} of {run}", REWRITTEN)
         elif shown != copied:
             yield _wrong(told, f"has another plan.json than {run}/revisions/{plan}", REWRITTEN)
         else:
-            made = self._of_revision(told, run, number, added[f"{names.REVISIONS}/{record}"])
+            made = self._of_revision(told, run, number, added[f"{paths.REVISIONS}/{record}"])
             yield from self._says(told, [made] if made else [])
 
     def _outcome(self, told: Told, run: str, changes: list[Changed]) -> Iterator[Disagreement]:
         added = {one.path: one.new for one in changes}
-        if names.OUTCOME not in added:
+        if paths.OUTCOME not in added:
             yield _wrong(told, f"does not bring the outcome of {run}", REWRITTEN)
         else:
-            yield from self._says(told, self._of_outcome(told, run, added[names.OUTCOME]))
+            yield from self._says(told, self._of_outcome(told, run, added[paths.OUTCOME]))
 
     def _says(self, told: Told, made: Sequence[NewObject]) -> Iterator[Disagreement]:
         """A commit is, byte for byte, what one of our releases makes of its record; none: that is another by now."""
@@ -156,7 +156,7 @@ class Story:
     # ── a commit made again of its record ─────────────────────────────────────────────────────────────────
 
     def _of_revision(self, told: Told, run: str, number: int, blob: str) -> NewObject | None:
-        source = self._committed(run, f"{names.REVISIONS}/{names.revision_file(number)}", blob)
+        source = self._committed(run, f"{paths.REVISIONS}/{paths.revision_file(number)}", blob)
         try:
             record = Revision.model_validate_json(source or b"")
             answer = self._answer(run, record)
@@ -169,13 +169,13 @@ class Story:
     def _answer(self, run: str, record: Revision) -> Answer | None:
         if record.call is None:
             return None
-        path = self.runs / run / names.PLANNING / names.call_file(record.call, "answer")
+        path = self.runs / run / paths.PLANNING / paths.call_file(record.call, "answer")
         return Answer.model_validate_json(read_whole(path))
 
     def _of_outcome(self, told: Told, run: str, blob: str) -> list[NewObject]:
-        source = self._committed(run, names.OUTCOME, blob)
+        source = self._committed(run, paths.OUTCOME, blob)
         last = self.lives[run].revisions  # none: the run ended before it had a plan
-        plan = self.runs / run / names.REVISIONS / names.revision_plan_file(last)
+        plan = self.runs / run / paths.REVISIONS / paths.revision_plan_file(last)
         try:
             record = Outcome.model_validate_json(source or b"")
             steps = len(json.loads(read_whole(plan))["steps"]) if last else 0
@@ -198,13 +198,13 @@ class Story:
         """What is written once is added once; taken out, it comes back as it was."""
         life = self.lives[run]
         for one in changes:
-            if one.path == names.PLAN:
+            if one.path == paths.PLAN:
                 life.plan = one.new if one.how != "D" else None
             if one.how != "D":
                 yield from self._brought(told, run, one)
-            if names.writing_of(one.path) == "once":
+            if paths.writing_of(one.path) == "once":
                 yield from _written_once(told, run, one, life)
-            elif names.writing_of(one.path) == "by people" and one.how == "M":
+            elif paths.writing_of(one.path) == "by people" and one.how == "M":
                 before = told.parents[0] if told.parents else told.sha
                 if is_settled(one.path, self.paths_at(before, run)):
                     yield _wrong(told, f"changes {run}/{one.path}, which had been acted upon", _REWRITTEN_FILE)
@@ -214,10 +214,10 @@ class Story:
         if one.path in self.lives[run].gone or told.message == as_it_stood_message(run):
             return
         folder, _, name = one.path.rpartition("/")
-        revision = names.parse_revision_file(name) if folder == names.REVISIONS and one.how == "A" else None
+        revision = paths.parse_revision_file(name) if folder == paths.REVISIONS and one.how == "A" else None
         if revision and revision[1] == "record":
             what, own = f"revision {revision[0]}", told.trailers.get("Agentfs-Revision") == [str(revision[0])]
-        elif one.path == names.OUTCOME:
+        elif one.path == paths.OUTCOME:
             what, own = "the outcome", "Agentfs-Outcome" in told.trailers
         else:
             return
@@ -250,7 +250,7 @@ def _by_run(changes: tuple[Changed, ...]) -> dict[str, list[Changed]]:
     found: dict[str, list[Changed]] = {}
     for one in changes:
         day, name, below = [*one.path.split("/", 2), "", ""][:3]
-        if below and names.is_run_id(f"{day}/{name}"):
+        if below and paths.is_run_id(f"{day}/{name}"):
             found.setdefault(f"{day}/{name}", []).append(Changed(one.how, below, one.old, one.new))
     return found
 
@@ -264,5 +264,5 @@ def _subject(told: Told) -> str:
     return told.message.partition("\n")[0]
 
 
-def _wrong(told: Told, what: str, mend: str) -> Disagreement:
-    return Disagreement("wrong", f"commit {told.sha[:12]}", what, mend)
+def _wrong(told: Told, what: str, fix: str) -> Disagreement:
+    return Disagreement("wrong", f"commit {told.sha[:12]}", what, fix)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.core.agreement import Disagreement
 from agentfs.holding import held_inodes, is_driven, is_watched
 from agentfs.ledger import Ledger, LedgerError
@@ -135,14 +135,14 @@ def _content(ledger: Ledger, blob: str) -> bytes:
 
 def _is_run(folder: Path) -> bool:
     """Whether a run has begun here: a folder that is still being made has no goal."""
-    goals = (f"{folder}/goal{suffix}" for suffix in names.GOAL_SUFFIXES)
-    return os.path.lexists(folder / names.RUN) or any(map(os.path.lexists, goals))
+    goals = (f"{folder}/goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
+    return os.path.lexists(folder / paths.RUN) or any(map(os.path.lexists, goals))
 
 
 def _folder_gone(run: str, runs: Path, committed: dict[str, str]) -> list[Disagreement]:
     if not committed:
         return []
-    if (runs / names.FORGOTTEN / run).is_dir():
+    if (runs / paths.FORGOTTEN / run).is_dir():
         return [
             Disagreement(
                 "later", run, "is being forgotten", "the next `agentfs run`, `watch` or `forget` finishes it"
@@ -150,5 +150,5 @@ def _folder_gone(run: str, runs: Path, committed: dict[str, str]) -> list[Disagr
         ]
     what = "its folder is gone, and the ledger has it"
     go = f"git -C runs rm -rq --cached {run}, and commit"
-    mend = f"bring it back: git -C runs checkout main -- {run}; or let it go: {go}"
-    return [Disagreement("wrong", run, what, mend)]
+    fix = f"bring it back: git -C runs checkout main -- {run}; or let it go: {go}"
+    return [Disagreement("wrong", run, what, fix)]

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentfs.core.goal_file import ParsedGoal, parse_goal
+from agentfs.core.hashing import render_plan
+from agentfs.core.plan_check import check_plan
+from agentfs.core.run_state import Bounds, derive
+from agentfs.planner.evaluation import UNSHOWN, Evaluation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentfs.clock import Clock
-from agentfs.core.canonical import render_plan
-from agentfs.core.check import check_plan
 from agentfs.core.documents import Document
 from agentfs.core.facts import Attempt, Facts
-from agentfs.core.goals import ParsedGoal, parse_goal
-from agentfs.core.limits import Bounds
 from agentfs.core.records import Answer, Author, Call, Failure
-from agentfs.core.state import derive
-from agentfs.core.weighing import UNSHOWN, Weighed
 from agentfs.models.base import Reply, ToolCall, usage_of
 from agentfs.models.errors import Garbled, LimitReached, ModelError, Refused, Stopped, Unreachable
 from agentfs.models.line import Line
@@ -213,7 +212,7 @@ def test_a_long_reply_is_not_sent_back_whole(tmp_path: Path) -> None:
 
 
 def test_many_problems_are_not_all_listed() -> None:
-    words = repair(Weighed(hard=tuple(f"p{n}" for n in range(25))), Reply())
+    words = repair(Evaluation(hard=tuple(f"p{n}" for n in range(25))), Reply())
     assert words.splitlines()[20:22] == ["20. p19", "and 5 more of the kind"]
 
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from agentfs.core.catalogue import Catalogue, Effects, ToolSpec
-from agentfs.core.goals import ParsedGoal, parse_goal
+from agentfs.core.goal_file import ParsedGoal, parse_goal
+from agentfs.core.tool_spec import Catalogue, Effects, ToolSpec
+
 from agentfs.core.problems import Rejected
 
 

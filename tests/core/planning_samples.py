@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from agentfs.core.answer_plan import Standing
-from agentfs.core.catalogue import Catalogue, ToolSpec
-from agentfs.core.lint_view import Surroundings
+from agentfs.core.tool_spec import Catalogue, ToolSpec
+from agentfs.planner.answer import PlanContext
+from agentfs.planner.lint import Surroundings
+
 from agentfs.core.records import JsonObject
 from agentfs.tools.registry import specs
 
@@ -73,14 +74,14 @@ def a_plan_value(*steps: dict[str, Any], **more: Any) -> JsonObject:
     return head | more | {"steps": list(steps)}
 
 
-def standing(*steps: dict[str, Any], done: tuple[str, ...] = (), **more: Any) -> Standing:
+def standing(*steps: dict[str, Any], done: tuple[str, ...] = (), **more: Any) -> PlanContext:
     """How things stand after a step failed, with this plan."""
     plan = a_plan_value(*steps, **more.pop("plan", {}))
     given = {"status": "approved", "triggers": frozenset(("step_failed",))} | more
-    return Standing("Title", plan=plan, done=frozenset(done), steps=tuple(_spelled(steps)), **given)
+    return PlanContext("Title", plan=plan, done=frozenset(done), steps=tuple(_spelled(steps)), **given)
 
 
 def _spelled(steps: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-    from agentfs.core.lenient import spelled_out
+    from agentfs.core.hashing import spelled_out
 
     return spelled_out(list(steps))

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.tool_spec import Catalogue, ToolSpec
+from agentfs.planner.answer_form import answer_form, json_value, tool_input
 from jsonschema import Draft202012Validator
 
-from agentfs.core.answer_form import answer_form, json_value, tool_input
-from agentfs.core.catalogue import Catalogue, ToolSpec
 from tests.core.planning_samples import ADD, CATALOGUE, NO_MODEL
 
 FORMS: list[Any] = [

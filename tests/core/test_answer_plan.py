@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.hashing import render_plan
+from agentfs.core.planner_calls import Pending
+from agentfs.core.run_state import derive
+from agentfs.core.tool_spec import Catalogue
+from agentfs.planner.answer import PlanContext, kept_plan, merge_steps, plan_context, spell_out_steps
+from agentfs.planner.evaluation import UNSHOWN, Evaluation, evaluate_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.answer_plan import Standing, kept_plan, loosened, merged, standing_of
-from agentfs.core.calls import Pending
-from agentfs.core.canonical import render_plan
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.records import Answer
-from agentfs.core.state import derive
-from agentfs.core.weighing import UNSHOWN, Weighed, weigh
 from tests.builders import a_call, a_plan, a_result, a_step, facts, means
 from tests.core.planning_samples import (
     AROUND,
@@ -27,17 +27,17 @@ from tests.core.planning_samples import (
     write,
 )
 
-FIRST = Standing("Title")
+FIRST = PlanContext("Title")
 A, B, C = (step(name, depends_on=[]) for name in "abc")
 MIDWAY = standing(A, B, C, done=("a",))
 
 
-def plan_from(*listed: Any, on: Standing = MIDWAY) -> Any:
-    return merged(loosened(list(listed), on, CATALOGUE), on)
+def plan_from(*listed: Any, on: PlanContext = MIDWAY) -> Any:
+    return merge_steps(spell_out_steps(list(listed), on, CATALOGUE), on)
 
 
-def told(answer: Any, on: Standing = MIDWAY, catalogue: Catalogue = CATALOGUE) -> Weighed:
-    return weigh(json.dumps(answer), on, catalogue, AROUND)
+def told(answer: Any, on: PlanContext = MIDWAY, catalogue: Catalogue = CATALOGUE) -> Evaluation:
+    return evaluate_answer(json.dumps(answer), on, catalogue, AROUND)
 
 
 # ── how things stand ──────────────────────────────────────────────────────────────────────────────────────
@@ -48,7 +48,7 @@ def test_a_first_plan_is_approved_where_nobody_reviews_it(approve: str, status: 
     given_facts = facts(has_steps=False)
     run = given_facts.run.model_copy(update={"approve": approve})
     state = derive(replace(given_facts, run=run), means(planner=True))
-    assert standing_of(a_call(1), state, None) == Standing(
+    assert plan_context(a_call(1), state, None) == PlanContext(
         "the goal",
         status,
         "auto",
@@ -62,16 +62,16 @@ def test_later_things_stand_as_the_plan_and_its_results_say() -> None:
     state = derive(facts(plan), means(planner=True))
     done = derive(state.facts.with_attempt("a", _attempt(a_result(state.steps["a"], "done"))), means(planner=True))
     value = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
-    found = standing_of(a_call(2, trigger="asked"), done, value)
+    found = plan_context(a_call(2, trigger="asked"), done, value)
     assert (found.title, found.status, found.triggers, found.done) == (
         "Old title", "paused", frozenset(("asked",)), frozenset("a"),
     )  # fmt: skip
     assert [one["depends_on"] for one in found.steps] == [[], ["a"]]
     changed = replace(done, pending=(Pending("goal_changed", None, "", ()),))
-    found = standing_of(a_call(2, trigger="asked"), changed, value)
+    found = plan_context(a_call(2, trigger="asked"), changed, value)
     assert (found.title, found.triggers) == ("the goal", frozenset(("asked", "goal_changed")))
     untitled = {name: one for name, one in value.items() if name != "goal"}
-    assert standing_of(a_call(2, trigger="asked"), done, untitled).title == "the goal"
+    assert plan_context(a_call(2, trigger="asked"), done, untitled).title == "the goal"
 
 
 def _attempt(result: Any) -> Any:
@@ -207,7 +207,7 @@ NO_GATE = "the step 'rm' has a gate, which only a person may remove -> add \"gat
         (GATED, {"steps": [step("x"), shell("remove", "rm -r x", gate=False)]}, [f"step 'remove', gate: {NO_GATE}"]),
     ],
 )  # fmt: skip
-def test_a_planner_may_not(on: Standing, answer: Any, problems: list[str]) -> None:
+def test_a_planner_may_not(on: PlanContext, answer: Any, problems: list[str]) -> None:
     weighed = told(answer, on)
     assert list(weighed.hard) == problems
     assert not weighed.usable
@@ -235,7 +235,7 @@ def test_a_planner_may_not(on: Standing, answer: Any, problems: list[str]) -> No
         (standing(A, done=("a",), mode="stepwise"), {"steps": [step("b")]}),
     ],
 )
-def test_a_planner_may(on: Standing, answer: Any) -> None:
+def test_a_planner_may(on: PlanContext, answer: Any) -> None:
     weighed = told(answer, on)
     assert (weighed.verdict, weighed.hard, weighed.soft) == ("plan", (), ())
 
@@ -244,19 +244,19 @@ def test_a_planner_may(on: Standing, answer: Any) -> None:
 
 
 def test_verdicts() -> None:
-    assert told({"keep": True}) == Weighed("keep")
-    assert told({"finished": True, "answer": 53}) == Weighed("finished", a_plan_value(A), 53)
-    assert told({"finished": True, "answer": 53}, standing(A, done=("a",))) == Weighed("finished", None, 53)
-    assert told({"impossible": "no"}, FIRST) == Weighed("impossible", None, "no", soft=(UNSHOWN,))
+    assert told({"keep": True}) == Evaluation("keep")
+    assert told({"finished": True, "answer": 53}) == Evaluation("finished", a_plan_value(A), 53)
+    assert told({"finished": True, "answer": 53}, standing(A, done=("a",))) == Evaluation("finished", None, 53)
+    assert told({"impossible": "no"}, FIRST) == Evaluation("impossible", None, "no", soft=(UNSHOWN,))
     shown = replace(FIRST, evidence="Restart the database server\nsudo: a password is required")
     why = "there is no way: sudo says `a password is required`"
-    assert told({"impossible": why}, shown) == Weighed("impossible", None, why)
-    assert told([step("d")]) == Weighed("plan", a_plan_value(A, step("d", depends_on=["a"])))
+    assert told({"impossible": why}, shown) == Evaluation("impossible", None, why)
+    assert told([step("d")]) == Evaluation("plan", a_plan_value(A, step("d", depends_on=["a"])))
 
 
 def test_the_same_plan_again_keeps_it() -> None:
-    assert told([B, C]) == Weighed("keep")
-    assert told([C, B]) == Weighed("keep")  # the order means nothing where depends_on is spelled out
+    assert told([B, C]) == Evaluation("keep")
+    assert told([C, B]) == Evaluation("keep")  # the order means nothing where depends_on is spelled out
 
 
 @pytest.mark.parametrize(
@@ -290,10 +290,10 @@ def test_problems_name_the_step_and_the_field() -> None:
 
 
 def test_a_reply_that_does_not_parse_says_where() -> None:
-    assert weigh('{"steps": [\n  {"id": "a",}\n]}', FIRST, CATALOGUE, AROUND).hard == (
+    assert evaluate_answer('{"steps": [\n  {"id": "a",}\n]}', FIRST, CATALOGUE, AROUND).hard == (
         "line 2, column 14: a comma before } -> remove the comma",
     )
-    assert weigh("no", FIRST, CATALOGUE, AROUND).hard == (
+    assert evaluate_answer("no", FIRST, CATALOGUE, AROUND).hard == (
         "the reply holds no JSON that can be read -> answer with one JSON object and nothing else",
     )
 
@@ -340,7 +340,7 @@ VALUES = JSON | st.lists(
 
 @settings(deadline=None, max_examples=300)
 @given(VALUES, st.sampled_from([FIRST, MIDWAY, GATED]))
-def test_any_value_is_weighed(value: Any, on: Standing) -> None:
+def test_any_value_is_weighed(value: Any, on: PlanContext) -> None:
     weighed = told({"steps": value} if isinstance(value, list) else value, on)
     assert all(isinstance(one, str) for one in (*weighed.hard, *weighed.soft))
     if weighed.usable:

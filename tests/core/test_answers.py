@@ -5,15 +5,15 @@ import json
 from typing import Any
 
 import pytest
+from agentfs.planner.answer import Reply, read_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.answers import Said, read_answer
 from agentfs.core.problems import Rejected
 from tests.core.planning_samples import CATALOGUE
 
 STEPS = [{"id": "a", "tool": "note", "input": {"text": "x"}}]
-PLAN = Said("plan", STEPS)
+PLAN = Reply("plan", STEPS)
 TEXT = json.dumps({"steps": STEPS})
 FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answer": …} or {"impossible": "why"}'
 
@@ -37,24 +37,24 @@ FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answe
         (json.dumps({"steps": STEPS, "goal": "g", "thoughts": "t"}), PLAN),
         (
             json.dumps({"steps": STEPS, "status": "approved", "limits": {}, "tools": {"network": True}}),
-            Said("plan", STEPS, beside=("status", "limits", "tools")),
+            Reply("plan", STEPS, beside=("status", "limits", "tools")),
         ),
         (json.dumps({"verdict": "plan", "steps": STEPS, "keep": True, "impossible": "no plan yet"}), PLAN),
-        (json.dumps({"verdict": "impossible", "steps": STEPS, "impossible": "no road"}), Said("impossible", why="no road")),
+        (json.dumps({"verdict": "impossible", "steps": STEPS, "impossible": "no road"}), Reply("impossible", why="no road")),
         (json.dumps({"verdict": "keep", "steps": STEPS}), PLAN),
-        ('{"keep": true}', Said("keep")),
-        ('{"keep": true, "steps": []}', Said("keep")),
-        ('{"finished": true, "answer": {"n": 1}}', Said("finished", answer={"n": 1})),
-        ('{"finished": true}', Said("finished")),
-        ('{"impossible": " no road "}', Said("impossible", why="no road")),
+        ('{"keep": true}', Reply("keep")),
+        ('{"keep": true, "steps": []}', Reply("keep")),
+        ('{"finished": true, "answer": {"n": 1}}', Reply("finished", answer={"n": 1})),
+        ('{"finished": true}', Reply("finished")),
+        ('{"impossible": " no road "}', Reply("impossible", why="no road")),
     ],
 )  # fmt: skip
-def test_a_reply_says(text: str, said: Said) -> None:
+def test_a_reply_says(text: str, said: Reply) -> None:
     assert read_answer(text, CATALOGUE) == said
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "mend"),
+    ("text", "message", "fix"),
     [
         ("", "the reply is empty", FORMS),
         ("<think>hm", "the reply is empty", FORMS),
@@ -78,10 +78,10 @@ def test_a_reply_says(text: str, said: Said) -> None:
         ("[" * 5000, "nested more than 100 levels deep", "make it flatter"),
     ],
 )  # fmt: skip
-def test_a_reply_says_nothing_usable(text: str, message: str, mend: str) -> None:
+def test_a_reply_says_nothing_usable(text: str, message: str, fix: str) -> None:
     with pytest.raises(Rejected) as caught:
         read_answer(text, CATALOGUE)
-    assert [(one.message, one.mend) for one in caught.value.problems] == [(message, mend)]
+    assert [(one.message, one.fix) for one in caught.value.problems] == [(message, fix)]
 
 
 def test_json_in_text_becomes_a_value_again() -> None:

@@ -1,6 +1,7 @@
 """Who set each field of a plan: the last revision that changed it."""
 
-from agentfs.core.blame import blame
+from agentfs.core.plan_changes import blame
+
 from agentfs.core.records import Plan, Revision
 from tests.builders import a_plan, a_revision, a_step
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.plan_merge import HandEdits
+from agentfs.core.run_state import derive
+from agentfs.core.tool_spec import Catalogue
+from agentfs.planner.answer import plan_context
+from agentfs.planner.prompt import Material, briefing, cut, fenced
 
-from agentfs.core.answer_plan import standing_of
-from agentfs.core.briefing import Material, briefing, cut, fenced
-from agentfs.core.catalogue import Catalogue
 from agentfs.core.facts import Attempt, Facts, PlannerCall
-from agentfs.core.pins import Pins
 from agentfs.core.records import Call, CheckResult, Failure, GoalChecks, Plan, Usage
-from agentfs.core.state import derive
 from tests.builders import a_call, a_plan, a_result, a_step, facts, means
 from tests.core.planning_samples import CATALOGUE, TOOLS
 
@@ -23,12 +23,12 @@ def text_for(
     given: Facts,
     call: Call | None = None,
     material: Material = NOTHING,
-    pins: Pins | None = None,
+    pins: HandEdits | None = None,
     catalogue: Catalogue = FEW,
 ) -> str:
     call, state = call or a_call(1), derive(given, means(planner=True))
     value: Any = given.plan.model_dump(mode="json", by_alias=True, exclude_none=True) if given.plan else None
-    return briefing(call, state, standing_of(call, state, value), material, catalogue, pins or {})
+    return briefing(call, state, plan_context(call, state, value), material, catalogue, pins or {})
 
 
 def section(text: str, title: str) -> str:

@@ -8,15 +8,14 @@ from datetime import date
 from typing import Any
 
 import pytest
+from agentfs.core.json_schema import record_problems
+from agentfs.core.plan_check import check_goal, check_plan, check_record, check_settings, strict
+from agentfs.core.tool_spec import Catalogue
 
-from agentfs.core.catalogue import Catalogue
-from agentfs.core.check import check_goal, check_plan, check_record, check_settings, strict
-from agentfs.core.check_schema import structural
 from agentfs.core.config import Settings
-from agentfs.core.documents import Document, read_json, read_yaml
+from agentfs.core.documents import Document, read_json, read_toml, read_yaml
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Author, Goal, ModelChoice, Plan
-from agentfs.core.toml_text import read_toml
 from tests.core.corpus.case import BARE, FULL, TOOLS, Case, a_plan, a_step, a_tool, written
 from tests.core.corpus.table import CASES
 
@@ -53,7 +52,7 @@ def test_verdict(case: Case) -> None:
 def test_every_problem_says_where_and_how_to_mend(case: Case) -> None:
     lines = case.source.decode("utf-8", "replace").split("\n")
     for problem in problems_of(case.source, case.world):
-        assert problem.mend, problem
+        assert problem.fix, problem
         assert 1 <= problem.line <= len(lines), problem
         assert 1 <= problem.column <= max(len(lines[problem.line - 1]), 1), problem
 
@@ -65,7 +64,7 @@ def test_both_readers_agree(case: Case) -> None:
     except Rejected:
         return
     _, refused = strict(document.value, Plan)
-    assert bool(structural(document.value, "plan")) == bool(refused)
+    assert bool(record_problems(document.value, "plan")) == bool(refused)
 
 
 def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
@@ -87,7 +86,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "mend"),
+    ("fields", "fix"),
     [
         ({"description": 5}, 'put it in quotes: "5"'),
         ({"gate": "True"}, "write true without quotes"),
@@ -104,14 +103,14 @@ def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
         ({"description": {"x": "y" * 99}}, "write text"),
     ],
 )
-def test_mends(fields: dict[str, Any], mend: str) -> None:
-    assert mend in [problem.mend for problem in problems_of(a_plan({**a_step(), **fields}))]
+def test_mends(fields: dict[str, Any], fix: str) -> None:
+    assert fix in [problem.fix for problem in problems_of(a_plan({**a_step(), **fields}))]
 
 
 def test_a_step_without_tool_and_model_is_told_both_ways_out() -> None:
     (problem,) = problems_of(a_plan({"id": "a"}))
     assert problem.pointer == "/steps/0"
-    assert problem.mend == "name a tool, or set OPENAI_API_KEY (or base_url under [executor] in agentfs.toml)"
+    assert problem.fix == "name a tool, or set OPENAI_API_KEY (or base_url under [executor] in agentfs.toml)"
 
 
 def test_every_circle_is_told_once() -> None:
@@ -124,7 +123,7 @@ def test_every_circle_is_told_once() -> None:
 
 
 def test_the_strict_reader_is_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentfs.core.check.structural", lambda _value, _name: [])
+    monkeypatch.setattr("agentfs.core.plan_check.record_problems", lambda _value, _name: [])
     source = written(a_plan(a_step(checks=[{"kind": "command", "run": 5}], extra=1), {"tool": "note"}, status="x"))
     pointers = {problem.pointer for problem in problems_of(source)}
     assert pointers >= {"/status", "/steps/0/checks/0/run", "/steps/0/extra", "/steps/1"}
@@ -143,7 +142,7 @@ def test_a_tool_may_describe_its_input_in_ways_we_have_no_words_for() -> None:
 def test_a_tool_without_fields_says_so() -> None:
     world = replace(BARE, tools={**TOOLS, "bare": a_tool("bare", {})}, allowed=BARE.allowed | {"bare"})
     (problem,) = problems_of(a_plan(a_step(tool="bare", input={"x": 1})), world)
-    assert (problem.message, problem.mend) == ("unknown field 'x'", "remove it")
+    assert (problem.message, problem.fix) == ("unknown field 'x'", "remove it")
 
 
 # ── goals, settings, other records ────────────────────────────────────────────────────────────────────────
@@ -213,7 +212,7 @@ def test_a_value_that_is_not_json_is_refused() -> None:
 
 def test_a_table_with_a_wrong_name() -> None:
     order = {"after": {"A b": 1}}
-    messages = [problem.message for problem, _ in structural(order, "order")]
+    messages = [problem.message for problem, _ in record_problems(order, "order")]
     assert "'after': \"A b\" is not a step id" in messages
 
 
@@ -245,7 +244,7 @@ def test_a_thousand_steps_are_checked_in_no_time() -> None:
 
 
 def test_a_thousand_mistakes_are_told_in_no_time() -> None:
-    for fields, mend in (
+    for fields, fix in (
         ({"depends_on": ["s"]}, "write the id of a step, or remove it"),
         ({"gaet": 1}, "did you mean 'gate'?"),
     ):
@@ -253,7 +252,7 @@ def test_a_thousand_mistakes_are_told_in_no_time() -> None:
         started = time.process_time()
         problems = problems_of(source, FULL)
         assert time.process_time() - started < 5
-        assert (len(problems), problems[-1].mend) == (999, mend)
+        assert (len(problems), problems[-1].fix) == (999, fix)
 
 
 # ── what nobody thought of ────────────────────────────────────────────────────────────────────────────────
@@ -278,9 +277,9 @@ def test_readers_agree_and_places_exist_after_any_change(seed: int) -> None:
         container, name = chance.choice(_spots(root))
         container[name] = json.loads(json.dumps(chance.choice(ODD)))
     value, lines = root["plan"], written(root["plan"]).decode().split("\n")
-    assert bool(structural(value, "plan")) == bool(strict(value, Plan)[1])
+    assert bool(record_problems(value, "plan")) == bool(strict(value, Plan)[1])
     for problem in problems_of(value, FULL):
-        assert problem.mend
+        assert problem.fix
         assert 1 <= problem.column <= len(lines[problem.line - 1])
 
 

@@ -1,10 +1,9 @@
 """Long texts made short: nothing is lost without a word, and the same text is always cut alike."""
 
 import pytest
+from agentfs.core.excerpts import as_text, fenced, head_and_tail, one_line
 from hypothesis import given
 from hypothesis import strategies as st
-
-from agentfs.core.cutting import as_text, fenced, head_and_tail, one_line
 
 
 @pytest.mark.parametrize(

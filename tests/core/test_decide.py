@@ -4,18 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.attention import phase, reason
+from agentfs.core.continuation import after_no
+from agentfs.core.outcome import outcome_of
+from agentfs.core.planner_calls import Pending, rejected_steps
+from agentfs.core.run_state import derive
 
 from agentfs.core import decide as acts
-from agentfs.core.calls import Pending, rejected_steps
 from agentfs.core.decide import Action, Wait, decide
-from agentfs.core.explanations import plan_error
-from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk
-from agentfs.core.outcomes import outcome_of
-from agentfs.core.phase import phase, reason
+from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk, plan_error
 from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, Failure, Plan, Usage
-from agentfs.core.reopening import after_no
-from agentfs.core.state import derive
 from agentfs.core.steps import retry_wait
 from tests.builders import (
     LATER,

@@ -1,17 +1,10 @@
 """Two plans compared by meaning, and what the second does to work already done."""
 
-from agentfs.core.differences import (
-    Difference,
-    Effect,
-    FieldChange,
-    Rewired,
-    StepDifference,
-    difference,
-    effects,
-)
+from agentfs.core.plan_changes import Difference, Effect, FieldChange, Rewired, StepDifference, difference, effects
+from agentfs.core.run_state import derive
+
 from agentfs.core.facts import Attempt, Facts
 from agentfs.core.records import Step
-from agentfs.core.state import derive
 from tests.builders import PureWorld, a_plan, a_step, an_order, facts, means
 
 OLD = a_plan(a_step("a"), a_step("b"), a_step("c", depends_on=["a"]))

@@ -5,11 +5,11 @@ import time
 from typing import Any
 
 import pytest
+from agentfs.core.hashing import canonical, render_plan, sha256_bytes, sha256_of
 
-from agentfs.core.canonical import canonical, render_plan, sha256_bytes, sha256_of
 from agentfs.core.documents import MAX_YAML_BYTES, Document, read_json, read_yaml
-from agentfs.core.json_text import Lines, pointer_to, pointer_tokens, scan
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.json_text import Lines, scan
+from agentfs.core.problems import Problem, Rejected, pointer_to, pointer_tokens
 
 
 def refusal(source: bytes | str, *, yaml: bool = False) -> Problem:
@@ -202,7 +202,7 @@ def _flat(value: Any) -> list[Any]:
 def test_yaml_refusals(text: str, line: int, column: int, says: str) -> None:
     problem = refusal(text, yaml=True)
     assert says in problem.message
-    assert problem.mend
+    assert problem.fix
     assert (problem.line, problem.column) == (line, column)
 
 

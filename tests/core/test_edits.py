@@ -4,12 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from agentfs.core.json_edit import remove_value, set_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.edits import remove_value, set_value
-from agentfs.core.json_text import pointer_to, pointer_tokens
-from agentfs.core.problems import Rejected
+from agentfs.core.problems import Rejected, pointer_to, pointer_tokens
 
 PLAN = """{
   "goal": "Tidy",

@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 
+from agentfs.core.outcome import outcome_of, steps_by_end
+from agentfs.core.plan_graph import dependencies
+from agentfs.core.run_state import Reached, Spent, derive, merged, reached, seconds_left, spent_of, spent_on_calls
+
 from agentfs.core.decide import EndRun
-from agentfs.core.facts import Attempt
-from agentfs.core.limits import Reached, Spent, merged, reached, seconds_left, spent_of, spent_on_calls
-from agentfs.core.outcomes import outcome_of
+from agentfs.core.facts import Attempt, words_below
 from agentfs.core.records import Answer, Usage
-from agentfs.core.replies import words_below
-from agentfs.core.scheme import dependencies
-from agentfs.core.state import derive
-from agentfs.core.tally import steps_by_end
 from tests.builders import NOW, a_call, a_plan, a_result, a_step, facts, means
 
 
@@ -104,5 +102,5 @@ def test_words_below_the_deciding_line() -> None:
 
 def test_a_step_far_from_a_change_keeps_its_ancestors() -> None:
     state = derive(facts(a_plan(a_step("a"), a_step("b"), a_step("c", depends_on=["a", "b"]))), means())
-    assert state.scheme is not None
-    assert state.scheme.ancestors("c") == {"a", "b"}
+    assert state.graph is not None
+    assert state.graph.ancestors("c") == {"a", "b"}

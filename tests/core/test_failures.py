@@ -1,8 +1,8 @@
 """Why something failed, from what a program printed."""
 
 import pytest
+from agentfs.core.excerpts import check_words, joined, reason, shortened, telling_line, with_output
 
-from agentfs.core.failures import check_words, joined, reason, shortened, telling_line, with_output
 from agentfs.core.records import CheckResult
 
 PYTHON = """\

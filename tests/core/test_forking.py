@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from agentfs.core.continuation import Carried, carried, first_call, is_forks_own, takes_plan_along
+from agentfs.core.paths import fork_source
 
-from agentfs.core.forking import Carried, carried, first_call, is_forks_own, takes_plan_along
-from agentfs.core.names import fork_source
 from agentfs.core.records import Mode
 from tests.builders import PureWorld, a_plan, a_run, a_step, facts, means
 

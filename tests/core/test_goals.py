@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from agentfs.core.goal_file import lenient, parse_goal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.goals import parse_goal
-from agentfs.core.lenient import lenient
 from agentfs.core.problems import Rejected
 from agentfs.core.records import CommandCheck, Goal
 from tests.core.goal_samples import CATALOGUE, parsed, refused, runbook, sh, steps_of

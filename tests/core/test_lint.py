@@ -5,13 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.goal_file import lenient_steps
+from agentfs.core.plan_check import check_plan
+from agentfs.planner.lint import Surroundings, lint
+from agentfs.planner.lint_texts import always_true, proves_nothing, wrong_references
 
-from agentfs.core.check import check_plan
 from agentfs.core.documents import Document
-from agentfs.core.lenient import lenient_steps
-from agentfs.core.lint import lint
-from agentfs.core.lint_texts import always_true, proves_nothing, wrong_references
-from agentfs.core.lint_view import Surroundings
 from tests.core.planning_samples import AROUND, CATALOGUE, a_plan_value, by_model, read, shell, step, write
 
 LIST = step("list", tool="list_files", input={"path": "src"})

@@ -2,14 +2,15 @@
 
 from typing import Any
 
+from agentfs.core.hashing import render_plan
+from agentfs.core.plan_check import check_plan
+from agentfs.core.plan_merge import FIELDS, Merged, merge, same, steps_of
+from agentfs.core.planner_calls import waiting_answer
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.calls import waiting_answer
-from agentfs.core.canonical import render_plan
-from agentfs.core.check import check_plan
 from agentfs.core.documents import read_json
-from agentfs.core.merging import FIELDS, Conflict, Merged, merge, same, steps_of
+from agentfs.core.facts import Conflict
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Author, JsonObject, Plan
 from tests.builders import CATALOGUE, a_call, a_plan, a_revision, a_step, facts, judged, plan_sha

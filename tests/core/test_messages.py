@@ -5,8 +5,8 @@ import subprocess
 from typing import Any, get_args
 
 import pytest
+from agentfs.core.commit_messages import author_of, outcome_message, revision_message, trailers
 
-from agentfs.core.messages import author_of, outcome_message, revision_message, trailers
 from agentfs.core.records import Author, Change, Outcome, Revision, StepsByEnd, Trigger, Usage, UsageByRole
 
 RUN = "2026-11-16/tidy-invoices"

@@ -1,9 +1,9 @@
 """Names of files and ids, both ways."""
 
 import pytest
+from agentfs.core.paths import CallFile, StepFile
 
-from agentfs.core import names
-from agentfs.core.names import CallFile, StepFile
+from agentfs.core import paths
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ from agentfs.core.names import CallFile, StepFile
     ],
 )
 def test_step_files(name: str, file: StepFile) -> None:
-    assert names.parse_step_file(name) == file
-    assert names.step_file(file.step, file.attempt, file.kind, file.count) == name
+    assert paths.parse_step_file(name) == file
+    assert paths.step_file(file.step, file.attempt, file.kind, file.count) == name
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_step_files(name: str, file: StepFile) -> None:
      "x.1.question-0.md", "-x.1.json", "x.1234567890.json", "x.1.question-2.txt"],
 )  # fmt: skip
 def test_names_that_are_none_of_ours_under_steps(name: str) -> None:
-    assert names.parse_step_file(name) is None
+    assert paths.parse_step_file(name) is None
 
 
 @pytest.mark.parametrize(
@@ -49,19 +49,19 @@ def test_names_that_are_none_of_ours_under_steps(name: str) -> None:
     ],
 )
 def test_call_files(name: str, file: CallFile) -> None:
-    assert names.parse_call_file(name) == file
-    assert names.call_file(file.call, file.kind, file.count) == name
+    assert paths.parse_call_file(name) == file
+    assert paths.call_file(file.call, file.kind, file.count) == name
 
 
 @pytest.mark.parametrize("name", ["0.json", "1.plan.json", "1.plan.0.json", "a.json", "1.txt", "1"])
 def test_names_that_are_none_of_ours_under_planning(name: str) -> None:
-    assert names.parse_call_file(name) is None
+    assert paths.parse_call_file(name) is None
 
 
 def test_revision_files() -> None:
-    assert names.parse_revision_file(names.revision_file(3)) == (3, "record")
-    assert names.parse_revision_file(names.revision_plan_file(3)) == (3, "plan")
-    assert names.parse_revision_file("3.txt") is None
+    assert paths.parse_revision_file(paths.revision_file(3)) == (3, "record")
+    assert paths.parse_revision_file(paths.revision_plan_file(3)) == (3, "plan")
+    assert paths.parse_revision_file("3.txt") is None
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_revision_files() -> None:
     ],
 )
 def test_run_names(text: str, name: str) -> None:
-    assert names.run_name(text) == name
+    assert paths.run_name(text) == name
 
 
 def test_run_ids() -> None:
-    assert names.is_run_id("2026-11-16/tidy-invoices-2")
+    assert paths.is_run_id("2026-11-16/tidy-invoices-2")
     assert not any(
-        map(names.is_run_id, ["2026-11-16", "tidy", "2026-11-16/..", "2026-11-16/A", "2026-1-1/a", "2026-11-16/a\n"])
+        map(paths.is_run_id, ["2026-11-16", "tidy", "2026-11-16/..", "2026-11-16/A", "2026-1-1/a", "2026-11-16/a\n"])
     )

@@ -3,10 +3,10 @@
 import re
 
 import pytest
+from agentfs.core.goal_file import parse_goal
 
-from agentfs.core.goals import parse_goal
 from agentfs.core.near_misses import is_one_slip
-from agentfs.core.step_lines import LINES, parses
+from agentfs.core.step_lines import LINES, takes_value
 from tests.core.goal_samples import CATALOGUE, parsed, refused, runbook, sh, steps_of
 
 EXAMPLES = {
@@ -23,7 +23,7 @@ def told(line: str) -> list[str]:
 
 def test_every_form_has_an_example_here() -> None:
     assert [form.keyword for form in LINES] == sorted(EXAMPLES, key=[form.keyword for form in LINES].index)
-    assert all(form.takes == "nothing" or parses(form, EXAMPLES[form.keyword]) for form in LINES)
+    assert all(form.takes == "nothing" or takes_value(form, EXAMPLES[form.keyword]) for form in LINES)
 
 
 @pytest.mark.parametrize(

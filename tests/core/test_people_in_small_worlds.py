@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.run_state import derive
 
 from agentfs.core.decide import Wait
 from agentfs.core.facts import Attempt, Facts, PlanFile, Talk
 from agentfs.core.problems import Problem
 from agentfs.core.records import Plan, Step
-from agentfs.core.state import derive
 from tests.builders import PureWorld, a_plan, a_step, facts, means, plan_sha
 
 Act = Callable[[Facts], Facts]

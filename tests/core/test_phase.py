@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from agentfs.core.attention import phase, reason
+from agentfs.core.run_state import derive
 
 from agentfs.core.facts import Attempt, Facts, PlanFile
-from agentfs.core.phase import phase, reason
 from agentfs.core.problems import Problem
-from agentfs.core.state import derive
 from tests.builders import PureWorld, a_call, a_plan, a_step, an_order, facts, means
 
 WIDE = a_plan(*(a_step(name, depends_on=[]) for name in "abcde"))

@@ -1,6 +1,7 @@
 """Which fields are a person's: from their edit on, until somebody else's revision changes them."""
 
-from agentfs.core.pins import pinned, unedited
+from agentfs.core.plan_merge import hand_edited_fields, plan_without_edits
+
 from agentfs.core.records import Author, Plan, Revision, Step
 from tests.builders import a_plan, a_revision, a_step
 
@@ -20,39 +21,42 @@ FIRST = ("first", a_plan(A, B))
 
 
 def test_nothing_is_a_persons_before_they_edit() -> None:
-    assert pinned(history(FIRST)) == {}
-    assert pinned(history(FIRST, ("step_failed", a_plan(A)))) == {}
+    assert hand_edited_fields(history(FIRST)) == {}
+    assert hand_edited_fields(history(FIRST, ("step_failed", a_plan(A)))) == {}
 
 
 def test_what_an_edit_changed_is() -> None:
     edited = a_plan(
         a_step("a", depends_on=[], input={"text": "mine"}, gate=True), a_step("b", depends_on=[]), status="paused"
     )
-    assert pinned(history(FIRST, ("edited", edited))) == {"a": {"input", "gate"}, "b": {"depends_on", "why"}}
+    assert hand_edited_fields(history(FIRST, ("edited", edited))) == {
+        "a": {"input", "gate"},
+        "b": {"depends_on", "why"},
+    }
 
 
 def test_a_step_they_added_is_theirs_as_a_whole() -> None:
     edited = a_plan(A, B, a_step("c", depends_on=["b"], why="mine"))
-    assert pinned(history(FIRST, ("edited", edited))) == {"c": {"tool", "input", "why", "depends_on"}}
-    assert pinned(history(("edited", a_plan(A)))) == {"a": {"tool", "input", "depends_on"}}
+    assert hand_edited_fields(history(FIRST, ("edited", edited))) == {"c": {"tool", "input", "why", "depends_on"}}
+    assert hand_edited_fields(history(("edited", a_plan(A)))) == {"a": {"tool", "input", "depends_on"}}
 
 
 def test_status_and_limits_are_no_fields_of_a_step() -> None:
-    assert pinned(history(FIRST, ("edited", a_plan(A, B, status="paused", limits={"replans": 9})))) == {}
+    assert hand_edited_fields(history(FIRST, ("edited", a_plan(A, B, status="paused", limits={"replans": 9})))) == {}
 
 
 def test_what_another_changed_since_is_no_longer() -> None:
     mine = a_plan(a_step("a", depends_on=[], input={"text": "mine"}, why="mine"), B)
     theirs = a_plan(a_step("a", depends_on=[], input={"text": "theirs"}, why="mine"), B)
-    assert pinned(history(FIRST, ("edited", mine), ("asked", theirs))) == {"a": {"why"}}
-    assert pinned(history(FIRST, ("edited", mine), ("asked", a_plan(A, B)))) == {}
+    assert hand_edited_fields(history(FIRST, ("edited", mine), ("asked", theirs))) == {"a": {"why"}}
+    assert hand_edited_fields(history(FIRST, ("edited", mine), ("asked", a_plan(A, B)))) == {}
 
 
 def test_a_step_that_left_takes_its_pins_along() -> None:
     mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
     back = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
-    assert pinned(history(FIRST, ("edited", mine), ("asked", a_plan(A)), ("asked", back))) == {}
-    assert pinned(history(FIRST, ("edited", mine), ("edited", a_plan(A)))) == {}
+    assert hand_edited_fields(history(FIRST, ("edited", mine), ("asked", a_plan(A)), ("asked", back))) == {}
+    assert hand_edited_fields(history(FIRST, ("edited", mine), ("edited", a_plan(A)))) == {}
 
 
 # ── the plan as nobody edited it ──────────────────────────────────────────────────────────────────────────
@@ -66,7 +70,7 @@ def without_edits(*plans: tuple[str, Plan], by: Author = PLANNER) -> list[Step]:
     told = [
         (one.model_copy(update={"by": by} if one.trigger != "edited" else {}), plan) for one, plan in history(*plans)
     ]
-    found = unedited(told)
+    found = plan_without_edits(told)
     return sorted(found.steps, key=lambda step: step.id) if found else []
 
 
@@ -95,4 +99,4 @@ def test_what_a_runbooks_fallback_rewires_stays_a_persons() -> None:
 
 def test_a_plan_that_a_person_began_with_is_the_base_of_all_that_follows() -> None:
     assert without_edits(("edited", a_plan(A, B)), ("goal_changed", a_plan(GATED, B))) == [GATED, B]
-    assert unedited([]) is None
+    assert plan_without_edits([]) is None

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from agentfs.core.changes import changes
-from agentfs.core.check import check_plan, surely_fits
+from agentfs.core.json_edit import set_value
+from agentfs.core.plan_changes import changes
+from agentfs.core.plan_check import check_plan, surely_fits
+
 from agentfs.core.documents import read_json
-from agentfs.core.edits import set_value
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Change, Plan
 from agentfs.ui.plan_diff import plan_text
@@ -21,7 +22,7 @@ def mends(plan: dict[str, Any]) -> list[str]:
     try:
         check_plan(read_json(corpus.written(plan)), BEGUN)
     except Rejected as rejected:
-        return [problem.mend for problem in rejected.problems]
+        return [problem.fix for problem in rejected.problems]
     return []
 
 
@@ -39,8 +40,8 @@ def test_a_plan_is_judged_by_what_it_says_itself() -> None:
 
 
 def test_what_is_wrong_elsewhere_does_not_hide_it() -> None:
-    (mend,) = mends(corpus.a_plan(FETCH, status="aproved", tools={"network": True}))
-    assert "network" not in mend
+    (fix,) = mends(corpus.a_plan(FETCH, status="aproved", tools={"network": True}))
+    assert "network" not in fix
 
 
 def test_the_settings_in_force_are_those_it_began_with_but_for_what_the_plan_says() -> None:

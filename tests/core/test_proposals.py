@@ -6,16 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.attention import phase
+from agentfs.core.plan_merge import ALWAYS, hand_edited_fields, propose, steps_of
+from agentfs.core.planner_calls import decision, question_of, rejection
+from agentfs.core.run_state import derive
 
-from agentfs.core.calls import decision, question_of, rejection
 from agentfs.core.decide import Action, CallPlanner, Wait, decide
-from agentfs.core.facts import Facts, PlanFile, Talk
-from agentfs.core.merging import steps_of
-from agentfs.core.phase import phase
-from agentfs.core.pins import pinned
-from agentfs.core.proposals import ALWAYS, Proposal, propose
+from agentfs.core.facts import Facts, PlanFile, Proposal, Talk
 from agentfs.core.records import Answer, Author, Plan, Step
-from agentfs.core.state import derive
 from tests.builders import PLANS, PureWorld, a_call, a_plan, a_revision, a_step, facts, judged, means, plan_sha
 from tests.core.test_people_in_small_worlds import ACTS
 
@@ -374,6 +372,6 @@ def _nothing_of_a_person_is_lost(end: Facts, acted: tuple[str, str]) -> None:
         if revision.by.role != "planner" or "say approve" in acted:
             continue
         before, after = steps_of(history[place - 1][1]), steps_of(plan)
-        for step, fields in pinned(history[:place]).items():
+        for step, fields in hand_edited_fields(history[:place]).items():
             values = [(before[step].get(field), after[step].get(field)) for field in fields - {"depends_on"}]
             assert [old for old, _ in values] == [new for _, new in values], (acted, step)

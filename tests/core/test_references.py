@@ -15,19 +15,8 @@ from agentfs.core.records import (
     ResolvedCommandCheck,
     Step,
 )
-from agentfs.core.references import (
-    Output,
-    Reference,
-    Resolved,
-    Unresolved,
-    find,
-    in_step,
-    is_whole,
-    problems_in_step,
-    rename,
-    resolve_step,
-    room_of_step,
-)
+from agentfs.core.references import Reference, find, in_step, is_whole, problems_in_step, rename
+from agentfs.core.resolve import Output, Resolved, Unresolved, resolve_step, room_of_step
 
 ROOM = 1024 * 1024
 
@@ -136,7 +125,7 @@ def test_in_step_walks_values_with_pointers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "mend"),
+    ("text", "message", "fix"),
     [
         ("{{steps.x}}", "{{steps.x}} does not say what of the step is meant", "did you mean '{{steps.x.output}}'?"),
         (
@@ -180,9 +169,9 @@ def test_in_step_walks_values_with_pointers() -> None:
         ("{{steps.me.output}}", "{{steps.me.output}} refers to the step it stands in", "refer to an earlier step"),
     ],
 )
-def test_problems(text: str, message: str, mend: str) -> None:
+def test_problems(text: str, message: str, fix: str) -> None:
     step = a_step(tool="note", input={"text": f"see {text}"})
-    assert problems_in_step(step, ["copy-rows", "x", "me"]) == [Problem(message, mend, "/input/text")]
+    assert problems_in_step(step, ["copy-rows", "x", "me"]) == [Problem(message, fix, "/input/text")]
 
 
 def test_all_problems_at_once() -> None:
@@ -216,7 +205,7 @@ def test_all_problems_at_once() -> None:
 
 def test_a_lone_step_has_no_other_to_refer_to() -> None:
     (problem,) = problems_in_step(shell("echo {{steps.a.output}}"), {"me"})
-    assert problem.mend == "there is no other step"
+    assert problem.fix == "there is no other step"
 
 
 def test_the_mend_shows_the_reference_itself() -> None:

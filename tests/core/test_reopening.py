@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from agentfs.core.attention import OpenQuestion, answered, open_questions, ways_on
+from agentfs.core.continuation import Aside, in_force, set_aside, still_ends, to_set_aside
+from agentfs.core.run_state import derive
 
 from agentfs.core.decide import CallPlanner, EndRun, Wait, decide
 from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk
-from agentfs.core.openings import Opening, answered, openings, ways_on
 from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, CommandCheck, Failure, Usage, Verdict
-from agentfs.core.reopening import Aside, in_force, set_aside, still_ends, to_set_aside
-from agentfs.core.state import derive
 from tests.builders import PureWorld, a_call, a_plan, a_result, a_step, facts, means, plan_sha
 
 CUT = a_step("a", tool="shell", input={"command": "x"}, repeatable=False)
@@ -22,22 +22,22 @@ def ended(given: Facts, world: PureWorld) -> Facts:
 
 def test_a_draft_is_open() -> None:
     state = derive(facts(a_plan(status="draft")), means())
-    assert openings(state) == (Opening("draft"),)
+    assert open_questions(state) == (OpenQuestion("draft"),)
 
 
 def test_a_gate_is_open_until_it_is_answered() -> None:
     given = PureWorld().play(facts(a_plan(a_step("a", gate=True))))[0]
     state = derive(given, means())
-    (gate,) = openings(state)
-    assert gate == Opening("gate", "a", 1)
+    (gate,) = open_questions(state)
+    assert gate == OpenQuestion("gate", "a", 1)
     assert (gate.question_path, gate.reply_path) == ("steps/a.1.question.md", "steps/a.1.reply.md")
     assert [gate.accepts(text) for text in ("approve", "Reject\nno", "novel", "")] == [True, True, False, False]
     attempt = given.attempt("a", 1)
     for reply in ("approve", "reject"):
         talk = replace(attempt.talks[0], reply=reply)
         state = derive(given.with_attempt("a", replace(attempt, talks=(talk,))), means())
-        assert openings(state) == ()
-        assert answered(state, "a") == Opening("gate", "a", 1, reply=reply)
+        assert open_questions(state) == ()
+        assert answered(state, "a") == OpenQuestion("gate", "a", 1, reply=reply)
 
 
 def test_an_attempt_that_was_cut_off_is_open() -> None:
@@ -46,8 +46,8 @@ def test_an_attempt_that_was_cut_off_is_open() -> None:
     for reply, open_ones in (("perhaps", 1), ("done", 0)):
         cut = given.with_attempt("a", Attempt(1, claimed=True, result=result, talks=(Talk(reply=reply),)))
         state = derive(cut, means())
-        opening = Opening("cut", "a", 1, reply=reply)
-        assert openings(state) == (opening,) * open_ones
+        opening = OpenQuestion("cut", "a", 1, reply=reply)
+        assert open_questions(state) == (opening,) * open_ones
         assert answered(state, "a") == (None if open_ones else opening)
         assert opening.words == ("again", "done", "failed")
         assert [opening.accepts(text) for text in ("again", "approve")] == [True, False]
@@ -89,23 +89,28 @@ def test_a_person_is_told_the_way_on(given: Facts, ways: tuple[str, ...]) -> Non
 
 
 def test_what_is_open_is_settled_by_its_name() -> None:
-    named = [Opening("draft"), Opening("gate", "a", 1), Opening("answer", None, 4), Opening("cut", "a", 1)]
+    named = [
+        OpenQuestion("draft"),
+        OpenQuestion("gate", "a", 1),
+        OpenQuestion("answer", None, 4),
+        OpenQuestion("cut", "a", 1),
+    ]
     assert [one.commands("x") for one in named] == [
         ("agentfs approve x plan.json",),
         ("agentfs approve x a",),
         ("agentfs approve x planning/4",),
         ("agentfs reply x a again", "agentfs reply x a done", "agentfs reply x a failed"),
     ]
-    assert Opening("gate", "a", 1).commands("x", "reject", alone=True) == ("agentfs reject x",)
-    assert Opening("ask", "a", 1).commands("x", alone=True) == ("agentfs reply x a TEXT",)
+    assert OpenQuestion("gate", "a", 1).commands("x", "reject", alone=True) == ("agentfs reject x",)
+    assert OpenQuestion("ask", "a", 1).commands("x", alone=True) == ("agentfs reply x a TEXT",)
 
 
 def test_any_words_answer_a_question() -> None:
-    ask = Opening("ask", "a", 2, count=3)
+    ask = OpenQuestion("ask", "a", 2, count=3)
     assert (ask.reply_path, ask.words) == ("steps/a.2.reply-3.md", ())
     assert [ask.accepts(text) for text in ("anything", " \n")] == [True, False]
-    assert Opening("answer", None, 4).question_path == "planning/4.question.md"
-    assert Opening("answer", None, 4).words == ("approve", "reject")
+    assert OpenQuestion("answer", None, 4).question_path == "planning/4.question.md"
+    assert OpenQuestion("answer", None, 4).words == ("approve", "reject")
 
 
 def test_failed_steps_are_set_aside_and_the_run_goes_on() -> None:

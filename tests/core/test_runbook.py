@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.goal_file import parse_goal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core.goals import parse_goal
 from agentfs.core.problems import Rejected
 from tests.core.goal_samples import CATALOGUE, MIGRATION, parsed, refused, runbook, sh, steps_of
 

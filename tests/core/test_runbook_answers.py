@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from agentfs.core.goal_file import ParsedGoal
+from agentfs.core.plan_check import check_plan
 
-from agentfs.core.check import check_plan
 from agentfs.core.documents import Document
-from agentfs.core.goals import ParsedGoal
 from agentfs.core.records import JsonObject, Trigger
 from agentfs.planner.runbook import RunbookAnswer, Situation, answer, answers, cleanups, first_plan
 from tests.core.goal_samples import CATALOGUE, parsed, runbook, sh

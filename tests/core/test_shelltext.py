@@ -1,23 +1,23 @@
 """Where a reference stands in shell text. {R} in these texts is the reference."""
 
 import pytest
+from agentfs.core.shell_text import Placement, place_references
+from agentfs.core.shell_words import Refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentfs.core import shellplaces
-from agentfs.core.reftext import find
-from agentfs.core.shellplaces import Refusal
-from agentfs.core.shelltext import Standing, standing
+from agentfs.core import shell_words
+from agentfs.core.references import find
 
 R = "{{steps.a.output}}"
 
 
-def places(template: str) -> list[Standing]:
+def places(template: str) -> list[Placement]:
     text = template.replace("{R}", R)
-    return list(standing(text, [(found.start, found.end) for found in find(text)]))
+    return list(place_references(text, [(found.start, found.end) for found in find(text)]))
 
 
-def only(template: str) -> Standing:
+def only(template: str) -> Placement:
     (place,) = places(template)
     return place
 
@@ -165,107 +165,107 @@ def test_inside_double_quotes(text: str) -> None:
 
 
 REFUSED = [
-    ("echo '{R}'", shellplaces.SINGLE),
-    ("echo $'{R}'", shellplaces.SINGLE),
-    ("echo # {R}", shellplaces.COMMENT),
-    ("echo $({R})", shellplaces.SUBSTITUTION),
-    ("echo $(echo {R})", shellplaces.SUBSTITUTION),
-    ('echo "$(echo "{R}")"', shellplaces.SUBSTITUTION),
-    ('echo $(echo "{R}")', shellplaces.SUBSTITUTION),
-    ("echo $(echo '{R}')", shellplaces.SUBSTITUTION),
-    ("echo $(# {R}\n)", shellplaces.SUBSTITUTION),
-    ("echo $((a) echo {R})", shellplaces.ARITHMETIC),
-    ("echo `echo {R}`", shellplaces.BACKTICK),
-    ('echo "`echo {R}`"', shellplaces.BACKTICK),
-    ("echo ${x:-{R}}", shellplaces.EXPANSION),
-    ('echo "${x:-{R}}"', shellplaces.EXPANSION),
-    ('echo ${x:-"{R}"}', shellplaces.EXPANSION),
-    ("echo $((1 + {R}))", shellplaces.ARITHMETIC),
-    ('echo $((1 + "{R}"))', shellplaces.ARITHMETIC),
-    ("(({R} > 1))", shellplaces.ARITHMETIC),
-    ("for ((i={R};;)) do :; done", shellplaces.ARITHMETIC),
-    ("cat <(echo {R})", shellplaces.STREAM),
-    ("tee >(cat {R})", shellplaces.STREAM),
-    ("x=({R})", shellplaces.ARRAY),
-    ("echo @({R})", shellplaces.GLUED),
-    ("cat <<EOF\n{R}\nEOF\n", shellplaces.HEREDOC),
-    ("cat <<EOF\n{R}", shellplaces.HEREDOC),
-    ("cat <<'EOF'\na\n {R}\nEOF\n", shellplaces.HEREDOC),
-    ("cat <<EOF\nEOF \n{R}\nEOF\n", shellplaces.HEREDOC),
-    ("cat << {R}\na\n", shellplaces.HEREDOC),
-    ("cat <<'a\necho {R}", shellplaces.HEREDOC),
-    ("cat << A << B\na\nA\n{R}\nB\n", shellplaces.HEREDOC),
-    ("echo \\{R}", shellplaces.ESCAPED),
-    ('echo "\\{R}"', shellplaces.ESCAPED),
-    ("echo ${R}", shellplaces.DOLLAR),
-    ('echo "${R}"', shellplaces.DOLLAR),
-    ("[[ {R} == a ]]", shellplaces.CONDITION),
-    ('[[ -n "{R}" ]]', shellplaces.CONDITION),
-    ("if [[ 1 -eq {R} ]]; then :; fi", shellplaces.CONDITION),
-    ("{R}", shellplaces.COMMAND_WORD),
-    ('"{R}"', shellplaces.COMMAND_WORD),
-    ("./bin/{R} a", shellplaces.COMMAND_WORD),
-    ("{R}=5", shellplaces.COMMAND_WORD),
-    ('"x"={R}', shellplaces.COMMAND_WORD),
-    ("x[{R}]=5", shellplaces.COMMAND_WORD),
-    ("a; {R}", shellplaces.COMMAND_WORD),
-    ("a\n{R}", shellplaces.COMMAND_WORD),
-    ("a | {R}", shellplaces.COMMAND_WORD),
-    ("a & {R}", shellplaces.COMMAND_WORD),
-    ("a &> f {R}", shellplaces.COMMAND_WORD),
-    ("({R})", shellplaces.COMMAND_WORD),
-    ("{ {R}; }", shellplaces.COMMAND_WORD),
-    ("x=1 {R}", shellplaces.COMMAND_WORD),
-    ("2>log {R}", shellplaces.COMMAND_WORD),
-    ("! {R}", shellplaces.COMMAND_WORD),
-    ("time -p {R}", shellplaces.COMMAND_WORD),
-    ("if {R}; then :; fi", shellplaces.COMMAND_WORD),
-    ("for x in a; do {R}; done", shellplaces.COMMAND_WORD),
-    ("for x do {R}; done", shellplaces.COMMAND_WORD),
-    ("case x in a) {R};; esac", shellplaces.COMMAND_WORD),
-    ("f() { {R}; }", shellplaces.COMMAND_WORD),
-    ("function f { {R}; }", shellplaces.COMMAND_WORD),
-    ("exec {R}", shellplaces.COMMAND_WORD),
-    ("env A=b {R}", shellplaces.COMMAND_WORD),
-    ("timeout 5 {R}", shellplaces.COMMAND_WORD),
-    ("/usr/bin/env {R}", shellplaces.COMMAND_WORD),
-    ("xargs -0 {R}", shellplaces.COMMAND_WORD),
-    ("eval {R}", shellplaces.EVALUATED),
-    ('eval "echo {R}"', shellplaces.EVALUATED),
-    ("\\eval {R}", shellplaces.EVALUATED),
-    ("'eval' {R}", shellplaces.EVALUATED),
-    ("command eval {R}", shellplaces.EVALUATED),
-    ("builtin eval {R}", shellplaces.EVALUATED),
-    (". {R}", shellplaces.EVALUATED),
-    ("source {R}", shellplaces.EVALUATED),
-    ('trap "{R}" EXIT', shellplaces.EVALUATED),
-    ("let x={R}", shellplaces.EVALUATED),
-    ("ssh host {R}", shellplaces.EVALUATED),
-    ("bash -c 'echo \"$1\"' _ {R}", shellplaces.SHELL_CODE),
-    ("xargs sh -c {R}", shellplaces.SHELL_CODE),
-    ("find . -exec sh -ec {R} \\;", shellplaces.SHELL_CODE),
-    ("bash -o pipefail -c {R}", shellplaces.SHELL_CODE),
-    ("sh -c {R}", shellplaces.SHELL_CODE),
-    ("bash {R}", shellplaces.SCRIPT),
-    ("bash -x {R}", shellplaces.SCRIPT),
-    ("bash <<< {R}", shellplaces.SCRIPT),
-    ("/bin/sh < {R}", shellplaces.SCRIPT),
-    ('python3 -c "print({R})"', shellplaces.INLINE),
-    ('perl -ne "{R}"', shellplaces.INLINE),
-    ("node --eval {R}", shellplaces.INLINE),
-    ("python3 -c{R}", shellplaces.INLINE),
-    ("for {R} in a; do :; done", shellplaces.VARIABLE_NAME),
-    ("function {R} { :; }", shellplaces.VARIABLE_NAME),
-    ("export {R}", shellplaces.VARIABLE_NAME),
-    ("export {R}=1", shellplaces.VARIABLE_NAME),
-    ("declare -i n={R}", shellplaces.VARIABLE_NAME),
-    ("export PATH={R}", shellplaces.VARIABLE_NAME),
-    ("read {R}", shellplaces.VARIABLE_NAME),
-    ("unset {R}", shellplaces.VARIABLE_NAME),
-    ("[ -v {R} ]", shellplaces.VARIABLE_NAME),
-    ("printf -v {R} x", shellplaces.VARIABLE_NAME),
-    ("PATH={R} ls", shellplaces.OWN_VARIABLE),
-    ("SECONDS={R}", shellplaces.OWN_VARIABLE),
+    ("echo '{R}'", shell_words.SINGLE),
+    ("echo $'{R}'", shell_words.SINGLE),
+    ("echo # {R}", shell_words.COMMENT),
+    ("echo $({R})", shell_words.SUBSTITUTION),
+    ("echo $(echo {R})", shell_words.SUBSTITUTION),
+    ('echo "$(echo "{R}")"', shell_words.SUBSTITUTION),
+    ('echo $(echo "{R}")', shell_words.SUBSTITUTION),
+    ("echo $(echo '{R}')", shell_words.SUBSTITUTION),
+    ("echo $(# {R}\n)", shell_words.SUBSTITUTION),
+    ("echo $((a) echo {R})", shell_words.ARITHMETIC),
+    ("echo `echo {R}`", shell_words.BACKTICK),
+    ('echo "`echo {R}`"', shell_words.BACKTICK),
+    ("echo ${x:-{R}}", shell_words.EXPANSION),
+    ('echo "${x:-{R}}"', shell_words.EXPANSION),
+    ('echo ${x:-"{R}"}', shell_words.EXPANSION),
+    ("echo $((1 + {R}))", shell_words.ARITHMETIC),
+    ('echo $((1 + "{R}"))', shell_words.ARITHMETIC),
+    ("(({R} > 1))", shell_words.ARITHMETIC),
+    ("for ((i={R};;)) do :; done", shell_words.ARITHMETIC),
+    ("cat <(echo {R})", shell_words.STREAM),
+    ("tee >(cat {R})", shell_words.STREAM),
+    ("x=({R})", shell_words.ARRAY),
+    ("echo @({R})", shell_words.GLUED),
+    ("cat <<EOF\n{R}\nEOF\n", shell_words.HEREDOC),
+    ("cat <<EOF\n{R}", shell_words.HEREDOC),
+    ("cat <<'EOF'\na\n {R}\nEOF\n", shell_words.HEREDOC),
+    ("cat <<EOF\nEOF \n{R}\nEOF\n", shell_words.HEREDOC),
+    ("cat << {R}\na\n", shell_words.HEREDOC),
+    ("cat <<'a\necho {R}", shell_words.HEREDOC),
+    ("cat << A << B\na\nA\n{R}\nB\n", shell_words.HEREDOC),
+    ("echo \\{R}", shell_words.ESCAPED),
+    ('echo "\\{R}"', shell_words.ESCAPED),
+    ("echo ${R}", shell_words.DOLLAR),
+    ('echo "${R}"', shell_words.DOLLAR),
+    ("[[ {R} == a ]]", shell_words.CONDITION),
+    ('[[ -n "{R}" ]]', shell_words.CONDITION),
+    ("if [[ 1 -eq {R} ]]; then :; fi", shell_words.CONDITION),
+    ("{R}", shell_words.COMMAND_WORD),
+    ('"{R}"', shell_words.COMMAND_WORD),
+    ("./bin/{R} a", shell_words.COMMAND_WORD),
+    ("{R}=5", shell_words.COMMAND_WORD),
+    ('"x"={R}', shell_words.COMMAND_WORD),
+    ("x[{R}]=5", shell_words.COMMAND_WORD),
+    ("a; {R}", shell_words.COMMAND_WORD),
+    ("a\n{R}", shell_words.COMMAND_WORD),
+    ("a | {R}", shell_words.COMMAND_WORD),
+    ("a & {R}", shell_words.COMMAND_WORD),
+    ("a &> f {R}", shell_words.COMMAND_WORD),
+    ("({R})", shell_words.COMMAND_WORD),
+    ("{ {R}; }", shell_words.COMMAND_WORD),
+    ("x=1 {R}", shell_words.COMMAND_WORD),
+    ("2>log {R}", shell_words.COMMAND_WORD),
+    ("! {R}", shell_words.COMMAND_WORD),
+    ("time -p {R}", shell_words.COMMAND_WORD),
+    ("if {R}; then :; fi", shell_words.COMMAND_WORD),
+    ("for x in a; do {R}; done", shell_words.COMMAND_WORD),
+    ("for x do {R}; done", shell_words.COMMAND_WORD),
+    ("case x in a) {R};; esac", shell_words.COMMAND_WORD),
+    ("f() { {R}; }", shell_words.COMMAND_WORD),
+    ("function f { {R}; }", shell_words.COMMAND_WORD),
+    ("exec {R}", shell_words.COMMAND_WORD),
+    ("env A=b {R}", shell_words.COMMAND_WORD),
+    ("timeout 5 {R}", shell_words.COMMAND_WORD),
+    ("/usr/bin/env {R}", shell_words.COMMAND_WORD),
+    ("xargs -0 {R}", shell_words.COMMAND_WORD),
+    ("eval {R}", shell_words.EVALUATED),
+    ('eval "echo {R}"', shell_words.EVALUATED),
+    ("\\eval {R}", shell_words.EVALUATED),
+    ("'eval' {R}", shell_words.EVALUATED),
+    ("command eval {R}", shell_words.EVALUATED),
+    ("builtin eval {R}", shell_words.EVALUATED),
+    (". {R}", shell_words.EVALUATED),
+    ("source {R}", shell_words.EVALUATED),
+    ('trap "{R}" EXIT', shell_words.EVALUATED),
+    ("let x={R}", shell_words.EVALUATED),
+    ("ssh host {R}", shell_words.EVALUATED),
+    ("bash -c 'echo \"$1\"' _ {R}", shell_words.SHELL_CODE),
+    ("xargs sh -c {R}", shell_words.SHELL_CODE),
+    ("find . -exec sh -ec {R} \\;", shell_words.SHELL_CODE),
+    ("bash -o pipefail -c {R}", shell_words.SHELL_CODE),
+    ("sh -c {R}", shell_words.SHELL_CODE),
+    ("bash {R}", shell_words.SCRIPT),
+    ("bash -x {R}", shell_words.SCRIPT),
+    ("bash <<< {R}", shell_words.SCRIPT),
+    ("/bin/sh < {R}", shell_words.SCRIPT),
+    ('python3 -c "print({R})"', shell_words.INLINE),
+    ('perl -ne "{R}"', shell_words.INLINE),
+    ("node --eval {R}", shell_words.INLINE),
+    ("python3 -c{R}", shell_words.INLINE),
+    ("for {R} in a; do :; done", shell_words.VARIABLE_NAME),
+    ("function {R} { :; }", shell_words.VARIABLE_NAME),
+    ("export {R}", shell_words.VARIABLE_NAME),
+    ("export {R}=1", shell_words.VARIABLE_NAME),
+    ("declare -i n={R}", shell_words.VARIABLE_NAME),
+    ("export PATH={R}", shell_words.VARIABLE_NAME),
+    ("read {R}", shell_words.VARIABLE_NAME),
+    ("unset {R}", shell_words.VARIABLE_NAME),
+    ("[ -v {R} ]", shell_words.VARIABLE_NAME),
+    ("printf -v {R} x", shell_words.VARIABLE_NAME),
+    ("PATH={R} ls", shell_words.OWN_VARIABLE),
+    ("SECONDS={R}", shell_words.OWN_VARIABLE),
 ]
 
 
@@ -323,7 +323,7 @@ def test_what_is_never_closed_is_refused(text: str, opened: str) -> None:
 
 
 def test_several_references_each_have_their_place() -> None:
-    assert places("x={R} echo \"{R}\" {R}'{R}'") == ["bare", "double", "bare", shellplaces.SINGLE]
+    assert places("x={R} echo \"{R}\" {R}'{R}'") == ["bare", "double", "bare", shell_words.SINGLE]
 
 
 def test_nesting_of_any_depth_is_read() -> None:
@@ -389,6 +389,6 @@ PIECES = st.sampled_from(
 @given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
 def test_it_never_raises_and_answers_for_every_reference(text: str) -> None:
     spans = [(found.start, found.end) for found in find(text)]
-    answers = standing(text, spans)
+    answers = place_references(text, spans)
     assert len(answers) == len(spans)
     assert all(answer in ("bare", "double") or isinstance(answer, Refusal) for answer in answers)

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.plan_check import check_plan, surely_fits
+from agentfs.core.tool_spec import Catalogue, ToolSpec
 from jsonschema import Draft202012Validator
 
-from agentfs.core.catalogue import Catalogue, ToolSpec
-from agentfs.core.check import check_plan, surely_fits
 from agentfs.core.documents import read_json
 from agentfs.core.records import Plan
 from tests.core.corpus.case import BARE, Case

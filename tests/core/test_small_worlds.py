@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.run_state import derive
 
 from agentfs.core.decide import Wait
 from agentfs.core.facts import Attempt, Facts, Talk
-from agentfs.core.state import derive
 from agentfs.core.steps import StepView
 from tests.builders import LATER, PureWorld, Verdict, a_plan, a_result, a_step, an_order, facts, means
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.run_state import derive
 
 from agentfs.core.facts import Attempt, Facts, Talk
 from agentfs.core.records import Result
-from agentfs.core.state import derive
 from agentfs.core.steps import StepView
 from tests.builders import a_plan, a_result, a_step, an_order, facts, means, states
 
@@ -280,7 +280,7 @@ def test_a_model_step_is_repeatable_if_all_its_tools_are() -> None:
 
 
 def test_the_key_of_a_model_step_holds_its_words_model_and_tools() -> None:
-    from agentfs.core.references import Resolved
+    from agentfs.core.resolve import Resolved
     from agentfs.core.steps import key_of
 
     nothing = Resolved(input={}, needs=(), checks=(), files=())

@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from agentfs.core.outcome import Tally, left_steps, outcome_of, steps_by_end, tally
+from agentfs.core.run_state import derive
 
 from agentfs.core.decide import EndRun
 from agentfs.core.facts import Attempt, Facts, PlannerCall
-from agentfs.core.outcomes import outcome_of
 from agentfs.core.records import Answer, Failure, Plan, StepsByEnd
-from agentfs.core.state import derive
-from agentfs.core.tally import Tally, left_steps, steps_by_end, tally
 from tests.builders import a_call, a_plan, a_result, a_revision, a_step, an_order, facts, means
 
 NOW = "2026-11-16T10:00:00.000000Z"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from agentfs.core.documents import read_toml
 from agentfs.core.problems import Rejected
-from agentfs.core.toml_text import read_toml
 
 SOURCE = b"""\
 mode = "auto"
@@ -52,4 +52,4 @@ def test_mistakes(source: bytes, line: int, words: str) -> None:
     (problem,) = caught.value.problems
     assert problem.line == line
     assert words in problem.message
-    assert problem.mend
+    assert problem.fix

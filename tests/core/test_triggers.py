@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from agentfs.core.continuation import Aside, set_aside, to_set_aside, unanswered
+from agentfs.core.planner_calls import starts_as_loop
+from agentfs.core.run_state import derive
 
 from agentfs.core.decide import Action, CallPlanner, EndRun, IssueOrder, Wait, decide, no_model_reached
 from agentfs.core.facts import Facts, PlannerCall, Talk
-from agentfs.core.modes import starts_as_loop
 from agentfs.core.records import Answer, Approve, Failure, Mode, Plan, Usage
-from agentfs.core.reopening import Aside, set_aside, to_set_aside, unanswered
-from agentfs.core.state import derive
 from agentfs.core.steps import StepView
 from tests.builders import a_call, a_plan, a_result, a_run, a_step, facts, judged, means, plan_sha
 

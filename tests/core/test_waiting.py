@@ -3,13 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+from agentfs.core.attention import Waiting, waiting
+from agentfs.core.run_state import derive
+
 from agentfs.core.decide import decide
 from agentfs.core.facts import Facts, PlanFile
 from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, Failure
-from agentfs.core.state import derive
 from agentfs.core.steps import UNREACHABLE
-from agentfs.core.waiting import Waiting, waiting
 from tests.builders import RUN, PureWorld, a_call, a_plan, a_result, a_step, facts, means, plan_sha
 
 A = a_step("a", depends_on=[])

@@ -266,8 +266,8 @@ def _assert_noticed(folder: Path) -> None:
         assert settled[:-1] == ["interrupted"] * (len(settled) - 1), f"{step}: {settled}"
         if not may_repeat(folder, step):
             assert done[step] == 1, f"{step} had its effect {done[step]} times"
-    unsettled = [path.name for path in (folder / "steps").glob("*.log.jsonl") if not _result_of(path).exists()]
-    assert unsettled == []
+    is_unfinished = [path.name for path in (folder / "steps").glob("*.log.jsonl") if not _result_of(path).exists()]
+    assert is_unfinished == []
 
 
 def may_repeat(folder: Path, step: str) -> bool:

@@ -219,8 +219,8 @@ class AnyOrder(RuleBasedStateMachine):
         """Assert what should be true of a run that nobody drives because nothing is left to do."""
         folder = self.folder_of(run)
         assert folder, f"{run.name} was not taken"
-        unsettled = [path for path in folder.glob("steps/*.log.jsonl") if not settled(path)]
-        assert unsettled == [], "an attempt claims to run"
+        is_unfinished = [path for path in folder.glob("steps/*.log.jsonl") if not settled(path)]
+        assert is_unfinished == [], "an attempt claims to run"
         outcome = json.loads((folder / "outcome.json").read_bytes()) if (folder / "outcome.json").exists() else None
         if outcome is None:
             assert run.status == "paused" or list(open_questions(folder)), f"{run.name} waits for nothing"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.crash.sweeping import FULL
 from tests.daemons import Watching, book
-from tests.stories.test_watch_trouble import children, is_running, unsettled
+from tests.stories.test_watch_trouble import children, is_running, is_unfinished
 from tests.workspaces import DEADLINE, Place, end, wait_for
 
 GRACE = 5.0 if FULL else DEADLINE  # seconds until what ran is gone; a busy machine is no fault
@@ -32,7 +32,7 @@ def test_sigterm_ends_what_will_not_end_and_settles_it(place: Place, sandbox: st
     process.send_signal(signal.SIGTERM)
     wait_for(lambda: not any(map(is_running, [process.pid, *below])), "the end of all that ran", GRACE)
     assert end(process)[0] == 130
-    assert unsettled(place.run_folder("job")) == []
+    assert is_unfinished(place.run_folder("job")) == []
     assert place.read("steps/a.1.result.json")["status"] == "interrupted"
 
 

@@ -16,17 +16,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.answer_plan import Standing
-from agentfs.core.check import check_plan, check_settings
-from agentfs.core.documents import read_json
-from agentfs.core.goals import parse_goal
-from agentfs.core.lint_view import Surroundings
+from agentfs.core.goal_file import parse_goal
+from agentfs.core.plan_check import check_plan, check_settings
+from agentfs.planner.answer import PlanContext
+from agentfs.planner.evaluation import evaluate_answer
+from agentfs.planner.lint import Surroundings
+
+from agentfs.core.documents import read_json, read_toml
+from agentfs.core.facts import cut_word, gate_word, words_below
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Step
-from agentfs.core.references import Output, in_step, problems_in_step, resolve_step
-from agentfs.core.replies import cut_word, gate_word, words_below
-from agentfs.core.toml_text import read_toml
-from agentfs.core.weighing import weigh
+from agentfs.core.references import in_step, problems_in_step
+from agentfs.core.resolve import Output, resolve_step
 from agentfs.executor.arguments import arguments_of
 from agentfs.executor.offers import Finish
 from agentfs.tools.values import NotJson
@@ -145,7 +146,7 @@ def _references(text: str) -> object:
 
 def _weighed(text: str) -> object:
     around = Surroundings("/w", (), frozenset(), frozenset(), complete=True)
-    return weigh(text, Standing("title"), CATALOGUE, around)
+    return evaluate_answer(text, PlanContext("title"), CATALOGUE, around)
 
 
 def _finish(text: str) -> object:

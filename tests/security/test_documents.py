@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from agentfs.core.goal_file import parse_goal
+from agentfs.core.plan_check import check_plan
 
-from agentfs.core.check import check_plan
 from agentfs.core.documents import read_json
-from agentfs.core.goals import parse_goal
 from agentfs.core.problems import Rejected
 from tests.builders import CATALOGUE
 from tests.daemons import Watching, book

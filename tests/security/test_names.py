@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from agentfs.core.plan_check import check_plan
 
-from agentfs.core import names
-from agentfs.core.check import check_plan
+from agentfs.core import paths
 from agentfs.core.documents import Document, read_json
 from agentfs.core.problems import Rejected
 from agentfs.tools import safe_open
@@ -61,17 +61,17 @@ def test_an_id_is_safe_or_refused() -> None:
         step = {"id": name, "tool": "note", "input": {"text": "x"}}
         if is_allowed(empty.with_value({"status": "approved", "steps": [step]})):
             allowed.add(name)
-            assert os.path.basename(names.step_file(name, 1, "result")) == names.step_file(name, 1, "result")
+            assert os.path.basename(paths.step_file(name, 1, "result")) == paths.step_file(name, 1, "result")
     assert {name for name in allowed if not SAFE.fullmatch(name)} == set()
     assert {"ok", "a" * 63, "0"} <= allowed
 
 
 def test_a_run_is_called_something_safe() -> None:
     for name in odd_names("runs"):
-        called = names.run_name(name)
+        called = paths.run_name(name)
         assert re.fullmatch(r"[a-z0-9](?:[a-z0-9-]{0,46}[a-z0-9])?", called), (name, called)
-        assert names.is_run_id(f"2026-11-16/{called}")
-    assert not any(names.is_run_id(name) for name in odd_names("ids of runs") if not name.isdigit())
+        assert paths.is_run_id(f"2026-11-16/{called}")
+    assert not any(paths.is_run_id(name) for name in odd_names("ids of runs") if not name.isdigit())
 
 
 # ── paths of the file tools ───────────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from agentfs.core.records import CommandCheck, ResolvedCommandCheck, Step
-from agentfs.core.references import Output, Resolved, problems_in_step, resolve_step
+from agentfs.core.references import problems_in_step
+from agentfs.core.resolve import Output, Resolved, resolve_step
 
 R = "{{steps.a.output}}"
 ROOM = 1024 * 1024

@@ -15,10 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from agentfs.planner.answer import PlanContext
+from agentfs.planner.evaluation import evaluate_answer
+from agentfs.planner.lint import Surroundings
 
-from agentfs.core.answer_plan import Standing
-from agentfs.core.lint_view import Surroundings
-from agentfs.core.weighing import weigh
 from agentfs.locks import own_folder
 from agentfs.tools.files import read_file
 from agentfs.tools.finding import list_files
@@ -307,7 +307,7 @@ def test_the_time_to_judge_an_answer_grows_with_its_length(kind: str) -> None:
 
     def seconds(count: int) -> float:
         text, began = answer(kind, count), time.process_time()
-        weigh(text, Standing("title"), CATALOGUE, around)
+        evaluate_answer(text, PlanContext("title"), CATALOGUE, around)
         return time.process_time() - began
 
     seconds(50)  # what is made once
@@ -320,22 +320,22 @@ def test_the_time_to_judge_an_answer_grows_with_its_length(kind: str) -> None:
 )
 def test_replies_that_hold_nothing_are_soon_read(text: str) -> None:
     began = time.process_time()
-    assert weigh(text, Standing("title"), CATALOGUE, Surroundings()).hard
+    assert evaluate_answer(text, PlanContext("title"), CATALOGUE, Surroundings()).hard
     assert time.process_time() - began < 5
 
 
 def test_an_answer_of_too_many_steps_is_refused_at_once() -> None:
     steps = json.dumps({"steps": [{"id": f"s-{n}"} for n in range(20_000)]})
-    (problem,) = weigh(steps, Standing("title"), CATALOGUE, Surroundings()).hard
+    (problem,) = evaluate_answer(steps, PlanContext("title"), CATALOGUE, Surroundings()).hard
     assert problem.startswith("steps: a plan of 20000 steps: 10000 are the most")
 
 
 def test_judging_an_answer_ends_when_told() -> None:
     """Whoever stops a call, or its time, is asked between any two parts of the work."""
     asked: list[float] = []
-    weigh(
+    evaluate_answer(
         answer("references", 2000),
-        Standing("title"),
+        PlanContext("title"),
         CATALOGUE,
         Surroundings(),
         lambda: asked.append(time.process_time()),
@@ -351,4 +351,4 @@ def test_judging_an_answer_ends_when_told() -> None:
         raise Told
 
     with pytest.raises(Told):
-        weigh(answer("scripts", 10), Standing("title"), CATALOGUE, Surroundings(), stop)
+        evaluate_answer(answer("scripts", 10), PlanContext("title"), CATALOGUE, Surroundings(), stop)

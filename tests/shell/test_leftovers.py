@@ -73,7 +73,7 @@ def test_where_nobody_can_tell_who_writes_it_has_to_hold_still(folder: Path, mon
 
 
 def test_what_a_dead_driver_left_is_swept_but_not_a_save(folder: Path) -> None:
-    from agentfs.core.canonical import sha256_bytes
+    from agentfs.core.hashing import sha256_bytes
 
     (folder / ".plan.99999999.2.3.tmp").write_bytes(b"ours")
     (folder / ".plan.99999999.2.4.tmp").write_bytes(b"a person's")

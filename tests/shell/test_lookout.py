@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.core import names
+from agentfs.core import paths
 from agentfs.disk import temp_name
 from agentfs.driving import RESTLESS_SECONDS, Lookout, is_news, is_unnamed
 from agentfs.engine import Driver
@@ -38,12 +38,12 @@ def driver(place: Place) -> Iterator[Driver]:
 
 @pytest.fixture
 def lookout(driver: Driver) -> Iterator[Lookout]:
-    with FolderWatch([driver.folder], lambda: None, written=[driver.folder / names.STEPS]) as watch:
+    with FolderWatch([driver.folder], lambda: None, written=[driver.folder / paths.STEPS]) as watch:
         yield Lookout(driver, watch)
 
 
 def steps_of(lookout: Lookout) -> Path:
-    return lookout.driver.folder / names.STEPS
+    return lookout.driver.folder / paths.STEPS
 
 
 def test_a_file_without_its_name_keeps_the_driver_looking_for_a_second(lookout: Lookout) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentfs.core.run_state import derive
 
 from agentfs.core.decide import Wait
 from agentfs.core.facts import Attempt
 from agentfs.core.records import Failure
-from agentfs.core.state import derive
 from agentfs.desks import earlier_errors
 from agentfs.executor import words
 from agentfs.executor.rebuilding import remembered

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentfs.core.run_state import derive
 
 from agentfs.core.facts import Attempt, Facts, PlanFile
 from agentfs.core.problems import Problem
-from agentfs.core.state import derive
 from agentfs.ui.overview import Overview, Row, choose_runs, ended_row, overview_lines, row_of
 from agentfs.ui.screen import Look
 from agentfs.ui.text import columns

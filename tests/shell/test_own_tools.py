@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentfs.core.excerpts import TimeLimit
+from agentfs.core.tool_spec import ToolSpec
 
 from agentfs import tool
-from agentfs.core.catalogue import ToolSpec
 from agentfs.core.config import DEFAULT_TOOLS
-from agentfs.core.failures import TimeLimit
 from agentfs.core.records import Failure, Sandbox
 from agentfs.tools import own_tools
 from agentfs.tools.base import ToolResult

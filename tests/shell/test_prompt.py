@@ -1,8 +1,8 @@
 """What is typed at a prompt: keys become lines, lines become what a person wants."""
 
 import pytest
+from agentfs.core.attention import About
 
-from agentfs.core.openings import About
 from agentfs.questions import ANSWER_LINE
 from agentfs.ui.prompt import LineEditor, fitted, question_lines, typed_line, understand
 

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from agentfs.planner.lint import Surroundings
+from agentfs.planner.prompt import Material
 
-from agentfs.core.briefing import Material
-from agentfs.core.lint_view import Surroundings
 from agentfs.planner.surroundings import MOST_BYTES, MOST_ENTRIES, Listing, list_folder, look_around, read_text
 from tests.builders import a_run
 

@@ -283,9 +283,10 @@ def test_a_gate_fails_closed_whatever_else_is_said(place: Place) -> None:
     place.agentfs("run", place.runbook("### send\n```sh\ntouch sent\n```\ngate\n"), code=3)
     folder = place.run_folder()
     assert len(WRONG_REPLIES) >= 40
-    from agentfs.core.catalogue import Catalogue
+    from agentfs.core.run_state import Means, derive
+    from agentfs.core.tool_spec import Catalogue
+
     from agentfs.core.facts import Facts
-    from agentfs.core.state import Means, derive
     from agentfs.judge import FileJudge
     from agentfs.reader import RunReader
     from agentfs.tools.registry import specs

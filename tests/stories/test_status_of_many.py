@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from agentfs.core.attention import Phase
 
 from agentfs.commands import parser, reading
 from agentfs.commands.status import runs_table
-from agentfs.core.phase import Phase
 from tests.daemons import Watching
 from tests.workspaces import Place, end, wait_for
 

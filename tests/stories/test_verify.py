@@ -237,7 +237,7 @@ def test_files_that_were_tampered_with(copy: Path, kind: str) -> None:
     lines = [f"{one.file.partition('/job/')[2]}: {one.what}" for one in found]
     for words in named:
         assert any(line.startswith(words) for line in lines), (words, lines)
-    assert all(one.mend and "/job/" in one.file for one in found)
+    assert all(one.fix and "/job/" in one.file for one in found)
     assert wrong(copy, "job") == found
 
 
@@ -434,7 +434,7 @@ def test_a_ledger_that_was_tampered_with(copy: Path, kind: str) -> None:
     act(copy / "runs")
     found = wrong(copy)
     assert any(words in one.what for one in found), found
-    assert all(one.mend for one in found)
+    assert all(one.fix for one in found)
 
 
 def test_what_is_committed_with_a_later_revision_is_noticed_too(copy: Path) -> None:
@@ -491,9 +491,9 @@ def test_the_command_says_it_in_lines_and_in_json(place: Place) -> None:
     before = {path: path.stat().st_mtime_ns for path in place.root.rglob("*")}
     changed("steps/a.1.result.json", '"x"', '"y"')(place.run_folder())
     run = f"{place.run_folder().parent.name}/job"
-    mend = f"take it back: git -C runs checkout main -- {run}/steps/a.1.result.json"
+    fix = f"take it back: git -C runs checkout main -- {run}/steps/a.1.result.json"
     bad = place.agentfs("verify", "job", code=2)
-    assert bad.stdout == f"{run}/steps/a.1.result.json: is not what was committed ({mend})\n"
+    assert bad.stdout == f"{run}/steps/a.1.result.json: is not what was committed ({fix})\n"
     assert bad.stderr == f"1 run, 1 revision, 2 commits, main at {tip}: 1 disagreement\n"
     page = json.loads(place.agentfs("verify", "--json", code=2).stdout)
     assert page == {
@@ -507,11 +507,11 @@ def test_the_command_says_it_in_lines_and_in_json(place: Place) -> None:
                 "grade": "wrong",
                 "file": f"{run}/steps/a.1.result.json",
                 "what": "is not what was committed",
-                "mend": mend,
+                "mend": fix,
             }
         ],
     }
-    subprocess.run(mend.removeprefix("take it back: "), shell=True, cwd=place.root, check=True)
+    subprocess.run(fix.removeprefix("take it back: "), shell=True, cwd=place.root, check=True)
     assert place.agentfs("verify").stdout == ""
     assert set(place.root.rglob("*")) - before.keys() <= {place.runs / ".git" / "index"}
 

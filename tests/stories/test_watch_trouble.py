@@ -42,7 +42,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def unsettled(folder: Path) -> list[str]:
+def is_unfinished(folder: Path) -> list[str]:
     claims = [path.name.removesuffix(".log.jsonl") for path in (folder / "steps").glob("*.log.jsonl")]
     return [name for name in claims if not (folder / "steps" / f"{name}.result.json").exists()]
 
@@ -104,7 +104,7 @@ def test_sigterm_leaves_nothing_running_and_nothing_that_claims_to(place: Place,
         assert below
         assert daemon.end(number) == 130
         assert [pid for pid in below if is_running(pid)] == []
-    assert [unsettled(folder) for folder in folders] == [[], []]
+    assert [is_unfinished(folder) for folder in folders] == [[], []]
     assert {place.read("steps/a.1.result.json", name)["status"] for name in ("one", "two")} == {"interrupted"}
     assert "a | running" not in (folders[0] / "STATUS.md").read_text()
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.catalogue import Catalogue, Effects, ToolSpec
+from agentfs.core.tool_spec import Catalogue, Effects, ToolSpec
 
 TEXT = {"type": "string"}
 
