@@ -34,8 +34,8 @@ from agentfs.seats import Seat, is_open, open_runs
 from agentfs.setaside import SetAside, in_words
 from agentfs.stillness import ignore_lease_signal
 from agentfs.turns import Turns
+from agentfs.ui.progress import Teller
 from agentfs.upkeep import Upkeep
-from agentfs.views.watching import Teller
 from agentfs.watching import folders_of
 from agentfs.workspace import Workspace
 from agentfs.world import open_driver

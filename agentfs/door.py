@@ -13,7 +13,7 @@ from agentfs.errors import AgentfsError, BadFile, UserError
 from agentfs.inbox import AGAIN_SECONDS, Inbox, Refused
 from agentfs.moving import ON_ITS_WAY, StillChanging
 from agentfs.setaside import FULL, in_words
-from agentfs.views.watching import Teller
+from agentfs.ui.progress import Teller
 
 AT_ONCE = 4  # goals taken before the drivers have their turn
 RESTLESS_SECONDS = 0.05  # how often to look while something there is being written

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfs.views.watching import Teller
+from agentfs.ui.progress import Teller
 from agentfs.watch import ARRIVED, Unwatched
 from agentfs.watching import ManyFolders
 

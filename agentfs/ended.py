@@ -12,7 +12,7 @@ from pathlib import Path
 from agentfs.core import paths
 from agentfs.disk import read_whole
 from agentfs.seats import is_open, subfolders
-from agentfs.views.watching import Teller
+from agentfs.ui.progress import Teller
 
 MOST = 500
 LATEST = 64  # are looked at each time for whether they were taken up again

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentfs.errors import UserError
 from agentfs.locks import Lock, lock_file
-from agentfs.views.words import inert
+from agentfs.ui.text import inert
 
 _LOCKS = Path("/proc/locks")
 

@@ -27,7 +27,7 @@ from agentfs.moving import Spot, StillChanging, bring_back, finish_intakes, free
 from agentfs.regular import NotRegular, read_regular
 from agentfs.stillness import Stillness
 from agentfs.tools.safe_open import hold_inside, hold_named
-from agentfs.views.words import in_markdown, inert
+from agentfs.ui.text import in_markdown, inert
 from agentfs.workspace import Workspace
 
 REJECTED = "rejected"

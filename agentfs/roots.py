@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agentfs.holding import HeldFolder
 from agentfs.ledger import Ledger
-from agentfs.views.watching import Teller
+from agentfs.ui.progress import Teller
 
 Mark = tuple[int, int]
 

@@ -11,7 +11,7 @@ from agentfs.core import paths
 from agentfs.core.decide import Action, Wait
 from agentfs.driving import ALERT_SECONDS, is_news, is_unnamed
 from agentfs.engine import Driver, at_rest
-from agentfs.views.status_page import StatusFile
+from agentfs.ui.status_page import StatusFile
 from agentfs.watching import Glance, glance
 
 

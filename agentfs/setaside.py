@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.errors import AgentfsError
-from agentfs.views.watching import Teller
+from agentfs.ui.progress import Teller
 from agentfs.watching import Glance, glance
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

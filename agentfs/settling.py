@@ -14,7 +14,7 @@ from pathlib import Path
 from agentfs.errors import UserError
 from agentfs.ledger import Entry, Ledger, LedgerBroken, LedgerBusy, Still
 from agentfs.owed import entries_owed
-from agentfs.views.words import first_line
+from agentfs.ui.text import first_line
 
 APART_SECONDS = 60.0
 _PROGRAM = """

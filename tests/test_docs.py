@@ -25,7 +25,7 @@ from agentfs.core.goal_file import parse_goal
 from agentfs.core.hashing import field_names
 from agentfs.core.plan_check import check_plan
 
-from agentfs.cli.parser import build
+from agentfs.commands.parser import build
 from agentfs.core import records
 from agentfs.core.config import Settings
 from agentfs.core.documents import read_json

@@ -34,7 +34,7 @@ def waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:
 def _opened(state: RunState) -> Iterator[Waiting]:
     found, run = open_questions(state), state.facts.run.run
     for one in found:
-        how = one.command(run, alone=len(found) == 1)
+        how = "\n".join(one.commands(run, alone=len(found) == 1))
         if one.about == "draft":
             yield Waiting(f"draft of call {_last_call(state)}", "draft", paths.PLAN, "the plan is a draft", how)
         else:

@@ -12,7 +12,7 @@ from agentfs.means import has_model
 from agentfs.models.address import NO_KEY, Address, address_of, table_of
 from agentfs.models.bounding import UNCOMPRESSED
 from agentfs.models.faults import is_page, words_of
-from agentfs.views.words import cut, inert
+from agentfs.ui.text import cut, inert
 
 SECONDS = 5.0
 LARGEST = 4 * 1024 * 1024  # bytes of a list of models

@@ -12,7 +12,7 @@ from agentfs.ledger.maintenance import Maintenance
 from agentfs.ledger.refs import BRANCH
 from agentfs.ledger.soundness import NoGit, pretended, unsound
 from agentfs.regular import read_text
-from agentfs.views.words import inert
+from agentfs.ui.text import inert
 from agentfs.workspace import Workspace
 
 FSCK_SECONDS = 60.0

@@ -13,7 +13,7 @@ from agentfs.mounts import written_behind
 from agentfs.roots import Roots
 from agentfs.setaside import SetAside
 from agentfs.stillness import being_written
-from agentfs.views.watching import Teller
+from agentfs.ui.progress import Teller
 from tests.mounts import mirrored
 
 
