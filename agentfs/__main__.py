@@ -8,7 +8,7 @@ from agentfs.installation import import_from_installation
 def start() -> int:
     """Run the command that was typed; return its exit code."""
     import_from_installation()
-    from agentfs.cli import main
+    from agentfs.commands import main
 
     return main()
 

@@ -27,7 +27,7 @@ from agentfs.core.run_state import RunState
 from agentfs.jsonlines import JsonLines, read_lines
 from agentfs.tools.base import Mask
 from agentfs.tools.process import Starter
-from agentfs.views.words import cut, first_line, inert
+from agentfs.ui.text import cut, first_line, inert
 
 TIMEOUT_SECONDS = 60.0
 LINGER_SECONDS = 2.0  # at the end of the process: what takes longer runs on by itself

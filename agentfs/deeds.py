@@ -38,7 +38,7 @@ from agentfs.orders import (
 from agentfs.planner.prompt import context_page
 from agentfs.planner.surroundings import look_around
 from agentfs.recovery import cut_off
-from agentfs.views.proposal import proposal_page
+from agentfs.ui.plan_diff import proposal_page
 from agentfs.workspace import goal_path
 
 

@@ -13,8 +13,8 @@ from agentfs.core.run_state import RunState
 from agentfs.disk import is_own_temp
 from agentfs.engine import Driver, at_rest
 from agentfs.storage.watcher import FolderWatch
-from agentfs.views.status_page import EVERY_SECONDS as PAGE_SECONDS
-from agentfs.views.status_page import StatusFile
+from agentfs.ui.status_page import EVERY_SECONDS as PAGE_SECONDS
+from agentfs.ui.status_page import StatusFile
 
 RESCAN_SECONDS = 10.0
 RESTLESS_SECONDS = 0.1

@@ -14,7 +14,7 @@ from agentfs.deeds import perform
 from agentfs.engine import Driver
 from agentfs.means import reader_for
 from agentfs.storage.locks import locked
-from agentfs.views.status_page import StatusFile
+from agentfs.ui.status_page import StatusFile
 from agentfs.workspace import Workspace
 from agentfs.world import Say, idle_world, planner_for, take_charge
 

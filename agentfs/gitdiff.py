@@ -30,7 +30,7 @@ def main(words: list[str]) -> int:
 
 
 def _text(pid: str, source: bytes) -> bytes:
-    from agentfs.views.plan_text import plan_text
+    from agentfs.ui.plan_diff import plan_text
 
     return source if RAW & _words_of(pid) else plan_text(source).encode("utf-8", "replace")
 
@@ -44,7 +44,7 @@ def _words_of(pid: str) -> set[bytes]:
 
 
 def _compared(path: str, old: bytes, new: bytes) -> bytes:
-    from agentfs.cli.compare import between
+    from agentfs.commands.diff import between
 
     lines = between(Path.cwd() / path, old, new, colours=_colours())
     return "".join(f"{line}\n" for line in [*lines, ""]).encode("utf-8", "replace")

@@ -125,7 +125,7 @@ def bare_workers(folder: Path) -> float:
 
 
 def run_napping(root: str, goal: str) -> int:
-    from agentfs.cli import main as agentfs
+    from agentfs.commands import main as agentfs
     from agentfs.core.records import JsonObject
     from agentfs.tools import registry
     from agentfs.tools.base import Bench, ToolResult

@@ -102,6 +102,16 @@ def modules() -> list[str]:
     return [_module(path) for path in ALL if path.name not in programs and "worker" not in path.name]
 
 
+def test_only_what_starts_a_command_imports_one() -> None:
+    """Commands come last: what people see, and all that is below, knows none of them."""
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in ALL
+        if path.parent.name != "commands" and any(name.startswith("agentfs.commands") for name in _imports(path))
+    }
+    assert found == {"__main__.py", "gitdiff.py"}
+
+
 def test_importing_does_nothing() -> None:
     """No module prints, writes or starts anything when it is imported."""
     import subprocess
@@ -112,15 +122,14 @@ def test_importing_does_nothing() -> None:
 
 
 PRINTING = {  # what is printed elsewhere goes through one of these, which lets nothing by that a terminal obeys
-    "cli/common.py",
-    "cli/streams.py",
-    "cli/drive.py",  # the answer, byte for byte
-    "cli/completion.py",
-    "cli/parser.py",  # the version
-    "cli/forget.py",  # a question without a line break
-    "views/lines.py",
-    "views/live.py",
-    "views/watching.py",
+    "commands/common.py",
+    "commands/streams.py",
+    "commands/run.py",  # the answer, byte for byte
+    "commands/completion.py",
+    "commands/parser.py",  # the version
+    "commands/forget.py",  # a question without a line break
+    "ui/progress.py",
+    "ui/live.py",
     "tools/user_tool_worker.py",  # a process of its own
 }
 
@@ -144,8 +153,7 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "jsonlines.py": "makes a log, and appends to it; waits for nothing",
     "tools/output.py": "writes the output of an attempt, whose claim is ours",
     "replay/playback.py": "makes the output file of an attempt that is replayed, in a folder made for it",
-    "doctor/disks.py": "tries a file system with files of its own",
-    "doctor/machine.py": "reads limits of the kernel",
+    "doctor/machine.py": "reads limits of the kernel, tries a file system with files of its own",
     "ledger/claims.py": "the turn of those who write to the ledger, in a folder no step can open",
     "ledger/index.py": "appends to a list of agentfs's own there",
     "ledger/repository.py": "makes git's lock of its settings, exclusively",
@@ -154,7 +162,7 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "gitdiff.py": "reads files that git made for it, or /dev/null",
     "prompts/__init__.py": "reads what comes with agentfs",
     "intake.py": "reads the goal that a person types the name of: it may be a link or a pipe",
-    "cli/streams.py": "the streams of this process",
+    "commands/streams.py": "the streams of this process",
 }
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.cli.parser import build
+from agentfs.commands.parser import build
 from agentfs.core import records
 from agentfs.core.config import Settings
 from agentfs.core.documents import read_json

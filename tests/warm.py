@@ -248,7 +248,7 @@ def _be_command(request: dict[str, Any], streams: Sequence[int], others: Sequenc
 
 
 def _ended(words: Sequence[str]) -> int:
-    from agentfs.cli import main
+    from agentfs.commands import main
 
     code = 1
     try:

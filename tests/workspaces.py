@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agentfs.commands.doctor import line_of
 from agentfs.ledger.verify import Verification
-from agentfs.views.verify import line_of
 from agentfs.workspace import Workspace
 from tests import warm
 
@@ -70,7 +70,7 @@ class Place:
 
     def looks(self, *words: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
         """Run a command that starts nothing, in this very process: a tenth of the time of a new one."""
-        from agentfs.cli import main
+        from agentfs.commands import main
 
         out, err, before, folder = io.StringIO(), io.StringIO(), dict(os.environ), os.getcwd()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -62,15 +62,15 @@ class OpenQuestion:
             return paths.PLAN
         return self.step or f"{paths.PLANNING}/{self.number}"
 
-    def command(self, run: str, word: str = "approve", *, alone: bool = False) -> str:
-        """Return what a person types to settle it; `alone`: the run asks nothing else."""
+    def commands(self, run: str, word: str = "approve", *, alone: bool = False) -> tuple[str, ...]:
+        """Return what a person may type to settle it, each choice whole; `alone`: the run asks nothing else."""
         match self.about:
             case "cut":
-                return f"agentfs reply {run} {self.step} again|done|failed"
+                return tuple(f"agentfs reply {run} {self.step} {choice}" for choice in CUT_WORDS)
             case "ask":
-                return f"agentfs reply {run} {self.step} TEXT"
+                return (f"agentfs reply {run} {self.step} TEXT",)
             case _:
-                return f"agentfs {word} {run}" if alone else f"agentfs {word} {run} {self.name}"
+                return (f"agentfs {word} {run}" if alone else f"agentfs {word} {run} {self.name}",)
 
     @property
     def uncounted(self) -> str | None:
@@ -101,7 +101,7 @@ def ways_on(state: RunState, run: str) -> tuple[str, ...]:
     if facts.plan_file.problems:
         return (f"fix runs/{facts.run.run}/{paths.PLAN}: {paths.PLAN_ERROR} beside it says how",)
     if found := open_questions(state):
-        return tuple(one.command(run, alone=len(found) == 1) for one in found)
+        return tuple(command for one in found for command in one.commands(run, alone=len(found) == 1))
     if (facts.plan is not None and facts.plan.status == "paused") or state.calls.failed or state.moving("reach"):
         return (f"agentfs resume {run}",)
     limit = state.limit_reached
@@ -169,7 +169,7 @@ def waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:
 def _opened(state: RunState) -> Iterator[Waiting]:
     found, run = open_questions(state), state.facts.run.run
     for one in found:
-        how = one.command(run, alone=len(found) == 1)
+        how = "\n".join(one.commands(run, alone=len(found) == 1))
         if one.about == "draft":
             yield Waiting(f"draft of call {_last_call(state)}", "draft", paths.PLAN, "the plan is a draft", how)
         else:

@@ -2,7 +2,7 @@
 
 Only PyYAML's parser is used, and the values are built here from its events. Its constructors read YAML 1.1 (`no` is
 false, 2026-11-16 is a date), keep the last of two equal names and follow aliases without end. Its composer forgets
-which anchors and tags were written, and recurses. libyaml reads some texts differently (docs/decisions/0073).
+which anchors and tags were written, and recurses. libyaml reads some texts differently (docs/decisions/0072).
 Imported only where there is YAML: PyYAML takes a while.
 """
 

@@ -33,7 +33,7 @@ from agentfs.storage.locks import HeldFolder, locked
 from agentfs.storage.run_folders import ended_runs, is_open, open_runs
 from agentfs.storage.watcher import FolderWatch
 from agentfs.tools.process import Pool
-from agentfs.views.watching import Teller
+from agentfs.ui.progress import Teller
 from agentfs.workspace import Workspace
 from agentfs.world import open_driver
 

@@ -36,8 +36,8 @@ from agentfs.storage.dropped_goals import (
     free_names,
 )
 from agentfs.storage.safe_open import NotRegular, hold_inside, hold_named, read_regular
-from agentfs.views.watching import Teller
-from agentfs.views.words import in_markdown, inert
+from agentfs.ui.progress import Teller
+from agentfs.ui.text import in_markdown, inert
 from agentfs.workspace import Workspace
 
 REJECTED = "rejected"

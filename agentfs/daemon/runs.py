@@ -22,8 +22,8 @@ from agentfs.errors import AgentfsError
 from agentfs.storage.completeness import Signature, signature
 from agentfs.storage.run_folders import is_open
 from agentfs.storage.safe_open import names_in
-from agentfs.views.status_page import StatusFile
-from agentfs.views.watching import Teller
+from agentfs.ui.progress import Teller
+from agentfs.ui.status_page import StatusFile
 
 NEVER = math.inf
 TURNS = 16  # of one run in a row, while it has something to do at once: it ends the sooner, and costs less

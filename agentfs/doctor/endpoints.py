@@ -10,7 +10,7 @@ from agentfs.core.config import ExecutorSettings, ModelSettings, PlannerSettings
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.means import has_model
 from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
-from agentfs.views.words import cut, inert
+from agentfs.ui.text import cut, inert
 
 SECONDS = 5.0
 LARGEST = 4 * 1024 * 1024  # bytes of a list of models

@@ -11,7 +11,7 @@ from agentfs.ledger.git import BRANCH, LedgerError, find_damage, find_substitute
 from agentfs.ledger.index import UNDERWAY
 from agentfs.ledger.maintenance import Maintenance
 from agentfs.storage.safe_open import read_text
-from agentfs.views.words import inert
+from agentfs.ui.text import inert
 from agentfs.workspace import Workspace
 
 FSCK_SECONDS = 60.0

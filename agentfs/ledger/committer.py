@@ -22,7 +22,7 @@ from agentfs.ledger.git import LedgerBroken, LedgerBusy, NoGit
 from agentfs.ledger.ledger import Entry, Ledger, Still, blob_sha
 from agentfs.ledger.pending import pending_entries, run_id
 from agentfs.tools.process import Starter
-from agentfs.views.words import first_line
+from agentfs.ui.text import first_line
 
 RETRY_SECONDS = 0.5
 AT_ONCE = 100  # runs

@@ -9,7 +9,7 @@ from agentfs.core.plan_changes import changes
 from agentfs.core.plan_check import check_plan, surely_fits
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Change, Plan
-from agentfs.views.plan_text import plan_text
+from agentfs.ui.plan_diff import plan_text
 from tests.builders import a_plan, a_run, a_step, facts
 from tests.core.corpus import case as corpus
 

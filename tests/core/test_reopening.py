@@ -95,14 +95,14 @@ def test_what_is_open_is_settled_by_its_name() -> None:
         OpenQuestion("answer", None, 4),
         OpenQuestion("cut", "a", 1),
     ]
-    assert [one.command("x") for one in named] == [
-        "agentfs approve x plan.json",
-        "agentfs approve x a",
-        "agentfs approve x planning/4",
-        "agentfs reply x a again|done|failed",
+    assert [one.commands("x") for one in named] == [
+        ("agentfs approve x plan.json",),
+        ("agentfs approve x a",),
+        ("agentfs approve x planning/4",),
+        ("agentfs reply x a again", "agentfs reply x a done", "agentfs reply x a failed"),
     ]
-    assert OpenQuestion("gate", "a", 1).command("x", "reject", alone=True) == "agentfs reject x"
-    assert OpenQuestion("ask", "a", 1).command("x", alone=True) == "agentfs reply x a TEXT"
+    assert OpenQuestion("gate", "a", 1).commands("x", "reject", alone=True) == ("agentfs reject x",)
+    assert OpenQuestion("ask", "a", 1).commands("x", alone=True) == ("agentfs reply x a TEXT",)
 
 
 def test_any_words_answer_a_question() -> None:

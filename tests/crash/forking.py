@@ -25,7 +25,7 @@ import jsonschema  # noqa: F401 - what children import anew each time is importe
 
 import agentfs
 from agentfs import driving
-from agentfs.cli import main as command
+from agentfs.commands import main as command
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Inbox
 from agentfs.driving import Stop, drive

@@ -1,7 +1,7 @@
 """What models, tools and files say is inert wherever a person looks: no terminal obeys it, no page renders it.
 
-Returning `text` from `views.words.inert` makes the first two tests fail, and from `status_page._cell` the third (both
-were tried); from `cli.streams.harmless` those about names. The one exception is the answer of `run` on a pipe: it is
+Returning `text` from `ui.text.inert` makes the first two tests fail, and from `status_page._cell` the third (both
+were tried); from `commands.streams.harmless` those about names. The one exception is the answer of `run` on a pipe: it is
 what was asked for, byte for byte.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.cli import completion
+from agentfs.commands import completion
 from agentfs.testing import ScriptedServer
 from tests.daemons import Watching
 from tests.terminals import OnTerminal

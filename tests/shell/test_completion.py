@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.cli import main
-from agentfs.cli.completion import bash, fish, words, zsh
+from agentfs.commands import main
+from agentfs.commands.completion import bash, fish, words, zsh
 
 DRIVE = """
 source "$1"; shift

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from agentfs.views.diff import changed_lines
-from agentfs.views.exact import exact, look
-from agentfs.views.plan_text import plan_text
-from agentfs.views.proposal import conflict_lines
+from agentfs.ui.plan_diff import changed_lines, conflict_lines, plan_text
+from agentfs.ui.text import exact, look
 
 LONG = "tar czf /backup/site.tgz /srv/site && rsync -a /backup/ mirror:/backup/ --delete --exclude=cache && "
 LINES = "".join(f"line {number}\n" for number in range(300))

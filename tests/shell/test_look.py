@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.cli import main
+from agentfs.commands import main
 from agentfs.storage.locks import is_driven, locked
 
 GOAL = """\
@@ -103,7 +103,7 @@ def test_status_lists_runs_in_eighty_columns_of_a_terminal_and_whole_elsewhere(
     run("count", GOAL)
     failed = run("two-ways", FAILING)
     assert told(capsys, "status").splitlines()[1].endswith("[bold]here[/bold]; 0 of 2 steps done, 1 failed")
-    monkeypatch.setattr("agentfs.cli.status.width", lambda: 80)
+    monkeypatch.setattr("agentfs.commands.status.width", lambda: 80)
     lines = told(capsys, "status").splitlines()
     assert lines[0].split() == ["RUN", "STATE", "STEPS", "WHEN", "WHY"]
     assert [line.split()[1:3] for line in lines[1:]] == [["failed", "0/2"], ["done", "2/2"]]
@@ -119,7 +119,7 @@ def test_status_lists_runs_in_eighty_columns_of_a_terminal_and_whole_elsewhere(
 def test_status_of_ended_runs_imports_nothing_heavy(workspace: Path) -> None:
     run("count", GOAL)
     code = (
-        "import sys; from agentfs.cli import main; main(['status'])\n"
+        "import sys; from agentfs.commands import main; main(['status'])\n"
         "print(sorted({'pydantic', 'rich', 'jsonschema', 'git', 'gitdb', 'watchdog', 'yaml'} & set(sys.modules)))"
     )
     heard = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -204,7 +204,7 @@ def test_looking_writes_nothing_and_needs_no_trust(
 def test_show_tells_the_plan_with_outputs(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("count", GOAL)
     lines = told(capsys, "show", "count").splitlines()
-    assert lines[0] == f"{folder.parent.name}/count: done, 2 of 2 steps done (claimed, not checked)"
+    assert lines[0] == f"{folder.parent.name}/count: done, 2 of 2 steps (claimed, not checked)"
     assert lines[-3:] == [lines[-3], "    shell   wc -w < words.txt", "    output  3"]
     page = told_json(capsys, "show", "count")
     plan = json.loads((folder / "plan.json").read_bytes())

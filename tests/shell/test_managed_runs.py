@@ -26,7 +26,7 @@ from agentfs.daemon.runs import (
 from agentfs.driving import Stop, drive
 from agentfs.settings import load_settings
 from agentfs.storage.run_folders import ended_runs
-from agentfs.views.watching import Teller
+from agentfs.ui.progress import Teller
 from agentfs.workspace import Workspace
 from agentfs.world import open_driver, open_world
 from tests.drives import Quiet

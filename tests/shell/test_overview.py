@@ -11,8 +11,9 @@ import pytest
 from agentfs.core.facts import Attempt, Facts, PlanFile
 from agentfs.core.problems import Problem
 from agentfs.core.run_state import derive
-from agentfs.views.overview import Look, Overview, Row, choose, ended_row, overview_lines, row_of
-from agentfs.views.words import columns
+from agentfs.ui.overview import Overview, Row, choose_runs, ended_row, overview_lines, row_of
+from agentfs.ui.screen import Look
+from agentfs.ui.text import columns
 from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
 
 NOW = datetime(2026, 11, 16, 10, 5, tzinfo=UTC)
@@ -126,7 +127,7 @@ def test_of_sixty_runs_those_that_wait_come_first_and_the_rest_is_counted() -> N
 
 def test_what_is_paused_comes_after_what_waits() -> None:
     rows = [asking("b", state="paused", at=began(9)), asking("a", at=began(1))]
-    assert [row.name for row in choose(rows, 9)] == ["a", "b"]
+    assert [row.name for row in choose_runs(rows, 9)] == ["a", "b"]
 
 
 def test_several_ways_on_are_counted() -> None:
@@ -212,7 +213,7 @@ GATE = a_step("send", gate=True, description="Send the letters", depends_on=[])
             PureWorld(fate=lambda *_: "interrupted").play(facts(a_plan(a_step("cut", repeatable=False))))[0],
             "waiting",
             "cut: it was cut off and is not repeatable: a person must say what became of it",
-            ("agentfs reply goal cut again|done|failed",),
+            tuple(f"agentfs reply goal cut {word}" for word in ("again", "done", "failed")),
         ),
         (
             facts(a_plan(a_step("a"), status="draft")),

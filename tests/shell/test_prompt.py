@@ -4,8 +4,7 @@ import pytest
 
 from agentfs.core.attention import About
 from agentfs.questions import ANSWER_LINE
-from agentfs.views.line_editor import LineEditor
-from agentfs.views.prompt import fitted, question_lines, typed_line, understand
+from agentfs.ui.prompt import LineEditor, fitted, question_lines, typed_line, understand
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from agentfs.views.screen import can_draw, can_move_the_cursor, painted_frame
+from agentfs.ui.screen import can_draw, can_move_the_cursor, painted_frame
 from tests.terminals import Terminal
 
 
@@ -63,7 +63,7 @@ def test_only_terminals_that_can_draw_get_the_live_view() -> None:
 
 IN_THE_BACKGROUND = """
 import os, signal, sys
-from agentfs.views.screen import can_draw
+from agentfs.ui.screen import can_draw
 before = can_draw(sys.stderr, "xterm")
 child = os.fork()
 if child == 0:

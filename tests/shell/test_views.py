@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from agentfs.commands.common import problem_lines
 from agentfs.core.problems import Problem
 from agentfs.core.records import Failure, Result, Step
 from agentfs.core.steps import Move, Status, StepView
-from agentfs.views.answer import answer_text
-from agentfs.views.lines import settled_line
-from agentfs.views.live import about, choose, rest_words
-from agentfs.views.problems import problem_lines
-from agentfs.views.table import Cell, table
-from agentfs.views.words import (
+from agentfs.ui.overview import about, choose_steps, rest_words
+from agentfs.ui.progress import settled_line
+from agentfs.ui.table import Cell, table
+from agentfs.ui.text import (
     age,
     ago,
+    answer_text,
     block,
     columns,
     cut,
@@ -153,12 +153,12 @@ def test_of_a_thousand_steps_the_telling_ones_are_shown() -> None:
     )
     states = [state for state, count in runs for _ in range(count)]
     views = [a_view(number, state) for number, state in enumerate(states)]
-    shown = choose(views, 12)
+    shown = choose_steps(views, 12)
     assert len(shown) == 12
     assert [view.id for view in shown[:1]] == ["s3"]
     assert [view.id for view in shown if view.status == "running"] == ["s500", "s501", "s502", "s503"]
     assert rest_words(views[:5]) == "5 more: 4 done, 1 failed"
-    assert choose(views[:12], 12) == views[:12]
+    assert choose_steps(views[:12], 12) == views[:12]
 
 
 # ── whole runs ────────────────────────────────────────────────────────────────────────────────────────────

@@ -70,7 +70,7 @@ def test_front_matter_may_only_tighten(place: Place, front: str, words: str) -> 
         (("-C", "/nowhere", "status"), "there is no such folder"),
         (("dance",), "there is no command 'dance'"),
         (("run", "a.md", "--workdir", "nowhere"), "there is no such folder"),
-        (("trust", "."), "is no workspace"),
+        (("trust", "."), "is not a workspace (no agentfs.toml)"),
     ],
 )
 def test_mistakes_on_the_command_line(place: Place, words: tuple[str, ...], message: str) -> None:

@@ -146,8 +146,8 @@ def test_what_is_no_goal_is_said_to_be_none(place: Place) -> None:
     assert (code, [line.partition(" (")[0] for line in said.splitlines()]) == (
         2,
         [
-            "notes.pdf:1:1: this is no goal, no plan and no settings",
-            "goals/notes.pdf:1:1: this is no goal, no plan and no settings",
+            "notes.pdf:1:1: this is not a goal, a plan or settings",
+            "goals/notes.pdf:1:1: this is not a goal, a plan or settings",
             "goals/link.md:1:1: it is a symbolic link, not a file",
             "goals/pipe.md:1:1: it is a named pipe, not a file",
             "missing.md:1:1: cannot be read: No such file or directory",

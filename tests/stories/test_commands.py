@@ -429,7 +429,9 @@ def test_a_reply_says_what_became_of_an_attempt_that_was_cut_off(place: Place) -
     wait_for(lambda: any(place.runs.glob("*/job/files/begun")), "the slow step to begin")
     end(process, signal.SIGKILL)
     place.agentfs("run", "--resume", "job", code=3)
-    assert "again|done|failed" in place.agentfs("approve", "job", code=2).stderr
+    assert place.agentfs("approve", "job", code=2).stderr.endswith(
+        f" slow done\n  agentfs reply {place.read('run.json')['run']} slow failed\n"
+    )
     refused = place.agentfs("reply", "job", "slow", "approve", code=2)
     assert "begin with exactly one of: again, done, failed" in refused.stderr
     assert "steps/slow.1.reply.md" not in place.tree()

@@ -3,8 +3,8 @@
 import json
 import re
 
+from agentfs.commands.cost import compare_lines
 from agentfs.models.budget import Tokens
-from agentfs.views.compare import compare_lines
 from tests.stories.test_cost import converse
 from tests.workspaces import Place
 

@@ -85,7 +85,7 @@ def test_a_log_is_followed_until_the_run_ends(place: Place) -> None:
     lines = [line.split(" ", 1)[1] for line in out.splitlines()]
     assert lines[0] == "a.1 output stdout: ended"
     assert [line.split()[:2] for line in lines[1:4]] == [["a.1", "end"], ["b.1", "claim"], ["b.1", "output"]]
-    assert lines[-1] == "outcome: done, 2 of 2 steps done (claimed, not checked)"
+    assert lines[-1] == "outcome: done, 2 of 2 steps (claimed, not checked)"
 
 
 def test_following_is_left_by_ctrl_c_and_an_ended_run_is_not_waited_for(place: Place) -> None:

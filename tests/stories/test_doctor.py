@@ -195,7 +195,7 @@ def test_attempts_that_claim_to_run_with_nobody_driving_them(made: Place) -> Non
     (stale,) = found(made)
     assert (stale["grade"], stale["what"].partition(": ")[2]) == (
         "remark",
-        "1 attempt claim to run, and nobody drives it",
+        "1 attempt claim to run, but no process drives it",
     )
     assert f"agentfs resume {made.run_folder().parent.name}/job" in stale["mend"]
     survivor = subprocess.Popen(["sleep", "60"], start_new_session=True)
@@ -228,7 +228,7 @@ def test_a_run_of_another_version_is_told(made: Place) -> None:
     record = made.run_folder() / "run.json"
     record.write_text(record.read_text().replace("agentfs/run-1", "agentfs/run-9"))
     (finding,) = found(made, code=2)
-    assert "/job/run.json does not read: " in finding["what"]
+    assert "/job/run.json cannot be read: " in finding["what"]
     assert "run-1" in finding["what"]
     assert "git -C runs checkout main -- " in finding["mend"]
 

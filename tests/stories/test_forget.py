@@ -264,7 +264,7 @@ def test_an_index_that_is_locked_is_brought_in_step_later(place: Place) -> None:
     lock = place.runs / ".git" / "index.lock"
     lock.touch()
     said = place.agentfs("forget", "job")
-    assert "the next `agentfs forget`, `run` or `watch` mends that" in said.stderr
+    assert "the next `agentfs forget`, `run` or `watch` completes that" in said.stderr
     lock.unlink()
     assert place.git("status", "--porcelain") != ""
     ran(place, "another")
@@ -277,7 +277,7 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next_command(place: Pla
     (place.runs / ".forgotten" / run).parent.mkdir(parents=True)
     os.rename(place.run_folder(), place.runs / ".forgotten" / run)
     assert place.agentfs("status").stdout.startswith("no runs yet")
-    assert place.agentfs("forget", "--state", "done", "--yes").stdout == "no run that has ended is meant by that\n"
+    assert place.agentfs("forget", "--state", "done", "--yes").stdout == "no ended run matches\n"
     assert list((place.runs / ".forgotten").iterdir()) == []
     assert place.log()[-1].endswith("job: forgotten")
     place.ledger_is_sound()

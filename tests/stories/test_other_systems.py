@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from agentfs.cli.parser import build
+from agentfs.commands.parser import build
 from tests.test_borders import modules
 from tests.workspaces import DEADLINE, Place
 
 ELSEWHERE = Path(__file__).parent.parent / "elsewhere"
 PLAYER = """
 import contextlib, importlib, io, json, sys
-from agentfs.cli import main
+from agentfs.commands import main
 asked, played = json.load(sys.stdin), []
 for words in asked["commands"]:
     out, err = io.StringIO(), io.StringIO()

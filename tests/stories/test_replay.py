@@ -266,7 +266,7 @@ seen = []
 watched = ("socket.__new__", "socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.exec", "os.fork",
            "os.posix_spawn", "os.system")
 sys.addaudithook(lambda event, _: seen.append(event) if event in watched else None)
-from agentfs.cli import main
+from agentfs.commands import main
 print(main(["replay", "job"]), seen)
 """
 

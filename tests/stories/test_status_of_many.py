@@ -11,9 +11,9 @@ from typing import Any, get_args
 
 import pytest
 
-from agentfs.cli import parser, reading
+from agentfs.commands import parser, reading
+from agentfs.commands.status import runs_table
 from agentfs.core.attention import Phase
-from agentfs.views.status import runs_table
 from tests.daemons import Watching
 from tests.workspaces import Place, end, wait_for
 
@@ -141,12 +141,12 @@ def test_what_to_type_is_never_cut(place: Place) -> None:
     folder = copy_of(place, "ask", "a-run-whose-name-is-as-long-as-names-may-be-to-48")
     run = f"{folder.parent.name}/{folder.name}"
     runs = [one for one in json.loads(place.agentfs("status", "--json").stdout) if one["run"] == run]
-    runs[0]["ways"] = [f"agentfs reply {run} a-step again|done|failed", *(f"agentfs approve {n}" for n in range(4))]
+    runs[0]["ways"] = [f"agentfs reply {run} a-step again, and so on", *(f"agentfs approve {n}" for n in range(4))]
     lines = runs_table(runs, datetime.now(UTC), 80, colours=False)
     assert lines[2:] == [
         "  agentfs reply \\",
         f"      {run} a-step \\",
-        "      again|done|failed",
+        "      again, and so on",
         "  agentfs approve 0",
         f"  agentfs status {run}",
     ]
@@ -161,7 +161,7 @@ def test_by_state(place: Place) -> None:
     assert set(as_json(place, "--state", "failed", "--state", "waiting")) == {"ask", "bad"}
     assert (
         place.agentfs("status", "--state", "paused").stdout
-        == f"no run in {place.root} is meant by that; there are 4 runs (agentfs status --all)\n"
+        == f"no run in {place.root} matches; there are 4 runs (agentfs status --all)\n"
     )
     assert as_json(place, "--state", "paused") == []
 

@@ -10,8 +10,7 @@ import pytest
 
 from agentfs.core.facts import Attempt, Facts, Talk
 from agentfs.core.run_state import RunState, derive
-from agentfs.views.picture import MOST_STEPS
-from agentfs.views.status_page import StatusFile, status_page
+from agentfs.ui.status_page import MOST_STEPS, StatusFile, status_page
 from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
 from tests.daemons import Watching, book
 from tests.npm import node, packages

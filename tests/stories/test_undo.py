@@ -94,7 +94,7 @@ def test_what_is_in_no_revision_is_kept_beside(place: Place, edited: str) -> Non
     plan = place.run_folder() / "plan.json"
     plan.write_text("{ half", encoding="utf-8")
     said = place.agentfs("restore", "job@2").stderr
-    assert f"runs/{edited}/plan.saved-1.json: what stood in plan.json, and in no revision" in said
+    assert f"runs/{edited}/plan.saved-1.json: what was in plan.json, and in no revision" in said
     assert (place.run_folder() / "plan.saved-1.json").read_text(encoding="utf-8") == "{ half"
     assert plan.read_bytes() == (place.run_folder() / "revisions/2.plan.json").read_bytes()
     os.unlink(plan)

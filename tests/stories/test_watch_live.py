@@ -56,7 +56,7 @@ def test_a_person_looks_types_and_leaves(place: Place) -> None:
         drop(place, "bad.md", BAD)
         screen = shown.wait_to_see("rejected: bad.md:3:4: there is no step under '## Steps'")
         assert re.fullmatch(
-            r"\d\d:\d\d \d{4}-\d\d-\d\d/count: done, 1 of 1 steps done \(claimed, not checked\)", screen[0]
+            r"\d\d:\d\d \d{4}-\d\d-\d\d/count: done, 1 of 1 steps \(claimed, not checked\)", screen[0]
         )
         assert re.match(r"\d\d:\d\d rejected: bad.md", screen[1])
 
@@ -69,8 +69,8 @@ def test_a_person_looks_types_and_leaves(place: Place) -> None:
     assert shown.terminal.shows_cursor()
     left = [re.sub(r"^\d\d:\d\d \d{4}-\d\d-\d\d/", "", line) for line in shown.terminal.everything]
     assert left[-3:] == [
-        "send: done, 2 of 2 steps done (claimed, not checked)",
-        "works: done, 1 of 1 steps done (claimed, not checked)",
+        "send: done, 2 of 2 steps (claimed, not checked)",
+        "works: done, 1 of 1 steps (claimed, not checked)",
         "stopped; `agentfs watch` goes on from here",
     ]
     assert "agentfs watch  " not in "\n".join(left)
@@ -143,7 +143,7 @@ def test_without_colours_and_on_a_dumb_terminal(place: Place) -> None:
     with watching(place, TERM="dumb") as shown:
         shown.wait_to_see("watching: drop goals into")
         drop(place, "count.md", book("echo five words"))
-        shown.wait_to_see("count: done, 1 of 1 steps done")
+        shown.wait_to_see("count: done, 1 of 1 steps")
     assert "\x1b" not in shown.raw
 
 

@@ -1,0 +1,323 @@
+"""Commands that change a run by its files: approve, reject, reply, replan, pause, cancel, retry, skip."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
+
+from agentfs.commands.common import must_be_trusted, say
+from agentfs.commands.editing import (
+    OpenRun,
+    changes_a_run,
+    edit_plan,
+    named_run,
+    open_run,
+    remove_outcome,
+    reopen,
+    set_aside_files,
+    write_reply,
+)
+from agentfs.commands.reading import run_id, settings_of
+from agentfs.core import paths
+from agentfs.core.attention import YES_OR_NO, OpenQuestion, answered, open_questions, reason
+from agentfs.core.continuation import still_ends, with_plan
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import remove_value, set_value
+from agentfs.core.planner_calls import WITHOUT_WORDS
+from agentfs.core.records import Plan, PlanStatus
+from agentfs.disk import read_whole
+from agentfs.errors import UserError
+from agentfs.system import missing
+from agentfs.ui.text import first_line, inert
+
+MAX_REPLY = 1_000_000
+
+
+# ── a person's word ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def approve(arguments: Namespace) -> int:
+    """`agentfs approve RUN[@REV] [STEP]`, `agentfs approve RUN…`"""
+    return _each(arguments, "approve", _approve)
+
+
+def reject(arguments: Namespace) -> int:
+    """`agentfs reject RUN[@REV] [STEP] [--because TEXT]`, `agentfs reject RUN…`"""
+    return _each(arguments, "reject", _reject)
+
+
+def _each(arguments: Namespace, word: str, settle: Callable[[Namespace], int]) -> int:
+    """Settle what one run asks, or several do: all of them, or none."""
+    first, *more = arguments.runs
+    step = more[0] if len(more) == 1 and _is_step(arguments, first, more[0]) else None
+    runs = [first] if step else arguments.runs
+    named = [Namespace(**{**vars(arguments), "run": run, "step": step}) for run in runs]
+    if len(named) > 1:
+        for one in named:
+            run = open_run(*named_run(one))
+            _one_open(run, None, word)
+            _check_revision(run)
+    return max(settle(one) for one in named)
+
+
+def _is_step(arguments: Namespace, first: str, word: str) -> bool:
+    """Whether the word behind a run is a step of it, or one of its questions: what is not the whole name of a run.
+
+    The beginning of a run's name is not enough: a misspelt step must not approve something else.
+    """
+    run = open_run(*named_run(Namespace(**{**vars(arguments), "run": first})))
+    if word in run.state.steps or any(one.name == word for one in open_questions(run.state)):
+        return True
+    other = word.partition("@")[0].rstrip("/").removeprefix(f"{run.workspace.runs.name}/")
+    try:
+        found = run_id(run.workspace.find_run(other))
+    except UserError:
+        return True
+    return other not in (found, found.rpartition("/")[2])
+
+
+@changes_a_run
+def _approve(run: OpenRun, arguments: Namespace) -> None:
+    opening = _one_open(run, arguments.step, "approve")
+    if opening.about == "draft":
+        _switch(run, "approved", ("draft",))
+    else:
+        _check_revision(run)
+        write_reply(run, opening.reply_path, "approve\n")
+
+
+@changes_a_run
+def _reject(run: OpenRun, arguments: Namespace) -> None:
+    opening = _one_open(run, arguments.step, "reject")
+    _check_revision(run)
+    because = arguments.because.strip() if arguments.because else ""
+    if opening.about == "draft":
+        _reject_draft(run, because)
+        return
+    write_reply(run, opening.reply_path, f"reject\n{because}\n" if because else "reject\n")
+
+
+def _reject_draft(run: OpenRun, because: str) -> None:
+    """Ask the planner for another draft; a plan of the person's own is theirs to change."""
+    if run.state.facts.goal.has_steps:
+        where = run.shown(paths.PLAN)
+        raise UserError(
+            f"a draft of your own is not rejected but changed: edit {where}, or: agentfs cancel {run.run}"
+        )
+    write_reply(run, paths.REPLAN, f"{because or 'The draft was rejected.'}\n")
+
+
+@changes_a_run
+def replan(run: OpenRun, arguments: Namespace) -> None:
+    """`agentfs replan RUN [--because TEXT]`"""
+    if run.state.facts.goal.has_steps:
+        raise UserError(f"{run.run} follows its goal's own steps: edit its goal or its plan.json instead")
+    because = (arguments.because or "").strip()
+    write_reply(run, paths.REPLAN, f"{because or WITHOUT_WORDS}\n")
+    if run.outcome is not None:
+        remove_outcome(run)
+
+
+@changes_a_run
+def reply(run: OpenRun, arguments: Namespace) -> None:
+    """`agentfs reply RUN [STEP] TEXT`"""
+    text = sys.stdin.read(MAX_REPLY + 1) if arguments.text == "-" else arguments.text
+    if len(text) > MAX_REPLY:
+        raise UserError(f"a reply has at most {MAX_REPLY} characters: put more into a file, and name it")
+    _must_go_on(run)
+    opening = _asked_by(run, arguments.step) if arguments.step else _only_open(run, "reply")
+    if opening.about == "draft":
+        raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
+    if not opening.accepts(text):
+        words = f"begin with exactly one of: {', '.join(opening.words)}" if opening.words else "say something"
+        raise UserError(f"that does not answer {opening.question_path}: {words} (nothing was written)")
+    write_reply(run, opening.reply_path, text if text.endswith("\n") else f"{text}\n")
+
+
+def _one_open(run: OpenRun, name: str | None, word: str) -> OpenQuestion:
+    """Return what `approve` or `reject` is about: the one thing that is open, or the one that is named."""
+    _must_go_on(run)
+    if name is None:
+        opening = _only_open(run, word)
+    else:
+        opening = next((one for one in open_questions(run.state) if one.name == name), None) or _asked_by(run, name)
+    if opening.about not in YES_OR_NO:
+        raise UserError(f"{opening.question_path} wants more than yes or no:\n{_listed([opening], run, word)}")
+    return opening
+
+
+def _only_open(run: OpenRun, word: str) -> OpenQuestion:
+    """Return the one thing that is open."""
+    found = open_questions(run.state)
+    if not found:
+        raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}")
+    if len(found) > 1:
+        raise UserError(f"{run.run} waits for {len(found)} answers; say which:\n{_listed(found, run, word)}")
+    return found[0]
+
+
+def _listed(found: Iterable[OpenQuestion], run: OpenRun, word: str) -> str:
+    """Return what to type, a command to a line."""
+    return "\n".join(f"  {command}" for one in found for command in one.commands(run.run, word))
+
+
+def _asked_by(run: OpenRun, step: str) -> OpenQuestion:
+    """Return the question of a step; one that has its answer may get another until it is acted upon."""
+    view = run.view(step)
+    if found := next((one for one in open_questions(run.state) if one.step == step), None):
+        return found
+    settled = answered(run.state, step)
+    if settled is None:
+        words = "its question follows when the run is driven" if view.move in ("ask", "ask_cut") else view.why
+        raise UserError(f"{step} asks nothing: it is {view.status}, {inert(words)}")
+    if run.driven:
+        raise UserError(f"{step} has its answer, and it is being acted upon ({settled.reply_path})")
+    return settled
+
+
+def _must_go_on(run: OpenRun) -> None:
+    if run.outcome is not None:
+        way = f"retry {run.run} STEP" if run.outcome.status == "done" else f"resume {run.run}"
+        raise UserError(f"{run.run} has ended: {inert(run.outcome.summary)} (agentfs {way} continues it)")
+
+
+def _check_revision(run: OpenRun) -> None:
+    """Raise if a revision was named and plan.json no longer is that one."""
+    if run.revision is not None:
+        _is_revision(run, read_whole(run.folder / paths.PLAN))
+
+
+def _is_revision(run: OpenRun, source: bytes) -> None:
+    revisions = run.state.facts.revisions
+    wanted = next((one for one in revisions if one.revision == run.revision), None)
+    known = len(revisions) - (1 if revisions and not _recorded(run, revisions[-1].revision) else 0)
+    if wanted is None or not _recorded(run, wanted.revision):
+        raise UserError(f"{run.run} has no revision {run.revision} (it has 1 to {known})")
+    if wanted.plan_sha256 != sha256_bytes(source):
+        raise UserError(
+            f"the plan of {run.run} has changed since revision {run.revision}: look at it first "
+            f"(agentfs diff {run.run} {run.revision}), then approve what is there now"
+        )
+
+
+def _recorded(run: OpenRun, revision: int) -> bool:
+    return (run.folder / paths.REVISIONS / paths.revision_file(revision)).exists()
+
+
+# ── the switch ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@changes_a_run
+def pause(run: OpenRun, _: Namespace) -> None:
+    """`agentfs pause RUN`"""
+    _must_go_on(run)
+    if run.plan.status == "draft":
+        raise UserError(f"{run.run} is a draft: nothing starts before it is approved")
+    _switch(run, "paused", ("approved",))
+    if run.driven:
+        say("what runs finishes, nothing new starts")
+
+
+@changes_a_run
+def cancel(run: OpenRun, _: Namespace) -> None:
+    """`agentfs cancel RUN`: the process that drives it ends it; where there is none, it is ended here."""
+    _must_go_on(run)
+    if run.state.facts.plan is None and run.driven:
+        raise UserError(f"{run.run} has no plan yet: cancel it when it has, or stop what drives it, then cancel it")
+    if run.state.facts.plan is not None:
+        _switch(run, "cancelled", ("draft", "paused", "approved"))
+    elif run.real is not None:
+        say("it would then be cancelled: it has no plan yet")
+    if run.real is None and not run.driven and not missing():
+        _end_here(run)
+
+
+def _end_here(run: OpenRun) -> None:
+    from agentfs.ending import end_cancelled
+
+    must_be_trusted(run.workspace)
+    outcome = end_cancelled(run.folder, run.workspace, settings_of(run.workspace)[0], say)
+    if outcome is not None:
+        say(f"{run.run}: {inert(outcome.summary)}")
+
+
+def _switch(run: OpenRun, status: PlanStatus, allowed: Sequence[PlanStatus]) -> None:
+    """Set the plan's status, if it still is one of those it may have."""
+    before: list[str] = []
+
+    def change(source: bytes, plan: Plan) -> bytes:
+        if run.revision is not None:
+            _is_revision(run, source)
+        if plan.status != status and plan.status not in allowed:
+            raise UserError(f"the plan of {run.run} is {plan.status}: it cannot become {status} (agentfs resume)")
+        before[:] = [plan.status]
+        return source if plan.status == status else set_value(source, "/status", status)
+
+    where = run.shown(paths.PLAN)
+    if edit_plan(run, change):
+        say(f'{where}: "status" is now "{status}" (it was "{before[0]}")')
+    else:
+        say(f'{where}: "status" is "{status}" already')
+
+
+# ── once more, or not at all ──────────────────────────────────────────────────────────────────────────────
+
+
+@changes_a_run
+def retry(run: OpenRun, arguments: Namespace) -> None:
+    """`agentfs retry RUN STEP`"""
+    view = run.view(arguments.step)
+    attempt = run.state.facts.attempt(view.id, view.attempt)
+    if view.step.skip:
+        raise UserError(f"{view.id} is left out (take it in again: agentfs skip --undo {run.run} {view.id})")
+    if view.attempt == 0:
+        raise UserError(f"{view.id} has not been tried yet: {inert(view.why)}")
+    if attempt.is_unfinished:
+        raise UserError(f"{view.id} is under way: wait for attempt {view.attempt}, or stop the run")
+    if attempt.again:
+        say(f"attempt {view.attempt} of {view.id} is set aside already")
+    name = f"{paths.STEPS}/{paths.step_file(view.id, view.attempt, 'again')}"
+    set_aside_files(run, [name], "retry")
+    reopen(run)
+
+
+@changes_a_run
+def skip(run: OpenRun, arguments: Namespace) -> None:
+    """`agentfs skip RUN STEP [--because TEXT | --undo]`"""
+    step = run.view(arguments.step).id
+    because = "" if arguments.undo else _because(run, arguments.because)
+    if not (arguments.undo or arguments.force):
+        _must_stay_done(run, step, because)
+
+    def change(source: bytes, plan: Plan) -> bytes:
+        place = next((n for n, one in enumerate(plan.steps) if one.id == step), None)
+        if place is None:
+            raise UserError(f"{step} has just left the plan of {run.run}")
+        pointer = f"/steps/{place}/skip"
+        if not arguments.undo:
+            return set_value(source, pointer, because)
+        return source if plan.steps[place].skip is None else remove_value(source, pointer)
+
+    where, changed = run.shown(paths.PLAN), edit_plan(run, change)
+    if arguments.undo:
+        say(f"{where}: {step} {'is no longer left out' if changed else 'was not left out'}")
+    else:
+        say(f'{where}: "skip" of {step} is now "{first_line(because)}"')
+    reopen(run)
+
+
+def _must_stay_done(run: OpenRun, step: str, because: str) -> None:
+    """Raise if a run that is done would end failed without a step."""
+    if run.outcome is None or run.outcome.status != "done":
+        return
+    steps = [one.model_copy(update={"skip": because}) if one.id == step else one for one in run.plan.steps]
+    plan = run.plan.model_copy(update={"steps": tuple(steps)})
+    end = still_ends(with_plan(run.state.facts, plan, sha256_bytes(b"")), run.state.means)
+    if end is not None and end.status == "failed":
+        words = f"{run.run} is done, and without {step} it would end failed: {inert(end.why)}"
+        raise UserError(f"{words} (--force skips it all the same)")
+
+
+def _because(run: OpenRun, given: str | None) -> str:
+    from agentfs.ledger import person
+
+    return (given or "").strip() or f"skipped by {person(run.workspace.runs)[0]}"

@@ -1,0 +1,241 @@
+"""`check`: validate goals as `run` and `watch` do, plans as their runs do, settings. Writes nothing."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentfs.commands.common import (
+    colours,
+    environment,
+    here,
+    print_json,
+    print_lines,
+    problem_lines_for,
+    say,
+    start_folder,
+)
+from agentfs.commands.editing import problems_of
+from agentfs.commands.reading import read_run
+from agentfs.core import paths
+from agentfs.core.config import Settings
+from agentfs.core.continuation import with_plan
+from agentfs.core.documents import read_json, read_toml
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.plan_changes import difference, effects
+from agentfs.core.plan_check import check_plan, check_settings
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.records import Plan
+from agentfs.core.run_state import RunState
+from agentfs.core.tool_spec import Catalogue
+from agentfs.disk import read_whole
+from agentfs.errors import BadFile, NoModel, UserError
+from agentfs.intake import GoalSource, JudgedGoal, goal_in, judge_goal
+from agentfs.means import allowing_own, catalogue_of, has_model, reader_for
+from agentfs.settings import default_settings, load_settings
+from agentfs.storage.safe_open import MOST_SOURCE, read_regular
+from agentfs.tools.registry import known_tools
+from agentfs.ui.plan_diff import changed_lines, effect_lines, effect_words
+from agentfs.ui.text import inert
+from agentfs.workspace import find_workspace
+
+WRONG, LACKS_MODEL = 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of one file."""
+
+    shown: str
+    problems: Sequence[Problem] = ()
+    source: bytes = b""
+    note: str = ""  # on a file that is good
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What goals and plans are held against: the workspace around, or the one that `run` would make here."""
+
+    root: Path
+    settings: Settings
+    catalogue: Catalogue
+    planner: bool  # there is a model to plan with
+    trouble: Verdict | None = None  # the settings themselves are wrong, and these are the defaults
+
+
+def check(arguments: Namespace) -> int:
+    """`agentfs check FILE…`: every problem of every file; exit 2 if there is one, 4 if only a model is missing."""
+    if arguments.against:
+        return check_against(arguments)
+    start = start_folder(arguments)
+    around = _surroundings(start)
+    found = [_verdict(start / name, name, around) for name in arguments.files]
+    if around.trouble and all(Path(name).suffix != ".toml" for name in arguments.files):
+        found.insert(0, around.trouble)
+    if arguments.json:
+        print_json([as_json(one.shown, problem) for one in found for problem in one.problems])
+    else:
+        _report(found)
+    codes = {one.code for one in found}
+    return WRONG if WRONG in codes else max(codes)
+
+
+def _report(found: Sequence[Verdict]) -> None:
+    for one in found:
+        print_lines(problem_lines_for(sys.stdout, one.shown, one.problems, one.source))
+        if not one.problems:
+            say(f"{one.shown}: ok{one.note}")
+
+
+def as_json(name: str, problem: Problem) -> dict[str, object]:
+    return {
+        "file": name,
+        "line": problem.line,
+        "column": problem.column,
+        "pointer": problem.pointer,
+        "message": problem.message,
+        "mend": problem.fix,
+    }
+
+
+def _surroundings(start: Path) -> Surroundings:
+    workspace, trouble = find_workspace(start), None
+    settings = default_settings(environment())
+    root = workspace.root if workspace else start
+    if workspace:
+        try:
+            settings = load_settings(workspace.settings, environment())
+        except BadFile as error:
+            trouble = Verdict(error.file, error.problems, error.source, code=WRONG)
+    known = known_tools(root)
+    settings = allowing_own(settings, known)
+    planner = has_model(settings.planner, environment())
+    return Surroundings(root, settings, catalogue_of(settings, environment(), known), planner, trouble)
+
+
+# ── one file ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
+    source = b""
+    try:
+        if (folder := path.absolute().parent) in (around.root / "goals", around.root / "goals" / "rejected"):
+            return _dropped(path, shown, around)
+        source = read_regular(path, MOST_SOURCE, links=True)
+        if path.suffix == ".toml":
+            check_settings(read_toml(source))
+        elif (folder / paths.RUN).is_file():
+            _judge_for_its_run(path, source, around)
+        elif paths.is_plan_name(path.name):
+            check_plan(read_json(source), around.catalogue)
+        else:
+            return _goal(path, shown, source, around)
+    except Rejected as rejected:
+        return Verdict(shown, rejected.problems, source, code=WRONG)
+    except BadFile as error:
+        return Verdict(shown, error.problems, error.source, code=WRONG)
+    except NoModel as error:
+        return Verdict(shown, [error.problem], source, code=LACKS_MODEL)
+    except OSError as error:
+        problem = Problem(f"cannot be read: {error.strerror}", "check the path")
+        return Verdict(shown, [problem], code=WRONG)
+    return Verdict(shown)
+
+
+def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
+    """Judge a file of goals/ as `watch` does."""
+    from agentfs.daemon.inbox import dropped_goal
+    from agentfs.storage.dropped_goals import StillChanging
+
+    _must_be_goal_name(path)
+    path.lstat()
+    try:
+        _judge(dropped_goal(path, shown), around)
+    except StillChanging:
+        raise Rejected([Problem("it is still being written", "check it again when it is complete")]) from None
+    return Verdict(shown)
+
+
+def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
+    """Judge a goal as `run` does, and say so if `watch` would refuse it."""
+    _must_be_goal_name(path)
+    goal = _judge(goal_in(path, source, shown), around)
+    try:
+        _judge(replace(goal.source, dropped=path), around)
+    except BadFile as error:
+        return Verdict(shown, note=f" for `run`; dropped into goals/ it is refused: {error.problems[0].message}")
+    return Verdict(shown)
+
+
+def _must_be_goal_name(path: Path) -> None:
+    if path.suffix.lower() not in paths.GOAL_SUFFIXES:
+        raise Rejected([Problem("this is not a goal, a plan or settings", _ENDINGS)])
+
+
+_ENDINGS = f"a goal ends in {', '.join(paths.GOAL_SUFFIXES)}; settings in .toml; a plan is called plan.json"
+
+
+def _judge(source: GoalSource, around: Surroundings) -> JudgedGoal:
+    return judge_goal(source, around.root, around.settings, around.catalogue, planner=around.planner)
+
+
+def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
+    """Judge a file in a run's own folder by what that run began with."""
+    judge = reader_for(path.absolute().parent, around.settings, patient=False).judge
+    if paths.is_plan_name(path.name):
+        judge.plan(source)
+    else:
+        judge.goal(source, path.name)
+
+
+# ── check --against RUN ───────────────────────────────────────────────────────────────────────────────────
+
+
+def check_against(arguments: Namespace) -> int:
+    """Tell every problem, else what becomes of the run's steps; exit 2 if there is a problem."""
+    workspace = here(arguments)
+    run = read_run(workspace.find_run(arguments.against), workspace)
+    if run.state is None or run.broken:
+        raise UserError(f"{run.run} cannot be read: {inert(run.broken[0])}")
+    if len(arguments.files) != 1:
+        raise UserError("--against takes one FILE: the plan that might become that run's")
+    name = arguments.files[0]
+    source = _bytes(start_folder(arguments) / name, name)
+    problems = problems_of(run.folder, workspace, source)
+    if problems:
+        if arguments.json:
+            print_json({"run": run.run, "problems": [as_json(name, problem) for problem in problems]})
+        else:
+            print_lines(problem_lines_for(sys.stdout, name, problems, source))
+        return 2
+    page = _page(run.state, source)
+    if arguments.json:
+        print_json({"run": run.run, "problems": [], **page})
+        return 0
+    return print_lines(_lines(run.run, inert(name), page))
+
+
+def _bytes(path: Path, name: str) -> bytes:
+    try:
+        return read_whole(path)
+    except OSError as error:
+        raise UserError(f"{inert(name)}: {error.strerror}") from None
+
+
+def _page(state: RunState, source: bytes) -> dict[str, Any]:
+    """Return how the plan differs from the last revision's, and what becomes of the steps once it is the next one."""
+    plan = Plan.model_validate_json(source)
+    facts = with_plan(replace(state.facts, outcome=None), plan, sha256_bytes(source))
+    found = [asdict(one) for one in effects(facts, state.means, plan)]
+    return {**asdict(difference(state.facts.plan, plan)), "effects": found, "means": effect_words(found)}
+
+
+def _lines(run: str, name: str, page: dict[str, Any]) -> list[str]:
+    return [
+        f"{name}: ok as the plan of {run}",
+        *changed_lines(page, colours=colours()),
+        *effect_lines(page["effects"]),
+    ]

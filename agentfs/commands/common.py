@@ -1,0 +1,139 @@
+"""What several commands need: the workspace, words on the right stream, problems of a file."""
+
+import os
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from agentfs.commands import reading
+from agentfs.commands.streams import harmless
+from agentfs.core.markdown import lines_of
+from agentfs.core.problems import Problem
+from agentfs.errors import UserError
+from agentfs.ui.table import BOLD, painted
+from agentfs.ui.text import columns, cut, cut_front, inert, json_text
+from agentfs.workspace import Workspace, find_workspace, is_trusted, was_trusted
+
+
+def say(words: str, *, colours: bool = False) -> None:
+    """Tell a person something: on stderr, where progress goes. `colours`: there may be some of ours in it."""
+    print(harmless(words, colours=colours), file=sys.stderr, flush=True)
+
+
+def print_lines(lines: Iterable[str]) -> int:
+    """Print what a command is asked for: on stdout, with nothing in it that a terminal obeys but our colours."""
+    for line in lines:
+        print(harmless(line, colours=True))
+    return 0
+
+
+def start_folder(arguments: Namespace) -> Path:
+    """Return the folder the command is about."""
+    folder = Path(arguments.folder)
+    if not folder.is_dir():
+        raise UserError(f"-C {arguments.folder}: there is no such folder")
+    return folder.resolve()
+
+
+def here(arguments: Namespace) -> Workspace:
+    """Return the workspace the command is about; it must exist."""
+    start = start_folder(arguments)
+    found = find_workspace(start)
+    if found is None:
+        raise UserError(f"no workspace at or above {start} (`agentfs init` makes one here)")
+    return found
+
+
+def must_be_trusted(workspace: Workspace) -> None:
+    """Raise unless this user made, or trusts, the workspace: what it holds is run."""
+    if not is_trusted(workspace.root, environment()):
+        why = "was not made by you"
+        if was_trusted(workspace.root, environment()):
+            why = "is not the folder that you trusted: it was made again or copied, or an older agentfs trusted it"
+        raise UserError(
+            f"{workspace.root} {why}. Its settings and tools could do anything you can. "
+            f"Look at them, then: agentfs trust {workspace.root}"
+        )
+
+
+def trusted_now(names: Sequence[str]) -> str:
+    """Return the warning that what was in a folder before it became this user's workspace may run from now on."""
+    return f"trusted from now on, since it was here already: {inert(', '.join(names))} (look at it)"
+
+
+def short_path(path: Path) -> str:
+    """Return a path as short as it can be typed from here, with nothing in it that a terminal obeys."""
+    relative = os.path.relpath(path)
+    return inert(str(path) if relative.startswith("..") else relative)
+
+
+def problem_lines_for(stream: TextIO, file: str, problems: Sequence[Problem], source: bytes) -> list[str]:
+    """Return what is wrong with a file, as it is printed there."""
+    return problem_lines(file, problems, source, width(stream), colours=colours(stream))
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def print_json(value: Any) -> None:
+    print_lines([json_text(value)])
+
+
+# ── problems of a file ────────────────────────────────────────────────────────────────────────────────────
+
+
+_RED = 31
+_MOST_SHOWN = 20  # problems whose line is shown: what comes then is a long list anyway
+
+
+def problem_lines(
+    file: str, problems: Iterable[Problem], source: bytes = b"", width: int | None = None, *, colours: bool = False
+) -> list[str]:
+    """Return what is wrong with a file. `width`: of the terminal; None: it is read elsewhere, and lines stay bare."""
+    written = lines_of(source.decode("utf-8", "replace").removeprefix("\ufeff")) if width else []
+    found: list[str] = []
+    for number, problem in enumerate(problems):
+        head, colon, words = inert(problem.shown(file)).partition(": ")
+        found.append(painted(head, BOLD, colours=colours) + colon + words)
+        if width and number < _MOST_SHOWN and problem.line <= len(written) and written[problem.line - 1].strip():
+            found += _marked(written[problem.line - 1], problem, width, colours=colours)
+    return found
+
+
+def _marked(line: str, problem: Problem, width: int, *, colours: bool) -> list[str]:
+    """Return a line with its number, and a mark below the column that is meant; long ones are cut around it."""
+    margin = len(str(problem.line)) + 7
+    before, after = inert(line[: problem.column - 1]), inert(line[problem.column - 1 :])
+    room = max(width - margin, 20)
+    shown = cut_front(before, max(room // 2, room - columns(after)))
+    text = shown + cut(after, room - columns(shown))
+    mark = painted("^", _RED, colours=colours)
+    return [f"    {problem.line} | {text.rstrip()}", f"{'| ':>{margin}}{' ' * columns(shown)}{mark}"]
+
+
+# ── what cannot be read, and the terminal ─────────────────────────────────────────────────────────────────
+
+
+def report_unreadable(found: reading.Reading, broken: Iterable[str] = ()) -> int:
+    """Say what of a run cannot be read; return the exit code that says so too."""
+    return say_all(list(dict.fromkeys([*found.broken, *broken])), f"{found.folder}/")
+
+
+def say_all(trouble: list[str], where: str = "") -> int:
+    """Say what cannot be read, and let the exit code say so too."""
+    for words in trouble:
+        say(f"{where}{words}")
+    return 2 if trouble else 0
+
+
+def width(stream: TextIO | None = None) -> int | None:
+    """Return how wide the terminal is; None off a terminal: nothing is cut there."""
+    return shutil.get_terminal_size((80, 24)).columns if (stream or sys.stdout).isatty() else None
+
+
+def colours(stream: TextIO | None = None) -> bool:
+    return (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

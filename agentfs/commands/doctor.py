@@ -1,0 +1,98 @@
+"""`doctor` and `verify`: what is wrong with a machine and a workspace; whether files and ledger agree."""
+
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+
+from agentfs.commands.common import environment, here, print_lines, say, start_folder
+from agentfs.core.agreement import Disagreement
+from agentfs.core.problems import Finding, is_well
+from agentfs.ui.text import counted, inert, json_text
+from agentfs.workspace import find_workspace
+
+
+def doctor(arguments: Namespace) -> int:
+    """`agentfs doctor`"""
+    import agentfs
+    from agentfs.doctor import examine
+
+    workspace = find_workspace(start_folder(arguments))
+    findings = list(examine(workspace, environment()))
+    if arguments.json:
+        page = {
+            "agentfs": agentfs.__version__,
+            "workspace": str(workspace.root) if workspace else None,
+            "well": is_well(findings),
+            "findings": [one.as_json() for one in findings],
+        }
+        print_lines([json_text(page)])
+    else:
+        print_lines(inert(line) for line in doctor_lines(findings))
+        if workspace is None:
+            say("there is no workspace here: only the machine was looked at (`agentfs init` makes one)")
+    return 0 if is_well(findings) else 2
+
+
+MARKS = {"fine": "ok", "remark": "note", "wrong": "WRONG"}
+
+
+def doctor_lines(findings: list[Finding]) -> list[str]:
+    """Return a line for each finding, its mend below it, and a last one that sums up."""
+    widest = max((len(one.about) for one in findings), default=0)
+    return [*(line for one in findings for line in _finding_lines(one, widest)), "", summary(findings)]
+
+
+def _finding_lines(one: Finding, widest: int) -> Iterator[str]:
+    yield f"{MARKS[one.grade]:<5}  {one.about:<{widest}}  {one.what}"
+    if one.fix:
+        yield f"{'':<5}  {'':<{widest}}  → {one.fix}"
+
+
+def summary(findings: list[Finding]) -> str:
+    """Return how it stands, in a line."""
+    grades = [one.grade for one in findings]
+    bad, notes = grades.count("wrong"), grades.count("remark")
+    if not is_well(findings):
+        verb = "is" if bad == 1 else "are"
+        return f"{counted(bad, 'thing')} {verb} wrong, {counted(notes, 'note')}"
+    return f"all is well, {counted(notes, 'note')}" if notes else "all is well"
+
+
+# ── verify ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def verify(arguments: Namespace) -> int:
+    """`agentfs verify [RUN]`"""
+    from agentfs.ledger.verify import Verification
+
+    workspace = here(arguments)
+    work = Verification(workspace, workspace.find_run(arguments.run) if arguments.run else None)
+    kept, grades = [], Counter[str]()
+    for one in work.disagreements():
+        grades[one.grade] += 1
+        if arguments.json:
+            kept.append(one.as_json())
+        else:
+            print_lines([inert(line_of(one))])
+    if arguments.json:
+        counts = {"runs": work.runs, "commits": work.commits, "revisions": work.revisions, "tip": work.tip}
+        print_lines([json_text({"agrees": not grades["wrong"], **counts, "disagreements": kept})])
+    say(_verify_summary(grades["wrong"], grades["later"], work.runs, work.commits, work.revisions, work.tip))
+    return 2 if grades["wrong"] else 0
+
+
+_MARKS = {"wrong": "", "later": "(later) ", "note": "(note) "}
+
+
+def line_of(one: Disagreement) -> str:
+    return f"{_MARKS[one.grade]}{one.file}: {one.what} ({one.fix})"
+
+
+def _verify_summary(wrong: int, later: int, runs: int, commits: int, revisions: int, tip: str | None) -> str:
+    """Return how it stands, in a line. The name of the last commit is worth keeping elsewhere."""
+    looked = f"{counted(runs, 'run')}, {counted(revisions, 'revision')}, {counted(commits, 'commit')}"
+    at = f", main at {tip}" if tip else ""
+    pending = f"; {counted(later, 'commit')} still to come" if later else ""
+    if wrong:
+        return f"{looked}{at}: {counted(wrong, 'disagreement')}{pending}"
+    return f"{looked}{at}: files and ledger agree{pending}"

@@ -1,0 +1,325 @@
+"""What the commands that change a run share: find it, exchange its plan.json, put files beside its questions.
+
+They write what a person could write with an editor, take no lock, and work whether or not a process drives the run.
+"""
+
+import os
+import re
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import wraps
+from pathlib import Path
+
+from agentfs.clock import Clock
+from agentfs.commands.common import here, say, short_path
+from agentfs.commands.reading import Reading, no_such_step, read_run, revision_numbers, run_id, settings_of
+from agentfs.commands.shadow import shadow_of
+from agentfs.core import paths
+from agentfs.core.attention import phase, reason
+from agentfs.core.continuation import after_no, in_force, still_ends
+from agentfs.core.decide import CallPlanner, EndRun, decide
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.plan_changes import effects
+from agentfs.core.planner_calls import rejected_steps
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.records import Outcome, Plan, Run
+from agentfs.core.run_state import RunState
+from agentfs.core.steps import StepView
+from agentfs.disk import Leftover, install, publish, read_whole
+from agentfs.disk import replace as replace_file
+from agentfs.errors import BadFile, UserError
+from agentfs.judge import FileJudge
+from agentfs.leftovers import look_after
+from agentfs.means import catalogue_of_run, reader_for
+from agentfs.reader import Judge
+from agentfs.storage.completeness import Stillness
+from agentfs.storage.locks import is_driven
+from agentfs.tools.registry import known_tools
+from agentfs.ui.text import first_line, inert
+from agentfs.workspace import Workspace
+
+TRIES = 20  # a plan that another process changes between all of them is not ours to change
+LEFTOVER_SECONDS = 3.0
+_RUN_AT = re.compile(r"(.*)@([1-9][0-9]{0,8})\Z", re.DOTALL)
+Change = Callable[[bytes, Plan], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that a command is about to change."""
+
+    workspace: Workspace
+    folder: Path  # where it is changed: the run's own, or that of its shadow
+    state: RunState  # as if it had not ended, and with what is in plan.json in force
+    outcome: Outcome | None
+    revision: int | None = None  # the one a person typed after @
+    real: Path | None = None  # of a shadow: the folder of the run itself
+
+    @property
+    def run(self) -> str:
+        return run_id(self.folder)
+
+    @property
+    def plan(self) -> Plan:
+        if self.state.facts.plan is None:
+            raise UserError(f"{self.run} has no plan yet")
+        return self.state.facts.plan
+
+    @property
+    def driven(self) -> bool:
+        return is_driven(self.real or self.folder)
+
+    def shown(self, *parts: str) -> str:
+        """Return what messages call a file of the run: where it is, or would be."""
+        return short_path((self.real or self.folder).joinpath(*parts))
+
+    def view(self, step: str) -> StepView:
+        """Return a step of the plan; it must be there."""
+        if step not in self.state.steps:
+            raise no_such_step(self.run, step, self.state.steps)
+        return self.state.steps[step]
+
+
+def changes_a_run(body: Callable[[OpenRun, Namespace], None]) -> Callable[[Namespace], int]:
+    """Make a command of what changes a run: it is found and read before, and who goes on with it is said after."""
+
+    @wraps(body)
+    def command(arguments: Namespace) -> int:
+        with _to_change(arguments) as run:
+            body(run, arguments)
+            if run.real is None:
+                say_who_continues(run)
+            else:
+                _say_effect(run)
+        return 0
+
+    return command
+
+
+@contextmanager
+def _to_change(arguments: Namespace) -> Iterator[OpenRun]:
+    """Yield the run that a command changes; with --dry-run, a shadow of it."""
+    workspace, folder, revision = named_run(arguments)
+    if not arguments.dry_run:
+        yield open_run(workspace, folder, revision)
+        return
+    say("dry run: this is what it would do; nothing is written")
+    with shadow_of(folder) as shadow:
+        yield replace(open_run(workspace, shadow, revision), real=folder)
+
+
+def named_run(arguments: Namespace) -> tuple[Workspace, Path, int | None]:
+    """Return the run a command names as RUN or RUN@REV, and that revision."""
+    workspace = here(arguments)
+    match = _RUN_AT.match(arguments.run)
+    folder = workspace.find_run(match[1] if match else arguments.run)
+    return workspace, folder, int(match[2]) if match else None
+
+
+def open_run(workspace: Workspace, folder: Path, revision: int | None = None) -> OpenRun:
+    """Return a run to be changed, read again; what cannot be read must be fixed first."""
+    found = read_run(folder, workspace)
+    if found.state is None or found.broken:
+        raise UserError(f"{found.run} cannot be read: {inert(found.broken[0])}")
+    return OpenRun(workspace, folder, in_force(found.state, found.judged), found.state.facts.outcome, revision)
+
+
+# ── plan.json ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def edit_plan(run: OpenRun, change: Change) -> bool:
+    """Change a valid plan.json as a person would; return whether there was anything to change."""
+
+    def edit(source: bytes | None) -> bytes | None:
+        plan = _valid_plan(run, source)
+        return None if source is None or plan is None else change(source, plan)
+
+    return exchange_plan(run, edit)
+
+
+def exchange_plan(run: OpenRun, edit: Callable[[bytes | None], bytes | None]) -> bool:
+    """Put what an edit makes of plan.json in its place, and lose no edit of another; return whether it changed.
+
+    `edit`: from what is there (None: nothing that is ours to change) to what should be; None: look again.
+    """
+    path = run.folder / paths.PLAN
+    for _ in range(TRIES):
+        present = read_whole(path) if path.is_file() and not path.is_symlink() else None
+        new = edit(present)
+        if new is not None and new == present:
+            return False
+        if new is not None and _exchanged(run, new, present):
+            return True
+    raise UserError(f"{run.shown(paths.PLAN)} keeps changing: try again when no other program writes it")
+
+
+def _exchanged(run: OpenRun, new: bytes, expected: bytes | None) -> bool:
+    """Exchange plan.json, unless it no longer holds what was expected; return whether it was."""
+    placed, leftover = install(run.folder / paths.PLAN, new, expected)
+    _settle(run.folder, [leftover] if leftover else [])
+    return placed
+
+
+def _valid_plan(run: OpenRun, source: bytes | None) -> Plan | None:
+    """Return the plan that these bytes of plan.json are; None if it has changed since; raise if they are none."""
+    state = read_run(run.folder, run.workspace).state
+    file = state.facts.plan_file if state else None
+    if file is None or (source is not None and file.sha256 != sha256_bytes(source)):
+        return None
+    if file.problems or source is None:
+        note = (
+            "\nplan.error.md beside it says the same; fix it first"
+            if state and paths.PLAN_ERROR in state.facts.notes
+            else ""
+        )
+        problems = file.problems or (Problem("there is no plan.json", "write one"),)
+        raise UserError(f"{BadFile(run.shown(paths.PLAN), problems)}{note}")
+    return file.plan
+
+
+def _settle(folder: Path, leftovers: list[Leftover]) -> None:
+    """Look after what came out of the exchange until no editor has it open; what is left, the next driver finds."""
+    still, end = Stillness(), time.monotonic() + LEFTOVER_SECONDS
+    while leftovers and time.monotonic() < end:
+        leftovers = look_after(folder, leftovers, still)
+        if leftovers:
+            time.sleep(0.05)
+
+
+# ── other files ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def write_reply(run: OpenRun, name: str, text: str) -> None:
+    """Put a reply in its place, whole; one that has settled nothing is replaced."""
+    put_reply(run.folder / name, text)
+    say(f"{run.shown(name)}: {first_line(text)}")
+
+
+def put_reply(path: Path, text: str) -> None:
+    try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UserError("the text is not valid UTF-8") from None
+    if os.path.lexists(path):
+        replace_file(path, content)
+    else:
+        publish(path, content, durable=True)
+
+
+def set_aside_files(run: OpenRun, files: list[str], command: str) -> None:
+    """Write the files that set attempts and calls aside, each saying who asked for that and when."""
+    from agentfs.ledger import person
+
+    words = f"{person(run.workspace.runs)[0]} set this aside with `agentfs {command}` at {Clock().stamp()}.\n"
+    for name in files:
+        with suppress(FileExistsError):  # it is set aside already
+            publish(run.folder / name, words.encode("utf-8", "replace"), durable=True)
+            say(f"{run.shown(name)}: will be retried")
+
+
+def reopen(run: OpenRun) -> None:
+    """Remove the outcome of a run that has something to do again; say so where it has not."""
+    now = open_run(run.workspace, run.folder)
+    end = still_ends(now.state.facts, now.state.means)
+    if run.outcome is None:
+        if end is not None and end.status == "cancelled":
+            say(f"{run.run} is about to end all the same: {first_line(end.why)}")
+        return
+    if end is not None and end.status == run.outcome.status:
+        say(f"{run.run} stays {end.status}: {first_line(end.why)}")
+        return
+    remove_outcome(run)
+
+
+def remove_outcome(run: OpenRun) -> None:
+    """Take the end of a run away: from here on it goes on."""
+    (run.folder / paths.OUTCOME).unlink(missing_ok=True)
+    say(f"{run.shown(paths.OUTCOME)}: removed, the run goes on")
+
+
+# ── what to say at the end ────────────────────────────────────────────────────────────────────────────────
+
+
+def say_who_continues(run: OpenRun) -> None:
+    """Say who goes on with a run that no process drives: a watch, or else what to type."""
+    if (run.folder / paths.OUTCOME).exists() or run.driven:
+        return
+    from agentfs.ui.progress import NOTHING_DRIVES, who_goes_on
+
+    say(who_goes_on(run.run, run.workspace.root, NOTHING_DRIVES))
+
+
+def _say_effect(run: OpenRun) -> None:
+    """Say what a change that was made to a shadow would mean."""
+    from agentfs.ui.plan_diff import effect_lines
+
+    found = read_run(run.folder, run.workspace)
+    if found.state is None or found.state.facts.outcome is not None:
+        return
+    state = after_no(in_force(found.state))
+    actions, plan = decide(state, 1), state.facts.plan
+    if end := next((one for one in actions if isinstance(one, EndRun)), None):
+        say(f"it would then be {end.status}: {first_line(end.why)}")
+    elif (call := next((one for one in actions if isinstance(one, CallPlanner)), None)) and rejected_steps(
+        state.facts
+    ):
+        say(f"it would then {_answer_to_no(found, state, call)}")
+    else:
+        if plan is not None:
+            say("\n".join(effect_lines([asdict(one) for one in effects(state.facts, state.means, plan)])))
+        say(f"it would then be {phase(state)}: {first_line(reason(state))}")
+
+
+def _answer_to_no(found: Reading, state: RunState, call: CallPlanner) -> str:
+    """Return what follows from a no that has an answer: a planner, or a runbook with a clean-up."""
+    if found.goal is None or not state.facts.goal.has_steps:
+        return "ask the planner for another plan, and do nothing of it before you approve it"
+    from agentfs.planner.own_steps import situation
+    from agentfs.planner.runbook import answer
+
+    reply = answer(found.goal, call.pending[0].trigger, situation(found.goal, state, found.folder))
+    return f"clean up, and end failed: {first_line(reply.answer)}"
+
+
+# ── plans that may become a run's ─────────────────────────────────────────────────────────────────────────
+
+
+def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
+    """Return the exact bytes of a revision; it must be there."""
+    recorded = revision_numbers(folder)
+    if revision not in recorded:
+        known = f"it has 1 to {recorded[-1]}" if recorded else "there is no plan yet"
+        raise UserError(f"{run} has no revision {revision} ({known})")
+    path = folder / paths.REVISIONS / paths.revision_plan_file(revision)
+    try:
+        return read_whole(path)
+    except OSError:
+        raise UserError(f"{short_path(path)} cannot be read: restore it from the ledger") from None
+
+
+def validate_plan(folder: Path, workspace: Workspace, source: bytes, shown: str, begins: Run | None = None) -> Plan:
+    """Return the plan that bytes are to a run; raise BadFile with all that is wrong for it.
+
+    `begins`: how a new run of these files begins; None: they are judged for the run itself.
+    """
+    if problems := problems_of(folder, workspace, source, begins):
+        raise BadFile(shown, problems, source)
+    return Plan.model_validate_json(source)
+
+
+def problems_of(folder: Path, workspace: Workspace, source: bytes, begins: Run | None = None) -> tuple[Problem, ...]:
+    """Return what is wrong with a plan, given the tools that a run began with, or begins with."""
+    settings = settings_of(workspace)[0]
+    if begins is None:
+        judge: Judge = reader_for(folder, settings, patient=False).judge
+    else:
+        known = known_tools(workspace.root, begins.tools)
+        judge = FileJudge(catalogue_of_run(begins, settings, known))
+    try:
+        judge.plan(source)
+    except Rejected as rejected:
+        return rejected.problems
+    return ()

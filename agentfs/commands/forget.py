@@ -1,0 +1,241 @@
+"""`forget`: remove the files of runs that have ended. Chooses and asks; `agentfs.ledger.forget` does it."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentfs.commands import reading
+from agentfs.commands.common import colours, here, print_lines, say, short_path, width
+from agentfs.commands.reading import list_runs, moment_of, time_of
+from agentfs.commands.status import moment
+from agentfs.core import paths
+from agentfs.errors import UserError
+from agentfs.ledger.forget import Forgetting, Forgotten, Kept, measure
+from agentfs.storage.locks import is_driven
+from agentfs.ui.table import RUN_COLOURS, Cell, table
+from agentfs.ui.text import counted, inert, json_text, size
+from agentfs.workspace import Workspace
+
+if TYPE_CHECKING:
+    from agentfs.ledger import Ledger
+
+
+WAITING = 3  # the exit code that says: a person has to answer
+GONE_FOR_GOOD = (
+    "logs, files/ and what you put there and did not commit are gone for good; the rest stays in the ledger"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A run to be forgotten."""
+
+    folder: Path
+    state: str | None  # None: its outcome does not read
+    at: str
+    bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {"run": reading.run_id(self.folder), "state": self.state, "at": self.at, "bytes": self.bytes}
+
+
+def forget(arguments: Namespace) -> int:
+    """`agentfs forget RUN…` and `agentfs forget --older-than AGE --state STATE --name PATTERN`"""
+    workspace = here(arguments)
+    named = _is_named(arguments)
+    chosen, kept = _measured(_named(workspace, arguments.runs) if named else _selected(workspace, arguments))
+    if arguments.dry_run:
+        return _report(arguments, workspace, chosen, Forgotten(kept=kept))
+    forgetting = _forgetting(workspace)
+    forgetting.finish()  # what one that was cut off has left
+    if not chosen:
+        return _report(arguments, workspace, [], Forgotten(kept=kept))
+    if not (named or arguments.yes):
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            say(f"{summary(_pages(chosen), 'would be forgotten')}: look with --dry-run, then say --yes")
+            return WAITING
+        if not _agreed(chosen):
+            say("nothing was forgotten")
+            return 0
+    done = forgetting.forget([one.folder for one in chosen])
+    done.kept.update(kept)
+    return _report(
+        arguments, workspace, [one for one in chosen if reading.run_id(one.folder) in set(done.gone)], done
+    )
+
+
+# ── which ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_named(arguments: Namespace) -> bool:
+    """Whether the runs are named one by one; raises unless one of the two ways says which."""
+    chooses = [arguments.older_than, arguments.state, arguments.name]
+    if arguments.runs and any(chooses):
+        raise UserError("name the runs, or choose them by --older-than, --state and --name: not both")
+    if not arguments.runs and not any(chooses):
+        raise UserError("say which runs: their names, or --older-than 30d, --state done, --name 'tidy*'")
+    return bool(arguments.runs)
+
+
+def _named(workspace: Workspace, texts: list[str]) -> list[tuple[Path, reading.Glance | None]]:
+    """Return the runs with these names; raises, with all that is wrong, unless every one of them can be forgotten."""
+    folders = list(dict.fromkeys(workspace.find_run(text) for text in texts))
+    if trouble := [words for folder in folders if (words := _refusal(folder))]:
+        raise UserError("\n".join([*trouble, "nothing was forgotten"] if len(folders) > 1 else trouble))
+    return [(folder, reading.ended(folder)) for folder in folders]
+
+
+def _refusal(folder: Path) -> str | None:
+    run = reading.run_id(folder)
+    if not (folder / paths.OUTCOME).exists():
+        return f"{run} has not ended: end it first (agentfs cancel {run})"
+    if is_driven(folder):
+        return f"{run} is being driven by another agentfs: wait until it has let go of it"
+    return None
+
+
+def _selected(workspace: Workspace, arguments: Namespace) -> list[tuple[Path, reading.Glance | None]]:
+    """Return the ended runs that are meant by everything that was typed."""
+    before, states, pattern = moment_of(arguments, "older-than"), arguments.state, arguments.name
+    found: list[tuple[Path, reading.Glance | None]] = []
+    for _, folder in list_runs(workspace.runs).ended:
+        if pattern and not _is_called(folder, pattern):
+            continue
+        end = reading.ended(folder)  # what it says counts, not when the file was copied here
+        if end is None or (states and end.state not in states):
+            continue
+        if before is None or ((moment := time_of(end.at)) is not None and moment < before):
+            found.append((Path(folder), end))
+    return found
+
+
+def _is_called(folder: str, pattern: str) -> bool:
+    run = reading.run_id(folder)
+    return fnmatchcase(run, pattern) or fnmatchcase(run.rpartition("/")[2], pattern)
+
+
+def _measured(found: list[tuple[Path, reading.Glance | None]]) -> tuple[list[Chosen], dict[str, str]]:
+    chosen, kept = [], {}
+    for folder, end in found:
+        try:
+            chosen.append(Chosen(folder, end.state if end else None, end.at if end else "", measure(folder)))
+        except Kept as why:
+            kept[reading.run_id(folder)] = str(why)
+        except OSError as error:
+            kept[reading.run_id(folder)] = f"{error.strerror} ({error.filename})"
+    return chosen, kept
+
+
+# ── the deed ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _agreed(chosen: list[Chosen]) -> bool:
+    """Ask on the terminal; only a plain yes is one."""
+    for line in forget_table(_pages(chosen), datetime.now(UTC), width(sys.stderr), colours=False):
+        say(line)
+    say(GONE_FOR_GOOD)
+    print(f"{summary(_pages(chosen), 'would be forgotten')}. Forget? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+
+
+def _forgetting(workspace: Workspace) -> Forgetting:
+    from agentfs.ledger import person
+
+    settings = reading.settings_of(workspace)[0]
+    logs, author = settings.ledger.commit_logs, person(workspace.runs)
+    return Forgetting(workspace.runs, _ledger(workspace), author, logs=logs, say=say)
+
+
+def _ledger(workspace: Workspace) -> "Ledger":
+    from agentfs.ledger import Ledger, LedgerError
+
+    try:
+        ledger = Ledger.create(workspace.runs)
+    except LedgerError as error:
+        raise UserError(str(error)) from None
+    if trouble := ledger.trouble():
+        raise UserError(f"nothing was forgotten: {trouble}")
+    return ledger
+
+
+# ── what became of it ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _report(arguments: Namespace, workspace: Workspace, gone: list[Chosen], done: Forgotten) -> int:
+    pages = _pages(gone)
+    if arguments.json:
+        page = {
+            "dry_run": arguments.dry_run,
+            "forgotten": pages,
+            "kept": [{"run": run, "why": why} for run, why in done.kept.items()],
+            "bytes": sum(one.bytes for one in gone),
+            "commits": done.commits,
+        }
+        print_lines([json_text(page)])
+    else:
+        print_lines(_lines(arguments, workspace, pages, done))
+    for run, why in done.kept.items():
+        say(f"{run} is kept: {inert(why)}")
+    if done.later:
+        say(f"{done.later}; the next `agentfs forget`, `run` or `watch` completes that")
+    return 2 if done.kept else 0
+
+
+def _lines(arguments: Namespace, workspace: Workspace, pages: list[dict[str, Any]], done: Forgotten) -> list[str]:
+    if not pages:
+        return [] if done.kept else ["no ended run matches"]
+    most = len(pages) if arguments.dry_run else 20
+    lines = forget_table(pages, datetime.now(UTC), width(), colours=colours(), most=most)
+    if arguments.dry_run:
+        return [*lines, f"{summary(pages, 'would be forgotten')}; nothing was removed", GONE_FOR_GOOD]
+    return [*lines, summary(pages, "forgotten"), *again(pages, short_path(workspace.runs), done.commits)]
+
+
+def _pages(chosen: list[Chosen]) -> list[dict[str, Any]]:
+    return [one.as_json() for one in chosen]
+
+
+# ── what it prints ────────────────────────────────────────────────────────────────────────────────────────
+
+
+MOST = 20
+
+
+def forget_table(
+    runs: Sequence[dict[str, Any]], now: datetime, width: int | None, *, colours: bool, most: int = MOST
+) -> list[str]:
+    """Return a line per run, as far as they are worth reading."""
+    heading: list[Cell] = [(word, None) for word in ("RUN", "STATE", "ENDED", "SIZE")]
+    rows = [heading, *(_row(run, now) for run in runs[:most])]
+    lines = table(rows, width, colours=colours)
+    return lines if len(runs) <= most else [*lines, f"… and {len(runs) - most} more"]
+
+
+def _row(run: dict[str, Any], now: datetime) -> list[Cell]:
+    state = run["state"] or "unreadable"
+    return [
+        (run["run"], None),
+        (state, RUN_COLOURS.get(state)),
+        (moment(run["at"], now), None),
+        (size(run["bytes"]), None),
+    ]
+
+
+def summary(runs: Sequence[dict[str, Any]], words: str) -> str:
+    """Return `3 runs WORDS, 120 kB`."""
+    return f"{counted(len(runs), 'run')} {words}, {size(sum(run['bytes'] for run in runs))}"
+
+
+def again(runs: Sequence[dict[str, Any]], where: str, commits: Sequence[str]) -> list[str]:
+    """Return how to see in git what is no longer on disk, and how to have it back."""
+    run, words = (runs[0]["run"], "what it was: ") if len(runs) == 1 else ("RUN", "what they were:")
+    lines = [f"{words}  git -C {where} log -- {run}"]
+    if commits:
+        commit = commits[-1][:10] if len(commits) == 1 else "COMMIT"
+        lines.append(f"have it back:{' ' * (len(words) - 11)}git -C {where} checkout {commit}^ -- {run}")
+    return lines

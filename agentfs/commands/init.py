@@ -1,0 +1,108 @@
+"""`init`, `trust` and `tools`: make a workspace, allow runs in one, list what steps may call."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from agentfs.commands.common import environment, here, print_lines, say, say_all, start_folder, trusted_now
+from agentfs.commands.reading import settings_of
+from agentfs.errors import UserError
+from agentfs.ui.text import first_line, json_text
+from agentfs.workspace import SETTINGS, brought_along
+from agentfs.workspace import init as init_workspace
+from agentfs.workspace import trust as trust_workspace
+
+
+def init(arguments: Namespace) -> int:
+    """`agentfs init [DIR]`"""
+    root = (start_folder(arguments) / arguments.dir).resolve()
+    before = brought_along(root, environment())
+    workspace, made = init_workspace(root, environment())
+    if made:
+        say(f"made a workspace in {workspace.root}: {', '.join(made)}")
+    else:
+        say(f"{workspace.root} is a workspace already; its schemas are up to date")
+    if before:
+        say(trusted_now(before))
+    say("next: write a goal, then `agentfs run goal.md`")
+    return 0
+
+
+def trust(arguments: Namespace) -> int:
+    """`agentfs trust DIR`"""
+    root = (start_folder(arguments) / arguments.dir).resolve()
+    if not (root / SETTINGS).is_file():
+        raise UserError(f"{root} is not a workspace (no {SETTINGS})")
+    trust_workspace(root, environment())
+    say(f"{root} is trusted: `run` and `watch` work there now")
+    return 0
+
+
+# ── tools: what it prints ─────────────────────────────────────────────────────────────────────────────────
+
+
+def tools(arguments: Namespace) -> int:
+    """`agentfs tools`"""
+    from agentfs.means import catalogue_of
+    from agentfs.tools.registry import known_tools
+
+    workspace = here(arguments)
+    settings, trouble = settings_of(workspace)
+    known = known_tools(workspace.root)
+    catalogue = catalogue_of(settings, environment(), known)
+    listed = []
+    for name, spec in catalogue.tools.items():
+        refusal = catalogue.refusal(name)
+        listed.append(
+            {
+                "name": name,
+                "summary": spec.summary,
+                "effects": spec.effects,
+                "repeatable": spec.repeatable,
+                "allowed": refusal is None,
+                "why": f"{refusal[0]} ({refusal[1]})" if refusal else None,
+                "own": name in known.own,
+                "input_schema": dict(spec.input_schema),
+            }
+        )
+    print_lines([json_text(listed)] if arguments.json else tools_lines(listed))
+    return say_all([*([f"{trouble}\nthese are the defaults"] if trouble else []), *known.broken])
+
+
+EFFECTS = {
+    "read": "reads files",
+    "write": "writes files",
+    "execute": "runs programs",
+    "network": "uses the network",
+    "none": "touches nothing",
+}
+OWN = "Your own tools are listed from their source: nothing in tools/ was run. A run knows their inputs exactly."
+
+
+def tools_lines(tools: list[dict[str, Any]]) -> list[str]:
+    """Return a paragraph per tool."""
+    lines = [line for tool in tools for line in (*_tool(tool), "")]
+    return [
+        *lines,
+        *([OWN, ""] if any(tool.get("own") for tool in tools) else []),
+        "* must be given. A step names its tool in `tool`, and gives it `input`; in a runbook a fence does.",
+    ]
+
+
+def _tool(tool: dict[str, Any]) -> Iterator[str]:
+    yield f"{tool['name']}: {first_line(tool['summary'])}"
+    required = tool["input_schema"].get("required", [])
+    fields = tool["input_schema"].get("properties", {})
+    widest = max((len(name) for name in fields), default=0) + 1
+    for place, (name, schema) in enumerate(fields.items()):
+        shown = f"{name}*" if name in required else name
+        yield f"  {'input' if not place else '':<9} {shown:<{widest}}  {_kind(schema)}".rstrip()
+    again = "repeatable" if tool["repeatable"] else "not repeatable"
+    yield f"  effects   {EFFECTS[tool['effects']]}; {again}"
+    if not tool["allowed"]:
+        yield f"  NOT ALLOWED: {tool['why']}"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    kind = " or ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("type", "anything"))
+    return f"{kind}. {schema['description']}" if schema.get("description") else kind

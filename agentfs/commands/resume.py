@@ -1,0 +1,262 @@
+"""What `resume` changes in a run that is paused, has ended, or waits for more of something, before it is driven."""
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentfs.commands.common import environment, say
+from agentfs.commands.editing import (
+    OpenRun,
+    changes_a_run,
+    edit_plan,
+    exchange_plan,
+    open_run,
+    problems_of,
+    remove_outcome,
+    set_aside_files,
+)
+from agentfs.commands.reading import read_run
+from agentfs.core import paths
+from agentfs.core.attention import reason
+from agentfs.core.config import allowed_tools
+from agentfs.core.continuation import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
+from agentfs.core.goal_file import parse_goal
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.json_edit import remove_value, set_value
+from agentfs.core.problems import Rejected
+from agentfs.core.proof import acceptance_checks
+from agentfs.core.records import Limits, Plan, Run, Tools
+from agentfs.disk import read_whole
+from agentfs.errors import BadFile, UserError
+from agentfs.means import allowing_own, catalogue_of
+from agentfs.settings import load_settings
+from agentfs.storage.locks import is_watched
+from agentfs.tools.registry import known_tools
+from agentfs.ui.text import first_line, inert
+from agentfs.workspace import Workspace, goal_path
+
+Numbers = Mapping[str, float]  # limit -> a number
+TOPPED_UP = ("minutes", "replans", "cost_usd", "requests", "tokens")
+
+
+@changes_a_run
+def take_up_only(run: OpenRun, arguments: Namespace) -> None:
+    """Take a run up and leave it to the process that drives it; with --dry-run, say what that would write."""
+    more, refresh = top_ups(arguments), arguments.refresh_settings
+    if run.real is not None and not run.driven and not _is_held(run, more, refresh=refresh):
+        say("it would go on as it is")
+        return
+    take_up(run, more, refresh=refresh)
+    if run.driven and run.real is None:
+        driver = "`agentfs watch`" if is_watched(run.workspace.root) else "the process that drives it"
+        say(f"{driver} goes on with it")
+
+
+def top_ups(arguments: Namespace) -> Numbers:
+    """Return how much is added to which limit; `run --resume` adds nothing."""
+    asked = {name: getattr(arguments, name, None) for name in TOPPED_UP}
+    return {name: number for name, number in asked.items() if number is not None}
+
+
+def take_up_if_held(workspace: Workspace, folder: Path, more: Numbers, *, refresh: bool) -> None:
+    """Take up a run that is paused, failed, was cancelled or edited after its end, reached no model, or gets more.
+
+    Any other goes on as it is.
+    """
+    found = read_run(folder, workspace)
+    if found.state is None or found.broken:
+        return  # what cannot be read is reported when it is driven
+    run = open_run(workspace, folder)
+    if _is_held(run, more, refresh=refresh):
+        take_up(run, more, refresh=refresh)
+
+
+def _is_held(run: OpenRun, more: Numbers, *, refresh: bool) -> bool:
+    """Whether something has to be changed before the run goes on, or is to be."""
+    ended = run.outcome is not None and (run.outcome.status != "done" or _goes_on(run))
+    paused = run.outcome is None and run.state.facts.plan is not None and run.plan.status == "paused"
+    return bool(refresh or more or ended or paused or (run.outcome is None and _aside(run) != Aside()))
+
+
+def take_up(run: OpenRun, more: Numbers, *, refresh: bool = False) -> None:
+    """Change what holds a run up: its tools, its status, its limits, what failed; then remove its outcome."""
+    done = run.outcome is not None and run.outcome.status == "done"
+    if done and not _goes_on(run):
+        raise UserError(f"{run.run} is done: nothing to resume (agentfs retry {run.run} STEP runs one again)")
+    if refresh:
+        run = refresh_tools(run)
+    aside, limits = Aside() if done else _aside(run), _raised(run, more)
+    plan = run.state.facts.plan
+    if plan is not None and plan.status == "draft" and aside == Aside() and not refresh:
+        raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
+    switched = plan is not None and plan.status in ("paused", "cancelled")
+    if not (run.outcome or switched or limits or refresh or aside != Aside()):
+        raise UserError(f"{run.run} is {_kept_busy(run)}neither paused nor ended: {first_line(reason(run.state))}")
+    if run.outcome is not None:
+        _must_go_on(run, aside, limits)
+    set_aside_files(run, list(_files(aside)), "resume")
+    if switched or limits:
+        _edit(run, limits)
+    if run.outcome is not None:
+        remove_outcome(run)  # last: from here on the run goes on
+        _warn(run, limits)
+
+
+def _kept_busy(run: OpenRun) -> str:
+    return "being driven by another agentfs, and " if run.driven else ""
+
+
+def _goes_on(run: OpenRun) -> bool:
+    """Whether a run that is done has something to do: an edit since, or checks, for its folder may have changed."""
+    return bool(acceptance_checks(run.state.facts)) or still_ends(run.state.facts, run.state.means) is None
+
+
+def _aside(run: OpenRun) -> Aside:
+    """Return what is set aside: in a run that has not ended, only what came to nothing because no model answered."""
+    return to_set_aside(run.state) if run.outcome is not None else unanswered(run.state)
+
+
+def _files(aside: Aside) -> Iterator[str]:
+    for step, number in aside.attempts:
+        yield f"{paths.STEPS}/{paths.step_file(step, number, 'again')}"
+    for call in aside.calls:
+        yield f"{paths.PLANNING}/{paths.call_file(call, 'again')}"
+
+
+def _raised(run: OpenRun, more: Numbers) -> dict[str, int | float]:
+    """Return the limits a top-up comes to: those in force, and more of them."""
+    if more and run.state.facts.plan is None:
+        raise UserError(f"{run.run} has no plan yet, so there is nowhere to raise its limits")
+    raised = {name: getattr(run.state.bounds, name) + number for name, number in more.items()}
+    return {name: int(number) if number == int(number) else round(number, 6) for name, number in raised.items()}
+
+
+def _must_go_on(run: OpenRun, aside: Aside, limits: Mapping[str, int | float]) -> None:
+    """Raise if the run would come to the same end at once: then something else has to change first."""
+    facts = set_aside(run.state.facts, aside)
+    if facts.plan is not None:
+        own = (facts.plan.limits or Limits()).model_copy(update=dict(limits))
+        plan = facts.plan.model_copy(update={"status": "approved", "limits": own})
+        facts = with_plan(facts, plan, sha256_bytes(b""))
+    end = still_ends(facts, run.state.means)
+    if end is not None and end.status != "done":
+        where = run.shown(paths.PLAN)
+        raise UserError(f"{run.run} would end the same way at once: {inert(end.why)} (change {where} first)")
+
+
+def _edit(run: OpenRun, limits: Mapping[str, int | float]) -> None:
+    """Set status and limits in one exchange."""
+    was: list[str] = []
+
+    def change(source: bytes, plan: Plan) -> bytes:
+        was[:] = [plan.status]
+        if plan.status in ("paused", "cancelled"):
+            source = set_value(source, "/status", "approved")
+        if limits and plan.limits is None:
+            return set_value(source, "/limits", dict(limits))
+        for name, number in limits.items():
+            source = set_value(source, f"/limits/{name}", number)
+        return source
+
+    edit_plan(run, change)
+    where = run.shown(paths.PLAN)
+    if was[0] in ("paused", "cancelled"):
+        say(f'{where}: "status" is now "approved" (it was "{was[0]}")')
+    for name, number in limits.items():
+        say(f'{where}: "{name}" of "limits" is now {number} (it was {getattr(run.state.bounds, name):g})')
+
+
+def _warn(run: OpenRun, limits: Mapping[str, int | float]) -> None:
+    used = run.state.calls.replans
+    if run.outcome and run.outcome.reason == "replan_budget_exhausted" and "replans" not in limits:
+        say(f"its {used} replans are used up: if it needs another it ends the same way (--add-replans N)")
+
+
+# ── --refresh-settings: today's [tools], as an edit of `tools` in plan.json ───────────────────────────────
+
+
+def refresh_tools(run: OpenRun) -> OpenRun:
+    """Lay today's [tools] over those a run has; return the run as it is then."""
+    today = tools_of_today(run)
+    if not _put(run, _overrides(run.state.facts.run, today)):
+        say(f"[tools] in agentfs.toml is what {run.run} has already")
+        return run
+    for words in changed_tools(run.state.facts.settings, run.state.facts.run.with_tools(today)):
+        say(f"{run.shown(paths.PLAN)}: {words}")
+    return replace(open_run(run.workspace, run.folder, run.revision), real=run.real)
+
+
+def changed_tools(before: Run, now: Run) -> list[str]:
+    """Return, in words, what the tools of a run may do now and might not before, or the other way round."""
+    was = _as_table(before)
+    changed = [(name, value) for name, value in _as_table(now).items() if value != was[name]]
+    return [f'"{name}" of "tools" is now {_shown(value)} (it was {_shown(was[name])})' for name, value in changed]
+
+
+def tools_of_today(run: OpenRun) -> Tools:
+    """Return what the settings give the tools of a run now; its goal may still only tighten that."""
+    known = known_tools(run.workspace.root)
+    settings = allowing_own(load_settings(run.workspace.settings, environment()), known)
+    goal, tools = goal_path(run.folder), settings.tools
+    source = read_whole(goal)
+    try:
+        parsed = parse_goal(source, goal.name, catalogue_of(settings, environment(), known), planned=True)
+    except Rejected as rejected:
+        raise BadFile(run.shown(goal.name), rejected.problems, source) from None
+    return Tools(
+        allow=allowed_tools(tools, parsed.fields.tools),
+        network=tools.network,
+        sandbox=tools.sandbox,
+        read=tools.read,
+        env=tools.env,
+        hosts=tools.hosts,
+    )
+
+
+def _overrides(began: Run, today: Tools) -> dict[str, Any]:
+    """Return what a plan has to say so that a run has today's: no more than what differs from what it began with."""
+    table = _as_table(began)
+    return {name: value for name, value in today.model_dump(mode="json").items() if value != _plain(table[name])}
+
+
+def _as_table(run: Run) -> dict[str, object]:
+    return {"allow" if name == "tools" else name: getattr(run, name) for name in _FIELDS}
+
+
+_FIELDS = ("tools", "network", "sandbox", "read", "env", "hosts")  # of run.json, in the order of [tools]
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: object) -> str:
+    return inert(json.dumps(_plain(value), ensure_ascii=False))
+
+
+def _put(run: OpenRun, own: dict[str, Any]) -> bool:
+    """Set `tools` in plan.json, or remove it; return whether that changes anything. What comes out must be valid."""
+
+    def edit(source: bytes | None) -> bytes:
+        if source is None:
+            raise UserError(f"{run.run} has no plan yet, so there is nowhere to change its settings: begin it again")
+        new = _edited(source, own)
+        if problems := problems_of(run.folder, run.workspace, new):
+            raise BadFile(run.shown(paths.PLAN), problems, new)
+        return new
+
+    return exchange_plan(run, edit)
+
+
+def _edited(source: bytes, own: dict[str, Any]) -> bytes:
+    """Return a plan with these tools; as it is where it is no JSON, which is reported when it is validated."""
+    try:
+        present = json.loads(source).get("tools")
+        if own:
+            return source if present == own else set_value(source, "/tools", own)
+        return source if present is None else remove_value(source, "/tools")
+    except (ValueError, AttributeError, RecursionError, Rejected):
+        return source

@@ -1,0 +1,261 @@
+"""`run`, `plan`, `resume` and `watch`: drive one run, or all of a workspace."""
+
+import functools
+import gc
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
+
+from agentfs.clock import Clock
+from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, trusted_now
+from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
+from agentfs.commands.streams import CannotPrint
+from agentfs.core import paths
+from agentfs.core.config import Settings
+from agentfs.core.decide import Wait, no_model_reached
+from agentfs.core.goal_file import ParsedGoal
+from agentfs.core.records import Outcome
+from agentfs.daemon.daemon import Daemon
+from agentfs.daemon.inbox import Inbox
+from agentfs.driving import Asker, Stop, drive
+from agentfs.engine import Driver, World
+from agentfs.errors import NotARun, UserError
+from agentfs.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
+from agentfs.ledger.maintenance import maintain_after_run
+from agentfs.means import allowing_own, catalogue_of, has_model, run_record
+from agentfs.orders import get_ready, room_of
+from agentfs.settings import default_settings, load_settings
+from agentfs.storage.locks import is_driven, is_watched, locked
+from agentfs.system import missing
+from agentfs.tools.registry import Known, known_tools
+from agentfs.ui.progress import Progress, Teller, progress_for, who_goes_on
+from agentfs.ui.screen import can_draw
+from agentfs.ui.text import answer_text
+from agentfs.workspace import Workspace, brought_along, find_workspace, init
+from agentfs.world import known_to, open_driver, open_world
+
+Begin = Callable[[Settings, World, ExitStack], Path]  # takes a run's lock, held while the stack is open
+
+
+def run(arguments: Namespace, *, asks: bool = True) -> int:
+    """`agentfs run GOAL` and `agentfs run --resume RUN`"""
+    if (arguments.goal is None) == (arguments.resume is None):
+        raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
+    if arguments.resume is not None:
+        arguments.run, arguments.dry_run = arguments.resume, False
+        return resume(arguments)
+    if arguments.refresh_settings:
+        raise UserError("--refresh-settings goes with --resume: a new run begins with today's settings")
+    source = _source(arguments)
+    workspace = _workspace_for(source, arguments)
+
+    def begin(settings: Settings, world: World, stack: ExitStack) -> Path:
+        goal = _judge(source, arguments, workspace.root, settings, known_to(world))
+        folder = stack.enter_context(taking(goal, workspace))
+        _get_ready(goal.parsed, folder, world)
+        return folder
+
+    return _in_foreground(workspace, begin, asks=asks)
+
+
+def resume(arguments: Namespace) -> int:
+    """`agentfs resume RUN`: take it up, then drive it, unless another process does or a watch is about to."""
+    workspace = here(arguments)
+    folder, more = workspace.find_run(arguments.run), top_ups(arguments)
+    if arguments.dry_run or missing() or is_driven(folder) or is_watched(workspace.root):
+        return take_up_only(arguments)
+
+    def begin(_settings: Settings, _world: World, stack: ExitStack) -> Path:
+        _lock(folder, stack)
+        take_up_if_held(workspace, folder, more, refresh=arguments.refresh_settings)
+        return folder
+
+    return _in_foreground(workspace, begin)
+
+
+def _in_foreground(workspace: Workspace, begin: Begin, *, asks: bool = True) -> int:
+    """Drive a run until it rests; return the exit code. `asks`: what it asks is asked on the terminal."""
+    must_be_trusted(workspace)
+    settings, stop = load_settings(workspace.settings, environment()), Stop()
+    with open_world(workspace, settings, environment(), say, stop.wake.set) as world, ExitStack() as stack:
+        code = _drive(begin(settings, world, stack), settings, world, stop, asks=asks)
+    if code != 130:
+        maintain_after_run(workspace, say)
+    return code
+
+
+def plan(arguments: Namespace) -> int:
+    """`agentfs plan GOAL`"""
+    arguments.approve, arguments.resume, arguments.refresh_settings = arguments.approve or "plan", None, False
+    code = run(arguments, asks=False)  # a yes would carry it out
+    return 0 if code == 3 else code
+
+
+def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
+    """Return the workspace around; if there is none, one is made here, for a goal that is good and no other."""
+    start = start_folder(arguments)
+    if found := find_workspace(start):
+        return found
+    _judge(source, arguments, start, default_settings(environment()), known_tools(start))
+    before = brought_along(start, environment())
+    workspace, _ = init(start, environment())
+    say(f"no workspace here yet: made one in {start}")
+    if before:
+        say(trusted_now(before))
+    return workspace
+
+
+def _judge(source: GoalSource, arguments: Namespace, root: Path, settings: Settings, known: Known) -> JudgedGoal:
+    """Return the goal if it may become a run in the workspace that is, or will be, in `root`."""
+    settings = allowing_own(settings, known)
+    catalogue = catalogue_of(settings, environment(), known)
+    planner = has_model(settings.planner, environment())
+    flags = Flags(
+        mode=arguments.mode,
+        approve=arguments.approve,
+        workdir=start_folder(arguments) / arguments.workdir if arguments.workdir else None,
+        planner=arguments.planner,
+        executor=arguments.executor,
+    )
+    return judge_goal(source, root, settings, catalogue, planner=planner, flags=flags)
+
+
+def _get_ready(goal: ParsedGoal, folder: Path, world: World) -> None:
+    """Let the tools of a goal that brings its steps begin, while it is still made a plan."""
+    tools = {str(step.value.get("tool")) for step in goal.placed}
+    get_ready(tools, world, room_of(folder, run_record(folder), world, own_steps=True))
+
+
+def _source(arguments: Namespace) -> GoalSource:
+    return goal_from(arguments.goal, start_folder(arguments), sys.stdin.buffer.read)
+
+
+def _lock(folder: Path, stack: ExitStack) -> None:
+    if not stack.enter_context(locked(folder)):
+        raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {_id(folder)}`)")
+
+
+def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: bool = True) -> int:
+    """Drive a run, whose lock is held, until it rests; print its answer; return the exit code.
+
+    `asks`: what the run asks is asked on the terminal, if a person sits there.
+    """
+    with ExitStack() as stack:
+        on_signals(stack, stop)
+        driver = open_driver(folder, settings, world)
+        progress = stack.enter_context(progress_for(driver, sys.stderr))
+        gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
+        stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running on its own
+        try:
+            with _asker(driver, stop, progress, asks=asks) as asker:
+                rest = drive(driver, stop, progress, asker)
+        except (OSError, NotARun) as error:
+            raise _gone(driver, error) from None
+        progress.end(rest)
+    return _report(driver, rest)
+
+
+def _asker(driver: Driver, stop: Stop, progress: Progress, *, asks: bool) -> AbstractContextManager[Asker | None]:
+    """Return who asks a person what the run asks: nobody, unless they sit at a terminal and see it there."""
+    if not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
+        return nullcontext()
+    from agentfs.commands.asker import TerminalAsker
+
+    return closing(TerminalAsker(driver, stop, progress, environment()))
+
+
+def _gone(driver: Driver, error: Exception) -> Exception:
+    """Say it plainly when the run's own folder was moved or deleted under our hands."""
+    if driver.folder.is_dir() and (driver.folder / paths.RUN).exists():
+        return error
+    words = "is gone: it was moved or deleted while the run was driven. What ran is ended."
+    return UserError(f"the folder of {driver.facts.run.run} {words}")
+
+
+def on_signals(stack: ExitStack, stop: Stop) -> None:
+    """Stop as signals ask for it, until the stack is closed. A closed terminal ends what runs, but under nohup."""
+    for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)):
+        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        before = signal.signal(number, functools.partial(_ask_to_stop, stop, times))
+        stack.callback(signal.signal, number, before)
+
+
+def _ask_to_stop(stop: Stop, times: int, number: int, _frame: object) -> None:
+    if not (stop.lent and number == signal.SIGINT):
+        stop.ask(times)
+
+
+def _id(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def _report(driver: Driver, rest: Wait | None) -> int:
+    """Print the answer, and nothing else, on stdout; return the exit code."""
+    outcome = driver.facts.outcome
+    if outcome is not None:
+        return _ended(outcome)
+    if rest is None:
+        say(f"stopped; {who_goes_on(driver.facts.run.run, driver.world.workspace, 'go on with: ')}")
+        return 130
+    return 4 if no_model_reached(driver.state) else 3
+
+
+def _ended(outcome: Outcome) -> int:
+    if outcome.status != "done":
+        return 1
+    if outcome.answer is not None:
+        _print_answer(outcome)
+    return 0
+
+
+def _print_answer(outcome: Outcome) -> None:
+    try:
+        print(answer_text(outcome.answer), flush=True)
+    except CannotPrint as error:
+        if not error.reader_left:
+            say(f"the run is done, but its answer cannot be printed: `agentfs show {outcome.run}` has it")
+        raise
+
+
+# ── watch ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+STOPPED = 130
+
+
+def watch(arguments: Namespace) -> int:
+    """`agentfs watch`: until a person, or the system, asks it to stop."""
+    workspace = here(arguments)
+    must_be_trusted(workspace)
+    settings = load_settings(workspace.settings, environment())
+    stop = Stop()
+    with ExitStack() as stack:
+        teller = stack.enter_context(_teller(workspace, settings, in_json=arguments.json))
+        on_signals(stack, stop)
+        world = stack.enter_context(open_world(workspace, settings, environment(), teller.note, stop.wake.set))
+        known = known_to(world)
+        settings = allowing_own(settings, known)
+        planner = has_model(settings.planner, environment())
+        inbox = Inbox(workspace, settings, catalogue_of(settings, environment(), known), planner)
+        Daemon(workspace, settings, world, inbox, stop, teller).run(poll=arguments.poll)
+    teller.tell("stopped", "stopped; `agentfs watch` goes on from here")
+    return STOPPED
+
+
+@contextmanager
+def _teller(workspace: Workspace, settings: Settings, *, in_json: bool) -> Iterator[Teller]:
+    """Yield what reports what happens: JSON on stdout; else a live view on a terminal, and lines anywhere else."""
+    if in_json:
+        yield Teller(sys.stdout, Clock().stamp)
+    elif can_draw(sys.stderr, os.environ.get("TERM", "")):
+        from agentfs.ui.live import LiveTeller
+
+        with LiveTeller(sys.stderr, workspace.root, settings.limits.parallel, Clock()) as live:
+            yield live
+    else:
+        yield Teller(sys.stderr)

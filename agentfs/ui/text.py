@@ -1,0 +1,269 @@
+"""Text for people: made inert, cut to a width, shown exactly; durations and moments. Quick to import.
+
+Nothing a terminal would obey gets through. Where two texts are compared, what differs looks different: a line is
+shown as it is where that leaves no doubt, and else as JSON; lines that would look alike are shown in ASCII alone.
+"""
+
+import json
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+ELLIPSIS = "…"
+ROWS = 4  # of a terminal that one line of a log may take
+_KERNEL = ("driver", "pgid", "start_time", "boot_id")  # of a claim: for finding survivors, not for people
+_NOT_PLAIN = re.compile(r"[^ -~]")
+
+
+def inert(text: str) -> str:
+    """Return one line that no terminal obeys: controls, escapes and marks that reorder text become visible."""
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if character == "\t" or unicodedata.category(character) == "Zs":
+        return " "
+    if code < 0x20:
+        return chr(0x2400 + code)  # the picture of the control character: ␛ for an escape
+    if code == 0x7F:
+        return "\u2421"
+    return f"<U+{code:04X}>"
+
+
+def first_line(text: str) -> str:
+    """Return the first line that says something, inert."""
+    return next((inert(line.strip()) for line in text.splitlines() if line.strip()), "")
+
+
+def block(text: str) -> list[str]:
+    """Return text as inert lines, for showing it whole."""
+    return [inert(line.expandtabs(4)) for line in text.replace("\r\n", "\n").rstrip("\n").split("\n")]
+
+
+def in_markdown(line: str) -> str:
+    """Return a line that stays in its place on a page: no table, no HTML, no Markdown of its own."""
+    for sign in "\\`*_[]<>|!#":
+        line = line.replace(sign, f"\\{sign}")
+    return line
+
+
+def fenced(lines: Iterable[str]) -> str:
+    """Return inert lines as they are: nothing in them can end the block, for none begins with its marks."""
+    return "\n".join(["~~~", *(f" {line}" if line.lstrip().startswith("~~~") else line for line in lines), "~~~"])
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a line takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, width: int | None) -> str:
+    """Return a line that takes at most that many columns; what is missing is marked. None: as many as it takes."""
+    if width is None or columns(text) <= width:
+        return text
+    kept, room = [], max(0, width - 1)
+    for character in text:
+        room -= _columns(character)
+        if room < 0:
+            break
+        kept.append(character)
+    return "".join(kept).rstrip() + ELLIPSIS if width > 0 else ""
+
+
+def cut_front(text: str, width: int) -> str:
+    """Return a line that takes at most that many columns and keeps its end, as is best for a path."""
+    return text if columns(text) <= width else cut(text[::-1], width)[::-1]
+
+
+def cut_middle(text: str, width: int | None) -> str:
+    """Return a line that takes at most that many columns and keeps both ends, as is best for a name."""
+    if width is None or columns(text) <= width:
+        return text
+    end = text[-(width // 3) :] if width >= 6 else ""
+    return cut(text, max(0, width - columns(end))) + end
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a line as several of at most that many columns, broken between words where that is possible."""
+    lines, rest = [], text
+    while columns(rest) > width > 0:
+        head = cut(rest, width + 1).removesuffix(ELLIPSIS)
+        space = head.rfind(" ", 1)
+        head = head[:space] if space > 0 and rest[len(head) : len(head) + 1] != " " else head
+        head = head or rest[0]
+        lines.append(head)
+        rest = rest[len(head) :].lstrip(" ")
+    return [*lines, rest] if rest or not lines else lines
+
+
+def padded(text: str, width: int) -> str:
+    """Return a line filled up with blanks to a width."""
+    return text + " " * (width - columns(text))
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people say it."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 89.5:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def age(seconds: float) -> str:
+    """Return how old something is, short enough for a column."""
+    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {word}"
+    return f"{max(0, int(seconds))} s"
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago something was, short enough for a column."""
+    return f"{age(seconds)} ago" if seconds >= 60 else "just now"
+
+
+def counted(number: int, word: str) -> str:
+    """Return `1 step`, `2 steps`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def counts_words(counts: Mapping[str, int]) -> str:
+    """Return `2 of 5 steps done, 2 failed, 1 skipped`."""
+    more = "".join(f", {counts[end]} {end}" for end in ("failed", "skipped") if counts[end])
+    return f"{counts['done']} of {counts['total']} steps done{more}"
+
+
+def state_and_why(state: str, why: str) -> str:
+    """Return `done, 3 of 3 steps` or `failed, a failed: …`; what a state is called is said once."""
+    if why.startswith(state):
+        return why
+    return f"{state}, {why.replace(' steps done', ' steps', 1) if state == 'done' else why}"
+
+
+def left_words(revision: int | None) -> str:
+    """Return that a step has left the plan, and in which revision."""
+    return "" if revision is None else f" (left the plan in revision {revision})"
+
+
+def size(count: int) -> str:
+    """Return how much room something takes, as people say it."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 999.5:
+            return f"{amount:.0f} {unit}" if amount >= 9.95 or unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def json_text(value: Any) -> str:
+    """Return JSON that reads well and is inert too: what a terminal might obey is written as an escape."""
+    return _NOT_PLAIN.sub(_escaped, json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def json_line(value: Any) -> str:
+    """Return the same on one line."""
+    return _NOT_PLAIN.sub(_escaped, json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    return character if character == "\n" or character.isprintable() else json.dumps(character)[1:-1]
+
+
+# ── text in which nothing is hidden ───────────────────────────────────────────────────────────────────────
+
+
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
+)  # Unicode calls them printable, and nothing is seen of them
+_TWINS = str.maketrans(
+    dict(zip("аеорсухіјѕԁһӏԛԝАВЕКМНОРСТХУІЈЅԌ", "aeopcyxijsdhlqwABEKMHOPCTXYIJSG", strict=True))  # noqa: RUF001
+    | dict(zip("αορνυικΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aopvuikABEZHIKMNOPTYX", strict=True))
+    | dict(zip("ıɡɑ‐‑‒–—−‘’‚′“”„″⁄∕∣ǃ։׃∶", "iga------''''\"\"\"\"//|!:::", strict=True))  # noqa: RUF001
+)
+
+
+def exact(line: str) -> str:
+    """Return a line as it is, or as JSON where a reader could take it for another."""
+    plain = line.isprintable() and not line.endswith(" ") and not _UNSEEN.search(line)
+    return line if plain and not (line.startswith('"') and is_json(line)) else quoted(line)
+
+
+def is_json(text: str) -> bool:
+    """Whether a text could be taken for a value that is no text."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def quoted(text: str) -> str:
+    """Return a text as JSON, what nobody would see as escapes."""
+    shown = json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() and not _UNSEEN.match(c) else json.dumps(c)[1:-1] for c in shown)
+
+
+def in_ascii(text: str) -> str:
+    """Return a text as JSON in which every sign beyond ASCII is an escape."""
+    return json.dumps(text)
+
+
+def look(line: str) -> str:
+    """Return what a reader sees of a line: the same for two that look alike."""
+    seen = _UNSEEN.sub("", "".join(_seen(character) for character in line.expandtabs(4)))
+    return unicodedata.normalize("NFKC", seen).translate(_TWINS).rstrip()
+
+
+def _seen(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if unicodedata.category(character) == "Zs" else ""
+
+
+def look_alikes(lines: Iterable[str]) -> frozenset[str]:
+    """Return the looks that several lines share which differ."""
+    counts = Counter(map(look, set(lines)))
+    return frozenset(seen for seen, count in counts.items() if count > 1)
+
+
+def answer_text(answer: object, *, terminal: bool | None = None) -> str:
+    """Return text as it is, anything else as JSON; on a terminal both inert, for an answer may come from anywhere."""
+    terminal = sys.stdout.isatty() if terminal is None else terminal
+    if isinstance(answer, str):
+        return "\n".join(block(answer)) if terminal else answer
+    return json_text(answer) if terminal else json.dumps(answer, indent=2, ensure_ascii=False)
+
+
+def most_of(width: int | None) -> int | None:
+    """Return how much of one line is shown: on a terminal a few of its rows, elsewhere all of it."""
+    return None if width is None else width * ROWS
+
+
+def log_line(line: bytes, most: int | None) -> str | None:
+    """Return one line of a log in words, so much of it; None if it is torn."""
+    try:
+        entry = json.loads(line)
+        event, at = str(entry.pop("event")), str(entry.pop("at"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    if event == "output":
+        words = f"{entry.get('stream')}: {str(entry.get('text', '')).rstrip()}"
+    else:
+        shown = {key: value for key, value in entry.items() if value is not None and key not in _KERNEL}
+        words = " ".join(f"{key}={value}" for key, value in shown.items())
+    return cut(inert(f"{at[11:19]} {event} {words}"), most)
