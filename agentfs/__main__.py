@@ -2,7 +2,7 @@
 
 import sys
 
-from agentfs.installation import import_from_installation
+from agentfs.storage.installation import import_from_installation
 
 
 def start() -> int:

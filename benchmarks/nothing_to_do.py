@@ -42,8 +42,8 @@ def decided(root: Path, folder: Path) -> float:
     """Return the seconds it takes to know that the run has ended."""
     from agentfs.core.decide import EndRun, decide
     from agentfs.core.run_state import Means, derive
-    from agentfs.means import reader_for
-    from agentfs.settings import load_settings
+    from agentfs.engine.means import reader_for
+    from agentfs.storage.settings import load_settings
     from agentfs.tools.registry import specs
 
     settings = load_settings(root / "agentfs.toml", {})

@@ -27,7 +27,7 @@ COMMANDS = {
     "settings": "cat pyproject.toml",
     "classes": "grep -rnE '^class ' agentfs | head -90",
     "readme": "head -c 9000 README.md",
-    "blame": "git blame -s agentfs/engine.py | head -90",
+    "blame": "git blame -s agentfs/engine/driver.py | head -90",
     "hours": "git log --no-merges --date=format:%H --format=%ad | sort | uniq -c",
     "raises": "grep -rnE 'raise [A-Z]' agentfs | head -70",
     "changes": "head -c 7000 CHANGELOG.md",

@@ -10,14 +10,14 @@ from typing import Any
 
 from agentfs.core.decide import Action, Wait
 from agentfs.core.run_state import RunState
-from agentfs.driving import Stop, drive
-from agentfs.engine import Driver
-from agentfs.intake import goal_from, judge_goal, taking
-from agentfs.means import catalogue_of
-from agentfs.settings import load_settings
+from agentfs.engine.driver import Driver
+from agentfs.engine.foreground import Stop, drive
+from agentfs.engine.intake import goal_from, judge_goal, taking
+from agentfs.engine.means import catalogue_of
+from agentfs.engine.world import open_driver, open_world
 from agentfs.storage.locks import locked
-from agentfs.workspace import Workspace, init
-from agentfs.world import open_driver, open_world
+from agentfs.storage.settings import load_settings
+from agentfs.storage.workspace import Workspace, init
 from tests.scripts import Script
 
 

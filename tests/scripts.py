@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentfs.clock import Clock
 from agentfs.core.records import JsonObject, Order, Sandbox, Usage
 from agentfs.core.run_state import Bounds
 from agentfs.executor.attempt import Workshop
 from agentfs.executor.desk import Desk
 from agentfs.models.base import ModelSession, Reply, Request, ToolCall
 from agentfs.models.budget import Budget
-from agentfs.shelf import Shelf
+from agentfs.storage.clock import Clock
+from agentfs.storage.steps_folder import Shelf
 from agentfs.tools.base import Confinement
 from agentfs.tools.registry import builtins
 from agentfs.tools.secrets import SecretMask

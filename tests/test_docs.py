@@ -30,8 +30,8 @@ from agentfs.core.goal_file import parse_goal
 from agentfs.core.hashing import field_names
 from agentfs.core.plan_check import check_plan
 from agentfs.core.step_lines import LINES
-from agentfs.means import catalogue_of
-from agentfs.settings import _variables
+from agentfs.engine.means import catalogue_of
+from agentfs.storage.settings import _variables
 
 REPO = Path(__file__).parents[1]
 PAGES = sorted(

@@ -14,7 +14,7 @@ from typing import Any
 
 from agentfs.commands.doctor import line_of
 from agentfs.ledger.verify import Verification
-from agentfs.workspace import Workspace
+from agentfs.storage.workspace import Workspace
 from tests import warm
 
 DEADLINE = 60.0

@@ -24,9 +24,9 @@ from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.planner_calls import WITHOUT_WORDS
 from agentfs.core.records import Plan, PlanStatus
-from agentfs.disk import read_whole
 from agentfs.errors import UserError
-from agentfs.system import missing
+from agentfs.storage.files import read_whole
+from agentfs.storage.system import missing
 from agentfs.ui.text import first_line, inert
 
 MAX_REPLY = 1_000_000
@@ -232,7 +232,7 @@ def cancel(run: OpenRun, _: Namespace) -> None:
 
 
 def _end_here(run: OpenRun) -> None:
-    from agentfs.ending import end_cancelled
+    from agentfs.engine.ending import end_cancelled
 
     must_be_trusted(run.workspace)
     outcome = end_cancelled(run.folder, run.workspace, settings_of(run.workspace)[0], say)

@@ -30,16 +30,16 @@ from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Plan
 from agentfs.core.run_state import RunState
 from agentfs.core.tool_spec import Catalogue
-from agentfs.disk import read_whole
+from agentfs.engine.intake import GoalSource, JudgedGoal, goal_in, judge_goal
+from agentfs.engine.means import allowing_own, catalogue_of, has_model, reader_for
 from agentfs.errors import BadFile, NoModel, UserError
-from agentfs.intake import GoalSource, JudgedGoal, goal_in, judge_goal
-from agentfs.means import allowing_own, catalogue_of, has_model, reader_for
-from agentfs.settings import default_settings, load_settings
+from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import MOST_SOURCE, read_regular
+from agentfs.storage.settings import default_settings, load_settings
+from agentfs.storage.workspace import find_workspace
 from agentfs.tools.registry import known_tools
 from agentfs.ui.plan_diff import changed_lines, effect_lines, effect_words
 from agentfs.ui.text import inert
-from agentfs.workspace import find_workspace
 
 WRONG, LACKS_MODEL = 2, 4
 

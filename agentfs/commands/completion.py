@@ -34,7 +34,7 @@ def complete_runs(arguments: Namespace) -> int:
     """What shell completion calls: the ids of all runs, and the last parts that are short for them."""
     from agentfs.commands.common import print_lines, start_folder
     from agentfs.commands.reading import run_id
-    from agentfs.workspace import find_workspace
+    from agentfs.storage.workspace import find_workspace
 
     workspace = find_workspace(start_folder(arguments))
     folders = list(workspace.run_folders()) if workspace else []

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import wraps
 from pathlib import Path
 
-from agentfs.clock import Clock
 from agentfs.commands.common import here, say, short_path
 from agentfs.commands.reading import Reading, no_such_step, read_run, revision_numbers, run_id, settings_of
 from agentfs.commands.shadow import shadow_of
@@ -28,18 +27,19 @@ from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Outcome, Plan, Run
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.disk import Leftover, install, publish, read_whole
-from agentfs.disk import replace as replace_file
+from agentfs.engine.means import catalogue_of_run, reader_for
+from agentfs.engine.plan_judge import FileJudge
 from agentfs.errors import BadFile, UserError
-from agentfs.judge import FileJudge
-from agentfs.leftovers import look_after
-from agentfs.means import catalogue_of_run, reader_for
-from agentfs.reader import Judge
+from agentfs.storage.clock import Clock
 from agentfs.storage.completeness import Stillness
+from agentfs.storage.displaced_plans import look_after
+from agentfs.storage.files import Leftover, install, publish, read_whole
+from agentfs.storage.files import replace as replace_file
 from agentfs.storage.locks import is_driven
+from agentfs.storage.run_reader import Judge
+from agentfs.storage.workspace import Workspace
 from agentfs.tools.registry import known_tools
 from agentfs.ui.text import first_line, inert
-from agentfs.workspace import Workspace
 
 TRIES = 20  # a plan that another process changes between all of them is not ours to change
 LEFTOVER_SECONDS = 3.0

@@ -17,9 +17,9 @@ from agentfs.core import paths
 from agentfs.errors import UserError
 from agentfs.ledger.forget import Forgetting, Forgotten, Kept, measure
 from agentfs.storage.locks import is_driven
+from agentfs.storage.workspace import Workspace
 from agentfs.ui.table import RUN_COLOURS, Cell, table
 from agentfs.ui.text import counted, inert, json_text, size
-from agentfs.workspace import Workspace
 
 if TYPE_CHECKING:
     from agentfs.ledger import Ledger

@@ -7,10 +7,10 @@ from typing import Any
 from agentfs.commands.common import environment, here, print_lines, say, say_all, start_folder, trusted_now
 from agentfs.commands.reading import settings_of
 from agentfs.errors import UserError
+from agentfs.storage.workspace import SETTINGS, brought_along
+from agentfs.storage.workspace import init as init_workspace
+from agentfs.storage.workspace import trust as trust_workspace
 from agentfs.ui.text import first_line, json_text
-from agentfs.workspace import SETTINGS, brought_along
-from agentfs.workspace import init as init_workspace
-from agentfs.workspace import trust as trust_workspace
 
 
 def init(arguments: Namespace) -> int:
@@ -43,7 +43,7 @@ def trust(arguments: Namespace) -> int:
 
 def tools(arguments: Namespace) -> int:
     """`agentfs tools`"""
-    from agentfs.means import catalogue_of
+    from agentfs.engine.means import catalogue_of
     from agentfs.tools.registry import known_tools
 
     workspace = here(arguments)

@@ -148,7 +148,7 @@ def _imported(place: str, *, drives: bool = False) -> Command:
 
     def call(arguments: argparse.Namespace) -> int:
         if drives:
-            from agentfs.system import require_linux
+            from agentfs.storage.system import require_linux
 
             require_linux(f"agentfs {function}")
         called: Command = getattr(importlib.import_module(f"agentfs.commands.{module}"), function)

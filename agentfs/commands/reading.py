@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core import paths
-from agentfs.disk import read_whole
 from agentfs.errors import UserError
+from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.safe_open import names_in, subfolders
+from agentfs.storage.workspace import Workspace
 from agentfs.ui.text import inert
-from agentfs.workspace import Workspace
 
 if TYPE_CHECKING:
     from agentfs.core.config import Settings
@@ -191,9 +191,9 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
     from pydantic import ValidationError
 
     from agentfs.core.run_state import derive
+    from agentfs.engine.means import means_of, reader_for
+    from agentfs.engine.plan_judge import FileJudge
     from agentfs.errors import NotARun
-    from agentfs.judge import FileJudge
-    from agentfs.means import means_of, reader_for
 
     try:
         reader = reader_for(folder, settings or settings_of(workspace)[0], patient=False)
@@ -215,7 +215,7 @@ def read_run(folder: Path, workspace: Workspace, settings: "Settings | None" = N
 def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":
     """Return the settings; the defaults, and what is wrong with the file, where it does not read."""
     from agentfs.core.config import Settings
-    from agentfs.settings import load_settings
+    from agentfs.storage.settings import load_settings
 
     try:
         return load_settings(workspace.settings, dict(os.environ)), None

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 
-from agentfs.clock import Clock
 from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, trusted_now
 from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
 from agentfs.commands.streams import CannotPrint
@@ -21,22 +20,23 @@ from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Outcome
 from agentfs.daemon.daemon import Daemon
 from agentfs.daemon.inbox import Inbox
-from agentfs.driving import Asker, Stop, drive
-from agentfs.engine import Driver, World
+from agentfs.engine.attempts import get_ready, room_of
+from agentfs.engine.driver import Driver, World
+from agentfs.engine.foreground import Asker, Stop, drive
+from agentfs.engine.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
+from agentfs.engine.means import allowing_own, catalogue_of, has_model, run_record
+from agentfs.engine.world import known_to, open_driver, open_world
 from agentfs.errors import NotARun, UserError
-from agentfs.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
 from agentfs.ledger.maintenance import maintain_after_run
-from agentfs.means import allowing_own, catalogue_of, has_model, run_record
-from agentfs.orders import get_ready, room_of
-from agentfs.settings import default_settings, load_settings
+from agentfs.storage.clock import Clock
 from agentfs.storage.locks import is_driven, is_watched, locked
-from agentfs.system import missing
+from agentfs.storage.settings import default_settings, load_settings
+from agentfs.storage.system import missing
+from agentfs.storage.workspace import Workspace, brought_along, find_workspace, init
 from agentfs.tools.registry import Known, known_tools
 from agentfs.ui.progress import Progress, Teller, progress_for, who_goes_on
 from agentfs.ui.screen import can_draw
 from agentfs.ui.text import answer_text
-from agentfs.workspace import Workspace, brought_along, find_workspace, init
-from agentfs.world import known_to, open_driver, open_world
 
 Begin = Callable[[Settings, World, ExitStack], Path]  # takes a run's lock, held while the stack is open
 

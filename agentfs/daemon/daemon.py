@@ -23,8 +23,9 @@ from typing import TypeVar
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Begun, Inbox, Intake
 from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, ManagedRun, describe, glance, share_places
-from agentfs.driving import RESCAN_SECONDS, RESTLESS_SECONDS, SHORTEST_SECONDS, Stop
-from agentfs.engine import World
+from agentfs.engine.driver import World
+from agentfs.engine.foreground import RESCAN_SECONDS, RESTLESS_SECONDS, SHORTEST_SECONDS, Stop
+from agentfs.engine.world import open_driver
 from agentfs.errors import UserError
 from agentfs.ledger import Ledger, LedgerError
 from agentfs.ledger.maintenance import Maintenance, Upkeep
@@ -32,10 +33,9 @@ from agentfs.storage.completeness import ignore_lease_signal
 from agentfs.storage.locks import HeldFolder, locked
 from agentfs.storage.run_folders import ended_runs, is_open, open_runs
 from agentfs.storage.watcher import FolderWatch
+from agentfs.storage.workspace import Workspace
 from agentfs.tools.process import Pool
 from agentfs.ui.progress import Teller
-from agentfs.workspace import Workspace
-from agentfs.world import open_driver
 
 AT_ONCE = 4  # runs turned, or goals taken, at the same time; more would only wait for the interpreter
 GLANCE_SECONDS = 0.5  # how often every open run is looked at

@@ -23,9 +23,8 @@ from agentfs.core.paths import run_name
 from agentfs.core.problems import Problem
 from agentfs.core.tool_spec import Catalogue
 from agentfs.daemon.runs import FULL, describe
-from agentfs.disk import appear, move_to_new_name
+from agentfs.engine.intake import GoalSource, judge_goal, taking
 from agentfs.errors import AgentfsError, BadFile, UserError
-from agentfs.intake import GoalSource, judge_goal, taking
 from agentfs.storage.completeness import Stillness
 from agentfs.storage.dropped_goals import (
     ON_ITS_WAY,
@@ -35,10 +34,11 @@ from agentfs.storage.dropped_goals import (
     finish_intakes,
     free_names,
 )
+from agentfs.storage.files import appear, move_to_new_name
 from agentfs.storage.safe_open import NotRegular, hold_inside, hold_named, read_regular
+from agentfs.storage.workspace import Workspace
 from agentfs.ui.progress import Teller
 from agentfs.ui.text import in_markdown, inert
-from agentfs.workspace import Workspace
 
 REJECTED = "rejected"
 LOOK_SECONDS = 1.0  # between two looks at the folder, whether or not events come

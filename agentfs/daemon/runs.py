@@ -16,10 +16,10 @@ from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.core.decide import Action, Wait, takes_place
-from agentfs.disk import listing, read_whole
-from agentfs.engine import Driver, at_rest
+from agentfs.engine.driver import Driver, at_rest
 from agentfs.errors import AgentfsError
 from agentfs.storage.completeness import Signature, signature
+from agentfs.storage.files import listing, read_whole
 from agentfs.storage.run_folders import is_open
 from agentfs.storage.safe_open import names_in
 from agentfs.ui.progress import Teller

@@ -12,8 +12,8 @@ hook, filter or program of its settings runs, and no endpoint that an untrusted 
 from collections.abc import Iterator, Mapping
 
 from agentfs.core.problems import Finding
-from agentfs.system import missing
-from agentfs.workspace import Workspace, is_trusted
+from agentfs.storage.system import missing
+from agentfs.storage.workspace import Workspace, is_trusted
 
 
 def examine(workspace: Workspace | None, environment: Mapping[str, str]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentfs.core.config import ExecutorSettings, ModelSettings, PlannerSettings, Settings
 from agentfs.core.problems import Finding, fine, remark, wrong
-from agentfs.means import has_model
+from agentfs.engine.means import has_model
 from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
 from agentfs.ui.text import cut, inert
 

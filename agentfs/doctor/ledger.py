@@ -11,8 +11,8 @@ from agentfs.ledger.git import BRANCH, LedgerError, find_damage, find_substitute
 from agentfs.ledger.index import UNDERWAY
 from agentfs.ledger.maintenance import Maintenance
 from agentfs.storage.safe_open import read_text
+from agentfs.storage.workspace import Workspace
 from agentfs.ui.text import inert
-from agentfs.workspace import Workspace
 
 FSCK_SECONDS = 60.0
 ABOUT = "ledger"

@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import agentfs
-from agentfs import system
 from agentfs.core.config import Settings
 from agentfs.core.problems import Finding, fine, remark, wrong
-from agentfs.disk import exchange, open_unnamed, sync_folder, write_new
-from agentfs.installation import find_program, why_missing
+from agentfs.storage import system
 from agentfs.storage.completeness import being_written, written_behind
+from agentfs.storage.files import exchange, open_unnamed, sync_folder, write_new
+from agentfs.storage.installation import find_program, why_missing
 from agentfs.storage.watcher import FolderWatch
+from agentfs.storage.workspace import Workspace
 from agentfs.tools import sandbox
 from agentfs.ui.text import size
-from agentfs.workspace import Workspace
 
 OLDEST_GIT = (2, 27)  # knows a commit-graph of changed paths
 INOTIFY = Path("/proc/sys/fs/inotify")

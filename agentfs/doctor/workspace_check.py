@@ -8,16 +8,16 @@ from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.records import Run
-from agentfs.disk import read_whole
 from agentfs.errors import AgentfsError
 from agentfs.executor.log import marks_in
-from agentfs.settings import load_settings
+from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.run_folders import open_runs
 from agentfs.storage.safe_open import names_in, subfolders
+from agentfs.storage.settings import load_settings
+from agentfs.storage.workspace import Workspace
 from agentfs.tools.process import ProcessMark, find_survivors
 from agentfs.ui.text import counted, first_line, inert
-from agentfs.workspace import Workspace
 
 REJECTED = "rejected"
 

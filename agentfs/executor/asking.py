@@ -3,13 +3,13 @@
 import os
 from dataclasses import replace
 
-from agentfs import questions
 from agentfs.core import paths
 from agentfs.core.records import Order
+from agentfs.executor import questions
 from agentfs.executor.desk import Asked
 from agentfs.executor.log import AttemptLog
 from agentfs.executor.rebuilding import QUESTION
-from agentfs.shelf import Shelf
+from agentfs.storage.steps_folder import Shelf
 from agentfs.tools.base import Mask
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
-from agentfs.clock import Clock, later
 from agentfs.core import paths
 from agentfs.core.excerpts import TimeLimit, as_text, check_words, hints_of, joined
 from agentfs.core.hashing import check_value
@@ -57,9 +56,10 @@ from agentfs.executor.evidence import (
 )
 from agentfs.executor.log import AttemptLog
 from agentfs.executor.rebuilding import ANSWER, Memory, remembered
-from agentfs.jsonlines import read_lines
 from agentfs.models.base import ModelError, ModelSession
-from agentfs.shelf import Shelf
+from agentfs.storage.clock import Clock, later
+from agentfs.storage.jsonl import read_lines
+from agentfs.storage.steps_folder import Shelf
 from agentfs.tools.base import Bench, Confinement, Mask, Tool, ToolResult
 from agentfs.tools.process import Starter, StopSign
 from agentfs.tools.registry import input_problems

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from agentfs.core.excerpts import as_text, head_and_tail
 from agentfs.core.records import Failure, JsonObject
-from agentfs.disk import temp_name
+from agentfs.storage.files import temp_name
 from agentfs.tools.base import Bench, Tool
 
 OUTPUT_LENGTH = 8_000  # characters of one output that a model is shown

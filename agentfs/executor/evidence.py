@@ -21,7 +21,7 @@ from typing import Any
 from agentfs.core.excerpts import as_text, head_and_tail, one_line
 from agentfs.core.proof import first_word, names_in, settings_of, tests_of, words_in
 from agentfs.core.records import Check, Failure, JsonObject
-from agentfs.jsonlines import read_lines
+from agentfs.storage.jsonl import read_lines
 from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.tools.base import Bench
 from agentfs.tools.files import read_beneath

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.facts import Claim
 from agentfs.core.records import SHA256_PATTERN, Order
-from agentfs.disk import write_all
-from agentfs.jsonlines import one_line, read_lines
-from agentfs.shelf import Shelf
+from agentfs.storage.clock import Clock
+from agentfs.storage.files import write_all
+from agentfs.storage.jsonl import one_line, read_lines
 from agentfs.storage.safe_open import reading
-from agentfs.system import flags
+from agentfs.storage.steps_folder import Shelf
+from agentfs.storage.system import flags
 from agentfs.tools.base import Mask
 from agentfs.tools.process import ProcessMark
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from agentfs.core.records import Usage
 from agentfs.executor.conversation import Message
-from agentfs.jsonlines import read_lines
 from agentfs.models.base import Reply, ToolCall, usage_in
+from agentfs.storage.jsonl import read_lines
 
 QUESTION, ANSWER = "question", "answer"
 

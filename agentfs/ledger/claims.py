@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentfs.disk import sync_folder, write_new
 from agentfs.ledger.git import BRANCH, LedgerBroken, LedgerBusy
+from agentfs.storage.files import sync_folder, write_new
 from agentfs.storage.safe_open import MOST_RECORD, read_text
 
 TURN, BEHIND = "turn", "behind"

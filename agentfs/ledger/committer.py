@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.disk import read_whole
 from agentfs.errors import UserError
 from agentfs.ledger.git import LedgerBroken, LedgerBusy, NoGit
 from agentfs.ledger.ledger import Entry, Ledger, Still, blob_sha
 from agentfs.ledger.pending import pending_entries, run_id
+from agentfs.storage.files import read_whole
 from agentfs.tools.process import Starter
 from agentfs.ui.text import first_line
 
@@ -32,7 +32,7 @@ PAUSE_SECONDS = 0.5  # the steps that begin with a plan go first, and what happe
 MORE_SECONDS = 0.7  # that a run waits for others, while more of them keep coming: together they cost less
 _PROGRAM = """
 import sys; sys.path.insert(0, sys.argv[1])
-from agentfs.installation import import_from_installation; import_from_installation()
+from agentfs.storage.installation import import_from_installation; import_from_installation()
 from agentfs.ledger.committer import main; main()
 """
 _PACKAGES = str(Path(__file__).resolve().parents[2])

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from agentfs.core.commit_messages import AGENTFS
-from agentfs.disk import sync_folder, write_new
 from agentfs.ledger.claims import Claims
 from agentfs.ledger.git import BRANCH, Git, LedgerBroken
+from agentfs.storage.files import sync_folder, write_new
 
 COMMITTER = AGENTFS
 STORING = ("core.fsync=all", "fastimport.unpackLimit=64")  # below that, a file for each object; else one pack

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 
-from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.commit_messages import as_it_stood_message, forgotten_message
 from agentfs.errors import UserError
 from agentfs.ledger.git import LedgerBusy, LedgerError
 from agentfs.ledger.ledger import Entry, Ledger, blob_sha
 from agentfs.ledger.pending import current_files, pending_entries, run_id
+from agentfs.storage.clock import Clock
 from agentfs.storage.locks import locked
 
 PER_COMMIT = 500  # a commit names every run it takes away

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from agentfs.installation import find_program, searched_path, why_missing
+from agentfs.storage.installation import find_program, searched_path, why_missing
 from agentfs.storage.safe_open import MOST_RECORD, MOST_SOURCE, read_regular, read_text
 
 if TYPE_CHECKING:

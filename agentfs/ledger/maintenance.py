@@ -25,7 +25,7 @@ from agentfs.ledger.index import UNDERWAY
 from agentfs.storage.locks import locked
 from agentfs.storage.run_folders import open_runs
 from agentfs.storage.safe_open import read_text
-from agentfs.workspace import Workspace
+from agentfs.storage.workspace import Workspace
 
 LOOSE, PACKS = 6700, 50  # git's own defaults of gc.auto and gc.autoPackLimit
 SETTINGS = (

@@ -17,10 +17,10 @@ from agentfs.core import paths
 from agentfs.core.commit_messages import AGENTFS, author_of, outcome_message, revision_message
 from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.records import Answer, Outcome, Revision, Usage
-from agentfs.disk import read_whole
 from agentfs.ledger.ledger import Entry, Still, blob_sha, committable
+from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import NotRegular, names_in, read_regular, scan
-from agentfs.workspace import goal_path
+from agentfs.storage.workspace import goal_path
 
 UNCOMMITTED = (".log.jsonl", ".output.txt")
 _PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS)

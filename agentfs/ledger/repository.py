@@ -12,8 +12,8 @@ from pathlib import Path
 
 import agentfs
 from agentfs.core import paths
-from agentfs.disk import publish, replace
 from agentfs.ledger.git import LedgerBroken, read_settings
+from agentfs.storage.files import publish, replace
 from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 
 BEGIN = "# agentfs writes what stands between these two lines; your own lines go above or below"

@@ -21,14 +21,14 @@ from agentfs.core import paths
 from agentfs.core.agreement import Disagreement, Fault, Grade, RunFiles, faults, is_settled
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
-from agentfs.disk import read_whole
 from agentfs.ledger.git import LedgerError, find_damage, find_substitutes
 from agentfs.ledger.ledger import Ledger, blob_sha
 from agentfs.ledger.pending import run_id
 from agentfs.ledger.walk import History, read_commits
+from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven, is_watched
 from agentfs.storage.safe_open import reading, scan
-from agentfs.workspace import Workspace
+from agentfs.storage.workspace import Workspace
 
 R = TypeVar("R", bound=Record)
 AT_ONCE = 64  # runs whose trees are read together

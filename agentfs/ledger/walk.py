@@ -29,10 +29,10 @@ from agentfs.core.commit_messages import (
     trailers,
 )
 from agentfs.core.records import Answer, Outcome, Revision
-from agentfs.disk import read_whole
 from agentfs.ledger.fast_import import COMMITTER, commit_text, signature
 from agentfs.ledger.git import BRANCH, Git, LedgerBroken
 from agentfs.ledger.ledger import blob_sha
+from agentfs.storage.files import read_whole
 
 if TYPE_CHECKING:
     import git as gitpython

@@ -12,15 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.facts import Facts
 from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Revision, Verdict
 from agentfs.core.run_state import RunState
 from agentfs.core.tool_spec import Catalogue
-from agentfs.disk import read_whole
-from agentfs.history import PastPlans
 from agentfs.models.base import (
     Form,
     LimitReached,
@@ -40,6 +37,9 @@ from agentfs.planner.lint import Surroundings
 from agentfs.planner.prompt import briefing, cut
 from agentfs.planner.surroundings import LookAround, look_around
 from agentfs.prompts import Prompt
+from agentfs.storage.clock import Clock
+from agentfs.storage.files import read_whole
+from agentfs.storage.past_plans import PastPlans
 from agentfs.storage.safe_open import read_text
 
 REPAIRS = 2

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.clock import Clock
 from agentfs.core.facts import Facts
 from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.hashing import check_value, in_order, overrides_of
@@ -18,6 +17,7 @@ from agentfs.models.base import Model, ModelError, ModelSession
 from agentfs.planner.acceptance import Acceptance, Look, Writer
 from agentfs.planner.model import failed_call
 from agentfs.planner.surroundings import HEAD, LookAround, look_around
+from agentfs.storage.clock import Clock
 
 SCHEMA = "../../../schemas/plan.schema.json"
 _REFERENCE = re.compile(r"\{\{|\{step_")

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.facts import Facts
 from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Answer, Author, Call, PlanStatus
 from agentfs.core.run_state import RunState
-from agentfs.disk import read_whole
 from agentfs.models.base import ModelSession
 from agentfs.planner.acceptance import Look
 from agentfs.planner.runbook import Situation, answer
+from agentfs.storage.clock import Clock
+from agentfs.storage.files import read_whole
 
 
 @dataclass(frozen=True, slots=True)

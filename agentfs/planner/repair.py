@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfs.clock import Clock
 from agentfs.core.excerpts import fenced, head_and_tail
 from agentfs.core.facts import Facts
 from agentfs.core.records import Answer, Author, Call, JsonObject, Result, Run
@@ -25,6 +24,7 @@ from agentfs.planner.evaluation import evaluate_answer
 from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import failed_call, present_plan, reply_text
 from agentfs.prompts import load_prompt
+from agentfs.storage.clock import Clock
 
 _SHOWN = 4_000  # characters of an error
 

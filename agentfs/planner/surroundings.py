@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.context import ContextRule, is_path
 from agentfs.core.records import Run
+from agentfs.planner.goal_context import ContextRule, is_path
 from agentfs.planner.lint import Surroundings
 from agentfs.planner.prompt import Material
 from agentfs.storage.safe_open import Refused, hold_folder

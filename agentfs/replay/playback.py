@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
@@ -24,7 +23,6 @@ from agentfs.executor.checks import run_checks
 from agentfs.executor.evidence import NOT_PUT_BACK, SPOILED, TAMPERED, Changes, FolderWatch, Gather, Piece, changes_in
 from agentfs.executor.judging import EVIDENCE
 from agentfs.executor.scratchpad import PLAN
-from agentfs.jsonlines import OURS, read_lines
 from agentfs.models.base import (
     Garbled,
     LimitReached,
@@ -41,6 +39,8 @@ from agentfs.models.budget import Tokens
 from agentfs.models.capabilities import Capabilities, JsonMode, Payload, build_payload, tool_schema
 from agentfs.planner.acceptance import NOT_RUN
 from agentfs.replay.recording import LOG, TOOL_FAILED, Conversation, Departure, Entry, Recording, Try
+from agentfs.storage.clock import Clock
+from agentfs.storage.jsonl import OURS, read_lines
 from agentfs.storage.safe_open import copy_regular
 from agentfs.tools.base import Bench, Mask, ToolResult
 from agentfs.tools.values import NotJson

@@ -13,10 +13,11 @@ from agentfs.core.config import Settings
 from agentfs.core.records import Order, Result, Revision, Run
 from agentfs.core.run_state import Means
 from agentfs.core.tool_spec import ToolSpec
-from agentfs.engine import Driver, Job, JobKey, News, World, no_model
+from agentfs.engine.driver import Driver, Job, JobKey, News, World, no_model
+from agentfs.engine.means import means_of, reader_for
+from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.world import known_to, planner_for
 from agentfs.executor import words
-from agentfs.judge import FileJudge
-from agentfs.means import means_of, reader_for
 from agentfs.models.base import Model
 from agentfs.planner import Planner
 from agentfs.planner.lint import Surroundings
@@ -26,10 +27,9 @@ from agentfs.planner.prompt import Material
 from agentfs.prompts import load_prompt
 from agentfs.replay.playback import Killed, Playback, RecordedChecks, RecordedModel, RecordedTool, RecordedWatch
 from agentfs.replay.recording import Recording, Try
-from agentfs.settings import load_settings
+from agentfs.storage.settings import load_settings
+from agentfs.storage.workspace import SETTINGS
 from agentfs.tools.registry import Known, builtins, known_tools
-from agentfs.workspace import SETTINGS
-from agentfs.world import known_to, planner_for
 
 _LISTING = re.compile(
     r"\n\n# Working folder\n\n(It is empty\.|(`{3,})\n(.*?)\n\2(\n\(and more that is not listed\))?)(?=\n\n# |\Z)",

@@ -31,12 +31,12 @@ from agentfs.core.records import (
     Run,
     Usage,
 )
-from agentfs.disk import listing, read_whole
 from agentfs.errors import UserError
 from agentfs.executor.offers import FINISH, HAND_OVER
-from agentfs.jsonlines import read_lines
+from agentfs.storage.files import listing, read_whole
+from agentfs.storage.jsonl import read_lines
 from agentfs.storage.safe_open import copy_regular
-from agentfs.workspace import SETTINGS, goal_path
+from agentfs.storage.workspace import SETTINGS, goal_path
 
 PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS)
 R = TypeVar("R", bound=Record)

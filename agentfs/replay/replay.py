@@ -22,12 +22,10 @@ from agentfs.core.facts import Facts
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Call, Order, Result, Revision
 from agentfs.core.run_state import derive, used_by
-from agentfs.deeds import perform
-from agentfs.disk import read_whole
-from agentfs.disk import replace as save
-from agentfs.engine import Driver
+from agentfs.engine.driver import Driver
+from agentfs.engine.perform import perform
+from agentfs.engine.recovery import asked_of_models
 from agentfs.models.budget import Budget
-from agentfs.recovery import asked_of_models
 from agentfs.replay.playback import Playback
 from agentfs.replay.recorded_world import open_recorded, recorded_settings
 from agentfs.replay.recording import (
@@ -46,8 +44,10 @@ from agentfs.replay.recording import (
     read_recording,
     workspace_of,
 )
+from agentfs.storage.files import read_whole
+from agentfs.storage.files import replace as save
+from agentfs.storage.workspace import SETTINGS
 from agentfs.tools.secrets import given_secrets, mask_for
-from agentfs.workspace import SETTINGS
 
 MOST_GUESSES = 300  # sets of people's acts that are tried to explain one file
 MOST_TURNS = 8  # until one file is written: a gate asks, an order follows; a plan is installed, then gets its number

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.storage.safe_open import hold_named, open_regular
-from agentfs.system import libc_call
+from agentfs.storage.system import libc_call
 
 QUIET = 0.3  # seconds without a change, by the monotonic clock
 QUIET_WITHOUT_LEASE = 2.0  # where the file system cannot tell whether a writer has it open

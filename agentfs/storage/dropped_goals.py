@@ -20,7 +20,7 @@ from agentfs.core import paths
 from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Run
-from agentfs.disk import move_to_new_name, publish_inside, sync_folder
+from agentfs.storage.files import move_to_new_name, publish_inside, sync_folder
 from agentfs.storage.locks import locked
 from agentfs.storage.run_folders import all_folders, has_goal
 from agentfs.storage.safe_open import hold_inside, hold_named, open_regular, read_open, read_regular

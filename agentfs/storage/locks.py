@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentfs.errors import UserError
-from agentfs.system import flags
+from agentfs.storage.system import flags
 
 OWN = "agentfs-own"  # in runs/.git: neither steps nor `git clean` in any repository come there
 _TRIES = 100  # each time another process removed the file between opening and locking it

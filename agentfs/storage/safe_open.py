@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from agentfs.system import flags, libc_call
+from agentfs.storage.system import flags, libc_call
 
 if TYPE_CHECKING:
     pass

@@ -19,7 +19,7 @@ from watchdog.events import (
 )
 
 from agentfs.storage.completeness import written_behind
-from agentfs.system import libc_call
+from agentfs.storage.system import libc_call
 
 if TYPE_CHECKING:
     from watchdog.observers.inotify import InotifyObserver

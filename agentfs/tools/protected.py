@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 
-from agentfs import installation
 from agentfs.core.paths import inside
-from agentfs.installation import SETTINGS, workspaces_above
+from agentfs.storage import installation
+from agentfs.storage.installation import SETTINGS, workspaces_above
 from agentfs.storage.locks import OWN
 from agentfs.tools.base import Confinement
 

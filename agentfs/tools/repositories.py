@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentfs.core.paths import inside
-from agentfs.installation import SETTINGS, find_program, searched_path
+from agentfs.storage.installation import SETTINGS, find_program, searched_path
 from agentfs.storage.safe_open import reading
 from agentfs.tools.process import Starter
 from agentfs.tools.protected import FOLDERS, Fences, Unfenceable, chain

@@ -23,8 +23,9 @@ from typing import Literal, assert_never
 
 from agentfs.core.paths import inside
 from agentfs.core.records import Sandbox
-from agentfs.installation import find_program, why_missing, workspaces_above
+from agentfs.storage.installation import find_program, why_missing, workspaces_above
 from agentfs.storage.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
+from agentfs.storage.workspace import trusted_roots
 from agentfs.tools.base import Confinement
 from agentfs.tools.process import Starter, is_shortage, raise_shortage
 from agentfs.tools.protected import (
@@ -38,7 +39,6 @@ from agentfs.tools.protected import (
     workspace_fences,
 )
 from agentfs.tools.repositories import git_fences, survey, undo_harm
-from agentfs.workspace import trusted_roots
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
 MEMORY = "/dev/shm"  # noqa: S108

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from agentfs.clock import Clock
 from agentfs.core.decide import Action, Wait, WriteNote
 from agentfs.core.run_state import RunState
+from agentfs.storage.clock import Clock
 from agentfs.ui.overview import Overview, Row, RunView, ended_row, overview_lines, row_of, run_lines
 from agentfs.ui.progress import Teller, action_line, closing_words, ended_words, failures
 from agentfs.ui.screen import Look, Screen
@@ -21,7 +21,7 @@ from agentfs.ui.table import BOLD, painted
 from agentfs.ui.text import counted, inert
 
 if TYPE_CHECKING:
-    from agentfs.engine import Driver
+    from agentfs.engine.driver import Driver
 
 STAYS = frozenset(("rejected", "left", "polling", "trouble", "note", "stopping"))  # whose words scroll away above
 ENDED_SHOWN = 3

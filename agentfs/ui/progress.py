@@ -22,7 +22,7 @@ from agentfs.ui.screen import Screen, can_draw
 from agentfs.ui.text import counted, duration, first_line, inert, state_and_why
 
 if TYPE_CHECKING:
-    from agentfs.engine import Driver
+    from agentfs.engine.driver import Driver
 
 
 class Progress(Protocol):

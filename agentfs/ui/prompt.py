@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agentfs.core.attention import About, OpenQuestion
-from agentfs.questions import ANSWER_LINE
+from agentfs.executor.questions import ANSWER_LINE
 from agentfs.ui.screen import is_in_background
 from agentfs.ui.table import painted
 from agentfs.ui.text import block, columns, counted, cut, cut_front, first_line, inert, wrapped

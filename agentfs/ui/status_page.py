@@ -12,7 +12,7 @@ from agentfs.core.outcome import left_steps, tally
 from agentfs.core.planner_calls import question_of
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.disk import replace
+from agentfs.storage.files import replace
 from agentfs.storage.safe_open import reading
 from agentfs.ui.overview import all_steps, choose_steps
 from agentfs.ui.progress import what_to_do

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentfs.clock import Clock
 from agentfs.core.documents import Document
 from agentfs.core.facts import Attempt, Facts
 from agentfs.core.goal_file import ParsedGoal, parse_goal
@@ -35,6 +34,7 @@ from agentfs.planner import Planner
 from agentfs.planner.evaluation import UNSHOWN, Evaluation
 from agentfs.planner.model import RECONSIDER, ModelPlanner, repair
 from agentfs.prompts import load_prompt
+from agentfs.storage.clock import Clock
 from agentfs.testing import Scripted
 from tests.builders import GOAL, a_call, a_plan, a_result, a_revision, a_step, facts, means
 from tests.core.planning_samples import CATALOGUE, by_model, read, shell, step, write

@@ -24,21 +24,21 @@ from typing import Any
 import jsonschema  # noqa: F401 - what children import anew each time is imported here
 
 import agentfs
-from agentfs import driving
 from agentfs.commands import main as command
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Inbox
-from agentfs.driving import Stop, drive
-from agentfs.engine import World
+from agentfs.engine import foreground as driving
+from agentfs.engine.driver import World
+from agentfs.engine.foreground import Stop, drive
+from agentfs.engine.means import catalogue_of
+from agentfs.engine.world import open_driver, open_world
 from agentfs.ledger import committer
-from agentfs.means import catalogue_of
-from agentfs.settings import load_settings
 from agentfs.storage import completeness
 from agentfs.storage.dropped_goals import StillChanging
 from agentfs.storage.locks import locked
 from agentfs.storage.run_folders import ended_runs, open_runs
-from agentfs.workspace import Workspace
-from agentfs.world import open_driver, open_world
+from agentfs.storage.settings import load_settings
+from agentfs.storage.workspace import Workspace
 from tests.drives import Quiet
 from tests.workspaces import Place
 

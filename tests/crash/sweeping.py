@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import pytest
 
-from agentfs.workspace import trust
+from agentfs.storage.workspace import trust
 from tests.crash.forking import STABLE, Forks
 from tests.workspaces import DEADLINE, Place
 

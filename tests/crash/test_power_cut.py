@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.workspace import trust
+from agentfs.storage.workspace import trust
 from tests.crash import stories
 from tests.crash.forking import STABLE, Forks
 from tests.crash.stories import Expected, effects, live_on, results, words_to_go_on

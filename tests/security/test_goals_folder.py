@@ -23,12 +23,12 @@ import pytest
 
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Inbox
-from agentfs.disk import exchange
+from agentfs.engine.means import catalogue_of
 from agentfs.errors import AgentfsError
-from agentfs.means import catalogue_of
 from agentfs.storage.completeness import Stillness
 from agentfs.storage.dropped_goals import StillChanging
-from agentfs.workspace import Workspace
+from agentfs.storage.files import exchange
+from agentfs.storage.workspace import Workspace
 from tests.daemons import Watching, book
 from tests.workspaces import Place, end, wait_for
 

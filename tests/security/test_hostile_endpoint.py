@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from agentfs.clock import Clock
-from agentfs.jsonlines import one_line
 from agentfs.models.base import Model, ModelError, Stopped
 from agentfs.models.endpoint import Fault
 from agentfs.models.openai import MOST_EVENT_BYTES, bound_pieces
+from agentfs.storage.clock import Clock
+from agentfs.storage.jsonl import one_line
 from agentfs.testing import ScriptedReply, ScriptedServer, replies
 from agentfs.tools.secrets import SecretMask
 from tests.conversations import QUICK, Talk, a_model, ask, offer

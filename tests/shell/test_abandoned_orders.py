@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.driving import Stop, drive
-from agentfs.settings import load_settings
-from agentfs.workspace import Workspace
-from agentfs.world import open_driver, open_world
+from agentfs.engine.foreground import Stop, drive
+from agentfs.engine.world import open_driver, open_world
+from agentfs.storage.settings import load_settings
+from agentfs.storage.workspace import Workspace
 from tests.drives import Quiet
 from tests.workspaces import Place
 

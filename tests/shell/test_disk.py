@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfs import disk
-from agentfs.disk import appear, install, publish, replace
+from agentfs.storage import files as disk
+from agentfs.storage.files import appear, install, publish, replace
 from agentfs.storage.watcher import FolderWatch
 from tests.workspaces import wait_for
 

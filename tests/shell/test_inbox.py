@@ -12,12 +12,12 @@ import pytest
 from agentfs.core.config import Settings
 from agentfs.daemon import inbox as module
 from agentfs.daemon.inbox import Inbox, Refused, is_goal_name, is_junk
+from agentfs.engine.means import catalogue_of
 from agentfs.errors import AgentfsError, BadFile
-from agentfs.means import catalogue_of
 from agentfs.storage.completeness import QUIET, Stillness
 from agentfs.storage.dropped_goals import StillChanging, free_names, move_in
 from agentfs.storage.safe_open import hold_named
-from agentfs.workspace import Workspace
+from agentfs.storage.workspace import Workspace
 
 BOOK = "# Job\n\n## Steps\n\n### a\n```sh\necho a\n```\n"
 

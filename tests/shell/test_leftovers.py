@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.disk import Leftover, install
-from agentfs.leftovers import look_after
-from agentfs.recovery import sweep
+from agentfs.engine.recovery import sweep
 from agentfs.storage.completeness import Stillness
+from agentfs.storage.displaced_plans import look_after
+from agentfs.storage.files import Leftover, install
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_save_that_another_one_overtook_is_kept_beside(folder: Path) -> None:
 
 
 def test_where_nobody_can_tell_who_writes_it_has_to_hold_still(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentfs.leftovers.being_written", lambda _path: None)
+    monkeypatch.setattr("agentfs.storage.displaced_plans.being_written", lambda _path: None)
     monkeypatch.setattr("agentfs.storage.completeness.being_written", lambda _path: None)
     now = [0.0]
     still, leftover = Stillness(clock=lambda: now[0]), _installed(folder)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from agentfs.core import paths
-from agentfs.disk import temp_name
-from agentfs.driving import RESTLESS_SECONDS, Lookout, is_news, is_unnamed
-from agentfs.engine import Driver
-from agentfs.settings import load_settings
+from agentfs.engine.driver import Driver
+from agentfs.engine.foreground import RESTLESS_SECONDS, Lookout, is_news, is_unnamed
+from agentfs.engine.world import open_driver, open_world
+from agentfs.storage.files import temp_name
 from agentfs.storage.locks import locked
+from agentfs.storage.settings import load_settings
 from agentfs.storage.watcher import FolderWatch
-from agentfs.workspace import find_workspace
-from agentfs.world import open_driver, open_world
+from agentfs.storage.workspace import find_workspace
 from tests.workspaces import Place, wait_for
 
 GATED = "### send\ngate\n```note\nsent\n```\n"

@@ -13,7 +13,7 @@ from agentfs.core.decide import Wait
 from agentfs.core.facts import Attempt
 from agentfs.core.records import Failure
 from agentfs.core.run_state import derive
-from agentfs.desks import earlier_errors
+from agentfs.engine.model_context import earlier_errors
 from agentfs.executor import words
 from agentfs.executor.rebuilding import remembered
 from agentfs.models.base import Request

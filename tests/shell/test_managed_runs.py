@@ -23,12 +23,12 @@ from agentfs.daemon.runs import (
     share,
     share_places,
 )
-from agentfs.driving import Stop, drive
-from agentfs.settings import load_settings
+from agentfs.engine.foreground import Stop, drive
+from agentfs.engine.world import open_driver, open_world
 from agentfs.storage.run_folders import ended_runs
+from agentfs.storage.settings import load_settings
+from agentfs.storage.workspace import Workspace
 from agentfs.ui.progress import Teller
-from agentfs.workspace import Workspace
-from agentfs.world import open_driver, open_world
 from tests.drives import Quiet
 from tests.workspaces import Place
 

@@ -5,10 +5,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from agentfs.core.decide import InstallPlan
-from agentfs.driving import Stop
-from agentfs.engine import Driver
-from agentfs.settings import load_settings
-from agentfs.world import open_driver, open_world
+from agentfs.engine.driver import Driver
+from agentfs.engine.foreground import Stop
+from agentfs.engine.world import open_driver, open_world
+from agentfs.storage.settings import load_settings
 from tests.drives import Driven
 from tests.workspaces import wait_for
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agentfs.core.attention import About
-from agentfs.questions import ANSWER_LINE
+from agentfs.executor.questions import ANSWER_LINE
 from agentfs.ui.prompt import LineEditor, fitted, question_lines, typed_line, understand
 
 

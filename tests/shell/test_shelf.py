@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfs import shelf
-from agentfs.shelf import SharedSync, Shelf
+from agentfs.storage import steps_folder as shelf
+from agentfs.storage.steps_folder import SharedSync, Shelf
 from tests.workspaces import wait_for
 
 

@@ -12,7 +12,6 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from agentfs.clock import Clock
 from agentfs.core.config import ExecutorSettings, PlannerSettings, Settings, ToolSettings
 from agentfs.core.records import (
     Answer,
@@ -28,7 +27,8 @@ from agentfs.core.records import (
     Step,
     Usage,
 )
-from agentfs.jsonlines import one_line
+from agentfs.storage.clock import Clock
+from agentfs.storage.jsonl import one_line
 from agentfs.tools.output import Capture
 from agentfs.tools.secrets import SecretMask, is_secret, mask_for
 

@@ -5,12 +5,12 @@ import sys
 import threading
 import time
 
-from agentfs.driving import Wake
+from agentfs.engine.foreground import Wake
 from tests.workspaces import DEADLINE
 
 RUNG_BY_SIGNALS = """
 import signal
-from agentfs.driving import Stop
+from agentfs.engine.foreground import Stop
 stop = Stop()
 signal.signal(signal.SIGALRM, lambda *_: stop.ask())
 signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)

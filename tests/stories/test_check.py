@@ -9,9 +9,9 @@ import pytest
 from agentfs.core.config import Settings
 from agentfs.core.step_lines import LINES
 from agentfs.daemon.inbox import Inbox
+from agentfs.engine.means import catalogue_of
 from agentfs.errors import BadFile, NoModel
-from agentfs.means import catalogue_of
-from agentfs.workspace import Workspace
+from agentfs.storage.workspace import Workspace
 from tests.terminals import OnTerminal
 from tests.workspaces import Place
 

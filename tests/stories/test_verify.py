@@ -17,7 +17,7 @@ import pytest
 
 from agentfs.core.agreement import Disagreement
 from agentfs.ledger.verify import Verification
-from agentfs.workspace import Workspace
+from agentfs.storage.workspace import Workspace
 from tests.ledgers import git
 from tests.workspaces import Place, end, wait_for
 

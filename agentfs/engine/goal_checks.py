@@ -25,8 +25,8 @@ from agentfs.core.records import (
 )
 from agentfs.core.resolve import Resolved, resolve_step, room_of_step
 from agentfs.core.steps import LIMIT, UNREACHABLE
-from agentfs.disk import publish
-from agentfs.engine import Driver, Job, News
+from agentfs.engine.attempts import bench_for_checks, outputs_of, spoiled_files, workshop
+from agentfs.engine.driver import Driver, Job, News
 from agentfs.executor.attempt import Workshop, render
 from agentfs.executor.checks import is_small
 from agentfs.executor.evidence import (
@@ -45,10 +45,10 @@ from agentfs.executor.evidence import (
     tool_pieces,
     watched_by,
 )
-from agentfs.jsonlines import JsonLines
 from agentfs.models.base import ModelError, ModelSession
-from agentfs.orders import bench_for_checks, outputs_of, spoiled_files, workshop
 from agentfs.planner.acceptance import Look, file_names
+from agentfs.storage.files import publish
+from agentfs.storage.jsonl import JsonLines
 from agentfs.tools.base import Bench
 
 # What is put into a file that is not there yet, to see whether a check looks at it; a sum over the wrong column is 0.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from agentfs.core import paths
-from agentfs.disk import appear, give_name, open_unnamed, sync_folder
+from agentfs.storage.files import appear, give_name, open_unnamed, sync_folder
 
 
 class SharedSync:

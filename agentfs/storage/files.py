@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from agentfs.storage.safe_open import MOST_RECORD, names_in, read_regular
-from agentfs.system import flags, libc_call
+from agentfs.storage.system import flags, libc_call
 
 _RENAME_NOREPLACE, _RENAME_EXCHANGE, _AT_FDCWD = 1, 2, -100
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)

@@ -5,19 +5,19 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import UNKNOWN_KEY
-from agentfs.disk import listing, publish, read_whole
 from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.log import marks_in
-from agentfs.leftovers import keep_beside
 from agentfs.models.base import usage_in
-from agentfs.shelf import Shelf
+from agentfs.storage.clock import Clock
+from agentfs.storage.displaced_plans import keep_beside
+from agentfs.storage.files import listing, publish, read_whole
+from agentfs.storage.steps_folder import Shelf
 from agentfs.tools.base import Mask
 from agentfs.tools.process import end_survivors
 

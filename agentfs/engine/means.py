@@ -15,9 +15,9 @@ from agentfs.core.config import ModelSettings, Settings
 from agentfs.core.records import Run, Tools
 from agentfs.core.run_state import Means
 from agentfs.core.tool_spec import Catalogue
-from agentfs.disk import read_whole
-from agentfs.judge import FileJudge
-from agentfs.reader import RunReader
+from agentfs.engine.plan_judge import FileJudge
+from agentfs.storage.files import read_whole
+from agentfs.storage.run_reader import RunReader
 from agentfs.tools.registry import Known, known_tools, specs
 from agentfs.tools.web import NO_ENGINE
 

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from agentfs.bell import RunBell, no_bell
-from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.decide import (
     Action,
@@ -38,17 +36,19 @@ from agentfs.core.facts import Facts
 from agentfs.core.records import Run, Sandbox, Tools
 from agentfs.core.run_state import Means, derive, used_by
 from agentfs.core.steps import StepView
-from agentfs.disk import Leftover
+from agentfs.engine.notify import RunBell, no_bell
 from agentfs.executor.attempt import Halt
 from agentfs.executor.checks import Checker, run_checks
 from agentfs.executor.desk import MAX_TURNS
 from agentfs.executor.evidence import FolderWatch
-from agentfs.leftovers import look_after
 from agentfs.models.base import Model
 from agentfs.models.budget import Budget
 from agentfs.planner import Planner
-from agentfs.reader import RunReader
-from agentfs.shelf import Shelf
+from agentfs.storage.clock import Clock
+from agentfs.storage.displaced_plans import look_after
+from agentfs.storage.files import Leftover
+from agentfs.storage.run_reader import RunReader
+from agentfs.storage.steps_folder import Shelf
 from agentfs.tools.base import Confinement, Mask, Tool
 from agentfs.tools.process import Starter
 
@@ -148,7 +148,7 @@ class Driver:
 
     def turn(self, *, draining: bool = False) -> list[Action]:
         """Read, derive, decide, perform; return what was decided. Draining starts nothing new, nor does trouble."""
-        from agentfs.deeds import perform
+        from agentfs.engine.perform import perform
 
         self._take_mail()
         draining = draining or self.trouble is not None

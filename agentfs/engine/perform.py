@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
-from agentfs import questions
 from agentfs.core import decide as acts
 from agentfs.core import paths
 from agentfs.core.facts import Facts, PlanFile, Proposal, Talk, cut_word, words_below
@@ -17,15 +16,7 @@ from agentfs.core.planner_calls import Pending, rejections_in
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
 from agentfs.core.run_state import RunState, minutes_reached, seconds_left
 from agentfs.core.steps import A_NO, StepView
-from agentfs.disk import install, publish, read_whole
-from agentfs.disk import replace as replace_view
-from agentfs.engine import Driver, Job, News
-from agentfs.executor.attempt import publish_result, render, unstarted
-from agentfs.goal_checks import check_goal, look_before
-from agentfs.jsonlines import JsonLines
-from agentfs.judge import FileJudge
-from agentfs.models.base import LimitReached, ModelError, ModelSession, Unreachable
-from agentfs.orders import (
+from agentfs.engine.attempts import (
     ask_gate,
     confine,
     cut_while_waiting,
@@ -35,11 +26,20 @@ from agentfs.orders import (
     start,
     take_answer,
 )
+from agentfs.engine.driver import Driver, Job, News
+from agentfs.engine.goal_checks import check_goal, look_before
+from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.recovery import cut_off
+from agentfs.executor import questions
+from agentfs.executor.attempt import publish_result, render, unstarted
+from agentfs.models.base import LimitReached, ModelError, ModelSession, Unreachable
 from agentfs.planner.prompt import context_page
 from agentfs.planner.surroundings import look_around
-from agentfs.recovery import cut_off
+from agentfs.storage.files import install, publish, read_whole
+from agentfs.storage.files import replace as replace_view
+from agentfs.storage.jsonl import JsonLines
+from agentfs.storage.workspace import goal_path
 from agentfs.ui.plan_diff import proposal_page
-from agentfs.workspace import goal_path
 
 
 def perform(action: acts.Action, driver: Driver) -> None:

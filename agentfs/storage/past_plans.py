@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from agentfs.core import paths
 from agentfs.core.plan_merge import HandEditHistory, HandEdits, plan_without_edits
 from agentfs.core.records import Plan, Revision
-from agentfs.disk import read_whole
 from agentfs.errors import UserError
+from agentfs.storage.files import read_whole
 
 
 class LostPlan(UserError):

@@ -15,9 +15,8 @@ from agentfs.core.proof import acceptance_checks, check_sha256, held_before, per
 from agentfs.core.records import Failure, JudgeCheck, Order, Result, Run, Step
 from agentfs.core.resolve import Output, Resolved, resolve_step, room_of_step
 from agentfs.core.steps import StepView, retry_wait
-from agentfs.desks import desk_for
-from agentfs.disk import temp_name
-from agentfs.engine import Driver, Job, News, World
+from agentfs.engine.driver import Driver, Job, News, World
+from agentfs.engine.model_context import desk_for
 from agentfs.executor.asking import next_question, put_question
 from agentfs.executor.attempt import (
     Doubts,
@@ -33,8 +32,9 @@ from agentfs.executor.attempt import (
 from agentfs.executor.desk import Accept, Asked, Desk
 from agentfs.executor.evidence import left_spoiled, no_evidence, protected_files, snapshot
 from agentfs.executor.log import AlreadyClaimed, AttemptLog
+from agentfs.executor.questions import gate
 from agentfs.executor.rebuilding import remembered
-from agentfs.questions import gate
+from agentfs.storage.files import temp_name
 from agentfs.tools.base import Bench, Confinement, Preparable, ToolResult
 from agentfs.tools.sandbox import readable_path
 from agentfs.tools.secrets import given_secrets

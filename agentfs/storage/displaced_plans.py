@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.disk import Leftover, install, listing, publish, read_whole
 from agentfs.storage.completeness import Stillness, being_written
+from agentfs.storage.files import Leftover, install, listing, publish, read_whole
 
 KEPT = "plan.saved-{}.json"
 

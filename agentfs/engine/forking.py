@@ -9,16 +9,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.continuation import Carried, Choices, first_call, forked_run
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import JsonObject, Order, Result, Run
-from agentfs.disk import publish, read_whole, sync_folder
+from agentfs.engine.intake import new_folder
 from agentfs.executor.attempt import render
-from agentfs.intake import new_folder
+from agentfs.storage.clock import Clock
+from agentfs.storage.files import publish, read_whole, sync_folder
 from agentfs.storage.safe_open import copy_regular, names_in
-from agentfs.workspace import Workspace, goal_path
+from agentfs.storage.workspace import Workspace, goal_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from agentfs.clock import Clock
-from agentfs.disk import write_all
+from agentfs.storage.clock import Clock
+from agentfs.storage.files import write_all
 from agentfs.storage.safe_open import lines_of
-from agentfs.system import flags
+from agentfs.storage.system import flags
 from agentfs.tools.base import Mask
 
 _APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")

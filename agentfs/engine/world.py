@@ -7,19 +7,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agentfs.bell import Bell, no_bell
-from agentfs.clock import Clock
 from agentfs.core.config import Settings
 from agentfs.core.records import Run, Sandbox
 from agentfs.core.run_state import Means, derive
-from agentfs.engine import Driver, Models, World, no_model
+from agentfs.engine.driver import Driver, Models, World, no_model
+from agentfs.engine.means import has_model, means_of, reader_for, run_record, tools_in_plan
+from agentfs.engine.notify import Bell, no_bell
+from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.recovery import asked_of_models, take_over
 from agentfs.errors import UserError
-from agentfs.installation import named_files, searched_path
-from agentfs.judge import FileJudge
 from agentfs.ledger import Ledger, LedgerError, person
 from agentfs.ledger.committer import Committer
 from agentfs.ledger.forget import Forgetting
-from agentfs.means import has_model, means_of, reader_for, run_record, tools_in_plan
 from agentfs.models import create_model
 from agentfs.models.base import Model
 from agentfs.planner import Planner
@@ -30,13 +29,14 @@ from agentfs.planner.own_steps import OwnSteps
 from agentfs.planner.repair import Repair
 from agentfs.planner.surroundings import look_around
 from agentfs.prompts import load_prompt
-from agentfs.reader import RunReader
-from agentfs.recovery import asked_of_models, take_over
+from agentfs.storage.clock import Clock
+from agentfs.storage.installation import named_files, searched_path
+from agentfs.storage.run_reader import RunReader
+from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox
 from agentfs.tools.process import Pool, Starter
 from agentfs.tools.registry import Known, known_tools, opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
-from agentfs.workspace import Workspace, trust_file
 
 FLUSH_SECONDS = 5.0
 CALLS_AT_ONCE = 16

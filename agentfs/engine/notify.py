@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentfs.clock import Clock
 from agentfs.core import paths
 from agentfs.core.attention import Waiting, waiting
 from agentfs.core.config import TOLD_ON_WAIT
 from agentfs.core.decide import Action
 from agentfs.core.excerpts import telling_line
 from agentfs.core.run_state import RunState
-from agentfs.jsonlines import JsonLines, read_lines
+from agentfs.storage.clock import Clock
+from agentfs.storage.jsonl import JsonLines, read_lines
 from agentfs.tools.base import Mask
 from agentfs.tools.process import Starter
 from agentfs.ui.text import cut, first_line, inert

@@ -3,7 +3,7 @@
 from agentfs.core.facts import Facts
 from agentfs.core.planner_calls import DO, loops
 from agentfs.core.records import Order
-from agentfs.engine import Driver
+from agentfs.engine.driver import Driver
 from agentfs.executor.desk import Accept, Desk
 
 

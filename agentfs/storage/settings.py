@@ -10,8 +10,8 @@ from agentfs.core.documents import Document, read_toml
 from agentfs.core.plan_check import check_settings
 from agentfs.core.problems import Rejected, did_you_mean
 from agentfs.core.records import Record
-from agentfs.disk import read_whole
 from agentfs.errors import BadFile, UserError
+from agentfs.storage.files import read_whole
 
 FILE = "agentfs.toml"
 PREFIX = "AGENTFS_"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.core.paths import inside
-from agentfs.installation import workspaces_above
+from agentfs.storage.installation import workspaces_above
 from agentfs.storage.safe_open import Refused, resolve_links_of_others
 from agentfs.tools.protected import ENV_FILES, WORKSPACE_PARTS
 

@@ -119,8 +119,8 @@ def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
 def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[str]]:
     """Make a workspace, or complete one; return it with the names of what was made. It is trusted from then on."""
     from agentfs.core.json_schema import all_schemas
-    from agentfs.disk import replace
     from agentfs.ledger import Ledger, LedgerError
+    from agentfs.storage.files import replace
 
     made: list[str] = []
     try:
@@ -220,7 +220,7 @@ def trust(root: Path, environment: Mapping[str, str]) -> None:
 
 def _write_secret(path: Path) -> None:
     """Write a new secret: one that is there may be somebody else's."""
-    from agentfs.disk import temp_name
+    from agentfs.storage.files import temp_name
 
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(temp_name("secret"))

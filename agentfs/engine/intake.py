@@ -8,8 +8,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentfs.clock import Clock
-from agentfs.context import ContextRule, allowed_folders, folders_without_links
 from agentfs.core import paths
 from agentfs.core.config import Settings, allowed_tools
 from agentfs.core.goal_file import MAX_BYTES, ParsedGoal, examine_goal
@@ -17,13 +15,15 @@ from agentfs.core.hashing import sha256_bytes
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Limits, Mode, ModelChoice, Models, Run
 from agentfs.core.tool_spec import Catalogue
-from agentfs.disk import publish_inside, sync_folder
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
+from agentfs.planner.goal_context import ContextRule, allowed_folders, folders_without_links
+from agentfs.storage.clock import Clock
 from agentfs.storage.dropped_goals import move_in
+from agentfs.storage.files import publish_inside, sync_folder
 from agentfs.storage.locks import locked
 from agentfs.storage.safe_open import hold_inside, hold_named
-from agentfs.workspace import Workspace
+from agentfs.storage.workspace import Workspace
 
 _APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")
 

@@ -18,15 +18,15 @@ from agentfs.core.hashing import sha256_bytes
 from agentfs.core.planner_calls import rejected_steps, waiting_answer
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run, Tools
-from agentfs.disk import listing, read_whole
 from agentfs.errors import NotARun
 from agentfs.executor.log import claim_in
+from agentfs.executor.questions import ASK_LINE
 from agentfs.executor.rebuilding import answers_in
-from agentfs.history import LostPlan, PastPlans
-from agentfs.questions import ASK_LINE
 from agentfs.storage.completeness import Stillness, signature
+from agentfs.storage.files import listing, read_whole
+from agentfs.storage.past_plans import LostPlan, PastPlans
 from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular, read_text
-from agentfs.workspace import goal_path
+from agentfs.storage.workspace import goal_path
 
 if TYPE_CHECKING:
     from agentfs.core.facts import Proposal

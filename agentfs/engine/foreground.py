@@ -10,8 +10,8 @@ from agentfs.core import paths
 from agentfs.core.decide import Action, Wait
 from agentfs.core.facts import Facts
 from agentfs.core.run_state import RunState
-from agentfs.disk import is_own_temp
-from agentfs.engine import Driver, at_rest
+from agentfs.engine.driver import Driver, at_rest
+from agentfs.storage.files import is_own_temp
 from agentfs.storage.watcher import FolderWatch
 from agentfs.ui.status_page import EVERY_SECONDS as PAGE_SECONDS
 from agentfs.ui.status_page import StatusFile

@@ -1,0 +1,1 @@
+"""Drives runs: read, derive, decide, perform; and everything a driver needs for it."""
