@@ -30,7 +30,7 @@ def main(words: list[str]) -> int:
 
 
 def _text(pid: str, source: bytes) -> bytes:
-    from agentfs.ui.plan_diff import plan_text
+    from agentfs.core.plan_diff import plan_text
 
     return source if RAW & _words_of(pid) else plan_text(source).encode("utf-8", "replace")
 

@@ -25,13 +25,13 @@ from agentfs.core.attention import OpenQuestion, open_questions
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import set_value
 from agentfs.core.run_state import RunState
+from agentfs.core.text import first_line
 from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop
 from agentfs.storage.files import install, read_whole
 from agentfs.storage.safe_open import read_text
 from agentfs.ui.progress import Progress
 from agentfs.ui.prompt import Keyboard, Typed, choices, draft_lines, fitted, meanings, question_lines, understand
-from agentfs.ui.text import first_line
 
 YES = "approve\n"
 MAX_REPLY = 1_000_000

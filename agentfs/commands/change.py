@@ -24,10 +24,10 @@ from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.planner_calls import WITHOUT_WORDS
 from agentfs.core.records import Plan, PlanStatus
+from agentfs.core.text import first_line, inert
 from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.system import missing
-from agentfs.ui.text import first_line, inert
 
 MAX_REPLY = 1_000_000
 

@@ -26,9 +26,11 @@ from agentfs.core.documents import read_json, read_toml
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.plan_changes import difference, effects
 from agentfs.core.plan_check import check_plan, check_settings
+from agentfs.core.plan_diff import changed_lines, effect_lines, effect_words
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Plan
 from agentfs.core.run_state import RunState
+from agentfs.core.text import inert
 from agentfs.core.tool_spec import Catalogue
 from agentfs.engine.intake import GoalSource, JudgedGoal, goal_in, judge_goal
 from agentfs.engine.means import allowing_own, catalogue_of, has_model, reader_for
@@ -38,8 +40,6 @@ from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 from agentfs.storage.settings import default_settings, load_settings
 from agentfs.storage.workspace import find_workspace
 from agentfs.tools.registry import known_tools
-from agentfs.ui.plan_diff import changed_lines, effect_lines, effect_words
-from agentfs.ui.text import inert
 
 WRONG, LACKS_MODEL = 2, 4
 

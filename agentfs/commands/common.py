@@ -12,10 +12,10 @@ from agentfs.commands import reading
 from agentfs.commands.streams import harmless
 from agentfs.core.markdown import lines_of
 from agentfs.core.problems import Problem
+from agentfs.core.table import BOLD, painted
+from agentfs.core.text import columns, cut, cut_front, inert, json_text
 from agentfs.errors import UserError
 from agentfs.storage.workspace import Workspace, find_workspace, is_trusted, was_trusted
-from agentfs.ui.table import BOLD, painted
-from agentfs.ui.text import columns, cut, cut_front, inert, json_text
 
 
 def say(words: str, *, colours: bool = False) -> None:

@@ -10,12 +10,9 @@ from agentfs.commands.reading import plain_json, read_run, run_id
 from agentfs.core import paths
 from agentfs.core.costs import Asked, Conversation, Costs, as_page, asked_by, asked_in, costs_of
 from agentfs.core.paths import is_fork_source
-from agentfs.storage.jsonl import read_lines
-from agentfs.storage.safe_open import names_in
-from agentfs.storage.workspace import Workspace
-from agentfs.ui.plan_diff import changed_lines
-from agentfs.ui.table import RUN_COLOURS, painted
-from agentfs.ui.text import (
+from agentfs.core.plan_diff import changed_lines
+from agentfs.core.table import RUN_COLOURS, painted
+from agentfs.core.text import (
     columns,
     counted,
     counts_words,
@@ -27,6 +24,9 @@ from agentfs.ui.text import (
     json_text,
     padded,
 )
+from agentfs.storage.jsonl import read_lines
+from agentfs.storage.safe_open import names_in
+from agentfs.storage.workspace import Workspace
 
 if TYPE_CHECKING:
     from agentfs.core.run_state import RunState

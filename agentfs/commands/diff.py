@@ -12,13 +12,13 @@ from agentfs.core import paths
 from agentfs.core.attention import reason
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.plan_changes import difference, effects
+from agentfs.core.plan_diff import diff_lines, proposal_lines, proposal_page, stat_line
 from agentfs.core.records import Plan, Revision
 from agentfs.core.run_state import RunState
+from agentfs.core.text import first_line, inert, json_text
 from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.plan_diff import diff_lines, proposal_lines, proposal_page, stat_line
-from agentfs.ui.text import first_line, inert, json_text
 
 _RANGE = re.compile(r"([0-9]{1,9})(\.\.([1-9][0-9]{0,8})?)?\Z")
 Number = int | None  # of a revision; 0: nothing at all; None: plan.json as it is

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from agentfs.commands.common import environment, here, print_lines, say, start_folder
 from agentfs.core.agreement import Disagreement
 from agentfs.core.problems import Finding, is_well
+from agentfs.core.text import counted, inert, json_text
 from agentfs.storage.workspace import find_workspace
-from agentfs.ui.text import counted, inert, json_text
 
 
 def doctor(arguments: Namespace) -> int:

@@ -27,6 +27,7 @@ from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Outcome, Plan, Run
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
+from agentfs.core.text import first_line, inert
 from agentfs.engine.means import catalogue_of_run, reader_for
 from agentfs.engine.plan_judge import FileJudge
 from agentfs.errors import BadFile, UserError
@@ -39,7 +40,6 @@ from agentfs.storage.locks import is_driven
 from agentfs.storage.run_reader import Judge
 from agentfs.storage.workspace import Workspace
 from agentfs.tools.registry import known_tools
-from agentfs.ui.text import first_line, inert
 
 TRIES = 20  # a plan that another process changes between all of them is not ours to change
 LEFTOVER_SECONDS = 3.0
@@ -254,7 +254,7 @@ def say_who_continues(run: OpenRun) -> None:
 
 def _say_effect(run: OpenRun) -> None:
     """Say what a change that was made to a shadow would mean."""
-    from agentfs.ui.plan_diff import effect_lines
+    from agentfs.core.plan_diff import effect_lines
 
     found = read_run(run.folder, run.workspace)
     if found.state is None or found.state.facts.outcome is not None:

@@ -14,12 +14,12 @@ from agentfs.commands.common import colours, here, print_lines, say, short_path,
 from agentfs.commands.reading import list_runs, moment_of, time_of
 from agentfs.commands.status import moment
 from agentfs.core import paths
+from agentfs.core.table import RUN_COLOURS, Cell, table
+from agentfs.core.text import counted, inert, json_text, size
 from agentfs.errors import UserError
 from agentfs.ledger.forget import Forgetting, Forgotten, Kept, measure
 from agentfs.storage.locks import is_driven
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.table import RUN_COLOURS, Cell, table
-from agentfs.ui.text import counted, inert, json_text, size
 
 if TYPE_CHECKING:
     from agentfs.ledger import Ledger

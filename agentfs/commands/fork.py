@@ -25,15 +25,15 @@ from agentfs.core.continuation import Carried, Choices, carried, takes_plan_alon
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.plan_changes import difference, effects
+from agentfs.core.plan_diff import changed_lines, effect_lines
 from agentfs.core.records import Plan, Run
+from agentfs.core.text import counted, inert
 from agentfs.engine.forking import Fork, make
 from agentfs.engine.means import has_model
 from agentfs.errors import UserError
 from agentfs.storage.displaced_plans import keep_beside
 from agentfs.storage.files import listing, read_whole
 from agentfs.storage.locks import is_driven
-from agentfs.ui.plan_diff import changed_lines, effect_lines
-from agentfs.ui.text import counted, inert
 
 
 @changes_a_run

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from agentfs.commands.common import colours, here, print_lines, say_all, short_path, width
 from agentfs.commands.reading import no_such_step, plain_json, read_run, revision_numbers, run_id, step_files
 from agentfs.core import paths
+from agentfs.core.table import Cell, table
+from agentfs.core.text import first_line, inert, json_text, log_line, most_of, state_and_why
 from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import reading
-from agentfs.ui.table import Cell, table
-from agentfs.ui.text import first_line, inert, json_text, log_line, most_of, state_and_why
 
 if TYPE_CHECKING:
     from agentfs.core.plan_changes import Origin

@@ -6,11 +6,11 @@ from typing import Any
 
 from agentfs.commands.common import environment, here, print_lines, say, say_all, start_folder, trusted_now
 from agentfs.commands.reading import settings_of
+from agentfs.core.text import first_line, json_text
 from agentfs.errors import UserError
 from agentfs.storage.workspace import SETTINGS, brought_along
 from agentfs.storage.workspace import init as init_workspace
 from agentfs.storage.workspace import trust as trust_workspace
-from agentfs.ui.text import first_line, json_text
 
 
 def init(arguments: Namespace) -> int:

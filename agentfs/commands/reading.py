@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core import paths
+from agentfs.core.text import inert
 from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.safe_open import names_in, subfolders
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.text import inert
 
 if TYPE_CHECKING:
     from agentfs.core.config import Settings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentfs.commands.common import environment, here, print_json, print_lines, say, short_path
 from agentfs.core import paths
 from agentfs.core.excerpts import as_text
-from agentfs.ui.text import inert
+from agentfs.core.text import inert
 
 if TYPE_CHECKING:
     from agentfs.replay.recording import Departure

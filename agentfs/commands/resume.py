@@ -29,6 +29,7 @@ from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.problems import Rejected
 from agentfs.core.proof import acceptance_checks
 from agentfs.core.records import Limits, Plan, Run, Tools
+from agentfs.core.text import first_line, inert
 from agentfs.engine.means import allowing_own, catalogue_of
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.files import read_whole
@@ -36,7 +37,6 @@ from agentfs.storage.locks import is_watched
 from agentfs.storage.settings import load_settings
 from agentfs.storage.workspace import Workspace, goal_path
 from agentfs.tools.registry import known_tools
-from agentfs.ui.text import first_line, inert
 
 Numbers = Mapping[str, float]  # limit -> a number
 TOPPED_UP = ("minutes", "replans", "cost_usd", "requests", "tokens")

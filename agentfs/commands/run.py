@@ -18,6 +18,7 @@ from agentfs.core.config import Settings
 from agentfs.core.decide import Wait, no_model_reached
 from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Outcome
+from agentfs.core.text import answer_text
 from agentfs.daemon.daemon import Daemon
 from agentfs.daemon.inbox import Inbox
 from agentfs.engine.attempts import get_ready, room_of
@@ -36,7 +37,6 @@ from agentfs.storage.workspace import Workspace, brought_along, find_workspace, 
 from agentfs.tools.registry import Known, known_tools
 from agentfs.ui.progress import Progress, Teller, progress_for, who_goes_on
 from agentfs.ui.screen import can_draw
-from agentfs.ui.text import answer_text
 
 Begin = Callable[[Settings, World, ExitStack], Path]  # takes a run's lock, held while the stack is open
 
@@ -215,7 +215,7 @@ def _ended(outcome: Outcome) -> int:
 
 def _print_answer(outcome: Outcome) -> None:
     try:
-        print(answer_text(outcome.answer), flush=True)
+        print(answer_text(outcome.answer, terminal=sys.stdout.isatty()), flush=True)
     except CannotPrint as error:
         if not error.reader_left:
             say(f"the run is done, but its answer cannot be printed: `agentfs show {outcome.run}` has it")

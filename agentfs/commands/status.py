@@ -12,10 +12,8 @@ from typing import Any
 from agentfs.commands import reading
 from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
 from agentfs.commands.reading import ENDS, Glance, Listing, list_runs, moment_of, time_of
-from agentfs.errors import UserError
-from agentfs.storage.workspace import Workspace
-from agentfs.ui.table import NOT_DRIVEN, RUN_COLOURS, Cell, mark_of, shown_state, table, wrong_first
-from agentfs.ui.text import (
+from agentfs.core.table import NOT_DRIVEN, RUN_COLOURS, Cell, mark_of, shown_state, table, wrong_first
+from agentfs.core.text import (
     ago,
     columns,
     counted,
@@ -28,6 +26,8 @@ from agentfs.ui.text import (
     state_and_why,
     wrapped,
 )
+from agentfs.errors import UserError
+from agentfs.storage.workspace import Workspace
 
 NEWEST = 20  # ended runs that get a line unless more are asked for
 _FIRST = {"waiting": 0, "draft": 0, "running": 1, "planning": 1, "paused": 2}  # what a person has to do comes first

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
-from agentfs.ui.text import inert
+from agentfs.core.text import inert
 
 _COLOURS = re.compile(r"(\x1b\[(?:0|1|2|7|27|3[1-6])m)")  # ours: see views/marks.py and views/diff.py
 

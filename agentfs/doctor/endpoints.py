@@ -8,9 +8,9 @@ from typing import Any
 
 from agentfs.core.config import ExecutorSettings, ModelSettings, PlannerSettings, Settings
 from agentfs.core.problems import Finding, fine, remark, wrong
+from agentfs.core.text import cut, inert
 from agentfs.engine.means import has_model
 from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
-from agentfs.ui.text import cut, inert
 
 SECONDS = 5.0
 LARGEST = 4 * 1024 * 1024  # bytes of a list of models

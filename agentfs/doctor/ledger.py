@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentfs.core.problems import Finding, fine, remark, wrong
+from agentfs.core.text import inert
 from agentfs.ledger import Ledger
 from agentfs.ledger.claims import TURN, start_time
 from agentfs.ledger.git import BRANCH, LedgerError, find_damage, find_substitutes
@@ -12,7 +13,6 @@ from agentfs.ledger.index import UNDERWAY
 from agentfs.ledger.maintenance import Maintenance
 from agentfs.storage.safe_open import read_text
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.text import inert
 
 FSCK_SECONDS = 60.0
 ABOUT = "ledger"

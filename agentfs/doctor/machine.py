@@ -21,6 +21,7 @@ from pathlib import Path
 import agentfs
 from agentfs.core.config import Settings
 from agentfs.core.problems import Finding, fine, remark, wrong
+from agentfs.core.text import size
 from agentfs.storage import system
 from agentfs.storage.completeness import being_written, written_behind
 from agentfs.storage.files import exchange, open_unnamed, sync_folder, write_new
@@ -28,7 +29,6 @@ from agentfs.storage.installation import find_program, why_missing
 from agentfs.storage.watcher import FolderWatch
 from agentfs.storage.workspace import Workspace
 from agentfs.tools import sandbox
-from agentfs.ui.text import size
 
 OLDEST_GIT = (2, 27)  # knows a commit-graph of changed paths
 INOTIFY = Path("/proc/sys/fs/inotify")

@@ -8,6 +8,7 @@ from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.records import Run
+from agentfs.core.text import counted, first_line, inert
 from agentfs.errors import AgentfsError
 from agentfs.executor.log import marks_in
 from agentfs.storage.files import read_whole
@@ -17,7 +18,6 @@ from agentfs.storage.safe_open import names_in, subfolders
 from agentfs.storage.settings import load_settings
 from agentfs.storage.workspace import Workspace
 from agentfs.tools.process import ProcessMark, find_survivors
-from agentfs.ui.text import counted, first_line, inert
 
 REJECTED = "rejected"
 

@@ -12,6 +12,7 @@ from agentfs.core.facts import Facts, PlanFile, Proposal, Talk, cut_word, words_
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.outcome import outcome_of
 from agentfs.core.plan_changes import changes
+from agentfs.core.plan_diff import proposal_page
 from agentfs.core.planner_calls import Pending, rejections_in
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
 from agentfs.core.run_state import RunState, minutes_reached, seconds_left
@@ -39,7 +40,6 @@ from agentfs.storage.files import install, publish, read_whole
 from agentfs.storage.files import replace as replace_view
 from agentfs.storage.jsonl import JsonLines
 from agentfs.storage.workspace import goal_path
-from agentfs.ui.plan_diff import proposal_page
 
 
 def perform(action: acts.Action, driver: Driver) -> None:

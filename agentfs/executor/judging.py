@@ -12,13 +12,13 @@ from typing import Any
 
 from agentfs.core.excerpts import fenced, head_and_tail, one_line
 from agentfs.core.records import Failure, JsonObject
+from agentfs.core.values import NotJson, json_value
 from agentfs.executor.conversation import Message
 from agentfs.executor.evidence import OUTPUT_WORDS, Piece
 from agentfs.models.base import Form, Garbled, Refused, Request, Unreachable
 from agentfs.models.text_protocol import parse_truth
 from agentfs.prompts import load_prompt
 from agentfs.tools.base import Bench
-from agentfs.tools.values import NotJson, json_value
 
 EVIDENCE_LENGTH = 16_000  # characters, all of it together
 SHORTEST_QUOTE = 12  # characters

@@ -17,6 +17,7 @@ from dataclasses import replace
 from agentfs.core.excerpts import as_text, head_and_tail
 from agentfs.core.records import Failure, JsonObject, Order
 from agentfs.core.tool_spec import ToolSpec
+from agentfs.core.values import NotJson
 from agentfs.executor import words
 from agentfs.executor.arguments import arguments_of, fitted
 from agentfs.executor.calling import OUTPUT_LENGTH, Said, call_tool
@@ -33,7 +34,6 @@ from agentfs.models.text_protocol import find_tool
 from agentfs.tools.base import Bench, Tool, ToolResult
 from agentfs.tools.output import text_result, value_result
 from agentfs.tools.registry import input_problems
-from agentfs.tools.values import NotJson
 
 REPLY_LENGTH = 32_000  # characters of a person's answer
 MOST_CALLS = 16  # in one reply

@@ -6,8 +6,8 @@ from typing import Any
 
 from agentfs.core.excerpts import as_text, head_and_tail
 from agentfs.core.tool_spec import ToolSpec
+from agentfs.core.values import NotJson, json_value
 from agentfs.models.base import Offer
-from agentfs.tools.values import NotJson, json_value
 
 FINISH, HAND_OVER = "finish", "hand_over"
 MOST_EVIDENCE, EVIDENCE_LENGTH = 20, 2000

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from agentfs.core.records import Call, JsonObject, Order, Result
 from agentfs.core.steps import ended_words
-from agentfs.ui.text import block, fenced, first_line, in_markdown, inert, json_text
+from agentfs.core.text import block, fenced, first_line, in_markdown, inert, json_text
 
 SHOWN = 4000  # characters of one value of an order, as it is shown to be read
 _VARIABLE = re.compile(r"\$\{(REF_[0-9]+)\}")
@@ -147,7 +147,7 @@ def proposal(
     call: Call, words: str, page: dict[str, Any], plan: bytes, reply: str, key: str, by: By = "planner"
 ) -> str:
     """Return the question about an answer that has to be looked at: bound to the changes it shows."""
-    from agentfs.ui.plan_diff import conflict_lines, diff_lines, reason_lines
+    from agentfs.core.plan_diff import conflict_lines, diff_lines, reason_lines
 
     conflicts = list(conflict_lines(page))[1:]
     parts = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from agentfs.core.hashing import canonical
-from agentfs.tools.values import NotJson, json_value
+from agentfs.core.values import NotJson, json_value
 
 WARN_AT, FAIL_AT = 3, 5
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from agentfs.core.excerpts import fenced, head_and_tail
 from agentfs.core.records import Failure
+from agentfs.core.values import NotJson
 from agentfs.executor.arguments import arguments_of
 from agentfs.tools.base import Bench
 from agentfs.tools.files import read_beneath
-from agentfs.tools.values import NotJson
 
 PLAN = "PLAN.md"
 LENGTH, LARGEST = 8_000, 1024 * 1024

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.core import paths
+from agentfs.core.text import first_line
 from agentfs.errors import UserError
 from agentfs.ledger.git import LedgerBroken, LedgerBusy, NoGit
 from agentfs.ledger.ledger import Entry, Ledger, Still, blob_sha
 from agentfs.ledger.pending import pending_entries, run_id
 from agentfs.storage.files import read_whole
 from agentfs.tools.process import Starter
-from agentfs.ui.text import first_line
 
 RETRY_SECONDS = 0.5
 AT_ONCE = 100  # runs

@@ -21,8 +21,8 @@ from contextlib import suppress
 from typing import Any
 
 from agentfs.core.records import JsonObject
+from agentfs.core.values import NotJson, json_value
 from agentfs.models.base import Offer
-from agentfs.tools.values import NotJson, json_value
 
 FINISH, HAND_OVER, ASK, SHELL, PYTHON = "finish", "hand_over", "ask", "shell", "python"
 

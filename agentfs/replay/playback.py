@@ -15,6 +15,7 @@ from agentfs.core import paths
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
 from agentfs.core.tool_spec import ToolSpec
+from agentfs.core.values import NotJson
 from agentfs.executor import words
 from agentfs.executor.arguments import arguments_of
 from agentfs.executor.attempt import Halt
@@ -43,7 +44,6 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.jsonl import OURS, read_lines
 from agentfs.storage.safe_open import copy_regular
 from agentfs.tools.base import Bench, Mask, ToolResult
-from agentfs.tools.values import NotJson
 
 NOT_RECORDED = Failure(kind="model", message="the recording holds no answer to this")
 SHOWN = 120  # characters on either side of a difference

@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from agentfs.core.excerpts import with_output
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
+from agentfs.core.values import NotJson, json_value
 from agentfs.storage.safe_open import Refused
 from agentfs.tools import launch
 from agentfs.tools.base import Bench, ToolResult
@@ -23,7 +24,6 @@ from agentfs.tools.output import Capture
 from agentfs.tools.process import NONE_LEFT, is_shortage
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import environment, hint_for, lay_out, unavailable_because
-from agentfs.tools.values import NotJson, json_value
 
 STRICT = {"sh": ("-e",), "bash": ("-e", "-o", "pipefail")}  # a step ends at its first error; a check is one condition
 LONGEST_TEXT = 128 * 1024 - 1  # what Linux takes as one argument

@@ -21,6 +21,7 @@ from typing import Any
 
 from agentfs.core.records import Failure, JsonObject, Sandbox
 from agentfs.core.tool_spec import ToolSpec
+from agentfs.core.values import NotJson, json_value
 from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, Started, start
@@ -31,7 +32,6 @@ from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import Layout, environment, lay_out, unavailable_because
 from agentfs.tools.secrets import SecretMask
 from agentfs.tools.user_tools import FOLDER, Described, Found, Source, without_clashes
-from agentfs.tools.values import NotJson, json_value
 
 PROGRAM = Path(__file__).with_name("user_tool_worker.py")
 PACKAGE = Path(__file__).parent.parent

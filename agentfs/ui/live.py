@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from agentfs.core.decide import Action, Wait, WriteNote
 from agentfs.core.run_state import RunState
+from agentfs.core.table import BOLD, painted
+from agentfs.core.text import counted, inert
 from agentfs.storage.clock import Clock
 from agentfs.ui.overview import Overview, Row, RunView, ended_row, overview_lines, row_of, run_lines
 from agentfs.ui.progress import Teller, action_line, closing_words, ended_words, failures
 from agentfs.ui.screen import Look, Screen
-from agentfs.ui.table import BOLD, painted
-from agentfs.ui.text import counted, inert
 
 if TYPE_CHECKING:
     from agentfs.engine.driver import Driver

@@ -11,9 +11,7 @@ from agentfs.core.outcome import left_steps, tally
 from agentfs.core.records import Outcome
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
-from agentfs.ui.prompt import typed_line
-from agentfs.ui.screen import Look
-from agentfs.ui.table import (
+from agentfs.core.table import (
     BAD,
     BOLD,
     DIM,
@@ -28,7 +26,7 @@ from agentfs.ui.table import (
     painted,
     wrong_first,
 )
-from agentfs.ui.text import (
+from agentfs.core.text import (
     age,
     answer_text,
     columns,
@@ -42,6 +40,8 @@ from agentfs.ui.text import (
     left_words,
     padded,
 )
+from agentfs.ui.prompt import typed_line
+from agentfs.ui.screen import Look
 
 FOR_A_PERSON: frozenset[Phase] = frozenset(("waiting", "draft", "paused"))
 STATE_WIDTH, STEPS_WIDTH, AGE_WIDTH = 8, 5, 6  # fixed: a table that shifts by itself is not calm

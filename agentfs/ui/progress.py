@@ -17,9 +17,9 @@ from agentfs.core.excerpts import hints_of
 from agentfs.core.records import Failure, Outcome, Result
 from agentfs.core.run_state import RunState, goal_checks
 from agentfs.core.steps import StepView
+from agentfs.core.text import counted, duration, first_line, inert, state_and_why
 from agentfs.storage.locks import is_watched
 from agentfs.ui.screen import Screen, can_draw
-from agentfs.ui.text import counted, duration, first_line, inert, state_and_why
 
 if TYPE_CHECKING:
     from agentfs.engine.driver import Driver

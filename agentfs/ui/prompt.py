@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agentfs.core.attention import About, OpenQuestion
+from agentfs.core.table import painted
+from agentfs.core.text import block, columns, counted, cut, cut_front, first_line, inert, wrapped
 from agentfs.executor.questions import ANSWER_LINE
 from agentfs.ui.screen import is_in_background
-from agentfs.ui.table import painted
-from agentfs.ui.text import block, columns, counted, cut, cut_front, first_line, inert, wrapped
 
 _ESCAPED = re.compile(r"\\([\\`*_\[\]<>|!#])")
 _BEFORE_WORDS = re.compile(r" *(?:\S+ {2,}|- )?")  # the name in a list, and the gap after it
@@ -154,7 +154,7 @@ def _without_blank_ends(lines: list[str]) -> list[str]:
 
 def draft_lines(source: bytes, *, full: bool) -> Iterator[str]:
     """Yield a draft as a person reads it on a terminal: each step and what it does."""
-    from agentfs.ui.plan_diff import plan_text
+    from agentfs.core.plan_diff import plan_text
 
     plan = json.loads(source)
     steps = plan["steps"]

@@ -12,12 +12,12 @@ from agentfs.core.outcome import left_steps, tally
 from agentfs.core.planner_calls import question_of
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
+from agentfs.core.table import NOT_DRIVEN, WRONG, mark_of
+from agentfs.core.text import duration, first_line, in_markdown, inert, left_words, log_line, state_and_why
 from agentfs.storage.files import replace
 from agentfs.storage.safe_open import reading
 from agentfs.ui.overview import all_steps, choose_steps
 from agentfs.ui.progress import what_to_do
-from agentfs.ui.table import NOT_DRIVEN, WRONG, mark_of
-from agentfs.ui.text import duration, first_line, in_markdown, inert, left_words, log_line, state_and_why
 
 EVERY_SECONDS = 1.0
 MOST_ROWS = 200  # a table of a thousand rows is no help

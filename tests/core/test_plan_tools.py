@@ -7,9 +7,9 @@ from agentfs.core.documents import read_json
 from agentfs.core.json_edit import set_value
 from agentfs.core.plan_changes import changes
 from agentfs.core.plan_check import check_plan, surely_fits
+from agentfs.core.plan_diff import plan_text
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Change, Plan
-from agentfs.ui.plan_diff import plan_text
 from tests.builders import a_plan, a_run, a_step, facts
 from tests.core.corpus import case as corpus
 

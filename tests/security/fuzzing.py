@@ -24,12 +24,12 @@ from agentfs.core.problems import Rejected
 from agentfs.core.records import Step
 from agentfs.core.references import in_step, problems_in_step
 from agentfs.core.resolve import Output, resolve_step
+from agentfs.core.values import NotJson
 from agentfs.executor.arguments import arguments_of
 from agentfs.executor.offers import Finish
 from agentfs.planner.answer import PlanContext
 from agentfs.planner.evaluation import evaluate_answer
 from agentfs.planner.lint import Surroundings
-from agentfs.tools.values import NotJson
 from tests.builders import CATALOGUE
 
 LONGEST_S = 1.0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agentfs.ui.plan_diff import changed_lines, conflict_lines, plan_text
-from agentfs.ui.text import exact, look
+from agentfs.core.plan_diff import changed_lines, conflict_lines, plan_text
+from agentfs.core.text import exact, look
 
 LONG = "tar czf /backup/site.tgz /srv/site && rsync -a /backup/ mirror:/backup/ --delete --exclude=cache && "
 LINES = "".join(f"line {number}\n" for number in range(300))

@@ -11,9 +11,9 @@ import pytest
 from agentfs.core.facts import Attempt, Facts, PlanFile
 from agentfs.core.problems import Problem
 from agentfs.core.run_state import derive
+from agentfs.core.text import columns
 from agentfs.ui.overview import Overview, Row, choose_runs, ended_row, overview_lines, row_of
 from agentfs.ui.screen import Look
-from agentfs.ui.text import columns
 from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
 
 NOW = datetime(2026, 11, 16, 10, 5, tzinfo=UTC)

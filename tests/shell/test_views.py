@@ -11,10 +11,8 @@ from agentfs.commands.common import problem_lines
 from agentfs.core.problems import Problem
 from agentfs.core.records import Failure, Result, Step
 from agentfs.core.steps import Move, Status, StepView
-from agentfs.ui.overview import about, choose_steps, rest_words
-from agentfs.ui.progress import settled_line
-from agentfs.ui.table import Cell, table
-from agentfs.ui.text import (
+from agentfs.core.table import Cell, table
+from agentfs.core.text import (
     age,
     ago,
     answer_text,
@@ -29,6 +27,8 @@ from agentfs.ui.text import (
     json_text,
     wrapped,
 )
+from agentfs.ui.overview import about, choose_steps, rest_words
+from agentfs.ui.progress import settled_line
 from tests.terminals import OnTerminal
 
 HOSTILE = "a\x1b[2Jb\x9bc\u202ed\x07\x7fe\u2028f\u200bg"

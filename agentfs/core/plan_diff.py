@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from agentfs.ui.table import painted
-from agentfs.ui.text import (
+from agentfs.core.table import painted
+from agentfs.core.text import (
     counted,
     exact,
     first_line,

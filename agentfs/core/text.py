@@ -6,7 +6,6 @@ shown as it is where that leaves no doubt, and else as JSON; lines that would lo
 
 import json
 import re
-import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -241,9 +240,8 @@ def look_alikes(lines: Iterable[str]) -> frozenset[str]:
     return frozenset(seen for seen, count in counts.items() if count > 1)
 
 
-def answer_text(answer: object, *, terminal: bool | None = None) -> str:
+def answer_text(answer: object, *, terminal: bool) -> str:
     """Return text as it is, anything else as JSON; on a terminal both inert, for an answer may come from anywhere."""
-    terminal = sys.stdout.isatty() if terminal is None else terminal
     if isinstance(answer, str):
         return "\n".join(block(answer)) if terminal else answer
     return json_text(answer) if terminal else json.dumps(answer, indent=2, ensure_ascii=False)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from agentfs.ui.text import columns, cut, padded, wrapped
+from agentfs.core.text import columns, cut, padded, wrapped
 
 T = TypeVar("T")
 
