@@ -30,6 +30,7 @@ from agentfs.core.steps import StepView
 from agentfs.core.text import first_line, inert
 from agentfs.engine.means import catalogue_of_run, reader_for
 from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.run_reader import Judge
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.clock import Clock
 from agentfs.storage.completeness import Stillness
@@ -37,7 +38,6 @@ from agentfs.storage.displaced_plans import look_after
 from agentfs.storage.files import Leftover, install, publish, read_whole
 from agentfs.storage.files import replace as replace_file
 from agentfs.storage.locks import is_driven
-from agentfs.storage.run_reader import Judge
 from agentfs.storage.workspace import Workspace
 from agentfs.tools.registry import known_tools
 

@@ -32,9 +32,9 @@ from agentfs.ledger.maintenance import Maintenance, Upkeep
 from agentfs.storage.completeness import ignore_lease_signal
 from agentfs.storage.locks import HeldFolder, locked
 from agentfs.storage.run_folders import ended_runs, is_open, open_runs
+from agentfs.storage.starting import Pool
 from agentfs.storage.watcher import FolderWatch
 from agentfs.storage.workspace import Workspace
-from agentfs.tools.process import Pool
 from agentfs.ui.progress import Teller
 
 AT_ONCE = 4  # runs turned, or goals taken, at the same time; more would only wait for the interpreter

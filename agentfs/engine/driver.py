@@ -33,10 +33,12 @@ from agentfs.core.decide import (
     next_retry,
 )
 from agentfs.core.facts import Facts
+from agentfs.core.mask import Mask
 from agentfs.core.records import Run, Sandbox, Tools
 from agentfs.core.run_state import Means, derive, used_by
 from agentfs.core.steps import StepView
 from agentfs.engine.notify import RunBell, no_bell
+from agentfs.engine.run_reader import RunReader
 from agentfs.executor.attempt import Halt
 from agentfs.executor.checks import Checker, run_checks
 from agentfs.executor.desk import MAX_TURNS
@@ -47,10 +49,9 @@ from agentfs.planner import Planner
 from agentfs.storage.clock import Clock
 from agentfs.storage.displaced_plans import look_after
 from agentfs.storage.files import Leftover
-from agentfs.storage.run_reader import RunReader
+from agentfs.storage.starting import Starter
 from agentfs.storage.steps_folder import Shelf
-from agentfs.tools.base import Confinement, Mask, Tool
-from agentfs.tools.process import Starter
+from agentfs.tools.base import Confinement, Tool
 
 CALL_SECONDS = 1800.0
 

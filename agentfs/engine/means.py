@@ -16,8 +16,8 @@ from agentfs.core.records import Run, Tools
 from agentfs.core.run_state import Means
 from agentfs.core.tool_spec import Catalogue
 from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.run_reader import RunReader
 from agentfs.storage.files import read_whole
-from agentfs.storage.run_reader import RunReader
 from agentfs.tools.registry import Known, known_tools, specs
 from agentfs.tools.web import NO_ENGINE
 

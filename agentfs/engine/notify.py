@@ -22,12 +22,12 @@ from agentfs.core.attention import Waiting, waiting
 from agentfs.core.config import TOLD_ON_WAIT
 from agentfs.core.decide import Action
 from agentfs.core.excerpts import telling_line
+from agentfs.core.mask import Mask
 from agentfs.core.run_state import RunState
 from agentfs.core.text import cut, first_line, inert
 from agentfs.storage.clock import Clock
 from agentfs.storage.jsonl import JsonLines, read_lines
-from agentfs.tools.base import Mask
-from agentfs.tools.process import Starter
+from agentfs.storage.starting import Starter
 
 TIMEOUT_SECONDS = 60.0
 LINGER_SECONDS = 2.0  # at the end of the process: what takes longer runs on by itself

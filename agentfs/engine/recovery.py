@@ -8,6 +8,7 @@ from pathlib import Path
 from agentfs.core import paths
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.mask import Mask
 from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import UNKNOWN_KEY
@@ -18,7 +19,6 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.displaced_plans import keep_beside
 from agentfs.storage.files import listing, publish, read_whole
 from agentfs.storage.steps_folder import Shelf
-from agentfs.tools.base import Mask
 from agentfs.tools.process import end_survivors
 
 _CUT = Failure(kind="interrupted", message="agentfs was ended before this attempt could settle")

@@ -15,6 +15,7 @@ from agentfs.engine.means import has_model, means_of, reader_for, run_record, to
 from agentfs.engine.notify import Bell, no_bell
 from agentfs.engine.plan_judge import FileJudge
 from agentfs.engine.recovery import asked_of_models, take_over
+from agentfs.engine.run_reader import RunReader
 from agentfs.errors import UserError
 from agentfs.ledger import Ledger, LedgerError, person
 from agentfs.ledger.committer import Committer
@@ -31,10 +32,9 @@ from agentfs.planner.surroundings import look_around
 from agentfs.prompts import load_prompt
 from agentfs.storage.clock import Clock
 from agentfs.storage.installation import named_files, searched_path
-from agentfs.storage.run_reader import RunReader
+from agentfs.storage.starting import Pool, Starter
 from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox
-from agentfs.tools.process import Pool, Starter
 from agentfs.tools.registry import Known, known_tools, opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
 

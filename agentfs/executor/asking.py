@@ -4,13 +4,13 @@ import os
 from dataclasses import replace
 
 from agentfs.core import paths
+from agentfs.core.mask import Mask
 from agentfs.core.records import Order
 from agentfs.executor import questions
 from agentfs.executor.desk import Asked
 from agentfs.executor.log import AttemptLog
 from agentfs.executor.rebuilding import QUESTION
 from agentfs.storage.steps_folder import Shelf
-from agentfs.tools.base import Mask
 
 
 def wait_with(asked: Asked, order: Order, log: AttemptLog, shelf: Shelf, mask: Mask, seconds: float) -> Asked:

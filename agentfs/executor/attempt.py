@@ -12,6 +12,7 @@ from pydantic_core import PydanticSerializationError
 from agentfs.core import paths
 from agentfs.core.excerpts import TimeLimit, as_text, check_words, hints_of, joined
 from agentfs.core.hashing import check_value
+from agentfs.core.mask import Mask
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     Check,
@@ -59,9 +60,10 @@ from agentfs.executor.rebuilding import ANSWER, Memory, remembered
 from agentfs.models.base import ModelError, ModelSession
 from agentfs.storage.clock import Clock, later
 from agentfs.storage.jsonl import read_lines
+from agentfs.storage.starting import Starter
 from agentfs.storage.steps_folder import Shelf
-from agentfs.tools.base import Bench, Confinement, Mask, Tool, ToolResult
-from agentfs.tools.process import Starter, StopSign
+from agentfs.tools.base import Bench, Confinement, Tool, ToolResult
+from agentfs.tools.process import StopSign
 from agentfs.tools.registry import input_problems
 
 HELD_BEFORE = "held_before"  # the event in a log

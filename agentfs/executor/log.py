@@ -11,6 +11,7 @@ from typing import Any
 
 from agentfs.core import paths
 from agentfs.core.facts import Claim
+from agentfs.core.mask import Mask
 from agentfs.core.records import SHA256_PATTERN, Order
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import write_all
@@ -18,7 +19,6 @@ from agentfs.storage.jsonl import one_line, read_lines
 from agentfs.storage.safe_open import reading
 from agentfs.storage.steps_folder import Shelf
 from agentfs.storage.system import flags
-from agentfs.tools.base import Mask
 from agentfs.tools.process import ProcessMark
 
 _APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CLOEXEC", "O_BINARY")

@@ -4,12 +4,12 @@ import json
 
 from agentfs.core.excerpts import fenced, head_and_tail, one_line
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.mask import Mask
 from agentfs.core.planner_calls import DO
 from agentfs.core.records import Order
 from agentfs.executor.conversation import Message
 from agentfs.executor.desk import Desk
 from agentfs.prompts import load_prompt
-from agentfs.tools.base import Mask
 
 GOAL_LENGTH, ERROR_LENGTH, MOST_ERRORS = 300, 1500, 3
 

@@ -22,7 +22,7 @@ from agentfs.ledger.git import LedgerBroken, LedgerBusy, NoGit
 from agentfs.ledger.ledger import Entry, Ledger, Still, blob_sha
 from agentfs.ledger.pending import pending_entries, run_id
 from agentfs.storage.files import read_whole
-from agentfs.tools.process import Starter
+from agentfs.storage.starting import Starter
 
 RETRY_SECONDS = 0.5
 AT_ONCE = 100  # runs

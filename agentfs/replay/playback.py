@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core import paths
+from agentfs.core.mask import Mask
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
 from agentfs.core.tool_spec import ToolSpec
@@ -43,7 +44,7 @@ from agentfs.replay.recording import LOG, TOOL_FAILED, Conversation, Departure, 
 from agentfs.storage.clock import Clock
 from agentfs.storage.jsonl import OURS, read_lines
 from agentfs.storage.safe_open import copy_regular
-from agentfs.tools.base import Bench, Mask, ToolResult
+from agentfs.tools.base import Bench, ToolResult
 
 NOT_RECORDED = Failure(kind="model", message="the recording holds no answer to this")
 SHOWN = 120  # characters on either side of a difference

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from agentfs.core.mask import Mask
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import write_all
 from agentfs.storage.safe_open import lines_of
 from agentfs.storage.system import flags
-from agentfs.tools.base import Mask
 
 _APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")
 _TEXT = json.JSONEncoder(ensure_ascii=False)

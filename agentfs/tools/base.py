@@ -1,21 +1,22 @@
 """What a tool is, and what it is given to work with."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from agentfs.core.excerpts import TimeLimit
-from agentfs.core.records import Failure, JsonObject, Record, Sandbox, Usage
+from agentfs.core.mask import Mask
+from agentfs.core.records import Failure, JsonObject, Sandbox, Usage
 from agentfs.core.tool_spec import ToolSpec, tool_setting
-from agentfs.tools.process import ProcessMark, Starter, StopSign
+from agentfs.storage.starting import Starter
+from agentfs.tools.process import ProcessMark, StopSign
 
 if TYPE_CHECKING:  # they know of benches
     from agentfs.models.base import Model, ModelSession
 
 
-R = TypeVar("R", bound=Record)
 USUAL = TimeLimit(600)
 
 
@@ -64,30 +65,6 @@ class Bench:
     def may_wait(self) -> bool:
         """Whether there is time to wait for something."""
         return self.now() < self.deadline and not self.stop.is_set()
-
-
-class Mask(Protocol):
-    """Hides the values of secrets in what is foreign."""
-
-    def text(self, text: str) -> str: ...
-
-    def data(self, data: bytes) -> bytes: ...
-
-    def value(self, value: Any, *, keys: bool = False, ours: Collection[str] = ()) -> Any: ...
-
-    def record(self, record: R) -> R: ...
-
-    def stream(self) -> "Stream": ...
-
-    def also(self, named: Iterable[str]) -> "Mask": ...  # counts these variables, too
-
-
-class Stream(Protocol):
-    """Bytes as they come, masked."""
-
-    def feed(self, chunk: bytes) -> bytes: ...
-
-    def end(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from agentfs.tools.base import Bench, Mask, ToolResult
+from agentfs.core.mask import Mask
+from agentfs.tools.base import Bench, ToolResult
 
 
 class Capture:

@@ -17,11 +17,11 @@ from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson, json_value
 from agentfs.storage.safe_open import Refused
+from agentfs.storage.starting import NONE_LEFT, is_shortage
 from agentfs.tools import launch
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.launch import Finished, GaveUp, NotStarted, run_program
 from agentfs.tools.output import Capture
-from agentfs.tools.process import NONE_LEFT, is_shortage
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import environment, hint_for, lay_out, unavailable_because
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from agentfs.core.paths import inside
 from agentfs.storage.installation import SETTINGS, find_program, searched_path
 from agentfs.storage.safe_open import reading
-from agentfs.tools.process import Starter
+from agentfs.storage.starting import Starter
 from agentfs.tools.protected import FOLDERS, Fences, Unfenceable, chain
 
 FOLDERS_WALKED = 20_000  # breadth first: what lies deepest is looked at last

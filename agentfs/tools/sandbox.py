@@ -25,9 +25,10 @@ from agentfs.core.paths import inside
 from agentfs.core.records import Sandbox
 from agentfs.storage.installation import find_program, why_missing, workspaces_above
 from agentfs.storage.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
+from agentfs.storage.starting import Starter, is_shortage
 from agentfs.storage.workspace import trusted_roots
 from agentfs.tools.base import Confinement
-from agentfs.tools.process import Starter, is_shortage, raise_shortage
+from agentfs.tools.process import raise_shortage
 from agentfs.tools.protected import (
     Fences,
     Unfenceable,

@@ -23,10 +23,11 @@ from agentfs.core.records import Failure, JsonObject, Sandbox
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson, json_value
 from agentfs.storage.safe_open import Refused, hold_folder
+from agentfs.storage.starting import Pool, Starter
 from agentfs.tools.base import Bench, Confinement, ToolResult
 from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, Started, start
 from agentfs.tools.output import Capture, OutputLog, text_result, value_result
-from agentfs.tools.process import Never, Pool, ProcessMark, Starter, end_survivors, mark_of
+from agentfs.tools.process import Never, ProcessMark, end_survivors, mark_of
 from agentfs.tools.programs import OPEN_AIR
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import Layout, environment, lay_out, unavailable_because

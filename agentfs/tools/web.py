@@ -18,10 +18,10 @@ from agentfs import __version__
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson, json_value
+from agentfs.storage.starting import Starter
 from agentfs.tools.addresses import ALLOW, Forbidden, Resolve, Target, parse_target, reachable
 from agentfs.tools.base import Bench, ToolResult
 from agentfs.tools.output import Capture, value_result
-from agentfs.tools.process import Starter
 
 if TYPE_CHECKING:
     import httpx2

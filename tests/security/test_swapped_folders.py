@@ -14,10 +14,10 @@ import pytest
 
 from agentfs.core.hashing import sha256_bytes
 from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.run_reader import RunReader
 from agentfs.errors import AgentfsError
 from agentfs.storage import safe_open
 from agentfs.storage.files import exchange
-from agentfs.storage.run_reader import RunReader
 from tests.builders import CATALOGUE
 from tests.daemons import Watching, book
 from tests.security.test_safe_open import exchange_for_ever

@@ -16,18 +16,10 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.records import Sandbox
+from agentfs.storage.starting import NONE_LEFT, ROOM_AGAIN, Starter
 from agentfs.tools import launch
 from agentfs.tools.launch import Finished, GaveUp, run_program
-from agentfs.tools.process import (
-    NONE_LEFT,
-    ROOM_AGAIN,
-    ProcessMark,
-    Starter,
-    end_survivors,
-    find_survivors,
-    mark_of,
-    read_stat,
-)
+from agentfs.tools.process import ProcessMark, end_survivors, find_survivors, mark_of, read_stat
 from agentfs.tools.sandbox import environment, lay_out
 from tests.benches import Workbench, a_workbench, confined, each_sandbox
 

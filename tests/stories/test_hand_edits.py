@@ -287,7 +287,7 @@ def test_a_gate_fails_closed_whatever_else_is_said(place: Place) -> None:
     from agentfs.core.run_state import Means, derive
     from agentfs.core.tool_spec import Catalogue
     from agentfs.engine.plan_judge import FileJudge
-    from agentfs.storage.run_reader import RunReader
+    from agentfs.engine.run_reader import RunReader
     from agentfs.tools.registry import specs
 
     for wrong in WRONG_REPLIES:
