@@ -130,12 +130,12 @@ def _quote_problem(quote: object, evidence: Sequence[Piece]) -> str | None:
     """Return why a quote does not count: each of its lines must stand in the evidence, and say something."""
     if not isinstance(quote, str) or not any(sign.isalnum() for sign in quote):
         return "You say that it is met, and quote nothing from the evidence."
-    bodies = [_flat(piece.body) for piece in evidence]
-    whole, lines = _flat(quote), [line for part in quote.splitlines() if (line := _flat(part))]
-    quotes = [whole] if any(whole in body for body in bodies) else lines
-    if not all(any(one in body for body in bodies) for one in quotes):
+    bodies = [_words(piece.body) for piece in evidence]
+    lines = [line for part in quote.splitlines() if _words(line := _flat(part))]
+    quotes = [_flat(quote)] if any(_words(quote) in body for body in bodies) else lines
+    if not all(any(_words(one) in body for body in bodies) for one in quotes):
         return "Your quote is not in the evidence."
-    if all(len(one) < SHORTEST_QUOTE or one in _flat(OUTPUT_WORDS) for one in quotes):
+    if all(len(one) < SHORTEST_QUOTE or _words(one) in _words(OUTPUT_WORDS) for one in quotes):
         return (
             f"Your quote is too short to show anything: quote at least {SHORTEST_QUOTE} characters of the evidence."
         )
@@ -143,6 +143,10 @@ def _quote_problem(quote: object, evidence: Sequence[Piece]) -> str | None:
 
 
 def _flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def _words(text: str) -> str:
     """Return a text as its words: how they are set apart is no matter of truth."""
     return re.sub(r"[\s,;:.'\"`]+", " ", text).strip()
 

@@ -214,8 +214,6 @@ class Loop:
         if past.tool in self._tools:
             self._ran, self._last_ok = True, past.ok
             self._acted, self._printed = (True, past.result) if past.ok else (self._acted, self._printed)
-        elif past.tool == FINISH:
-            self._last_ok = past.ok  # a claim that was sent back is not offered again
         count = self._repeats.count(past.tool or "", past.arguments, past.result)
         if count == WARN_AT:
             self._notes.append(words.repeated(past.tool or "", count))
@@ -277,6 +275,7 @@ class Loop:
     def _not_accepted(self, wrong: Sequence[str]) -> Said | ToolResult:
         """Send back a claim that the plan's checks do not bear out; one too many is drift."""
         self._refused += 1
+        self._last_ok = False  # what it claimed is not offered to it again
         if self._refused > MOST_CLAIMS:
             return self._lost(f"it claimed to be done against a failing check: {wrong[0]}")
         return Said(words.not_accepted(wrong), ok=False)
