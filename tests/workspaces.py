@@ -151,7 +151,8 @@ class Place:
     def ledger_is_sound(self) -> None:
         """Assert that the ledger is whole and that nothing of ours shows as changed."""
         self.git("fsck", "--strict")
-        assert self.git("status", "--porcelain") == ""
+        changed = self.git("status", "--porcelain")
+        assert not changed, changed
 
 
 def disagreements(root: Path) -> list[str]:
