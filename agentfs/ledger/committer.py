@@ -25,6 +25,7 @@ from agentfs.storage.files import read_whole
 from agentfs.storage.starting import Starter
 
 RETRY_SECONDS = 0.5
+LONGEST_COMMIT_SECONDS = 60.0
 AT_ONCE = 100  # runs
 APART_FROM = 24  # runs whose commits are worth a process of their own: this one has others to drive
 APART_SECONDS = 60.0
@@ -74,14 +75,18 @@ class Committer:
             return not self._due and not self._busy and not self._unsure
 
     def flush(self, seconds: float) -> bool:
-        """Wait until nothing is pending; False if a lock or a fault is still in the way after that long."""
+        """Wait until nothing is pending; False if a lock or a fault is still in the way after that long.
+
+        A commit that is being made is waited for, for a busy machine takes its time.
+        """
         end = time.monotonic() + seconds
         with self._turn:
             self._due = dict.fromkeys(self._due, 0.0)
             self._turn.notify_all()
             while self._due or self._busy:
-                self._turn.wait(max(0.0, min(end - time.monotonic(), RETRY_SECONDS)))
-                if time.monotonic() >= end:
+                self._turn.wait(RETRY_SECONDS / 5)
+                late = time.monotonic() - end
+                if late >= (LONGEST_COMMIT_SECONDS if self._busy else 0.0):
                     return False
         return True
 
