@@ -14,10 +14,11 @@ from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop, drive
 from agentfs.engine.intake import goal_from, judge_goal, taking
 from agentfs.engine.means import catalogue_of
+from agentfs.engine.workspace_setup import init
 from agentfs.engine.world import open_driver, open_world
 from agentfs.storage.locks import locked
 from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import Workspace, init
+from agentfs.storage.workspace import Workspace
 from tests.scripts import Script
 
 

@@ -247,7 +247,7 @@ def say_who_continues(run: OpenRun) -> None:
     """Say who goes on with a run that no process drives: a watch, or else what to type."""
     if (run.folder / paths.OUTCOME).exists() or run.driven:
         return
-    from agentfs.ui.progress import NOTHING_DRIVES, who_goes_on
+    from agentfs.engine.report import NOTHING_DRIVES, who_goes_on
 
     say(who_goes_on(run.run, run.workspace.root, NOTHING_DRIVES))
 

@@ -7,9 +7,10 @@ from typing import Any
 from agentfs.commands.common import environment, here, print_lines, say, say_all, start_folder, trusted_now
 from agentfs.commands.reading import settings_of
 from agentfs.core.text import first_line, json_text
+from agentfs.engine.workspace_setup import brought_along
+from agentfs.engine.workspace_setup import init as init_workspace
 from agentfs.errors import UserError
-from agentfs.storage.workspace import SETTINGS, brought_along
-from agentfs.storage.workspace import init as init_workspace
+from agentfs.storage.workspace import SETTINGS
 from agentfs.storage.workspace import trust as trust_workspace
 
 

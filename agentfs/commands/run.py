@@ -21,11 +21,14 @@ from agentfs.core.records import Outcome
 from agentfs.core.text import answer_text
 from agentfs.daemon.daemon import Daemon
 from agentfs.daemon.inbox import Inbox
+from agentfs.daemon.reporter import Teller
 from agentfs.engine.attempts import get_ready, room_of
 from agentfs.engine.driver import Driver, World
 from agentfs.engine.foreground import Asker, Stop, drive
 from agentfs.engine.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
 from agentfs.engine.means import allowing_own, catalogue_of, has_model, run_record
+from agentfs.engine.report import who_goes_on
+from agentfs.engine.workspace_setup import brought_along, init
 from agentfs.engine.world import known_to, open_driver, open_world
 from agentfs.errors import NotARun, UserError
 from agentfs.ledger.maintenance import maintain_after_run
@@ -33,9 +36,9 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.locks import is_driven, is_watched, locked
 from agentfs.storage.settings import default_settings, load_settings
 from agentfs.storage.system import missing
-from agentfs.storage.workspace import Workspace, brought_along, find_workspace, init
+from agentfs.storage.workspace import Workspace, find_workspace
 from agentfs.tools.registry import Known, known_tools
-from agentfs.ui.progress import Progress, Teller, progress_for, who_goes_on
+from agentfs.ui.progress import Progress, progress_for
 from agentfs.ui.screen import can_draw
 
 Begin = Callable[[Settings, World, ExitStack], Path]  # takes a run's lock, held while the stack is open

@@ -10,7 +10,7 @@ from agentfs.commands import reading
 from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
 from agentfs.core.table import RUN_COLOURS, columned, mark_of, painted, shown_state, wrong_first
 from agentfs.core.text import block, cut, duration, first_line, inert, json_text, left_words, most_of, state_and_why
-from agentfs.ui.status_page import log_tail
+from agentfs.engine.status_page import log_tail
 
 OUTPUT_LINES, INPUT_LINES = 3, 4
 

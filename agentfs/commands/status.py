@@ -168,7 +168,7 @@ def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:
         return [f"see it: agentfs show {page['run']}"]
     if page["driven"]:
         return ["it is being driven now"]
-    from agentfs.ui.progress import NOTHING_DRIVES, what_to_do, who_goes_on
+    from agentfs.engine.report import NOTHING_DRIVES, what_to_do, who_goes_on
 
     steps = what_to_do(found.folder, found.state) if found.state else []
     return [*steps, who_goes_on(page["run"], found.folder.parents[2], NOTHING_DRIVES)]

@@ -7,9 +7,11 @@ from typing import Literal
 from agentfs.core import paths
 from agentfs.core.decide import Action, AskAnswer, CallPlanner, InstallPlan, RecordRevision, Wait, decide
 from agentfs.core.facts import ASK, CUT_WORDS, GATE_WORDS, Facts, cut_word, gate_word, uncounted
+from agentfs.core.outcome import left_steps
 from agentfs.core.planner_calls import question_of
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
+from agentfs.core.table import WRONG, wrong_first
 
 About = Literal["draft", "gate", "answer", "cut", "ask"]
 RAISED_BY = {
@@ -255,3 +257,28 @@ def reason(state: RunState) -> str:
 def _telling(state: RunState) -> Action:
     """Return the decision that says most: the last one, after what merely puts things right."""
     return decide(state, 1)[-1]
+
+
+# ── the steps that are shown ──────────────────────────────────────────────────────────────────────────────
+
+OVER = frozenset(("done", "skipped"))
+PRESSING = WRONG | {"interrupted", "gated"}
+
+
+def all_steps(state: RunState) -> list[StepView]:
+    """Return the steps of a run as people are shown them, those that have left the plan included."""
+    return wrong_first([*state.steps.values(), *left_steps(state)], lambda view: view.status)
+
+
+def choose_steps(views: list[StepView], room: int) -> list[StepView]:
+    """Return the steps to show, in plan order: what runs, what went wrong, then those around the front line."""
+    if len(views) <= room:
+        return views
+    front = next((n for n, view in enumerate(views) if view.status not in OVER | PRESSING), len(views) - 1)
+
+    def rank(place: int) -> tuple[int, int]:
+        status = views[place].status
+        pressing = 0 if status in ("ordered", "running") else 1 if status in PRESSING else 2
+        return pressing, abs(place - front)
+
+    return [views[place] for place in sorted(sorted(range(len(views)), key=rank)[:room])]

@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Begun, Inbox, Intake
+from agentfs.daemon.reporter import Teller
 from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, ManagedRun, describe, glance, share_places
 from agentfs.engine.driver import World
 from agentfs.engine.foreground import RESCAN_SECONDS, RESTLESS_SECONDS, SHORTEST_SECONDS, Stop
@@ -35,7 +36,6 @@ from agentfs.storage.run_folders import ended_runs, is_open, open_runs
 from agentfs.storage.starting import Pool
 from agentfs.storage.watcher import FolderWatch
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.progress import Teller
 
 AT_ONCE = 4  # runs turned, or goals taken, at the same time; more would only wait for the interpreter
 GLANCE_SECONDS = 0.5  # how often every open run is looked at

@@ -23,6 +23,7 @@ from agentfs.core.paths import run_name
 from agentfs.core.problems import Problem
 from agentfs.core.text import in_markdown, inert
 from agentfs.core.tool_spec import Catalogue
+from agentfs.daemon.reporter import Teller
 from agentfs.daemon.runs import FULL, describe
 from agentfs.engine.intake import GoalSource, judge_goal, taking
 from agentfs.errors import AgentfsError, BadFile, UserError
@@ -38,7 +39,6 @@ from agentfs.storage.dropped_goals import (
 from agentfs.storage.files import appear, move_to_new_name
 from agentfs.storage.safe_open import NotRegular, hold_inside, hold_named, read_regular
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.progress import Teller
 
 REJECTED = "rejected"
 LOOK_SECONDS = 1.0  # between two looks at the folder, whether or not events come

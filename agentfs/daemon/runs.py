@@ -16,14 +16,14 @@ from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.core.decide import Action, Wait, takes_place
+from agentfs.daemon.reporter import Teller
 from agentfs.engine.driver import Driver, at_rest
+from agentfs.engine.status_page import StatusFile
 from agentfs.errors import AgentfsError
 from agentfs.storage.completeness import Signature, signature
 from agentfs.storage.files import listing, read_whole
 from agentfs.storage.run_folders import is_open
 from agentfs.storage.safe_open import names_in
-from agentfs.ui.progress import Teller
-from agentfs.ui.status_page import StatusFile
 
 NEVER = math.inf
 TURNS = 16  # of one run in a row, while it has something to do at once: it ends the sooner, and costs less

@@ -13,10 +13,10 @@ from agentfs.core.run_state import derive
 from agentfs.engine.driver import Driver
 from agentfs.engine.means import reader_for
 from agentfs.engine.perform import perform
+from agentfs.engine.status_page import StatusFile
 from agentfs.engine.world import Say, idle_world, planner_for, take_charge
 from agentfs.storage.locks import locked
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.status_page import StatusFile
 
 BY_HAND = EndRun("cancelled", "cancelled", "a person cancelled it")
 

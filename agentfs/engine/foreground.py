@@ -11,10 +11,10 @@ from agentfs.core.decide import Action, Wait
 from agentfs.core.facts import Facts
 from agentfs.core.run_state import RunState
 from agentfs.engine.driver import Driver, at_rest
+from agentfs.engine.status_page import EVERY_SECONDS as PAGE_SECONDS
+from agentfs.engine.status_page import StatusFile
 from agentfs.storage.files import is_own_temp
 from agentfs.storage.watcher import FolderWatch
-from agentfs.ui.status_page import EVERY_SECONDS as PAGE_SECONDS
-from agentfs.ui.status_page import StatusFile
 
 RESCAN_SECONDS = 10.0
 RESTLESS_SECONDS = 0.1

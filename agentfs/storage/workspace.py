@@ -18,24 +18,6 @@ SETTINGS = "agentfs.toml"
 _MOST_SECRET = 1000  # bytes
 _MOST_TRUSTED = 16_000_000
 _NEAR = 500  # the newest runs, among which a misspelt one is looked for
-_TEMPLATE = """\
-# Settings of this workspace. Every key has a default; this file may be empty. See docs/format.md.
-
-# approve = "plan"               # when a person must approve plans: never, plan, always
-# on_wait = 'notify-send "$AGENTFS_RUN waits" "$AGENTFS_WHY"'   # run once for each thing that waits for you
-
-[goals]
-workdirs = ["."]                 # folders, relative to the workspace, that a goal may work in
-
-[limits]
-# parallel = 4                   # attempts at once
-# attempts = 2                   # tries at one step
-
-[tools]
-# network = true                 # let tools use the network
-# read = ["/srv/templates"]      # more folders the tools may read
-# env = ["LANG"]                 # variables the tools may see
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,43 +85,6 @@ def find_workspace(start: Path) -> Workspace | None:
         if (folder / SETTINGS).is_file():
             return Workspace(folder)
     return None
-
-
-def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
-    """Return what a folder already holds that would be run once it is a workspace of this user's."""
-    if is_trusted(root, environment):
-        return []
-    from agentfs.tools.user_tools import sources
-
-    tools = [source.shown for source in sources(root, installed=False)]
-    others = (SETTINGS, "prompts", "runs", "goals")
-    return [name for name in others if (root / name).is_file() or any((root / name).glob("*"))] + tools[:5]
-
-
-def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[str]]:
-    """Make a workspace, or complete one; return it with the names of what was made. It is trusted from then on."""
-    from agentfs.core.json_schema import all_schemas
-    from agentfs.ledger import Ledger, LedgerError
-    from agentfs.storage.files import replace
-
-    made: list[str] = []
-    try:
-        for folder in (root, root / "goals", root / "schemas", root / "runs"):
-            if not folder.is_dir():
-                folder.mkdir(parents=True)
-                made.append(f"{folder.relative_to(root)}/" if folder != root else f"{root}/")
-        if not (root / SETTINGS).exists():
-            (root / SETTINGS).write_text(_TEMPLATE, encoding="utf-8")
-            made.append(SETTINGS)
-        for name, content in all_schemas().items():
-            replace(root / "schemas" / name, content)
-        Ledger.create(root / "runs").show_plans_by_meaning()
-    except LedgerError as error:
-        raise UserError(str(error)) from None
-    except OSError as error:
-        raise UserError(f"cannot make a workspace in {root}: {error.strerror} ({error.filename})") from None
-    trust(root, environment)
-    return Workspace(root), made
 
 
 # ── trust ─────────────────────────────────────────────────────────────────────────────────────────────────

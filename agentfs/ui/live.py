@@ -15,9 +15,10 @@ from agentfs.core.decide import Action, Wait, WriteNote
 from agentfs.core.run_state import RunState
 from agentfs.core.table import BOLD, painted
 from agentfs.core.text import counted, inert
+from agentfs.daemon.reporter import Teller
+from agentfs.engine.report import action_line, closing_words, ended_words, failures
 from agentfs.storage.clock import Clock
 from agentfs.ui.overview import Overview, Row, RunView, ended_row, overview_lines, row_of, run_lines
-from agentfs.ui.progress import Teller, action_line, closing_words, ended_words, failures
 from agentfs.ui.screen import Look, Screen
 
 if TYPE_CHECKING:

@@ -6,8 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agentfs.core import paths
-from agentfs.core.attention import Phase, open_questions, phase, reason, ways_on
-from agentfs.core.outcome import left_steps, tally
+from agentfs.core.attention import (
+    PRESSING,
+    Phase,
+    all_steps,
+    choose_steps,
+    open_questions,
+    phase,
+    reason,
+    ways_on,
+)
+from agentfs.core.outcome import tally
 from agentfs.core.records import Outcome
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
@@ -18,13 +27,11 @@ from agentfs.core.table import (
     GAP,
     GOOD,
     RUN_COLOURS,
-    WRONG,
     Cell,
     line_of,
     mark_of,
     mark_of_run,
     painted,
-    wrong_first,
 )
 from agentfs.core.text import (
     age,
@@ -51,8 +58,6 @@ NARROW = 48  # columns below which only names and states are told
 TIGHT = 10  # lines below which there are no blank ones, and nothing that has ended
 TODO = "    "
 AROUND = 7  # lines of one run that are no step: two of heading, the rest of the steps, bar, what it waits for, blanks
-OVER = frozenset(("done", "skipped"))
-PRESSING = WRONG | {"interrupted", "gated"}
 STEP_STATE_WIDTH, TRY_WIDTH, TIME_WIDTH = 12, 5, 8
 
 
@@ -362,11 +367,6 @@ def _time(state: RunState, step: StepView, now: datetime) -> str:
     return duration(step.result.duration_s) if step.result and step.result.started_at else ""
 
 
-def all_steps(state: RunState) -> list[StepView]:
-    """Return the steps of a run as people are shown them, those that have left the plan included."""
-    return wrong_first([*state.steps.values(), *left_steps(state)], lambda view: view.status)
-
-
 def _tries(state: RunState, view: StepView) -> str:
     """Return which attempt of how many; nothing for a step that has not begun."""
     allowed = state.around.allowed(view.step) if state.around else 1
@@ -388,20 +388,6 @@ def _about(view: StepView) -> str:
         again = "tried again: " if view.status == "ready" else ""
         return again + first_line(result.error.message)
     return first_line(view.why)
-
-
-def choose_steps(views: list[StepView], room: int) -> list[StepView]:
-    """Return the steps to show, in plan order: what runs, what went wrong, then those around the front line."""
-    if len(views) <= room:
-        return views
-    front = next((n for n, view in enumerate(views) if view.status not in OVER | PRESSING), len(views) - 1)
-
-    def rank(place: int) -> tuple[int, int]:
-        status = views[place].status
-        pressing = 0 if status in ("ordered", "running") else 1 if status in PRESSING else 2
-        return pressing, abs(place - front)
-
-    return [views[place] for place in sorted(sorted(range(len(views)), key=rank)[:room])]
 
 
 def rest_words(views: list[StepView]) -> str:

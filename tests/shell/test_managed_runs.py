@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agentfs.core.decide import EndRun, IssueOrder, Wait
+from agentfs.daemon.reporter import Teller
 from agentfs.daemon.runs import (
     NEVER,
     TURNS,
@@ -28,7 +29,6 @@ from agentfs.engine.world import open_driver, open_world
 from agentfs.storage.run_folders import ended_runs
 from agentfs.storage.settings import load_settings
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.progress import Teller
 from tests.drives import Quiet
 from tests.workspaces import Place
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentfs.commands.common import problem_lines
+from agentfs.core.attention import choose_steps
 from agentfs.core.problems import Problem
 from agentfs.core.records import Failure, Result, Step
 from agentfs.core.steps import Move, Status, StepView
@@ -27,8 +28,8 @@ from agentfs.core.text import (
     json_text,
     wrapped,
 )
-from agentfs.ui.overview import about, choose_steps, rest_words
-from agentfs.ui.progress import settled_line
+from agentfs.engine.report import settled_line
+from agentfs.ui.overview import about, rest_words
 from tests.terminals import OnTerminal
 
 HOSTILE = "a\x1b[2Jb\x9bc\u202ed\x07\x7fe\u2028f\u200bg"

@@ -10,7 +10,7 @@ import pytest
 
 from agentfs.core.facts import Attempt, Facts, Talk
 from agentfs.core.run_state import RunState, derive
-from agentfs.ui.status_page import MOST_STEPS, StatusFile, status_page
+from agentfs.engine.status_page import MOST_STEPS, StatusFile, status_page
 from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
 from tests.daemons import Watching, book
 from tests.npm import node, packages

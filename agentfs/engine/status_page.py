@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.core.attention import phase, reason
+from agentfs.core.attention import all_steps, choose_steps, phase, reason
 from agentfs.core.facts import gate_word
 from agentfs.core.outcome import left_steps, tally
 from agentfs.core.planner_calls import question_of
@@ -14,10 +14,9 @@ from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
 from agentfs.core.table import NOT_DRIVEN, WRONG, mark_of
 from agentfs.core.text import duration, first_line, in_markdown, inert, left_words, log_line, state_and_why
+from agentfs.engine.report import what_to_do
 from agentfs.storage.files import replace
 from agentfs.storage.safe_open import reading
-from agentfs.ui.overview import all_steps, choose_steps
-from agentfs.ui.progress import what_to_do
 
 EVERY_SECONDS = 1.0
 MOST_ROWS = 200  # a table of a thousand rows is no help

@@ -1,0 +1,232 @@
+"""What there is to say of a run, in lines: what a turn found and decided, how it ended, what it waits for."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentfs.core import decide as acts
+from agentfs.core.attention import open_questions, ways_on
+from agentfs.core.decide import Action, Wait
+from agentfs.core.excerpts import hints_of
+from agentfs.core.records import Failure, Outcome, Result
+from agentfs.core.run_state import RunState, goal_checks
+from agentfs.core.steps import StepView
+from agentfs.core.text import counted, duration, first_line, inert, state_and_why
+from agentfs.storage.locks import is_watched
+
+if TYPE_CHECKING:
+    from agentfs.engine.driver import Driver
+
+
+ENDS = {"done": "done", "failed": "FAILED", "blocked": "BLOCKED", "rejected": "rejected", "interrupted": "cut off"}
+FAILURES = ("step_failed", "repeated_failure")  # triggers
+
+
+# ── what there is to say ──────────────────────────────────────────────────────────────────────────────────
+
+News = tuple[str, str, dict[str, Any]]  # event, words, what it is about
+
+
+def turn_news(state: RunState, actions: Sequence[Action], settled: set[tuple[str, int]]) -> Iterator[News]:
+    """Yield what a turn found finished and what it decided. `settled`: the attempts reported before."""
+    for view in (state.steps[step] for step in state.table.changed):
+        result = view.result
+        if result is not None and (view.id, result.attempt) not in settled:
+            settled.add((view.id, result.attempt))
+            about = {"step": view.id, "attempt": result.attempt, "status": result.status}
+            yield "settled", settled_line(view), about
+    for action in actions:
+        if words := action_line(action, state):
+            yield _event(action), words, _about(action)
+
+
+def _event(action: Action) -> str:
+    return "started" if isinstance(action, acts.IssueOrder | acts.StartAttempt) else "action"
+
+
+def _about(action: Action) -> dict[str, Any]:
+    match action:
+        case acts.IssueOrder(view=view):
+            return {"step": view.id, "attempt": view.next}
+        case acts.StartAttempt(view=view):
+            return {"step": view.id, "attempt": view.attempt}
+        case acts.StopAttempt(step=step, attempt=attempt):
+            return {"step": step, "attempt": attempt}
+        case _:
+            return {}
+
+
+def reply_lines(state: RunState, reported: set[str]) -> list[str]:
+    """Return which replies do not count, and what would; none that was reported before."""
+    lines = [f"{one.name}: {one.uncounted}" for one in open_questions(state) if one.uncounted]
+    new = [line for line in lines if line not in reported]
+    reported.update(new)
+    return new
+
+
+def opening_line(driver: "Driver") -> str:
+    """Return which run this is, where it works, and for a new run how to choose another folder."""
+    run = driver.facts.run
+    hint = "" if driver.facts.revisions else " (choose another with --workdir)"
+    return f"{run.run}: working in {driver.folder.resolve() / run.workdir}{hint}"
+
+
+def settled_line(view: StepView) -> str:
+    """Return how an attempt ended, why, and whether it is tried again."""
+    result = view.result
+    if result is None:
+        return ""
+    which = f" (attempt {result.attempt})" if result.status != "done" or result.attempt > 1 else ""
+    words = f"{view.id}: {ENDS[result.status]} in {duration(result.duration_s)}{which}"
+    again = _again_words(view, result) if result.status == "failed" else ""
+    if result.error:
+        return f"{words}: {first_line(result.error.message)}{again}"
+    return f"{words}, but surprising: {first_line(result.surprise or '')}" if result.surprising else words
+
+
+def _again_words(view: StepView, result: Result) -> str:
+    """Return whether an attempt that failed is tried again, and when."""
+    if view.move == "retry" and view.not_before is not None:
+        pause = datetime.fromisoformat(view.not_before) - datetime.fromisoformat(result.ended_at)
+        return f"; retrying in {duration(pause.total_seconds())}"
+    return "; retrying" if view.move == "order" else ""
+
+
+def action_line(action: Action, state: RunState) -> str | None:
+    """Return what to print for an action decided in a state; None if it speaks for itself."""
+    match action:
+        case acts.IssueOrder(view=view):
+            return f"{view.id}: started{f' (attempt {view.next})' if view.next > 1 else ''}"
+        case acts.StartAttempt(view=view):
+            return f"{view.id}: started{f' (attempt {view.attempt})' if view.attempt > 1 else ''}"
+        case acts.RecordRevision():
+            return _revision_line(action, state)
+        case acts.AskAnswer() | acts.WriteNote() | acts.RemoveNote():
+            return f"plan: {action.why}"
+        case acts.CallPlanner():
+            return _call_line(action)
+        case acts.AskPerson(view=view) | acts.SettleReply(view=view):
+            return f"{view.id}: {action.why}"
+        case acts.StopAttempt(step=step):
+            return f"{step}: stopped, {action.why}"
+        case acts.RunGoalChecks():
+            return "running the goal's checks"
+        case _:
+            return None
+
+
+def _revision_line(action: acts.RecordRevision, state: RunState) -> str:
+    """Return the number of a new revision and its size, and why it is there unless a call made it."""
+    plan = state.facts.plan_file.plan
+    size = counted(len(plan.steps) if plan else 0, "step")
+    edited = f" ({action.why})" if action.call is None else ""
+    return f"plan: revision {len(state.facts.revisions) + 1}, {size}{edited}"
+
+
+def _call_line(action: acts.CallPlanner) -> str:
+    """Return what the planner, or for a repair the executor's model, is asked for, and why."""
+    first = action.pending[0]
+    if first.trigger == "first":
+        return "planning…"
+    if first.trigger == "next_step":
+        return "planning the next step…"
+    doing = "repairing" if action.role == "executor" else "replanning"
+    why = first_line(first.detail)
+    if first.step and first.trigger in FAILURES:
+        why = f"{first.step} failed ({why.removeprefix(f'{first.step}: ')})"
+    return f"{doing}: {why}"
+
+
+# ── when a run rests ──────────────────────────────────────────────────────────────────────────────────────
+
+_YES_OR_NO = ": approve or reject, on its first line"
+_WORDS = {
+    "gate": _YES_OR_NO,
+    "answer": _YES_OR_NO,
+    "cut": ": again, done or failed, on its first line",
+    "ask": "",  # it takes any words
+}
+NOTHING_DRIVES = "nothing drives it; go on with: "
+SHOWN = 5  # failed steps listed at the end: all are in `agentfs show`
+
+
+def closing_words(driver: "Driver", rest: Wait | None) -> list[str]:
+    """Return what a person has to know when a run rests."""
+    outcome, run = driver.facts.outcome, driver.facts.run.run
+    if outcome is None:
+        if rest is None:
+            return []
+        todo, then = what_to_do(driver.folder, driver.state), who_goes_on(run, driver.world.workspace, "then: ")
+        resumes = any(f"agentfs resume {run}" in line for line in todo)  # that is all there is to type
+        return [f"{run} waits: {inert(rest.why)}", *todo, *([] if resumes else [then])]
+    lines = [f"{run}: {inert(ended_words(outcome))}"]
+    if outcome.status == "failed":
+        lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]
+    return [*lines, *_files(driver.folder.resolve() / driver.facts.run.workdir)]
+
+
+def ended_words(outcome: Outcome) -> str:
+    """Return how a run ended, and its summary."""
+    return state_and_why(outcome.status, outcome.summary)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Yield where the files are that the steps made; nothing where there are none."""
+    with suppress(OSError):
+        if next(folder.iterdir(), None) is not None:
+            yield f"its files: {inert(str(folder))}"
+
+
+def who_goes_on(run: str, workspace: Path, else_type: str) -> str:
+    """Return that a watch goes on with a run that no process drives; else, behind these words, what to type."""
+    return "`agentfs watch` goes on with it" if is_watched(workspace) else f"{else_type}agentfs resume {run}"
+
+
+def failures(state: RunState) -> Iterator[str]:
+    """Yield the error of each failed step with its hint."""
+    failed = [(step, error) for step, error in _errors(state) if error is not None]
+    for step, error in failed[:SHOWN]:
+        yield f"  {step}: {first_line(error.message)}"
+        if error.hint:
+            yield f"    hint: {first_line(error.hint)}"
+    if len(failed) > SHOWN:
+        yield f"  and {len(failed) - SHOWN} more"
+    checked = goal_checks(state)
+    if checked and checked.checks and (hint := hints_of(one for one in checked.checks.checks if not one.ok)):
+        yield f"  hint: {first_line(hint)}"
+
+
+def _errors(state: RunState) -> Iterator[tuple[str, Failure | None]]:
+    for step, attempts in state.facts.attempts.items():
+        result = attempts[-1].result
+        if result is not None and result.status in ("failed", "blocked", "rejected"):
+            yield step, result.error
+
+
+def _went_wrong(view: StepView) -> bool:
+    return view.result is not None and view.result.status != "done"
+
+
+def what_to_do(folder: Path, state: RunState) -> list[str]:
+    """Return the files that wait for a person, with the words that count, and what to type instead."""
+    run, found = state.facts.run.run, open_questions(state)
+    lines = []
+    for opening in found:
+        if opening.about == "draft":
+            lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
+        else:
+            if len(found) > 1 and opening.step is not None and _went_wrong(state.steps[opening.step]):
+                lines.append(f"  {opening.step}: {first_line(state.steps[opening.step].why)}")
+            lines.append(f"  read {inert(str(folder / opening.question_path))}")
+            if opening.about == "answer" and state.facts.proposal and state.facts.proposal.reasons:
+                lines.append(f"  see what it would change: agentfs diff {run} --question")
+            lines.append(f"  answer in {inert(str(folder / opening.reply_path))}{_WORDS[opening.about]}")
+            if opening.uncounted:
+                lines.append(f"  {inert(opening.uncounted)}")
+        lines += [f"  or type: {command}" for command in opening.commands(run, alone=len(found) == 1)]
+    plan = state.facts.plan
+    if plan is not None and plan.status == "paused":
+        lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
+    return lines or [f"  type: {way}" for way in ways_on(state, run)]
