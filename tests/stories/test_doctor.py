@@ -21,6 +21,14 @@ from tests.workspaces import Place, end, path_without, wait_for
 TRAP = "import pathlib\npathlib.Path({!r}).touch()\nfrom agentfs.tools.user_tools import tool\n"
 
 
+OWN = str(Path(sys.executable).parent)  # first on PATH: another agentfs may be installed on this machine
+
+
+@pytest.fixture(autouse=True)
+def own_program_first(place: Place) -> None:
+    place.env["PATH"] = f"{OWN}:{place.env['PATH']}"
+
+
 @pytest.fixture
 def made(place: Place) -> Place:
     place.agentfs("init")
@@ -220,7 +228,7 @@ def test_a_machine_without_git_and_one_without_a_sandbox(made: Place, tmp_path: 
     for program, kind in (("git", "remark"), ("bwrap", "wrong")):
         (tmp_path / program).mkdir()
         path = path_without(tmp_path / program, program)
-        findings = found(made, code=0 if kind == "remark" else 2, env={"PATH": path})
+        findings = found(made, code=0 if kind == "remark" else 2, env={"PATH": f"{OWN}:{path}"})
         assert told(findings)[0] == ("git" if program == "git" else "sandbox", kind)
         assert "sudo apt install" in findings[0]["mend"]
 
@@ -230,15 +238,15 @@ def test_another_program_called_agentfs_is_named_if_it_comes_first(made: Place, 
     other.parent.mkdir()
     other.write_text(f"#!/bin/sh\ntouch {ran}\n")
     other.chmod(0o755)
-    own, path = str(Path(sys.executable).parent), os.environ["PATH"]
-    (finding,) = found(made, env={"PATH": f"{other.parent}:{own}:{path}"})
+    path = made.env["PATH"]
+    (finding,) = found(made, env={"PATH": f"{other.parent}:{path}"})
     assert (finding["about"], finding["grade"]) == ("agentfs", "remark")
     assert finding["what"] == f"another program comes first on PATH: `agentfs` starts {other}"
     assert "type `agentfs-plan`" in finding["mend"]
-    assert found(made, env={"PATH": f"{own}:{other.parent}:{path}"}) == []
+    assert found(made, env={"PATH": f"{OWN}:{other.parent}:{path}"}) == []
     link = tmp_path / "link" / "agentfs"  # as pipx and uv make one
     link.parent.mkdir()
-    link.symlink_to(f"{own}/agentfs")
+    link.symlink_to(f"{OWN}/agentfs")
     assert found(made, env={"PATH": f"{link.parent}:{other.parent}:{path}"}) == []
     assert not ran.exists()
 
