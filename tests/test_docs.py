@@ -1,9 +1,9 @@
 """The documentation holds: its commands are run, its examples are checked, its links and names are looked up.
 
-Fences of README.md that are executed:
+Fences of README.md and docs/runbooks.md that are executed:
 
     ```console demo     `$ ./demo` and what it prints: the example is run in a copy, as ./demo does
-    ```console run      `$ command` and what it prints, run one after the other in one new folder
+    ```console run      `$ command` and what it prints, those of a page one after the other in one new folder
     ````markdown NAME   a file that stands in that folder before
 
 Durations, the day and the folder may differ; nothing else.
@@ -19,6 +19,7 @@ from argparse import _SubParsersAction
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -44,6 +45,9 @@ PAGES = sorted(
     )
 )
 README = REPO / "README.md"
+RUNBOOKS = REPO / "docs" / "runbooks.md"
+COMMANDS = REPO / "docs" / "commands.md"
+PICTURE = REPO / "docs" / "run.svg"
 FORMAT = REPO / "docs" / "format.md"
 SECONDS = 60
 _FENCE = re.compile(r"^(`{3,})(.*)\n((?:.*\n)*?)\1$", re.MULTILINE)
@@ -69,7 +73,7 @@ def normal(output: str) -> list[str]:
     """Return output with all that may differ from run to run made the same."""
     output = re.sub(r"\d+\.\d s\b", "0.0 s", output)
     output = re.sub(r"\d{4}-\d\d-\d\d/", "DAY/", output)
-    output = re.sub(r"(/\S+)+?/(?=(?:migration|tidy)\b)", "/", output)
+    output = re.sub(r"(/\S+)+?/(?=(?:migration|tidy|hello)\b)", "/", output)
     return [line.rstrip() for line in output.strip().splitlines() if not line.startswith("WARNING: no sandbox")]
 
 
@@ -105,8 +109,8 @@ def dialogue(body: str) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
-def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    (demo,) = [fence for fence in fences(README) if fence.words == "console demo"]
+def test_the_demo_prints_what_is_shown(tmp_path: Path) -> None:
+    (demo,) = [fence for page in PAGES for fence in fences(page) if fence.words == "console demo"]
     ((command, shown),) = dialogue(demo.body)
     assert command == "./demo"
     folder = shutil.copytree(REPO / "examples" / "migration", tmp_path / "migration")
@@ -122,17 +126,39 @@ def test_the_commit_in_the_readme_is_the_one_that_is_made(tmp_path: Path) -> Non
     assert normal(said) == normal(shown)
 
 
-def test_the_console_fences_of_the_readme_print_what_they_show(tmp_path: Path) -> None:
-    folder = tmp_path / "tidy"
+@pytest.mark.parametrize(("page", "name", "least"), [(README, "hello", 1), (RUNBOOKS, "tidy", 2)])
+def test_console_fences_print_what_they_show(page: Path, name: str, least: int, tmp_path: Path) -> None:
+    folder = tmp_path / name
     folder.mkdir()
-    found = fences(README)
+    found = fences(page)
     for fence in found:
         if fence.words.startswith("markdown "):
             (folder / fence.words.split()[1]).write_text(fence.body, encoding="utf-8")
     dialogues = [pair for fence in found if fence.words == "console run" for pair in dialogue(fence.body)]
-    assert len(dialogues) >= 2
+    assert len(dialogues) >= least
     for command, shown in dialogues:
         assert normal(ran(command, folder, tmp_path / "home")) == normal(shown), command
+
+
+def test_no_other_page_has_fences_that_look_executed() -> None:
+    words = ("console run", "console demo")
+    assert {page for page in PAGES for fence in fences(page) if fence.words in words} == {README, RUNBOOKS}
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_picture_in_the_readme_shows_what_a_run_prints(tmp_path: Path) -> None:
+    """scripts/picture.py draws it."""
+
+    def texts(picture: Path) -> list[str]:
+        lines = ET.parse(picture).iter("{http://www.w3.org/2000/svg}text")  # noqa: S314 - it is ours
+        return normal("\n".join(" ".join(line.itertext()) for line in lines))
+
+    assert "](docs/run.svg)" in README.read_text(encoding="utf-8")
+    subprocess.run([sys.executable, REPO / "scripts/picture.py", tmp_path / "run.svg"], timeout=SECONDS, check=True)
+    assert texts(tmp_path / "run.svg") == texts(PICTURE)
 
 
 @pytest.mark.parametrize(
@@ -195,17 +221,17 @@ def commands() -> list[str]:
     return sorted(action.dest for action in subparsers._choices_actions)
 
 
-def test_every_command_is_in_the_readme() -> None:
-    text = README.read_text(encoding="utf-8")
+def test_every_command_is_in_the_table() -> None:
+    text = COMMANDS.read_text(encoding="utf-8")
     assert [name for name in commands() if f"`agentfs {name}" not in text] == []
 
 
-def test_the_lines_a_step_may_hold_are_in_the_readme_as_the_table_has_them() -> None:
+def test_the_lines_a_step_may_hold_are_in_the_docs_as_the_table_has_them() -> None:
     def code(text: str) -> str:
         return f"`` {text} ``" if "`" in text else f"`{text}`"
 
     table = ["| line | means |", "|---|---|", *(f"| {code(form.shown)} | {form.means} |" for form in LINES)]
-    assert "\n".join(table) + "\n\n" in README.read_text(encoding="utf-8")
+    assert "\n".join(table) + "\n\n" in RUNBOOKS.read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:

@@ -1,8 +1,8 @@
 """The lines a step of a runbook may hold: one table, and a function that reads each. Pure.
 
-`LINES` is all that the parser, the search for near misses (`near_misses`), the help and the README know of them. A
-line may begin with a list's `-`, `*` or `+`; case does not matter in the keyword. Any other line is prose, unless it
-is so near to one of these that it was surely meant as one.
+`LINES` is all that the parser, the search for near misses (`near_misses`), the help and docs/runbooks.md know of
+them. A line may begin with a list's `-`, `*` or `+`; case does not matter in the keyword. Any other line is prose,
+unless it is so near to one of these that it was surely meant as one.
 """
 
 import re
@@ -61,7 +61,7 @@ class LineForm:
 
     keyword: str
     shown: str  # as people write it
-    means: str  # in Markdown, for help and README
+    means: str  # in Markdown, for help and docs/runbooks.md
     write: str  # what to write in place of a line that is wrong
     field: str  # the step's field it sets; empty: none
     read: "Callable[[Draft, LineValue], None]"
@@ -391,7 +391,7 @@ LINES = (
     LineForm(
         "tools",
         "tools: shell, read_file",
-        "for a step with no fence, which [a model does](#a-goal-in-words)",
+        "for a step with no fence, which [a model does](executor.md)",
         "name tools: tools: shell, read_file",
         "tools",
         _tools,

@@ -34,12 +34,15 @@ OLDEST_GIT = (2, 27)  # knows a commit-graph of changed paths
 INOTIFY = Path("/proc/sys/fs/inotify")
 FEW_FILES, FEW_WATCHES = 1024, 64
 EVENT_SECONDS = 2.0  # for the event of a file
+DISTRIBUTION = "agentfs-plan"  # the name in pyproject.toml: another project is called agentfs
 _INSTALL = "sudo apt install {0} (Debian, Ubuntu), sudo dnf install {0} (Fedora) or sudo pacman -S {0} (Arch)"
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
     """Yield what is found on this machine."""
     yield fine("agentfs", f"{agentfs.__version__}, Python {platform.python_version()} ({sys.executable})")
+    yield from other_program()
+    yield from other_distributions()
     yield git()
     if lacks := system.missing():
         words = f"{system.name()} lacks {', '.join(lacks)}: runs cannot be driven here, only read and edited"
@@ -48,6 +51,34 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield bubblewrap(settings.tools.sandbox)
     yield watches()
     yield open_files()
+
+
+def other_program() -> Iterator[Finding]:
+    """Yield the program that `agentfs` starts if it is not the one of this installation."""
+    import sysconfig
+
+    first = shutil.which("agentfs")
+    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+    own = [sys.argv[0], *(os.path.join(sysconfig.get_path("scripts", scheme), "agentfs") for scheme in schemes)]
+    if first is not None and os.path.realpath(first) not in map(os.path.realpath, own):
+        yield remark(
+            "agentfs",
+            f"another program comes first on PATH: `agentfs` starts {first}",
+            f"type `{DISTRIBUTION}` instead of `agentfs`, or put the folder of this one first on PATH",
+        )
+
+
+def other_distributions() -> Iterator[Finding]:
+    """Yield what else is installed beside this Python that has a package `agentfs`."""
+    from importlib.metadata import packages_distributions
+
+    names = {name for name in packages_distributions().get("agentfs", ()) if name}
+    for name in sorted(names - {DISTRIBUTION}):
+        yield wrong(
+            "agentfs",
+            f"the distribution `{name}` installs a module `agentfs` too: one takes the place of the other",
+            f"pip uninstall {name}, then pip install --force-reinstall {DISTRIBUTION}",
+        )
 
 
 def git() -> Finding:

@@ -5,18 +5,28 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentfs.doctor.machine import other_distributions
 from agentfs.executor.log import marks_in
 from agentfs.tools.process import find_survivors, mark_of
 from tests.webs import Web, web
 from tests.workspaces import Place, end, path_without, wait_for
 
 TRAP = "import pathlib\npathlib.Path({!r}).touch()\nfrom agentfs.tools.user_tools import tool\n"
+
+
+OWN = str(Path(sys.executable).parent)  # first on PATH: another agentfs may be installed on this machine
+
+
+@pytest.fixture(autouse=True)
+def own_program_first(place: Place) -> None:
+    place.env["PATH"] = f"{OWN}:{place.env['PATH']}"
 
 
 @pytest.fixture
@@ -218,9 +228,42 @@ def test_a_machine_without_git_and_one_without_a_sandbox(made: Place, tmp_path: 
     for program, kind in (("git", "remark"), ("bwrap", "wrong")):
         (tmp_path / program).mkdir()
         path = path_without(tmp_path / program, program)
-        findings = found(made, code=0 if kind == "remark" else 2, env={"PATH": path})
+        findings = found(made, code=0 if kind == "remark" else 2, env={"PATH": f"{OWN}:{path}"})
         assert told(findings)[0] == ("git" if program == "git" else "sandbox", kind)
         assert "sudo apt install" in findings[0]["mend"]
+
+
+def test_another_program_called_agentfs_is_named_if_it_comes_first(made: Place, tmp_path: Path) -> None:
+    other, ran = tmp_path / "other" / "agentfs", tmp_path / "ran"
+    other.parent.mkdir()
+    other.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    other.chmod(0o755)
+    path = made.env["PATH"]
+    (finding,) = found(made, env={"PATH": f"{other.parent}:{path}"})
+    assert (finding["about"], finding["grade"]) == ("agentfs", "remark")
+    assert finding["what"] == f"another program comes first on PATH: `agentfs` starts {other}"
+    assert "type `agentfs-plan`" in finding["mend"]
+    assert found(made, env={"PATH": f"{OWN}:{other.parent}:{path}"}) == []
+    link = tmp_path / "link" / "agentfs"  # as pipx and uv make one
+    link.parent.mkdir()
+    link.symlink_to(f"{OWN}/agentfs")
+    assert found(made, env={"PATH": f"{link.parent}:{other.parent}:{path}"}) == []
+    assert not ran.exists()
+
+
+def test_another_distribution_with_a_module_of_the_same_name_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    assert list(other_distributions()) == []
+    for name in ("agentfs", "agentfs-plan"):
+        metadata = tmp_path / f"{name.replace('-', '_')}-9.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9\n")
+        (metadata / "top_level.txt").write_text("agentfs\n")
+    (finding,) = other_distributions()
+    assert (finding.about, finding.grade) == ("agentfs", "wrong")
+    assert "the distribution `agentfs` installs a module `agentfs` too" in finding.what
 
 
 def test_a_run_of_another_version_is_told(made: Place) -> None:
