@@ -1,7 +1,7 @@
 """Values for tests: a_step(), a_plan(), facts(), and a tiny pure world that carries out actions."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from agentfs.core.hashing import render_plan, sha256_bytes
 from agentfs.core.outcome import outcome_of
 from agentfs.core.plan_changes import changes
 from agentfs.core.plan_check import check_plan
-from agentfs.core.plan_merge import hand_edited_fields, plan_without_edits, propose
+from agentfs.core.plan_merge import HandEditHistory, HandEdits, plan_without_edits, propose
 from agentfs.core.planner_calls import waiting_answer
 from agentfs.core.records import (
     Answer,
@@ -390,3 +390,11 @@ def _recorded(given: Facts, number: int | None) -> Facts:
     trigger = call.trigger if call else "edited"
     revision = a_revision(len(given.revisions) + 1, plan, given.plan, call=number, by=by, trigger=trigger)
     return replace(given, revisions=(*given.revisions, revision), plan=plan)
+
+
+def hand_edited_fields(revisions: Iterable[tuple[Revision, Plan]]) -> HandEdits:
+    """Return the fields that are a person's after these revisions, all of them in order."""
+    held = HandEditHistory()
+    for revision, plan in revisions:
+        held = held.after(revision, plan)
+    return held.hand_edits

@@ -193,7 +193,7 @@ def abandoned(state: RunState, actions: list[Action]) -> list[Action]:
 
 
 def _take_edit(state: RunState) -> list[Action] | None:
-    """plan.json comes first: whatever stands there new and valid is a revision, whoever wrote it."""
+    """plan.json comes first: whatever stands there new and valid is a revision, no matter who wrote it."""
     file, revisions = state.facts.plan_file, state.facts.revisions
     if file.plan is None or (revisions and revisions[-1].plan_sha256 == file.sha256):
         return None

@@ -247,14 +247,6 @@ def _take_changes(
             own[name] |= {field: step[field] for field in taken if step.get(field) is not None}
 
 
-def hand_edited_fields(history: Iterable[tuple[Revision, Plan]]) -> HandEdits:
-    """Return the fields that are a person's after these revisions, all of them in order."""
-    held = HandEditHistory()
-    for revision, plan in history:
-        held = held.after(revision, plan)
-    return held.hand_edits
-
-
 def _fields(change: StepDifference) -> frozenset[str]:
     named = {one.field.partition(".")[0] for one in change.fields}
     return frozenset(named | ({"depends_on"} if change.after else set()))

@@ -98,7 +98,7 @@ def _publish_order(order: Order, driver: Driver) -> None:
 
 
 def start(view: StepView, driver: Driver) -> None:
-    """Take an order that stands, whoever wrote it."""
+    """Take an order that is there, no matter which process wrote it."""
     order = driver.facts.attempt(view.id, view.attempt).order
     if order is not None:
         _carry_out(order, driver)

@@ -86,7 +86,7 @@ class World:
     workspace: Path
     clock: Clock
     pool: Executor  # attempts and checks
-    desk: Executor  # calls of the planner: they wait for somebody else, and take no place from an attempt
+    desk: Executor  # calls of the planner: they wait for a model, and take no place from an attempt
     tools: dict[str, Tool]
     means: Means  # of the run that is driven
     keeper: Keeping
@@ -94,7 +94,7 @@ class World:
     sandbox: Sandbox
     environment: dict[str, str]
     person: tuple[str, str]
-    wake: Callable[[], None]  # somebody should call turn() soon
+    wake: Callable[[], None]  # turn() should be called soon
     own: tuple[str, ...] = ()  # the tools that are a person's own
     broken: tuple[str, ...] = ()  # and why others of theirs cannot be used
     executor: Models = no_model  # the models that do steps
@@ -201,7 +201,7 @@ class Driver:
         return attempt.order is not None or attempt.torn
 
     def _is_being_asked(self) -> bool:
-        """Whether somebody is still writing a wish for another plan: no end is certain before it is read."""
+        """Whether a person is still writing a wish for another plan: no end is certain before it is read."""
         wish = self.folder / paths.REPLAN
         return wish.exists() and not self.reader.still.is_complete(wish)
 

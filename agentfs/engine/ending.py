@@ -50,4 +50,4 @@ def _end(driver: Driver) -> None:
         before = driver.facts
         driver.turn()
         if driver.facts is before:
-            return  # plan.json changes under our hands: whoever writes it has another word
+            return  # plan.json is being changed: its writer may want something else

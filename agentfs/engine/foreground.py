@@ -128,7 +128,7 @@ class Lookout:
     driver: Driver
     watch: FolderWatch
     looked: float = field(default_factory=time.monotonic)
-    alert: float = 0.0  # until when somebody may be about to give a file its name
+    alert: float = 0.0  # until when another process may be about to give a file its name
 
     def has_news(self) -> bool:
         seen = self.watch.seen()
@@ -148,7 +148,7 @@ class Lookout:
 
 
 def is_unnamed(path: str, driver: Driver) -> bool:
-    """Whether an event speaks of a file in steps/ that somebody else has written and will now link to its place."""
+    """Whether an event speaks of a file in steps/ that another process has written and will now link to its place."""
     folder, name = _in_run(path, driver)
     return folder == paths.STEPS and name.startswith((".", "#")) and not is_own_temp(name)
 

@@ -142,7 +142,7 @@ def _tighten(field: str, words: str) -> Problem:
 def taking(goal: JudgedGoal, workspace: Workspace) -> Iterator[Path]:
     """Make the run's folder and put the goal into it, which is the commit point; the block has the folder, locked.
 
-    Nobody else can drive a new run before whoever made it: the lock is not let go of in between.
+    No other process can drive a new run before the one that made it: the lock is not let go of in between.
     """
     clock, source = Clock(), goal.source
     with new_folder(workspace, clock.day(), paths.run_name(_called(source, goal.parsed))) as new:

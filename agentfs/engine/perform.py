@@ -169,7 +169,7 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
 
 
 def _detail(pending: Pending, driver: Driver) -> str:
-    """Return why the planner is called; whoever edited the goal is named, as of any other edit."""
+    """Return why the planner is called; the person who edited the goal is named, as for any other edit."""
     return f"{driver.world.person[0]} edited the goal" if pending.trigger == "goal_changed" else pending.detail
 
 
@@ -204,7 +204,7 @@ def _keep_context(driver: Driver) -> None:
 def _take_replan(number: int, driver: Driver) -> str | None:
     """Move replan.md in beside the call that answers it: dropped again, it is asked again."""
     if driver.facts.replan is not None:
-        with suppress(FileNotFoundError):  # taken back by whoever wrote it: its words have been read
+        with suppress(FileNotFoundError):  # taken back by its author: its words have been read
             taken = driver.folder / paths.PLANNING / paths.call_file(number, "asked")
             os.rename(driver.folder / paths.REPLAN, taken)
     return driver.facts.replan

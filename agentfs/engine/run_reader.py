@@ -189,7 +189,7 @@ class RunReader:
     def _last_good_goal(self, path: Path, error: OSError) -> GoalFile:
         """Return the goal as it was, with what is wrong with the file that is in its place now."""
         if isinstance(error, BlockingIOError) and self._goal:
-            self.restless = True  # somebody holds a lease on it: they are not done
+            self.restless = True  # another process holds a lease on it: it is not done
             return self._goal
         words = "it is larger than 1 MiB" if error.errno == errno.EFBIG else str(error.strerror)
         if self._goal is None:
@@ -200,7 +200,7 @@ class RunReader:
         return self._goal
 
     def plan_file(self, ours: Collection[str], *, planned: bool) -> PlanFile:
-        """Return plan.json as it is, once whoever writes it has finished; what is ours was written whole.
+        """Return plan.json as it is, once its writer has finished; what is ours was written whole.
 
         `planned`: there is a revision. Before the first one there may well be no plan.json yet.
         """
@@ -213,7 +213,7 @@ class RunReader:
             return self._plan
         try:
             source = read_whole(path)
-        except BlockingIOError:  # whoever writes it holds a lease
+        except BlockingIOError:  # its writer holds a lease
             self.restless = True
             return replace(self._plan, being_saved=True)
         except NotRegular as error:
@@ -345,7 +345,7 @@ class RunReader:
         done = result is not None and result.status == "done"  # it stands alone: nobody asks for its order
         order, torn = self._order(step, number) if ("order", 1) in shape and not done else (None, False)
         if torn and result is None:
-            self.restless = True  # it may be that somebody is still writing it
+            self.restless = True  # it may still be being written
         claimed = ("log", 1) in shape
         attempt = Attempt(
             number,

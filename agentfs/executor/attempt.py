@@ -208,7 +208,7 @@ def _ended(
 
 
 def settled(order: Order, given: ToolResult, shop: Workshop, stop: StopSign) -> Result:
-    """Settle an order that was claimed before and that somebody else has carried out: its checks decide."""
+    """Settle an order that was claimed before and that another process has carried out: its checks decide."""
     log = _log(order, shop)
     log.reopen()
     try:

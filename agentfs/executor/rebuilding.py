@@ -35,7 +35,7 @@ class Memory:
     messages: tuple[Message, ...]  # of the last request
     reply: Reply  # to it: the one that asks
     turn: int
-    number: int  # of the latest request, whoever made it
+    number: int  # of the latest request
     before: tuple[Past, ...]  # what happened in earlier turns
     now: tuple[Past, ...]  # and in this one, before it asked
     seconds: float  # how long it has worked
@@ -50,7 +50,7 @@ def remembered(log: Path) -> Memory | None:
         return None
     try:
         return _read_back(entries, usage_in(log))
-    except (KeyError, TypeError, IndexError):  # somebody has changed the log
+    except (KeyError, TypeError, IndexError):  # the log was changed
         return None
 
 

@@ -78,7 +78,7 @@ class Forgetting:
         return done
 
     def finish(self) -> None:
-        """Finish what a forgetting that was cut off has left, unless somebody is at it."""
+        """Finish what a forgetting that was cut off has left, unless another process is at it."""
         if any(_set_aside(self.aside)):
             with self._alone() as alone, suppress(LedgerError):
                 if alone:

@@ -214,7 +214,7 @@ def maintain_after_run(workspace: Workspace, say: Callable[[str], None]) -> None
     if (loose := maintenance.count_loose()) > QUICKLY_DONE:
         say(f"the ledger has {loose} loose objects: `agentfs watch` packs them when it is idle, or: git -C runs gc")
         return
-    sys.stdout.flush()  # whoever waits for the answer has it now
+    sys.stdout.flush()  # the waiting process has the answer now
     stop = threading.Event()
     timer = threading.Timer(PATIENCE_SECONDS, stop.set)
     timer.start()

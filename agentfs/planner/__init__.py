@@ -18,7 +18,7 @@ class Planner(Protocol):
         ...
 
     def takes_time(self, call: Call, facts: Facts) -> bool:
-        """Whether somebody has to wait for the answer: then nobody else should."""
+        """Whether the answer takes time: then nothing else should wait for it."""
         ...
 
     def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:

@@ -150,7 +150,7 @@ def _tools(subject: Linted) -> Iterator[LintFinding]:
 
 
 def _silent(subject: Linted) -> Iterator[LintFinding]:
-    """A Python step gives what it prints: one that somebody refers to has to."""
+    """A Python step gives what it prints: one that is referred to has to."""
     referred = {name for names in subject.graph.refers.values() for name in names}
     for name in subject.new:
         step = subject.graph.steps[name]

@@ -125,7 +125,7 @@ class _Conversation:
         return self._used(good_enough, standing) if good_enough else self._given_up(weighed)
 
     def _check_stop(self) -> None:
-        """Raise if somebody wants the call to end, or its time is up."""
+        """Raise if the call is to end, or its time is up."""
         if self.line.is_over():
             raise self.line.stop_error()
 

@@ -191,7 +191,7 @@ class Leftover:
     known: bytes  # what it held when it came out
 
     def rescued(self) -> bytes | None:
-        """Return what somebody wrote into it since; None if nobody did. Ask once no writer has it open."""
+        """Return what was written into it since; None if nothing was. Ask once no writer has it open."""
         content = read_whole(self.path)
         return None if content == self.known else content
 

@@ -164,7 +164,7 @@ def trust(root: Path, environment: Mapping[str, str]) -> None:
 
 
 def _write_secret(path: Path) -> None:
-    """Write a new secret: one that is there may be somebody else's."""
+    """Write a new secret: one that is there may be another user's."""
     from agentfs.storage.files import temp_name
 
     path.parent.mkdir(parents=True, exist_ok=True)

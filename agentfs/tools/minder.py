@@ -37,7 +37,7 @@ def main(argv: list[str]) -> None:
 
 
 def _fork() -> int:
-    """Start a process; while there is no room for one, wait: whoever started us ends us in time."""
+    """Start a process; while there is no room for one, wait: our parent ends us in time."""
     while True:
         try:
             return os.fork()
@@ -110,7 +110,7 @@ def _orphaned(_number: int, _frame: FrameType | None) -> None:
 
 
 def _leave_as(status: int) -> None:
-    """Exit as the program did, by a signal too: whoever waits for us learns how it ended."""
+    """Exit as the program did, by a signal too: our parent learns how it ended."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program has left its own

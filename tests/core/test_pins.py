@@ -1,8 +1,8 @@
 """Which fields are a person's: from their edit on, until somebody else's revision changes them."""
 
-from agentfs.core.plan_merge import hand_edited_fields, plan_without_edits
+from agentfs.core.plan_merge import plan_without_edits
 from agentfs.core.records import Author, Plan, Revision, Step
-from tests.builders import a_plan, a_revision, a_step
+from tests.builders import a_plan, a_revision, a_step, hand_edited_fields
 
 PERSON, PLANNER = Author(role="person", name="Ada"), Author(role="planner", name="planner")
 

@@ -10,11 +10,23 @@ import pytest
 from agentfs.core.attention import phase
 from agentfs.core.decide import Action, CallPlanner, Wait, decide
 from agentfs.core.facts import Facts, PlanFile, Proposal, Talk
-from agentfs.core.plan_merge import ALWAYS, hand_edited_fields, propose, steps_of
+from agentfs.core.plan_merge import ALWAYS, propose, steps_of
 from agentfs.core.planner_calls import decision, question_of, rejection
 from agentfs.core.records import Answer, Author, Plan, Step
 from agentfs.core.run_state import derive
-from tests.builders import PLANS, PureWorld, a_call, a_plan, a_revision, a_step, facts, judged, means, plan_sha
+from tests.builders import (
+    PLANS,
+    PureWorld,
+    a_call,
+    a_plan,
+    a_revision,
+    a_step,
+    facts,
+    hand_edited_fields,
+    judged,
+    means,
+    plan_sha,
+)
 from tests.core.test_people_in_small_worlds import ACTS
 
 A, B = a_step("a", depends_on=[]), a_step("b", depends_on=["a"])
