@@ -3,7 +3,8 @@
 AgentfsError
 ├── UserError        2  the command or a file is wrong
 │   ├── BadFile      2  a file is wrong: every problem with its place
-│   └── NotARun      2  a folder holds no run
+│   ├── NotARun      2  a folder holds no run
+│   └── Watched      2  another `watch` runs in the workspace
 └── NoModel          4  no model is configured, and the goal needs one
 """
 
@@ -23,11 +24,14 @@ class UserError(AgentfsError):
 
 
 class BadFile(UserError):
-    """A file is wrong; the message lists every problem as file:line:column. `source`: what the file holds."""
+    """A file is wrong; the message lists every problem as file:line:column, and what would do instead.
 
-    def __init__(self, file: str, problems: Sequence[Problem], source: bytes = b"") -> None:
-        super().__init__("\n".join(problem.shown(file) for problem in problems))
-        self.file, self.problems, self.source = file, tuple(problems), source
+    `source`: what the file holds. `advice`: a command that would be taken, if one is known.
+    """
+
+    def __init__(self, file: str, problems: Sequence[Problem], source: bytes = b"", advice: str = "") -> None:
+        super().__init__("\n".join([*(problem.shown(file) for problem in problems), *([advice] if advice else [])]))
+        self.file, self.problems, self.source, self.advice = file, tuple(problems), source, advice
 
 
 class NoModel(AgentfsError):
@@ -42,3 +46,7 @@ class NoModel(AgentfsError):
 
 class NotARun(UserError):
     """A folder that holds no run."""
+
+
+class Watched(UserError):
+    """Another `watch` runs in the workspace."""

@@ -20,7 +20,7 @@ def main(words: list[str]) -> int:
         case ["diff", path]:
             text = f"* Unmerged path {path}\n".encode()
         case ["diff", path, old, _, _, new, *_]:
-            text = _compared(path, Path(old).read_bytes(), Path(new).read_bytes())
+            text = _compare(path, Path(old).read_bytes(), Path(new).read_bytes())
         case ["text", pid, path]:
             text = _text(pid, Path(path).read_bytes())
         case _:
@@ -43,8 +43,8 @@ def _words_of(pid: str) -> set[bytes]:
         return set()
 
 
-def _compared(path: str, old: bytes, new: bytes) -> bytes:
-    from agentfs.commands.diff import between
+def _compare(path: str, old: bytes, new: bytes) -> bytes:
+    from agentfs.commands.history import between
 
     lines = between(Path.cwd() / path, old, new, colours=_colours())
     return "".join(f"{line}\n" for line in [*lines, ""]).encode("utf-8", "replace")

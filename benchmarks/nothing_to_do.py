@@ -40,7 +40,8 @@ def seconds_of(folder: Path) -> float:
 
 def decided(root: Path, folder: Path) -> float:
     """Return the seconds it takes to know that the run has ended."""
-    from agentfs.core.decide import EndRun, decide
+    from agentfs.core.actions import EndRun
+    from agentfs.core.decide import decide
     from agentfs.core.run_state import Means, derive
     from agentfs.engine.means import reader_for
     from agentfs.storage.settings import load_settings

@@ -128,14 +128,14 @@ def run_napping(root: str, goal: str) -> int:
     from agentfs.commands import main as agentfs
     from agentfs.core.records import JsonObject
     from agentfs.tools import registry
-    from agentfs.tools.base import Bench, ToolResult
+    from agentfs.tools.base import StepContext, ToolResult
     from agentfs.tools.text_tools import Note
 
     class Nap:
         spec = Note.spec
 
-        def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-            bench.claim(None)
+        def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+            context.claim(None)
             time.sleep(SECONDS)
             return ToolResult(output=given["text"])
 

@@ -17,8 +17,8 @@ import many
 from measuring import chain, run_steps, workspace
 
 from agentfs.ledger import Ledger
+from agentfs.ledger.committer import pending_entries
 from agentfs.ledger.maintenance import Maintenance
-from agentfs.ledger.pending import pending_entries
 
 AT_ONCE = 64
 

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from agentfs.core import decide as acts
-from agentfs.core.decide import Action, Wait, decide
+from agentfs.core import actions as acts
+from agentfs.core.actions import Action, Wait
+from agentfs.core.decide import decide
 from agentfs.core.documents import read_json
+from agentfs.core.each import gathered
 from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk, cut_word, gate_word
 from agentfs.core.hashing import render_plan, sha256_bytes
 from agentfs.core.outcome import outcome_of
@@ -33,7 +35,7 @@ from agentfs.core.records import (
     Step,
 )
 from agentfs.core.run_state import Means, RunState, derive
-from agentfs.core.steps import StepView
+from agentfs.core.steps import StepView, condition_sha256
 from agentfs.core.tool_spec import Catalogue
 from agentfs.tools.registry import specs
 
@@ -76,8 +78,8 @@ def judged(given: Facts) -> Facts:
     history = [(revision, PLANS[revision.plan_sha256]) for revision in given.revisions]
     if given.goal.has_steps and one.call.trigger == "goal_changed":
         base = plan_without_edits(history)
-    pins = hand_edited_fields(history)
-    found = propose(one, given, base, pins, lambda source: check_plan(read_json(source), CATALOGUE))
+    hand_edits = hand_edited_fields(history)
+    found = propose(one, given, base, hand_edits, lambda source: check_plan(read_json(source), CATALOGUE))
     return given if given.proposal == found else replace(given, proposal=found)
 
 
@@ -222,6 +224,8 @@ class PureWorld:
     goal_holds: bool = True
     planner: bool = False
     slots: int = 2
+    false: frozenset[str] = frozenset()  # steps whose condition does not hold
+    yes: bool = False  # every gate is approved as soon as it asks
 
     def play(self, given: Facts, turns: int = 60) -> tuple[Facts, list[Action]]:
         """Play until the run ends or waits for a person; return where, and the last actions. Fails if it never does."""
@@ -245,12 +249,22 @@ class PureWorld:
 
     def perform(self, action: Action, given: Facts, state: RunState) -> Facts:
         match action:
-            case acts.IssueOrder(view=view) if view.step.tool == ASK:
+            case acts.IssueOrder(view=view) if view.step.tool == ASK and not self._is_skipped(view):
                 asked = Attempt(view.next, order=an_order(view), claimed=True, talks=(Talk(),))
                 return given.with_attempt(view.id, asked)
+            case (
+                acts.IssueOrder(view=view) | acts.AskPerson(view=view, about="gate") | acts.LookAtCondition(view=view)
+            ) if self._is_skipped(view):
+                condition = view.condition and condition_sha256(view.condition)
+                result = a_result(view, "skipped", started_at=None, error=None, when_sha256=condition)
+                return given.with_attempt(view.id, replace(given.attempt(view.id, view.next), result=result))
             case acts.IssueOrder(view=view):
                 _assert_permitted(given, view)
                 return self._settle(given, view, view.next)
+            case acts.LookAtCondition(view=view):
+                return replace(given, held=given.held | {(view.id, str(view.key))})
+            case acts.GatherItems(view=view):
+                return _gathered(given, view)
             case acts.StartAttempt(view=view):
                 return self._settle(given, view, view.attempt)
             case acts.Wait(on="attempt"):
@@ -270,12 +284,13 @@ class PureWorld:
             case acts.AskPerson(view=view, about=about):
                 number = view.next if about == "gate" else view.attempt
                 attempt = given.attempt(view.id, number)
-                talk = Talk(len(attempt.talks) + 1, view.key if about == "gate" else None)
+                reply = "approve" if self.yes and about == "gate" else None
+                talk = Talk(len(attempt.talks) + 1, view.key if about == "gate" else None, reply)
                 return given.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, talk)))
-            case acts.SettleReply(view=view, about="ask"):
+            case acts.RecordReply(view=view, about="ask"):
                 result = a_result(view, "done", view.attempt)
                 return given.with_attempt(view.id, replace(given.attempt(view.id, view.attempt), result=result))
-            case acts.SettleReply(view=view, about=about):
+            case acts.RecordReply(view=view, about=about):
                 status: ResultStatus = "rejected" if about == "gate" else "done"
                 result = a_result(view, status, view.next, started_at=None)
                 return given.with_attempt(view.id, replace(given.attempt(view.id, view.next), result=result))
@@ -289,6 +304,9 @@ class PureWorld:
                 return replace(given, notes={other: text for other, text in given.notes.items() if other != name})
             case _:
                 return given
+
+    def _is_skipped(self, view: StepView) -> bool:
+        return view.condition is not None and view.id in self.false
 
     def _settle(self, given: Facts, view: StepView, number: int) -> Facts:
         status = self.fate(view.id, number)
@@ -350,6 +368,15 @@ def _assert_permitted(given: Facts, view: StepView) -> None:
 def _renewed(step: Step, old: str, new: str) -> Step:
     depends = tuple(new if name == old else name for name in step.depends_on or ())
     return step.model_copy(update={"id": new if step.id == old else step.id, "depends_on": depends})
+
+
+def _gathered(given: Facts, view: StepView) -> Facts:
+    """Write the result of a step whose items have ended."""
+    is_done, _ = gathered(view)
+    items = {one.id.partition("~")[2]: one.attempt for one in view.items}
+    outputs = [one.result.output if one.result else None for one in view.items] if is_done else None
+    result = a_result(view, "done" if is_done else "failed", items=items, output=outputs)
+    return given.with_attempt(view.id, replace(given.attempt(view.id, view.next), result=result))
 
 
 def _stopped(given: Facts, step: str, number: int, why: str) -> Facts:

@@ -1,16 +1,46 @@
-"""Fixtures for every suite. AGENTFS_TEST_VERIFY=1: files and ledger of every workspace a test leaves must agree."""
+"""Fixtures for every suite. AGENTFS_TEST_VERIFY=1: files and ledger of every workspace a test leaves must agree.
+
+Temporary folders are in memory where there is room: an fsync on a disk takes milliseconds, and there are many.
+A test of what only a disk has is marked `disk`.
+"""
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.workspaces import Place, disagreements
+os.environ.setdefault("_AGENTFS_TIMING_DIVISOR", "10")  # before anything of agentfs is imported
 
-# Who starts the tests in the background may have them ignore Ctrl-C; the programs they start would inherit that.
+from tests.workspaces import Place, disagreements, ended_commands
+
+MEMORY, ROOM = "/dev/shm", 2_000_000_000  # bytes
+
+# Tests that are started in the background, or by nohup, may ignore these; the programs they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """Yield a folder of the test's own on a disk."""
+    with tempfile.TemporaryDirectory(prefix="agentfs-test-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return a folder of the test's own, in memory; on a disk for a test that is marked so."""
+    if not request.node.get_closest_marker("disk"):
+        return tmp_path
+    folder: Path = request.getfixturevalue("disk_path")
+    return folder
 
 
 @pytest.fixture
@@ -20,7 +50,8 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture(autouse=True)
 def verified(request: pytest.FixtureRequest) -> Iterator[None]:
-    yield
+    with ended_commands():
+        yield
     folder = request.node.funcargs.get("tmp_path")
     if os.environ.get("AGENTFS_TEST_VERIFY") and folder and not request.node.get_closest_marker("tampers"):
         assert [words for root in folder.rglob("agentfs.toml") for words in disagreements(root.parent)] == []

@@ -20,7 +20,7 @@ QUICK = RequestPolicy(connect=5, first_byte=10, between=10, whole=20, first_wait
 
 
 def bounds(**changed: Any) -> Bounds:
-    limits = LimitSettings().model_dump(exclude={"output_bytes"})
+    limits = LimitSettings().model_dump(exclude={"output_bytes", "day_usd"})
     return Bounds(**{**limits, "output_bytes": 65536, **changed})
 
 

@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests import warm
 from tests.workspaces import DEADLINE, Place, wait_for
 
 
@@ -22,27 +24,41 @@ def book(*commands: str, front: str = "", lines: str = "") -> str:
 class Watching:
     """`agentfs watch` in a place, for as long as the block runs. `under`: a program that starts it its own way."""
 
-    def __init__(self, place: Place, *words: str, under: tuple[str, ...] = (), **environment: str) -> None:
-        self.place, self.log = place, place.root.parent / "watch.log"
+    def __init__(
+        self,
+        place: Place,
+        *words: str,
+        under: tuple[str, ...] = (),
+        env: Mapping[str, str] | None = None,
+        log: str = "watch.log",
+        until: str = "drop goals into",
+        **environment: str,
+    ) -> None:
+        self.place, self.log, self._until = place, place.root.parent / log, until
         self.goals = place.root / "goals"
-        self._argv = [*under, sys.executable, "-m", "agentfs", "watch", *words]
-        self._environment = {**place.env, **environment}
+        self._words, self._under = ["watch", *words], under
+        self._environment = {**place.env, **(env or {}), **environment}
 
     def __enter__(self) -> Self:
         if not (self.place.root / "agentfs.toml").exists() or not self.goals.exists():
             self.place.agentfs("init")
-        with self.log.open("w", encoding="utf-8") as log:
-            self.popen = subprocess.Popen(
-                self._argv,
-                cwd=self.place.root,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self.wait_to_hear("drop goals into")
+        with self.log.open("w", encoding="utf-8") as log, open(os.devnull, "rb") as nothing:
+            self.popen = self._begin(nothing.fileno(), log.fileno())
+        self.wait_to_hear(self._until)
         return self
+
+    def _begin(self, nothing: int, log: int) -> "subprocess.Popen[bytes] | warm.Command":
+        if not self._under and warm.can_start(self._environment):
+            return warm.Command(self._words, self.place.root, self._environment, (nothing, log, log))
+        return subprocess.Popen(
+            [*self._under, sys.executable, "-m", "agentfs", *self._words],
+            cwd=self.place.root,
+            env=self._environment,
+            stdin=nothing,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -54,11 +70,14 @@ class Watching:
         return self.log.read_text(encoding="utf-8")
 
     def wait_to_hear(self, words: str, seconds: float = DEADLINE) -> None:
+        self._wait_for(lambda: words in self.said() or self.popen.poll() is not None, words, seconds)
+        assert words in self.said(), self.said()
+
+    def _wait_for(self, condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
         try:
-            wait_for(lambda: words in self.said() or self.popen.poll() is not None, words, seconds)
+            wait_for(condition, what, seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}; it said:\n{self.said()}") from None
-        assert words in self.said(), self.said()
 
     def end(self, number: signal.Signals) -> int:
         """Send a signal, wait for the end, return the exit code."""
@@ -79,7 +98,7 @@ class Watching:
 
     def folder(self, name: str) -> Path:
         """Wait for the run of that name; return its folder."""
-        wait_for(lambda: any(self.place.runs.glob(f"????-??-??/{name}/goal.*")), f"the run {name}")
+        self._wait_for(lambda: any(self.place.runs.glob(f"????-??-??/{name}/goal.*")), f"the run {name}")
         return self.place.run_folder(name)
 
     def rejected(self, name: str) -> str:
@@ -91,8 +110,5 @@ class Watching:
     def outcome(self, name: str) -> Any:
         """Wait until a run has ended; return its outcome."""
         path = self.folder(name) / "outcome.json"
-        try:
-            wait_for(path.exists, f"the end of {name}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}; it said:\n{self.said()}") from None
+        self._wait_for(path.exists, f"the end of {name}")
         return json.loads(path.read_text(encoding="utf-8"))

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.decide import Action, Wait
+from agentfs.core.actions import Action, Wait
 from agentfs.core.run_state import RunState
 from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop, drive
-from agentfs.engine.intake import goal_from, judge_goal, taking
+from agentfs.engine.goal_source import goal_from
+from agentfs.engine.intake import judge_goal, taking
 from agentfs.engine.means import catalogue_of
 from agentfs.engine.workspace_setup import init
 from agentfs.engine.world import open_driver, open_world
@@ -57,13 +58,13 @@ class Driven:
     """A workspace with a model that a script speaks for."""
 
     def __init__(self, root: Path, *, max_turns: int = 20, **settings: str) -> None:
-        self.max_turns = max_turns
         root.mkdir(exist_ok=True)
         self.environment = {
             "HOME": str(root / "home"),
             "PATH": os.environ["PATH"],
             "AGENTFS_EXECUTOR_BASE_URL": "http://127.0.0.1:1/v1",
             "AGENTFS_TOOLS_SANDBOX": "off",
+            "AGENTFS_EXECUTOR_MAX_TURNS": str(max_turns),
             **settings,
         }
         self.workspace: Workspace = init(root, self.environment)[0]
@@ -99,6 +100,6 @@ class Driven:
             open_world(self.workspace, settings, self.environment, said.append, stop.wake.set) as world,
             ExitStack() as stack,
         ):
-            speaking = replace(world, executor=lambda _run, _name: model, max_turns=self.max_turns)
+            speaking = replace(world, executor=lambda _run, _name: model)
             driver = open_driver(folder(stack), settings, speaking)
             return Drive(driver, drive(driver, stop, Quiet()))

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentfs-tests"
 INSTALL_SECONDS = 240
+FAILED_FOR = 600.0  # seconds in which an installation that failed is not tried again, by any test of a suite
 
 
-def packages(*names: str) -> Path:
+def packages(*names: str, seconds: int = INSTALL_SECONDS) -> Path:
     """Return a folder in which node finds these packages; skip the test, saying why, if they cannot be had."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node is not installed")
@@ -23,18 +25,28 @@ def packages(*names: str) -> Path:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            _install(folder, names)
+            _install(folder, names, seconds)
     return folder
 
 
-def _install(folder: Path, names: tuple[str, ...]) -> None:
-    argv = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--no-save", *names]
+def _install(folder: Path, names: tuple[str, ...], seconds: int) -> None:
+    failed = folder / "failed"
+    if failed.exists() and time.time() - failed.stat().st_mtime < FAILED_FOR:
+        pytest.skip(failed.read_text())
+    quick = [
+        "--fetch-retries=1",
+        "--fetch-retry-mintimeout=1000",
+        "--fetch-retry-maxtimeout=2000",
+    ]  # without a registry
+    argv = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--no-save", *quick, *names]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
+        why = f": {done.stderr.strip().partition(chr(10))[0]}" if done.returncode else ""
     except subprocess.TimeoutExpired:
-        pytest.skip(f"the registry gave no {', '.join(names)} in {INSTALL_SECONDS} s")
-    if done.returncode != 0:
-        pytest.skip(f"the registry gave no {', '.join(names)}: {done.stderr.strip().splitlines()[-1:]}")
+        why = f" in {seconds} s"
+    if why:
+        failed.write_text(f"the registry gave no {', '.join(names)}{why}")
+        pytest.skip(failed.read_text())
     (folder / "complete").touch()
 
 

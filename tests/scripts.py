@@ -1,4 +1,4 @@
-"""A model that says what a test tells it to, and desks, orders and shops for it to work with."""
+"""A model that says what a test tells it to, and rooms and orders for it to work with."""
 
 import itertools
 import json
@@ -8,23 +8,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.records import JsonObject, Order, Sandbox, Usage
+from agentfs.core.records import JsonObject, Order, Result, Sandbox, Usage
 from agentfs.core.run_state import Bounds
-from agentfs.executor.attempt import Workshop
-from agentfs.executor.desk import Desk
-from agentfs.models.base import ModelSession, Reply, Request, ToolCall
+from agentfs.executor.attempt import attempt
+from agentfs.executor.task import Asked, LoopRules, Task
+from agentfs.models.base import Model, ModelSession, Reply, Request, ToolCall
 from agentfs.models.budget import Budget
-from agentfs.storage.clock import Clock
-from agentfs.storage.steps_folder import Shelf
-from agentfs.tools.base import Confinement
+from agentfs.tools.base import StepContext
+from agentfs.tools.process import StopSign
 from agentfs.tools.registry import builtins
-from agentfs.tools.secrets import SecretMask
-from tests.benches import a_workspace
 from tests.builders import NOW, RUN
+from tests.contexts import a_context
 
 Turn = Reply | Exception | Callable[[Request], Reply]
 _ids = itertools.count(1)
-BOUNDS = Bounds(3, 2, 4, 200, 300, 2_000_000, 5.0, 120, 65536)
+BOUNDS = Bounds(3, 2, 4, 200, 300, 2_000_000, 5.0, 120, 1000, 65536)
 
 
 @dataclass
@@ -109,12 +107,15 @@ def an_order(**fields: Any) -> Order:
 
 @dataclass
 class Room:
-    """A run's folder with a shop in it, and the model that works there."""
+    """A run's folder with a step context in it, and the model that works there."""
 
     folder: Path
     model: Script
-    shop: Workshop
+    context: StepContext
+    rules: LoopRules = field(default_factory=LoopRules)
+    budget: Budget = field(default_factory=lambda: Budget(BOUNDS))
     stop: threading.Event = field(default_factory=threading.Event)
+    choose: Callable[[str | None], Model | None] | None = None  # None: the model that works here
 
     @property
     def files(self) -> Path:
@@ -127,28 +128,31 @@ class Room:
         lines = (self.folder / "steps" / f"{step}.log.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
-    def with_desk(self, **fields: Any) -> "Room":
-        assert self.shop.desk is not None
-        return replace(self, shop=replace(self.shop, desk=replace(self.shop.desk, **fields)))
+    def attempt(self, order: Order, stop: StopSign | None = None) -> Result | Asked:
+        """Let the model do an order."""
+        name, context = f"steps/{order.step}.{order.attempt}", replace(self.context, stop=stop or self.stop)
+        session = ModelSession(context.log, self.budget, context.stop, context.deadline, name=name)
+        model = self.choose(order.model) if self.choose else self.model
+        output = Path(context.steps_folder.path(order.step, order.attempt, "output"))
+        own = replace(context, name=name, model=model, session=session, output_file=output)
+        return attempt(Task(order, self.rules), own)
 
 
 def a_room(
-    tmp_path: Path, turns: Iterable[Turn], *, sandbox: Sandbox = "none", workdir: Path | None = None, **desk: Any
+    tmp_path: Path,
+    turns: Iterable[Turn],
+    *,
+    sandbox: Sandbox = "none",
+    workdir: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    output_bytes: int = 4096,
+    budget: Budget | None = None,
+    choose: Callable[[str | None], Model | None] | None = None,
+    **rules: Any,
 ) -> Room:
-    """Return a shop whose model says these things."""
-    workspace = a_workspace(tmp_path)
-    folder = workspace / "runs/2026-11-16/demo"
+    """Return a room whose model says these things."""
+    work = a_context(tmp_path, sandbox, workdir=workdir, output_bytes=output_bytes, environ=environ)
+    folder = work.workspace / "runs/2026-11-16/demo"
     (folder / "revisions").mkdir(exist_ok=True)
-    model = Script(list(turns))
-    shop = Workshop(
-        shelf=Shelf.of(folder),
-        confinement=Confinement(
-            workdir=workdir or folder / "files", workspace=workspace, run_files=folder / "files", sandbox=sandbox
-        ),
-        tools=builtins(),
-        mask=SecretMask(desk.pop("environ", {})),
-        clock=Clock(),
-        output_bytes=desk.pop("output_bytes", 4096),
-        desk=Desk(**{"choose": lambda _name: model, "meter": Budget(BOUNDS), "workspace": workspace, **desk}),
-    )
-    return Room(folder, model, shop)
+    context = replace(work.context, tools=builtins())
+    return Room(folder, Script(list(turns)), context, LoopRules(**rules), budget or Budget(BOUNDS), work.stop, choose)

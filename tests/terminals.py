@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests import warm
 from tests.workspaces import DEADLINE, wait_for
 
 _PIECE = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|([\x00-\x1f])|([^\x00-\x1f])", re.DOTALL)
@@ -142,22 +143,35 @@ class OnTerminal:
     def __enter__(self) -> Self:
         self._ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (self.terminal.rows, self.terminal.columns))
-        command = [sys.executable, "-m", "agentfs", *self._words]
-        self.popen = subprocess.Popen(
-            ["setsid", "--ctty", *command] if self._keyboard else command,
-            cwd=self._folder,
-            env=self._environment,
-            stdin=theirs if self._keyboard else subprocess.DEVNULL,
-            stdout=theirs if self._stdout else subprocess.PIPE,
-            stderr=theirs,
-            start_new_session=not self._keyboard,
-        )
+        self.popen = self._begin_warm(theirs) if warm.can_start(self._environment) else self._begin(theirs)
         self._theirs = theirs if self._keyboard else None  # as a shell would have it: its modes can be looked at
         if not self._keyboard:
             os.close(theirs)
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
         return self
+
+    def _begin(self, theirs: int) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "agentfs", *self._words]
+        return subprocess.Popen(
+            ["setsid", "--ctty", *command] if self._keyboard else command,
+            cwd=self._folder,
+            env=self._environment,
+            stdin=theirs if self._keyboard else subprocess.DEVNULL,
+            stdout=theirs if self._stdout else subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+            start_new_session=not self._keyboard,
+        )
+
+    def _begin_warm(self, theirs: int) -> warm.Command:
+        end, out = (-1, os.dup(theirs)) if self._stdout else os.pipe()
+        with open(os.devnull, "rb") as nothing:
+            streams = (theirs if self._keyboard else nothing.fileno(), out, theirs)
+            begun = warm.Command(self._words, self._folder, self._environment, streams, keyboard=self._keyboard)
+        os.close(out)
+        begun.stdout = None if self._stdout else os.fdopen(end, encoding="utf-8")
+        return begun
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -176,7 +190,7 @@ class OnTerminal:
 
     def wait(self) -> tuple[int, str]:
         """Wait for the end; return the exit code, and what it wrote to stdout."""
-        out, said = self.popen.stdout, b""
+        out, said = self.popen.stdout, ""
         try:
             if out and not out.closed:
                 said, _ = self.popen.communicate(timeout=DEADLINE)
@@ -189,7 +203,7 @@ class OnTerminal:
             os.close(self._theirs)  # the last one: the reader finds the end
             self._theirs = None
         self._reader.join(DEADLINE)
-        return code, said.decode("utf-8")
+        return code, said
 
     def wait_to_see(self, *words: str) -> list[str]:
         """Wait until all of these stand on the screen at once; return its lines."""

@@ -17,11 +17,11 @@ PURE = [
 ALL = sorted(PACKAGE.rglob("*.py"))
 
 VALUE_MODULES = {
-    "bisect", "collections", "dataclasses", "datetime", "difflib", "functools", "hashlib", "heapq", "itertools",
-    "json", "keyword", "math", "re", "textwrap", "token", "tokenize", "tomllib", "typing", "unicodedata", "urllib.parse", "warnings",
+    "bisect", "collections", "dataclasses", "datetime", "difflib", "fnmatch", "functools", "hashlib", "heapq", "itertools",
+    "json", "keyword", "math", "re", "shlex", "textwrap", "token", "tokenize", "tomllib", "typing", "unicodedata", "urllib.parse", "warnings",
 }  # fmt: skip
-PACKAGES = {"anyascii", "pydantic", "pydantic_core", "jsonschema", "referencing", "agentfs"}
-BANNED = ("manager", "handler", "helper", "utils", "service", "process", "data", "info")
+PACKAGES = {"anyascii", "cronsim", "pydantic", "pydantic_core", "jsonschema", "referencing", "agentfs"}
+BANNED = ("manager", "helper", "utils", "service", "data", "info")  # they say nothing of what a thing does
 
 
 def _imports(path: Path) -> Iterator[str]:
@@ -150,20 +150,28 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "tools/files.py": "makes a new file beside another, in a folder that safe_open holds",
     "storage/locks.py": "makes the files that locks are taken on, where no step can open them; holds goals/, a folder",
     "storage/files.py": "writes files that must not exist yet, and flushes folders",
-    "executor/log.py": "makes a claim, and appends to it; waits for nothing",
+    "executor/attempt_log.py": "makes a claim, and appends to it; waits for nothing",
     "storage/jsonl.py": "makes a log, and appends to it; waits for nothing",
     "tools/output.py": "writes the output of an attempt, whose claim is ours",
     "replay/playback.py": "makes the output file of an attempt that is replayed, in a folder made for it",
+    "places/elsewhere.py": "works in a folder made for one attempt",
+    "places/relay.py": "writes the output of an attempt, whose claim is ours",
     "doctor/machine.py": "reads limits of the kernel, tries a file system with files of its own",
     "ledger/claims.py": "the turn of those who write to the ledger, in a folder no step can open",
     "ledger/index.py": "appends to a list of agentfs's own there",
     "ledger/repository.py": "makes git's lock of its settings, exclusively",
     "storage/workspace.py": "writes the secret of a workspace and the list of those that are trusted",
+    "testing/agent.py": "is alone: reads its script, writes what that says",
     "testing/script.py": "reads what a person who tests has written",
+    "ledger/worktrees.py": "reads where git says a worktree's own folder is; fills a git folder made for the moment",
+    "agents/locating.py": "reads the first line of a program that the person's PATH names",
     "gitdiff.py": "reads files that git made for it, or /dev/null",
     "prompts/__init__.py": "reads what comes with agentfs",
-    "engine/intake.py": "reads the goal that a person types the name of: it may be a link or a pipe",
+    "web/document.py": "reads what comes with agentfs",
+    "engine/goal_source.py": "reads the goal that a person types the name of: it may be a link or a pipe",
     "commands/streams.py": "the streams of this process",
+    "storage/clock.py": "reads the time zone of the machine",
+    "commands/web.py": "a browser",
 }
 
 
@@ -197,8 +205,8 @@ def test_few_modules_open_files() -> None:
 
 
 LAYERS = (  # each imports only what stands left of it; those in one group do not import each other
-    ("core",), ("storage",), ("prompts",), ("models",), ("tools", "ledger"), ("planner", "executor"), ("engine",),
-    ("daemon", "replay"), ("ui",), ("doctor",), ("commands",),
+    ("core",), ("storage",), ("prompts",), ("models",), ("tools", "ledger"), ("agents",), ("planner", "executor"),
+    ("places",), ("engine",), ("daemon", "replay"), ("ui",), ("doctor", "web"), ("commands",),
 )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
 """The documentation holds: its commands are run, its examples are checked, its links and names are looked up.
 
-Fences of README.md and docs/runbooks.md that are executed:
+Fences of EXECUTED pages that are executed:
 
     ```console demo     `$ ./demo` and what it prints: the example is run in a copy, as ./demo does
     ```console run      `$ command` and what it prints, those of a page one after the other in one new folder
-    ````markdown NAME   a file that stands in that folder before
+    ````KIND NAME       a file that is in that folder before
 
 Durations, the day and the folder may differ; nothing else.
 """
@@ -25,7 +25,7 @@ import pytest
 
 from agentfs.commands.parser import build
 from agentfs.core import records
-from agentfs.core.config import Settings
+from agentfs.core.config import DEFAULT_TOOLS, Settings, ToolSettings
 from agentfs.core.documents import read_json
 from agentfs.core.goal_file import parse_goal
 from agentfs.core.hashing import field_names
@@ -46,6 +46,8 @@ PAGES = sorted(
 )
 README = REPO / "README.md"
 RUNBOOKS = REPO / "docs" / "runbooks.md"
+MCP = REPO / "docs" / "mcp.md"
+TRACES = REPO / "docs" / "traces.md"
 COMMANDS = REPO / "docs" / "commands.md"
 PICTURE = REPO / "docs" / "run.svg"
 FORMAT = REPO / "docs" / "format.md"
@@ -71,9 +73,9 @@ def prose(page: Path) -> str:
 
 def normal(output: str) -> list[str]:
     """Return output with all that may differ from run to run made the same."""
-    output = re.sub(r"\d+\.\d s\b", "0.0 s", output)
+    output = re.sub(r"(?:\d+\.\d|(?<=in )\d+) s\b", "0.0 s", output)
     output = re.sub(r"\d{4}-\d\d-\d\d/", "DAY/", output)
-    output = re.sub(r"(/\S+)+?/(?=(?:migration|tidy|hello)\b)", "/", output)
+    output = re.sub(r"(/\S+)+?/(?=(?:migration|tidy|hello|greeting|spans)\b)", "/", output)
     return [line.rstrip() for line in output.strip().splitlines() if not line.startswith("WARNING: no sandbox")]
 
 
@@ -84,7 +86,7 @@ def ran(command: str, folder: Path, home: Path) -> str:
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m agentfs "$@"\n', encoding="utf-8")
     script.chmod(0o755)
     environment = {
-        "PATH": f"{home}/bin:{os.environ['PATH']}",
+        "PATH": f"{home}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(home),
         "XDG_STATE_HOME": str(home / "state"),
         "PYTHONPATH": str(REPO),
@@ -126,14 +128,18 @@ def test_the_commit_in_the_readme_is_the_one_that_is_made(tmp_path: Path) -> Non
     assert normal(said) == normal(shown)
 
 
-@pytest.mark.parametrize(("page", "name", "least"), [(README, "hello", 1), (RUNBOOKS, "tidy", 2)])
+EXECUTED = [(README, "hello", 1), (RUNBOOKS, "tidy", 2), (MCP, "greeting", 4), (TRACES, "spans", 2)]
+
+
+@pytest.mark.parametrize(("page", "name", "least"), EXECUTED)
 def test_console_fences_print_what_they_show(page: Path, name: str, least: int, tmp_path: Path) -> None:
     folder = tmp_path / name
     folder.mkdir()
     found = fences(page)
     for fence in found:
-        if fence.words.startswith("markdown "):
-            (folder / fence.words.split()[1]).write_text(fence.body, encoding="utf-8")
+        kind, _, file = fence.words.partition(" ")
+        if kind != "console" and "." in file:
+            (folder / file).write_text(fence.body, encoding="utf-8")
     dialogues = [pair for fence in found if fence.words == "console run" for pair in dialogue(fence.body)]
     assert len(dialogues) >= least
     for command, shown in dialogues:
@@ -142,7 +148,9 @@ def test_console_fences_print_what_they_show(page: Path, name: str, least: int, 
 
 def test_no_other_page_has_fences_that_look_executed() -> None:
     words = ("console run", "console demo")
-    assert {page for page in PAGES for fence in fences(page) if fence.words in words} == {README, RUNBOOKS}
+    assert {page for page in PAGES for fence in fences(page) if fence.words in words} == {
+        page for page, _, _ in EXECUTED
+    }
 
 
 def test_the_readme_is_short() -> None:
@@ -167,6 +175,7 @@ def test_the_picture_in_the_readme_shows_what_a_run_prints(tmp_path: Path) -> No
         ("migration", "the app finds the same people in the new table"),
         ("migration-surprise", "the app finds the same people in the new table"),
         ("log-audit", "- logs/worker.log:47: disk-full"),
+        ("sub-runbooks", "released 1.4: app-1.4.tar.gz"),
     ],
 )
 def test_the_commands_in_an_examples_readme_lead_to_its_end(example: str, end: str, tmp_path: Path) -> None:
@@ -179,7 +188,8 @@ def test_the_runbooks_in_the_docs_are_good() -> None:
     found = [fence for page in PAGES for fence in fences(page) if fence.words.split()[:1] == ["markdown"]]
     assert len(found) >= 2
     for fence in found:
-        assert parse_goal(fence.body.encode(), "goal.md", catalogue_of(Settings(), {})).kind == "runbook"
+        settings = Settings(tools=ToolSettings(network="agents", allow=(*DEFAULT_TOOLS, "run")))
+        assert parse_goal(fence.body.encode(), "goal.md", catalogue_of(settings, {})).kind == "runbook"
 
 
 def test_the_json_in_the_docs_is_good() -> None:
@@ -235,7 +245,7 @@ def test_the_lines_a_step_may_hold_are_in_the_docs_as_the_table_has_them() -> No
 
 
 def section(title: str) -> str:
-    """Return what stands under a heading of docs/format.md, up to the next of its level or above."""
+    """Return what is under a heading of docs/format.md, up to the next of its level or above."""
     text = FORMAT.read_text(encoding="utf-8")
     match = re.search(rf"^(#+) {re.escape(title)}\n((?:.*\n)*?)(?=^#{{1,3}} |\Z)", text, flags=re.MULTILINE)
     assert match, title

@@ -10,6 +10,7 @@ from agentfs.core.plan_check import check_settings
 from agentfs.models.base import ToolCall
 from agentfs.models.capabilities import Capabilities
 from agentfs.models.endpoint import RequestPolicy
+from agentfs.storage.timing import Timing
 from agentfs.testing import ScriptedServer
 from agentfs.testing.script import load_script
 from tests.conversations import Talk, a_model, ask, offer
@@ -52,7 +53,7 @@ def test_its_script_in_a_file_is_one(tmp_path: Path) -> None:
 def test_its_figures_are_the_ones_in_force() -> None:
     text = PAGE.read_text(encoding="utf-8")
     policy = RequestPolicy()
-    waits = [policy.first_wait * 2**n for n in range(4)]
+    waits = [Timing().retry_first * 2**n for n in range(4)]
     assert (policy.tries, policy.connect_tries, waits, policy.longest_wait) == (5, 3, [0.5, 1, 2, 4], 60)
     assert (policy.first_byte, policy.between, policy.whole) == (600, 180, 3600)
     assert "five times in all, three where nobody even opens, after 0.5, 1, 2 and 4 seconds" in text

@@ -1,6 +1,6 @@
 """`schemas/` is what the records say, and any validator can use it.
 
-`python tests/test_schemas.py` writes the files anew after a change of a record.
+`python tests/test_schemas.py` writes the files again after a change of a record.
 """
 
 import json

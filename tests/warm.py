@@ -11,6 +11,8 @@ with its own environment, folder, session and streams. What depends on how Pytho
 import array
 import atexit
 import contextlib
+import fcntl
+import gc
 import importlib
 import io
 import json
@@ -21,6 +23,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -29,8 +32,15 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, Self
 
 HERE = Path(__file__).parent.parent
+DIVISOR = "_AGENTFS_TIMING_DIVISOR"
 LONGEST = 1 << 20
 _SELDOM = ("agentfs.testing", "agentfs.tools.user_tool_worker", "agentfs.tools.minder", "agentfs.gitdiff")
+# What commands import where they use it.
+_PACKAGES = (
+    *("anyio._backends._asyncio", "anyio.streams.tls", "encodings.ascii", "encodings.utf_8_sig", "genai_prices.data"),
+    *("git", "h11", "httpcore2", "httpx2", "jsonschema", "openai.resources.chat.completions", "pwd", "tomllib"),
+    *("truststore", "watchdog.observers", "yaml"),
+)
 _COLD = ("PYTHON", "LC_", "LD_", "FAKETIME")  # variables that only a real start obeys
 _KNOWN = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 
@@ -38,14 +48,28 @@ _KNOWN = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 def can_start(env: Mapping[str, str]) -> bool:
     """Whether a command in this environment may come from the warm process."""
     odd = [name for name in env if name.startswith(_COLD) and name not in _KNOWN]
-    return not odd and env.get("LANG") == "C.UTF-8"
+    same = (
+        ("LANG", "C.UTF-8"),
+        ("PYTHONPATH", str(HERE)),
+        (DIVISOR, os.environ.get(DIVISOR)),
+    )  # read when it was imported
+    return not odd and all(env.get(name) == value for name, value in same)
 
 
 class Command:
-    """A command that was started: what subprocess.Popen is, as far as tests use it."""
+    """A command that was started: what subprocess.Popen is, as far as tests use it.
+
+    `keyboard`: its stdin is a terminal, and becomes the terminal of its session.
+    """
 
     def __init__(
-        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: tuple[int, int, int]
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: tuple[int, int, int],
+        *,
+        keyboard: bool = False,
     ) -> None:
         self.args = [sys.executable, "-m", "agentfs", *words]
         self.returncode: int | None = None
@@ -53,7 +77,7 @@ class Command:
         self.stdout: IO[str] | None = None
         self.stderr: IO[str] | None = None
         self._status, theirs = socket.socketpair()
-        request = {"words": list(words), "cwd": str(cwd), "env": dict(env)}
+        request = {"words": list(words), "cwd": str(cwd), "env": dict(env), "keyboard": keyboard}
         with theirs:
             _server().send(request, (*streams, theirs.fileno()))
         self._lines = self._status.makefile("r")
@@ -67,6 +91,10 @@ class Command:
             if stream is not None:
                 stream.close()
         self.wait()
+
+    def __del__(self) -> None:
+        for end in (self._lines, self._status):  # of one that a test killed and did not wait for
+            end.close()
 
     def poll(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -184,11 +212,24 @@ def _server() -> _Server:
     return _Server()
 
 
-def serve(control: socket.socket) -> None:
-    """Fork a child for every request, and say how each ends, until nobody is left to ask."""
+def _warm_up() -> None:
+    """Import, and keep, what a command would import and work out for itself."""
     for one in pkgutil.walk_packages([str(HERE / "agentfs")], "agentfs."):
         if not one.name.startswith(_SELDOM) and not one.name.endswith("__main__"):
             importlib.import_module(one.name)
+    for name in _PACKAGES:
+        importlib.import_module(name)
+    from agentfs.commands import parser
+    from agentfs.core.json_schema import all_schemas
+
+    all_schemas()  # pydantic's part of them is kept
+    parser.build()
+    gc.freeze()  # what is there already is not walked through, and so not copied, in every child
+
+
+def serve(control: socket.socket) -> None:
+    """Fork a child for every request, and say how each ends, until nobody is left to ask."""
+    _warm_up()
     awake, wakes = socket.socketpair()
     for end in (awake, wakes):
         end.setblocking(False)
@@ -235,6 +276,8 @@ def _be_command(request: dict[str, Any], streams: Sequence[int], others: Sequenc
     for other in others:
         other.close()
     os.setsid()
+    if request["keyboard"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])

@@ -8,16 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from agentfs.commands.doctor import line_of
 from agentfs.ledger.verify import Verification
+from agentfs.storage.timing import DIVISOR
 from agentfs.storage.workspace import Workspace
 from tests import warm
 
 DEADLINE = 60.0
+_begun: "list[subprocess.Popen[str] | warm.Command]" = []  # oldest first
 
 
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
@@ -43,6 +45,7 @@ class Place:
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": str(Path(__file__).parent.parent),
             "COLUMNS": "200",
+            DIVISOR: os.environ.get(DIVISOR, "1"),
             "AGENTFS_PROOF_ACCEPTANCE": "false",  # what models are asked for beside the work: tests/proof
             "AGENTFS_EXECUTOR_REPAIR": "false",
         }
@@ -50,8 +53,9 @@ class Place:
     def agentfs(self, *words: str, code: int | None = 0, env: Mapping[str, str] | None = None, **more: Any) -> Any:
         """Run a command to its end; assert its exit code, and that it showed no traceback."""
         environment, folder = {**self.env, **(env or {})}, more.pop("cwd", self.root)
+        seconds = more.pop("seconds", DEADLINE * 2)
         if not more.keys() - {"input"} and warm.can_start(environment):
-            done = warm.run(words, folder, environment, more.get("input"), DEADLINE * 2)
+            done = warm.run(words, folder, environment, more.get("input"), seconds)
         else:
             done = subprocess.run(
                 [sys.executable, "-m", "agentfs", *words],
@@ -59,7 +63,7 @@ class Place:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=DEADLINE * 2,
+                timeout=seconds,
                 check=False,
                 **more,
             )
@@ -91,16 +95,19 @@ class Place:
         """Start a command and leave it running."""
         environment = {**self.env, **(env or {})}
         if warm.can_start(environment):
-            return warm.begin(words, self.root, environment)
-        return subprocess.Popen(
-            [sys.executable, "-m", "agentfs", *words],
-            cwd=self.root,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+            _begun.append(warm.begin(words, self.root, environment))
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "agentfs", *words],
+                cwd=self.root,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            _begun.append(process)
+        return _begun[-1]
 
     def goal(self, text: str, name: str = "job.md") -> str:
         """Write a goal file and return its name."""
@@ -169,6 +176,28 @@ def end(
         process.send_signal(number)
     out, err = process.communicate(timeout=DEADLINE)
     return process.wait(), out, err
+
+
+@contextlib.contextmanager
+def ended_commands() -> Iterator[None]:
+    """End every command that the test began: one that failed halfway leaves them running, with open pipes.
+
+    What a fixture of the whole module began before is left alone.
+    """
+    before = len(_begun)
+    yield
+    while len(_begun) > before:
+        process = _begun.pop()
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(timeout=DEADLINE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
 
 
 def path_without(tmp_path: Path, program: str) -> str:

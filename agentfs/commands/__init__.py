@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         streams.complain(str(error))
         return 2
     except Exception as error:  # noqa: BLE001 - the last stop: what is not ours is raised again
-        return _failed(error)
+        return _report_failure(error)
 
 
 def _run(words: list[str]) -> int:
@@ -35,7 +35,7 @@ def _run(words: list[str]) -> int:
     return code
 
 
-def _failed(error: Exception) -> int:
+def _report_failure(error: Exception) -> int:
     """A mistake, or a fault of the machine, gets a line; a fault of ours gets its traceback."""
     from agentfs.core.problems import Rejected
     from agentfs.errors import AgentfsError
@@ -60,5 +60,7 @@ def _complain(error: Exception) -> None:
         from agentfs.commands.common import problem_lines_for, say
 
         say("\n".join(problem_lines_for(sys.stderr, error.file, error.problems, error.source)), colours=True)
+        if error.advice:
+            say(error.advice)
         return
     streams.complain(str(error))

@@ -30,12 +30,12 @@ from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop
 from agentfs.storage.files import install, read_whole
 from agentfs.storage.safe_open import read_text
+from agentfs.storage.timing import TIMING
 from agentfs.ui.progress import Progress
 from agentfs.ui.prompt import Keyboard, Typed, choices, draft_lines, fitted, meanings, question_lines, understand
 
 YES = "approve\n"
 MAX_REPLY = 1_000_000
-QUIET_SECONDS = 0.5  # after a question was withdrawn: what a person is about to type was meant for that one
 MOST_ROWS = 60  # of a question, unless it is to be shown in full
 
 Key = tuple[str, str]  # which question: its file; of a draft, the hash of plan.json
@@ -90,8 +90,14 @@ class TerminalAsker:
             return self._editing.code is not None
         return not self._keyboard.lines.empty() or 0 < self._quiet_until <= time.monotonic()
 
-    def turn(self, state: RunState, *, stopping: bool) -> bool:
-        """Act on what was typed, withdraw what is no longer asked, ask what is; return whether a person is asked."""
+    def turn(self, driver: Driver, *, stopping: bool) -> bool:
+        """Act on what was typed, withdraw what is no longer asked, ask what is; return whether a person is asked.
+
+        Of several runs, one asks at a time.
+        """
+        if driver is not self._driver and not self._switch_to(driver):
+            return False
+        state = driver.state
         if self._editing is not None and self._editing.code is None:
             return True
         written = self._finish_editing(self._editing) if self._editing is not None else None
@@ -104,15 +110,26 @@ class TerminalAsker:
             number, line = self._keyboard.lines.get()
             if number == self._shown.number:
                 self._take(self._shown, line)
-        settles = self._answered in asked and (self._driver.reader.restless or self._driver.must_look)
-        if not settles:
+        is_pending = self._answered in asked and (self._driver.reader.restless or self._driver.must_look)
+        if not is_pending:
             self._answered = None  # it was read; if it is asked all the same, it is asked again
         if asked and time.monotonic() < self._quiet_until:
             return True
         self._quiet_until = 0.0
         if self._shown is None:
             self._ask_next([(key, one) for key, one in asked.items() if key != self._answered])
-        return self._shown is not None or settles
+        return self._shown is not None or is_pending
+
+    def _switch_to(self, driver: Driver) -> bool:
+        """Ask for another run from now on, if nothing is open that is asked for the last; return whether it is so."""
+        if self._editing is not None or self._answered is not None:
+            return False
+        if self._shown is not None:
+            if self._driver.facts.outcome is None:
+                return False
+            self._close_prompt()
+        self._driver = driver
+        return True
 
     def close(self) -> None:
         if (editing := self._editing) is not None:
@@ -164,8 +181,8 @@ class TerminalAsker:
         self._close_prompt()
         if shown is not None and not silent:
             self._progress.note(_withdrawn(shown, state, self._driver.folder))
-            self._quiet_until = time.monotonic() + QUIET_SECONDS
-            timer = threading.Timer(QUIET_SECONDS, self._stop.wake.set)
+            self._quiet_until = time.monotonic() + TIMING.withdrawn
+            timer = threading.Timer(TIMING.withdrawn, self._stop.wake.set)
             timer.daemon = True
             timer.start()
 
@@ -223,8 +240,8 @@ class TerminalAsker:
             self._progress.note(f"{paths.REPLAN}: {first_line(words)}")
             return ""
         new = set_value(shown.source, "/status", "approved")
-        placed, leftover = install(self._driver.folder / paths.PLAN, new, shown.source)
-        self._driver.leftovers += [leftover] if leftover else []
+        placed, displaced = install(self._driver.folder / paths.PLAN, new, shown.source)
+        self._driver.displaced += [displaced] if displaced else []
         if not placed:
             return "plan.json has changed since it was shown"
         self._progress.note('plan.json: "status" is now "approved" (it was "draft")')
@@ -287,7 +304,7 @@ class TerminalAsker:
 
 
 def _asked_now(state: RunState) -> dict[Key, OpenQuestion]:
-    """Return what a person can settle now. While the run is held up by something else, nothing is asked."""
+    """Return what a person can answer now. While the run is held up by something else, nothing is asked."""
     facts = state.facts
     if facts.outcome is not None or facts.broken or facts.plan_file.problems:
         return {}
@@ -301,7 +318,7 @@ def _asked_now(state: RunState) -> dict[Key, OpenQuestion]:
 def _key(one: OpenQuestion, state: RunState) -> Key:
     if one.about == "draft":
         return one.about, state.facts.revisions[-1].plan_sha256
-    return one.about, one.question_path
+    return f"{one.about} of {state.facts.run.run}", one.question_path
 
 
 def _file_of(one: OpenQuestion) -> str:
@@ -338,7 +355,7 @@ def _text(path: Path) -> str | None:
 
 
 def _no_answer(one: OpenQuestion, reply: str | None) -> str:
-    """Return why a reply does not settle a question; nothing if it does."""
+    """Return why a reply does not answer a question; nothing if it does."""
     if reply is not None and one.accepts(reply):
         return ""
     if reply is None or not reply.strip():

@@ -7,27 +7,33 @@ from collections.abc import Callable, Iterable, Sequence
 from agentfs.commands.common import must_be_trusted, say
 from agentfs.commands.editing import (
     OpenRun,
+    OutOfDate,
     changes_a_run,
     edit_plan,
     named_run,
     open_run,
+    put_reply,
     remove_outcome,
     reopen,
     set_aside_files,
     write_reply,
 )
-from agentfs.commands.reading import run_id, settings_of
 from agentfs.core import paths
-from agentfs.core.attention import YES_OR_NO, OpenQuestion, answered, open_questions, reason
+from agentfs.core.attention import YES_OR_NO, OpenQuestion, find_answered, open_questions, reason
 from agentfs.core.continuation import still_ends, with_plan
+from agentfs.core.each import is_over
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
+from agentfs.core.paths import run_id
 from agentfs.core.planner_calls import WITHOUT_WORDS
-from agentfs.core.records import Plan, PlanStatus
+from agentfs.core.proposed_edit import ProposedEdit, render_edit
+from agentfs.core.records import Call, Plan, PlanStatus
+from agentfs.core.steps import StepView
 from agentfs.core.text import first_line, inert
 from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.system import missing
+from agentfs.ui.reading import settings_of
 
 MAX_REPLY = 1_000_000
 
@@ -37,16 +43,16 @@ MAX_REPLY = 1_000_000
 
 def approve(arguments: Namespace) -> int:
     """`agentfs approve RUN[@REV] [STEP]`, `agentfs approve RUN…`"""
-    return _each(arguments, "approve", _approve)
+    return _each(arguments, "approve", approve_one)
 
 
 def reject(arguments: Namespace) -> int:
     """`agentfs reject RUN[@REV] [STEP] [--because TEXT]`, `agentfs reject RUN…`"""
-    return _each(arguments, "reject", _reject)
+    return _each(arguments, "reject", reject_one)
 
 
-def _each(arguments: Namespace, word: str, settle: Callable[[Namespace], int]) -> int:
-    """Settle what one run asks, or several do: all of them, or none."""
+def _each(arguments: Namespace, word: str, answer: Callable[[Namespace], int]) -> int:
+    """Answer what one run asks, or several do: all of them, or none."""
     first, *more = arguments.runs
     step = more[0] if len(more) == 1 and _is_step(arguments, first, more[0]) else None
     runs = [first] if step else arguments.runs
@@ -56,7 +62,7 @@ def _each(arguments: Namespace, word: str, settle: Callable[[Namespace], int]) -
             run = open_run(*named_run(one))
             _one_open(run, None, word)
             _check_revision(run)
-    return max(settle(one) for one in named)
+    return max(answer(one) for one in named)
 
 
 def _is_step(arguments: Namespace, first: str, word: str) -> bool:
@@ -76,7 +82,9 @@ def _is_step(arguments: Namespace, first: str, word: str) -> bool:
 
 
 @changes_a_run
-def _approve(run: OpenRun, arguments: Namespace) -> None:
+def approve_one(run: OpenRun, arguments: Namespace) -> None:
+    """Say yes to one thing that a run asks. `shown`: the question that a page has shown."""
+    _must_be_asked(run, arguments)
     opening = _one_open(run, arguments.step, "approve")
     if opening.about == "draft":
         _switch(run, "approved", ("draft",))
@@ -86,7 +94,9 @@ def _approve(run: OpenRun, arguments: Namespace) -> None:
 
 
 @changes_a_run
-def _reject(run: OpenRun, arguments: Namespace) -> None:
+def reject_one(run: OpenRun, arguments: Namespace) -> None:
+    """Say no to one thing that a run asks."""
+    _must_be_asked(run, arguments)
     opening = _one_open(run, arguments.step, "reject")
     _check_revision(run)
     because = arguments.because.strip() if arguments.because else ""
@@ -124,6 +134,7 @@ def reply(run: OpenRun, arguments: Namespace) -> None:
     if len(text) > MAX_REPLY:
         raise UserError(f"a reply has at most {MAX_REPLY} characters: put more into a file, and name it")
     _must_go_on(run)
+    _must_be_asked(run, arguments)
     opening = _asked_by(run, arguments.step) if arguments.step else _only_open(run, "reply")
     if opening.about == "draft":
         raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
@@ -131,6 +142,59 @@ def reply(run: OpenRun, arguments: Namespace) -> None:
         words = f"begin with exactly one of: {', '.join(opening.words)}" if opening.words else "say something"
         raise UserError(f"that does not answer {opening.question_path}: {words} (nothing was written)")
     write_reply(run, opening.reply_path, text if text.endswith("\n") else f"{text}\n")
+
+
+@changes_a_run
+def reply_to_ask(run: OpenRun, arguments: Namespace) -> None:
+    """Answer an `ask`, and nothing else: what a client of `agentfs mcp` may."""
+    _must_go_on(run)
+    asking = [one for one in open_questions(run.state) if one.about == "ask" and one.step]
+    found = next((one for one in asking if arguments.step in (None, one.step)), None)
+    if found is None or (arguments.step is None and len(asking) > 1):
+        steps = ", ".join(str(one.step) for one in asking)
+        which = f"say which step: {steps}" if steps else "a person answers everything else that it waits for"
+        raise UserError(f"{run.run} has no one question of an `ask` to answer ({which})")
+    if len(arguments.text) > MAX_REPLY or not arguments.text.strip():
+        raise UserError(f"a reply has between 1 and {MAX_REPLY} characters")
+    write_reply(run, found.reply_path, arguments.text.rstrip("\n") + "\n")
+
+
+@changes_a_run
+def propose(run: OpenRun, arguments: Namespace) -> None:
+    """Propose other steps: an answer to `asked` that a person is asked about, whatever it changes."""
+    _must_go_on(run)
+    source = read_whole(run.folder / paths.PLAN)
+    if arguments.base != sha256_bytes(source):
+        raise UserError(f"the plan of {run.run} is not the one you read: read it again, with its plan_sha256")
+    if not run.state.facts.revisions or run.state.facts.revisions[-1].plan_sha256 != arguments.base:
+        raise UserError(f"plan.json of {run.run} was just edited: wait until that is a revision, then read it again")
+    if run.state.facts.replan is not None or run.state.calls.unapplied or run.state.calls.open:
+        raise UserError(f"{run.run} is being planned, or waits for an answer to an earlier proposal")
+    edit = ProposedEdit(arguments.base, arguments.by, arguments.because, arguments.steps)
+    _must_be_usable(run, edit)
+    text = render_edit(edit)
+    if len(text) > MAX_REPLY:
+        raise UserError(f"an edit has at most {MAX_REPLY} characters")
+    put_reply(run.folder / paths.REPLAN, text)
+    say(f"{run.shown(paths.REPLAN)}: an edit is proposed; a person is asked about it once the run is driven")
+
+
+def _must_be_usable(run: OpenRun, edit: ProposedEdit) -> None:
+    """Raise, with all that is wrong, unless an edit keeps a planner's rules and changes something."""
+    from agentfs.engine.means import catalogue_of_run
+    from agentfs.planner.proposed import evaluate_edit
+    from agentfs.tools.registry import known_tools
+
+    facts = run.state.facts
+    call = Call(
+        call=1, revision=len(facts.revisions), trigger="asked", step=None, detail="", evidence=(),
+        goal_sha256=facts.goal.sha256, base_sha256=edit.base_sha256,
+    )  # fmt: skip
+    known = known_tools(run.workspace.root, facts.run.tools)
+    catalogue = catalogue_of_run(facts.run, settings_of(run.workspace)[0], known)
+    found = evaluate_edit(edit, call, run.state, run.folder, catalogue)
+    if found.plan is None or not found.usable:
+        raise UserError("\n".join(found.hard) or "that is the plan as it is")
 
 
 def _one_open(run: OpenRun, name: str | None, word: str) -> OpenQuestion:
@@ -141,7 +205,7 @@ def _one_open(run: OpenRun, name: str | None, word: str) -> OpenQuestion:
     else:
         opening = next((one for one in open_questions(run.state) if one.name == name), None) or _asked_by(run, name)
     if opening.about not in YES_OR_NO:
-        raise UserError(f"{opening.question_path} wants more than yes or no:\n{_listed([opening], run, word)}")
+        raise UserError(f"{opening.question_path} wants more than yes or no:\n{_join_ids([opening], run, word)}")
     return opening
 
 
@@ -149,13 +213,17 @@ def _only_open(run: OpenRun, word: str) -> OpenQuestion:
     """Return the one thing that is open."""
     found = open_questions(run.state)
     if not found:
-        raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}")
+        way = f" (agentfs resume {run.run} asks about it)" if run.state.facts.replan is not None else ""
+        last = (mine[-1].child for mine in run.state.facts.attempts.values() if mine)
+        below = "".join(f"\n  agentfs {word} {one.run}" for one in last if one and not one.is_over)
+        hint = f"\nwhat a run in it asks is answered there:{below}" if below else ""
+        raise UserError(f"{run.run} asks nothing: {first_line(reason(run.state))}{way}{hint}")
     if len(found) > 1:
-        raise UserError(f"{run.run} waits for {len(found)} answers; say which:\n{_listed(found, run, word)}")
+        raise UserError(f"{run.run} waits for {len(found)} answers; say which:\n{_join_ids(found, run, word)}")
     return found[0]
 
 
-def _listed(found: Iterable[OpenQuestion], run: OpenRun, word: str) -> str:
+def _join_ids(found: Iterable[OpenQuestion], run: OpenRun, word: str) -> str:
     """Return what to type, a command to a line."""
     return "\n".join(f"  {command}" for one in found for command in one.commands(run.run, word))
 
@@ -165,13 +233,22 @@ def _asked_by(run: OpenRun, step: str) -> OpenQuestion:
     view = run.view(step)
     if found := next((one for one in open_questions(run.state) if one.step == step), None):
         return found
-    settled = answered(run.state, step)
-    if settled is None:
+    known = find_answered(run.state, step)
+    if known is None:
         words = "its question follows when the run is driven" if view.move in ("ask", "ask_cut") else view.why
         raise UserError(f"{step} asks nothing: it is {view.status}, {inert(words)}")
     if run.driven:
-        raise UserError(f"{step} has its answer, and it is being acted upon ({settled.reply_path})")
-    return settled
+        raise UserError(f"{step} has its answer, and it is being acted upon ({known.reply_path})")
+    return known
+
+
+def _must_be_asked(run: OpenRun, arguments: Namespace) -> None:
+    """Raise if a question that was shown no longer waits: it is written once, so its name is enough."""
+    shown = getattr(arguments, "shown", None)
+    if shown is not None and all(one.question_path != shown for one in open_questions(run.state)):
+        raise OutOfDate(
+            f"{run.run} no longer asks what you were shown ({inert(shown)}): {first_line(reason(run.state))}"
+        )
 
 
 def _must_go_on(run: OpenRun) -> None:
@@ -189,17 +266,17 @@ def _check_revision(run: OpenRun) -> None:
 def _is_revision(run: OpenRun, source: bytes) -> None:
     revisions = run.state.facts.revisions
     wanted = next((one for one in revisions if one.revision == run.revision), None)
-    known = len(revisions) - (1 if revisions and not _recorded(run, revisions[-1].revision) else 0)
-    if wanted is None or not _recorded(run, wanted.revision):
+    known = len(revisions) - (1 if revisions and not _is_recorded(run, revisions[-1].revision) else 0)
+    if wanted is None or not _is_recorded(run, wanted.revision):
         raise UserError(f"{run.run} has no revision {run.revision} (it has 1 to {known})")
     if wanted.plan_sha256 != sha256_bytes(source):
-        raise UserError(
+        raise OutOfDate(
             f"the plan of {run.run} has changed since revision {run.revision}: look at it first "
             f"(agentfs diff {run.run} {run.revision}), then approve what is there now"
         )
 
 
-def _recorded(run: OpenRun, revision: int) -> bool:
+def _is_recorded(run: OpenRun, revision: int) -> bool:
     return (run.folder / paths.REVISIONS / paths.revision_file(revision)).exists()
 
 
@@ -266,6 +343,9 @@ def _switch(run: OpenRun, status: PlanStatus, allowed: Sequence[PlanStatus]) -> 
 def retry(run: OpenRun, arguments: Namespace) -> None:
     """`agentfs retry RUN STEP`"""
     view = run.view(arguments.step)
+    if view.step.each is not None:
+        _retry_items(run, view)
+        return
     attempt = run.state.facts.attempt(view.id, view.attempt)
     if view.step.skip:
         raise UserError(f"{view.id} is left out (take it in again: agentfs skip --undo {run.run} {view.id})")
@@ -275,8 +355,21 @@ def retry(run: OpenRun, arguments: Namespace) -> None:
         raise UserError(f"{view.id} is under way: wait for attempt {view.attempt}, or stop the run")
     if attempt.again:
         say(f"attempt {view.attempt} of {view.id} is set aside already")
-    name = f"{paths.STEPS}/{paths.step_file(view.id, view.attempt, 'again')}"
+    name = paths.step_path(view.id, view.attempt, "again")
     set_aside_files(run, [name], "retry")
+    reopen(run)
+
+
+def _retry_items(run: OpenRun, view: StepView) -> None:
+    """Have the items of a step that failed tried again; a no to its gate, or its condition, is the step's own."""
+    failed = [one for one in view.items if one.attempt and is_over(one) and one.status != "done"]
+    own = [view] if view.status in ("rejected", "blocked", "skipped") and view.attempt else []
+    if not failed and not own:
+        some = view.items[0].id if view.items else f"{view.id}~ITEM"
+        words = f"no item of {view.id} has failed ({inert(view.why)})"
+        raise UserError(f"{words}; to do one again: agentfs retry {run.run} {some}")
+    names = [paths.step_path(one.id, one.attempt, "again") for one in own or failed]
+    set_aside_files(run, names, "retry")
     reopen(run)
 
 
@@ -284,6 +377,8 @@ def retry(run: OpenRun, arguments: Namespace) -> None:
 def skip(run: OpenRun, arguments: Namespace) -> None:
     """`agentfs skip RUN STEP [--because TEXT | --undo]`"""
     step = run.view(arguments.step).id
+    if paths.ITEM in step:
+        raise UserError(f"an item cannot be skipped: take it out of the list, or skip {paths.step_of(step)}")
     because = "" if arguments.undo else _because(run, arguments.because)
     if not (arguments.undo or arguments.force):
         _must_stay_done(run, step, because)

@@ -3,7 +3,7 @@
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +18,28 @@ from agentfs.commands.common import (
     start_folder,
 )
 from agentfs.commands.editing import problems_of
-from agentfs.commands.reading import read_run
 from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.continuation import with_plan
 from agentfs.core.documents import read_json, read_toml
-from agentfs.core.hashing import sha256_bytes
-from agentfs.core.plan_changes import difference, effects
 from agentfs.core.plan_check import check_plan, check_settings
-from agentfs.core.plan_diff import changed_lines, effect_lines, effect_words
+from agentfs.core.plan_diff import changed_lines, effect_lines
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Plan
-from agentfs.core.run_state import RunState
+from agentfs.core.schedule import FOLDER
 from agentfs.core.text import inert
 from agentfs.core.tool_spec import Catalogue
-from agentfs.engine.intake import GoalSource, JudgedGoal, goal_in, judge_goal
+from agentfs.engine.goal_source import GoalSource, goal_in
+from agentfs.engine.intake import JudgedGoal, judge_goal
 from agentfs.engine.means import allowing_own, catalogue_of, has_model, reader_for
+from agentfs.engine.schedules import read_file
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 from agentfs.storage.settings import default_settings, load_settings
-from agentfs.storage.workspace import find_workspace
+from agentfs.storage.workspace import Workspace, find_workspace
 from agentfs.tools.registry import known_tools
+from agentfs.tools.secrets import mask_for
+from agentfs.ui.reading import read_run
+from agentfs.ui.run_history import plan_consequences
 
 WRONG, LACKS_MODEL = 2, 4
 
@@ -71,8 +71,8 @@ def check(arguments: Namespace) -> int:
     if arguments.against:
         return check_against(arguments)
     start = start_folder(arguments)
-    around = _surroundings(start)
-    found = [_verdict(start / name, name, around) for name in arguments.files]
+    around = surroundings(start)
+    found = [verdict(start / name, name, around) for name in arguments.files]
     if around.trouble and all(Path(name).suffix != ".toml" for name in arguments.files):
         found.insert(0, around.trouble)
     if arguments.json:
@@ -97,11 +97,12 @@ def as_json(name: str, problem: Problem) -> dict[str, object]:
         "column": problem.column,
         "pointer": problem.pointer,
         "message": problem.message,
-        "mend": problem.fix,
+        "fix": problem.fix,
     }
 
 
-def _surroundings(start: Path) -> Surroundings:
+def surroundings(start: Path) -> Surroundings:
+    """Return what goals are held against in a folder."""
     workspace, trouble = find_workspace(start), None
     settings = default_settings(environment())
     root = workspace.root if workspace else start
@@ -119,12 +120,15 @@ def _surroundings(start: Path) -> Surroundings:
 # ── one file ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
+def verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
+    """Return every problem of one file."""
     source = b""
     try:
         if (folder := path.absolute().parent) in (around.root / "goals", around.root / "goals" / "rejected"):
             return _dropped(path, shown, around)
         source = read_regular(path, MOST_SOURCE, links=True)
+        if folder == around.root / FOLDER:
+            return _scheduled(path, shown, source, around)
         if path.suffix == ".toml":
             check_settings(read_toml(source))
         elif (folder / paths.RUN).is_file():
@@ -153,21 +157,45 @@ def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
     _must_be_goal_name(path)
     path.lstat()
     try:
-        _judge(dropped_goal(path, shown), around)
+        judge(dropped_goal(path, shown), around)
     except StillChanging:
         raise Rejected([Problem("it is still being written", "check it again when it is complete")]) from None
     return Verdict(shown)
 
 
+def _scheduled(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
+    """Judge a file of schedules/ as `watch` does: what it says of times, then the goal."""
+    _must_be_goal_name(path)
+    file = read_file(around.root, path.name)
+    if not file.problems:
+        judge(replace(goal_in(path, source, shown), schedule=path.stem), around)
+    return Verdict(shown, file.problems, source, code=WRONG if file.problems else 0)
+
+
 def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
     """Judge a goal as `run` does, and say so if `watch` would refuse it."""
     _must_be_goal_name(path)
-    goal = _judge(goal_in(path, source, shown), around)
+    goal = judge(goal_in(path, source, shown), around, with_values=False)
+    if takes := [name for name, one in goal.parsed.params.items() if one.is_required and not goal.source.used_by]:
+        return Verdict(shown, note=f"; it needs values for {', '.join(takes)} (`agentfs show-goal {shown}`)")
     try:
-        _judge(replace(goal.source, dropped=path), around)
+        judge(replace(goal_in(path, source, shown), dropped=path), around)
     except BadFile as error:
         return Verdict(shown, note=f" for `run`; dropped into goals/ it is refused: {error.problems[0].message}")
     return Verdict(shown)
+
+
+def dropped_problems(workspace: Workspace, name: str, source: bytes) -> tuple[Problem, ...]:
+    """Return what is wrong with a goal that is not there yet, if it were dropped under this name."""
+    path = workspace.root / "goals" / name
+    try:
+        _must_be_goal_name(path)
+        judge(replace(goal_in(path, source, name), dropped=path), surroundings(workspace.root))
+    except NoModel as error:
+        return (error.problem,)
+    except (Rejected, BadFile) as error:
+        return tuple(error.problems)
+    return ()
 
 
 def _must_be_goal_name(path: Path) -> None:
@@ -178,8 +206,11 @@ def _must_be_goal_name(path: Path) -> None:
 _ENDINGS = f"a goal ends in {', '.join(paths.GOAL_SUFFIXES)}; settings in .toml; a plan is called plan.json"
 
 
-def _judge(source: GoalSource, around: Surroundings) -> JudgedGoal:
-    return judge_goal(source, around.root, around.settings, around.catalogue, planner=around.planner)
+def judge(source: GoalSource, around: Surroundings, *, with_values: bool = True) -> JudgedGoal:
+    """Return a goal as `run` and `watch` judge it. `with_values`: its parameters need values, too."""
+    root, settings, catalogue = around.root, around.settings, around.catalogue
+    hide = mask_for(settings, environment(), catalogue.tools).text
+    return judge_goal(source, root, settings, catalogue, planner=around.planner, hide=hide, with_values=with_values)
 
 
 def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
@@ -211,7 +242,7 @@ def check_against(arguments: Namespace) -> int:
         else:
             print_lines(problem_lines_for(sys.stdout, name, problems, source))
         return 2
-    page = _page(run.state, source)
+    page = plan_consequences(run.state, source)
     if arguments.json:
         print_json({"run": run.run, "problems": [], **page})
         return 0
@@ -223,14 +254,6 @@ def _bytes(path: Path, name: str) -> bytes:
         return read_whole(path)
     except OSError as error:
         raise UserError(f"{inert(name)}: {error.strerror}") from None
-
-
-def _page(state: RunState, source: bytes) -> dict[str, Any]:
-    """Return how the plan differs from the last revision's, and what becomes of the steps once it is the next one."""
-    plan = Plan.model_validate_json(source)
-    facts = with_plan(replace(state.facts, outcome=None), plan, sha256_bytes(source))
-    found = [asdict(one) for one in effects(facts, state.means, plan)]
-    return {**asdict(difference(state.facts.plan, plan)), "effects": found, "means": effect_words(found)}
 
 
 def _lines(run: str, name: str, page: dict[str, Any]) -> list[str]:

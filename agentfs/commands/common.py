@@ -4,11 +4,12 @@ import os
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
-from agentfs.commands import reading
 from agentfs.commands.streams import harmless
 from agentfs.core.markdown import lines_of
 from agentfs.core.problems import Problem
@@ -16,17 +17,38 @@ from agentfs.core.table import BOLD, painted
 from agentfs.core.text import columns, cut, cut_front, inert, json_text
 from agentfs.errors import UserError
 from agentfs.storage.workspace import Workspace, find_workspace, is_trusted, was_trusted
+from agentfs.ui import reading
+
+Listener = Callable[[str], object]
+_LISTENERS: ContextVar[tuple[Listener, Listener] | None] = ContextVar("listeners", default=None)
+
+
+@contextmanager
+def listening(spoken: Listener, printed: Listener) -> Iterator[None]:
+    """Have what a command says and prints come here, while the block runs: nobody typed it on a terminal."""
+    token = _LISTENERS.set((spoken, printed))
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(token)
 
 
 def say(words: str, *, colours: bool = False) -> None:
-    """Tell a person something: on stderr, where progress goes. `colours`: there may be some of ours in it."""
+    """Print something for a person: on stderr, where progress goes. `colours`: there may be some of ours in it."""
+    if (listeners := _LISTENERS.get()) is not None:
+        listeners[0](words)
+        return
     print(harmless(words, colours=colours), file=sys.stderr, flush=True)
 
 
 def print_lines(lines: Iterable[str]) -> int:
     """Print what a command is asked for: on stdout, with nothing in it that a terminal obeys but our colours."""
+    listeners = _LISTENERS.get()
     for line in lines:
-        print(harmless(line, colours=True))
+        if listeners is not None:
+            listeners[1](line)
+        else:
+            print(harmless(line, colours=True))
     return 0
 
 
@@ -100,11 +122,11 @@ def problem_lines(
         head, colon, words = inert(problem.shown(file)).partition(": ")
         found.append(painted(head, BOLD, colours=colours) + colon + words)
         if width and number < _MOST_SHOWN and problem.line <= len(written) and written[problem.line - 1].strip():
-            found += _marked(written[problem.line - 1], problem, width, colours=colours)
+            found += _mark(written[problem.line - 1], problem, width, colours=colours)
     return found
 
 
-def _marked(line: str, problem: Problem, width: int, *, colours: bool) -> list[str]:
+def _mark(line: str, problem: Problem, width: int, *, colours: bool) -> list[str]:
     """Return a line with its number, and a mark below the column that is meant; long ones are cut around it."""
     margin = len(str(problem.line)) + 7
     before, after = inert(line[: problem.column - 1]), inert(line[problem.column - 1 :])

@@ -33,7 +33,7 @@ def completion(arguments: Namespace) -> int:
 def complete_runs(arguments: Namespace) -> int:
     """What shell completion calls: the ids of all runs, and the last parts that are short for them."""
     from agentfs.commands.common import print_lines, start_folder
-    from agentfs.commands.reading import run_id
+    from agentfs.core.paths import run_id
     from agentfs.storage.workspace import find_workspace
 
     workspace = find_workspace(start_folder(arguments))
@@ -101,32 +101,32 @@ complete -o filenames -F _agentfs agentfs
 def bash(known: list[Word]) -> str:
     """Return the script for bash."""
     values = [
-        f'    "{word.name} {flag}") listed={_listed(choices)} ;;'
+        f'    "{word.name} {flag}") listed={_list(choices)} ;;'
         for word in known
         for flag, choices in word.flags.items()
         if choices
     ]
-    top = _quoted([*(word.name for word in known), "-C", "--version", "--help"])
+    top = _quote([*(word.name for word in known), "-C", "--version", "--help"])
     commands = [f'    "") COMPREPLY=($(compgen -W {top} -- "$word")) ;;', *map(_bash_command, known)]
     return _BASH.replace("VALUES", "\n".join(values)).replace("COMMANDS", "\n".join(commands))
 
 
 def _bash_command(word: Word) -> str:
-    flags = f'COMPREPLY=($(compgen -W {_quoted([*word.flags])} -- "$word"))'
+    flags = f'COMPREPLY=($(compgen -W {_quote([*word.flags])} -- "$word"))'
     if word.takes_run:
         other = 'COMPREPLY=($(compgen -W "$(_agentfs_runs)" -- "$word"))'
     elif word.choices:
-        other = f'COMPREPLY=($(compgen -W {_quoted(list(word.choices))} -- "$word"))'
+        other = f'COMPREPLY=($(compgen -W {_quote(list(word.choices))} -- "$word"))'
     else:
         other = 'COMPREPLY=($(compgen -f -- "$word"))' if word.takes_file else flags
     return f"    {word.name}) if [[ $word == -* ]]; then {flags}; else {other}; fi ;;"
 
 
-def _listed(choices: tuple[str, ...]) -> str:
-    return '"$(_agentfs_runs)"' if choices == ("RUN",) else _quoted(list(choices))
+def _list(choices: tuple[str, ...]) -> str:
+    return '"$(_agentfs_runs)"' if choices == ("RUN",) else _quote(list(choices))
 
 
-def _quoted(listed: list[str]) -> str:
+def _quote(listed: list[str]) -> str:
     """Return words as one of bash's own, a line each: runs are split at line ends, and so are these."""
     return "$'" + "\\n".join(listed) + "'"
 

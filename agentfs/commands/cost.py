@@ -1,4 +1,4 @@
-"""`cost` and `compare`: what a run has asked of models, and two runs side by side. Reads only."""
+"""`cost` and `compare`: what runs have asked of models, and two runs side by side. Reads only."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.commands.common import colours, here, print_lines, width
-from agentfs.commands.reading import plain_json, read_run, run_id
-from agentfs.core import paths
-from agentfs.core.costs import Asked, Conversation, Costs, as_page, asked_by, asked_in, costs_of
-from agentfs.core.paths import is_fork_source
+from agentfs.core.costs import PARTS, Asked, Charge, Costs, as_page, charges_page, costs_of, goal_name
+from agentfs.core.paths import is_fork_source, run_id
 from agentfs.core.plan_diff import changed_lines
 from agentfs.core.table import RUN_COLOURS, painted
 from agentfs.core.text import (
@@ -24,16 +22,22 @@ from agentfs.core.text import (
     json_text,
     padded,
 )
-from agentfs.storage.jsonl import read_lines
-from agentfs.storage.safe_open import names_in
+from agentfs.errors import UserError
+from agentfs.storage.clock import local_day, stamped
 from agentfs.storage.workspace import Workspace
+from agentfs.ui.reading import ended, list_runs, moment_of, read_run, time_of
+from agentfs.ui.run_history import conversations
 
 if TYPE_CHECKING:
     from agentfs.core.run_state import RunState
 
 
 def cost(arguments: Namespace) -> int:
-    """`agentfs cost RUN`"""
+    """`agentfs cost RUN`, or `agentfs cost --since WHEN` for all runs."""
+    if bool(arguments.run) == bool(arguments.since):
+        raise UserError("name a run (agentfs cost RUN), or sum up all runs (agentfs cost --since 30d)")
+    if arguments.since:
+        return _cost_of_all(here(arguments), arguments)
     folder = here(arguments).find_run(arguments.run)
     page = as_page(run_id(folder), costs_of(conversations(folder)))
     if arguments.json:
@@ -41,44 +45,47 @@ def cost(arguments: Namespace) -> int:
     return print_lines(cost_lines(page, width()))
 
 
-def conversations(folder: Path) -> Iterator[Conversation]:
-    """Yield everything that a run has asked of models: the planner's calls in order, then the steps."""
-    yield from _calls(folder / paths.PLANNING)
-    yield from _attempts(folder / paths.STEPS)
+def _cost_of_all(workspace: Workspace, arguments: Namespace) -> int:
+    moment = moment_of(arguments, "since")
+    if moment is None:
+        raise TypeError("the caller has looked")
+    since = stamped(moment)
+    page = charges_page(since, _charges(workspace, since))
+    if arguments.json:
+        return print_lines([json_text(page)])
+    return print_lines(period_lines(page, local_day(since), width()))
 
 
-def _calls(planning: Path) -> Iterator[Conversation]:
-    found = {parsed.call for name in _listed(planning) if (parsed := paths.parse_call_file(name))}
-    for call in sorted(found):
-        record = plain_json(planning / paths.call_file(call, "call"))
-        trigger = record.get("trigger") if isinstance(record, dict) else None
-        judged = _asked(planning / paths.checks_log_file(call), planning / paths.call_file(call, "checks"))
-        yield Conversation(judged, call=call, trigger="goal checks")
-        asked = _asked(planning / paths.call_file(call, "log"), planning / paths.call_file(call, "answer"))
-        yield Conversation(asked, call=call, trigger=trigger if isinstance(trigger, str) else None)
+def _charges(workspace: Workspace, since: str) -> Iterator[Charge]:
+    """Yield every request that ended since then, or is still open."""
+    found = list_runs(workspace.runs)
+    names: dict[str, set[str]] = {}
+    folders = [*map(str, found.open), *(folder for _, folder in found.ended)]
+    for folder in folders:
+        day, name = run_id(folder).split("/")
+        names.setdefault(day, set()).add(name)
+    for folder in sorted(folders):
+        if _ended_before(folder, since):
+            continue
+        day, name = run_id(folder).split("/")
+        goal = goal_name(name, names[day])
+        for talk in conversations(Path(folder), below=False):
+            for one in talk.asked:
+                if (at := _time_of(one, folder)) >= since:
+                    yield Charge(run_id(folder), goal, local_day(at), one)
 
 
-def _attempts(steps: Path) -> Iterator[Conversation]:
-    found = {(parsed.step, parsed.attempt) for name in _listed(steps) if (parsed := paths.parse_step_file(name))}
-    for step, attempt in sorted(found):
-        log = steps / paths.step_file(step, attempt, "log")
-        asked = _asked(log, steps / paths.step_file(step, attempt, "result"))
-        yield Conversation(asked, step=step, attempt=attempt)
+def _ended_before(folder: str, since: str) -> bool:
+    found = ended(folder)
+    return found is not None and found.at < since
 
 
-def _asked(log: Path, record: Path) -> tuple[Asked, ...]:
-    """Return what a conversation asked, as its log tells; where that is gone, as its result sums it up."""
-    if asked := tuple(asked_in(read_lines(log))):
-        return asked
-    settled = plain_json(record)
-    return tuple(asked_by(settled.get("usage"))) if isinstance(settled, dict) else ()
-
-
-def _listed(folder: Path) -> list[str]:
-    try:
-        return names_in(folder)
-    except OSError:
-        return []
+def _time_of(one: Asked, folder: str) -> str:
+    """Return when a request ended; where nothing says, when its run ended, or else the day on which that began."""
+    if one.at and time_of(one.at):
+        return one.at
+    end = ended(folder)
+    return end.at if end and time_of(end.at) else f"{run_id(folder)[:10]}T12:00:00.000000Z"
 
 
 # ── cost: what it prints ──────────────────────────────────────────────────────────────────────────────────
@@ -104,7 +111,20 @@ def cost_lines(page: Mapping[str, Any], width: int | None) -> list[str]:
         ("total", total),
     ]
     said = f"{page['run']}: {counted(total['requests'], 'request')} to models, {money(total['cost_usd'])}"
-    return [said, "", *_table(rows, width), *_unknown(page)]
+    return [said, "", *_table(rows, width), *_find_unpriced(page)]
+
+
+def period_lines(page: Mapping[str, Any], since: str, width: int | None) -> list[str]:
+    """Return the lines of `agentfs cost --since`."""
+    total, began = page["total"], f"since {since}"
+    if not total["requests"]:
+        return [f"no run has asked a model {began}"]
+    rows: list[tuple[str, Mapping[str, Any] | None]] = []
+    for part in PARTS:
+        rows += [(f"by {part}", None), *((one[part], one) for one in page[f"by_{part}"])]
+    asked, runs = counted(total["requests"], "request"), counted(page["runs"], "run")
+    said = f"{began}: {asked} to models by {runs}, {money(total['cost_usd'])}"
+    return [said, "", *_table([*rows, ("total", total)], width), *_find_unpriced(page)]
 
 
 def _step_name(one: Mapping[str, Any]) -> str:
@@ -114,7 +134,7 @@ def _step_name(one: Mapping[str, Any]) -> str:
 
 def _table(rows: Sequence[tuple[str, Mapping[str, Any] | None]], width: int | None) -> list[str]:
     """Return a table in which a row without figures heads those that follow; one with none below it is left out."""
-    cells = [(inert(name), _cells(spend) if spend else HEAD) for name, spend in _needed(rows)]
+    cells = [(inert(name), _cells(spend) if spend else HEAD) for name, spend in _find_limits(rows)]
     sizes = [max(columns(row[n]) for _, row in cells) for n in range(len(HEAD))]
     widest = max(columns(name) for name, _ in cells)
     left = widest if width is None else width - sum(sizes) - 2 * len(sizes)
@@ -128,7 +148,7 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any] | None]], width: int | No
     return lines
 
 
-def _needed(
+def _find_limits(
     rows: Sequence[tuple[str, Mapping[str, Any] | None]],
 ) -> list[tuple[str, Mapping[str, Any] | None]]:
     after = [*rows[1:], ("", None)]
@@ -152,15 +172,16 @@ def _cells(spend: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _unknown(page: Mapping[str, Any]) -> list[str]:
+def _find_unpriced(page: Mapping[str, Any]) -> list[str]:
     """Return what to do about prices that nobody knows."""
     models = [one["model"] for one in page["by_model"] if one["cost_usd"] is None]
     if not models:
         return []
     return [
         "",
-        f"not every cost of {', '.join(map(inert, models))} is known: a price can be set, in USD per million tokens,",
-        "price = {input = 1.25, cached = 0.125, output = 10} under [planner] or [executor] in agentfs.toml",
+        f"not every cost of {', '.join(map(inert, models))} is known: a model's price can be set, in USD per million",
+        "tokens, price = {input = 1.25, cached = 0.125, output = 10} under [planner] or [executor] in agentfs.toml;",
+        "of a coding agent it is what the agent reports",
     ]
 
 
@@ -210,7 +231,7 @@ def compare_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> 
     first, second = page["runs"]
     rows = [*_about(first, second), *_took(first, second), *_asked_rows(first, second)]
     lines = _side_by_side([("", first["run"], second["run"]), *rows], width)
-    lines[1] = _coloured(lines[1], first["state"], second["state"], colours=colours)
+    lines[1] = _colour(lines[1], first["state"], second["state"], colours=colours)
     return [*lines, *_notes(page), "", *_plans(page, colours=colours)]
 
 
@@ -271,7 +292,7 @@ def _side_by_side(rows: list[Row], width: int | None) -> list[str]:
     return lines
 
 
-def _coloured(line: str, *states: str, colours: bool) -> str:
+def _colour(line: str, *states: str, colours: bool) -> str:
     """Return the line of the states, each in its colour."""
     for state in dict.fromkeys(states):
         line = line.replace(f" {state}", f" {painted(state, RUN_COLOURS.get(state), colours=colours)}")

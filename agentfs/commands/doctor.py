@@ -37,7 +37,7 @@ MARKS = {"fine": "ok", "remark": "note", "wrong": "WRONG"}
 
 
 def doctor_lines(findings: list[Finding]) -> list[str]:
-    """Return a line for each finding, its mend below it, and a last one that sums up."""
+    """Return a line for each finding, its fix below it, and a last one that sums up."""
     widest = max((len(one.about) for one in findings), default=0)
     return [*(line for one in findings for line in _finding_lines(one, widest)), "", summary(findings)]
 
@@ -49,7 +49,7 @@ def _finding_lines(one: Finding, widest: int) -> Iterator[str]:
 
 
 def summary(findings: list[Finding]) -> str:
-    """Return how it stands, in a line."""
+    """Return the verdict in a line."""
     grades = [one.grade for one in findings]
     bad, notes = grades.count("wrong"), grades.count("remark")
     if not is_well(findings):
@@ -89,7 +89,7 @@ def line_of(one: Disagreement) -> str:
 
 
 def _verify_summary(wrong: int, later: int, runs: int, commits: int, revisions: int, tip: str | None) -> str:
-    """Return how it stands, in a line. The name of the last commit is worth keeping elsewhere."""
+    """Return the verdict in a line. The name of the last commit is worth keeping elsewhere."""
     looked = f"{counted(runs, 'run')}, {counted(revisions, 'revision')}, {counted(commits, 'commit')}"
     at = f", main at {tip}" if tip else ""
     pending = f"; {counted(later, 'commit')} still to come" if later else ""

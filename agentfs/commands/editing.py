@@ -12,15 +12,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import wraps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from agentfs.commands.common import here, say, short_path
-from agentfs.commands.reading import Reading, no_such_step, read_run, revision_numbers, run_id, settings_of
-from agentfs.commands.shadow import shadow_of
 from agentfs.core import paths
+from agentfs.core.actions import CallPlanner, EndRun
 from agentfs.core.attention import phase, reason
-from agentfs.core.continuation import after_no, in_force, still_ends
-from agentfs.core.decide import CallPlanner, EndRun, decide
+from agentfs.core.continuation import in_force, record_rejections, still_ends
+from agentfs.core.decide import decide
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.paths import run_id, step_of
 from agentfs.core.plan_changes import effects
 from agentfs.core.planner_calls import rejected_steps
 from agentfs.core.problems import Problem, Rejected
@@ -30,21 +31,26 @@ from agentfs.core.steps import StepView
 from agentfs.core.text import first_line, inert
 from agentfs.engine.means import catalogue_of_run, reader_for
 from agentfs.engine.plan_judge import FileJudge
-from agentfs.engine.run_reader import Judge
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.clock import Clock
-from agentfs.storage.completeness import Stillness
-from agentfs.storage.displaced_plans import look_after
-from agentfs.storage.files import Leftover, install, publish, read_whole
+from agentfs.storage.completeness import Completeness
+from agentfs.storage.files import DisplacedFile, install, publish, read_whole
 from agentfs.storage.files import replace as replace_file
 from agentfs.storage.locks import is_driven
+from agentfs.storage.plan_files import look_after
+from agentfs.storage.safe_open import copy_regular, scan
+from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
 from agentfs.tools.registry import known_tools
+from agentfs.ui.reading import Reading, no_such_step, read_run, revision_numbers, settings_of
 
 TRIES = 20  # a plan that another process changes between all of them is not ours to change
-LEFTOVER_SECONDS = 3.0
 _RUN_AT = re.compile(r"(.*)@([1-9][0-9]{0,8})\Z", re.DOTALL)
 Change = Callable[[bytes, Plan], bytes]
+
+
+class OutOfDate(UserError):
+    """What a person changes, or answers, is no longer what they were shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +84,16 @@ class OpenRun:
 
     def view(self, step: str) -> StepView:
         """Return a step of the plan; it must be there."""
-        if step not in self.state.steps:
-            raise no_such_step(self.run, step, self.state.steps)
-        return self.state.steps[step]
+        view = self.state.view(step)
+        if view is None:
+            whole = self.state.steps.get(step_of(step))
+            known = [one.id for one in whole.items] if whole and step_of(step) != step else self.state.steps
+            raise no_such_step(self.run, step, known)
+        return view
 
 
 def changes_a_run(body: Callable[[OpenRun, Namespace], None]) -> Callable[[Namespace], int]:
-    """Make a command of what changes a run: it is found and read before, and who goes on with it is said after."""
+    """Make a command of what changes a run: it is found and read before, and who goes on with it is printed after."""
 
     @wraps(body)
     def command(arguments: Namespace) -> int:
@@ -140,6 +149,19 @@ def edit_plan(run: OpenRun, change: Change) -> bool:
     return exchange_plan(run, edit)
 
 
+def save_plan(run: OpenRun, source: bytes, base: str) -> None:
+    """Put a good plan in the place of the one that a person began with, if that still is there."""
+    validate_plan(run.folder, run.workspace, source, paths.PLAN)
+
+    def edit(present: bytes | None) -> bytes:
+        if present is None or sha256_bytes(present) != base:
+            raise OutOfDate(f"{run.shown(paths.PLAN)} has changed since you began to edit it (nothing was saved)")
+        return source
+
+    where, changed = run.shown(paths.PLAN), exchange_plan(run, edit)
+    say(f"{where}: {'saved' if changed else 'is as it was'}")
+
+
 def exchange_plan(run: OpenRun, edit: Callable[[bytes | None], bytes | None]) -> bool:
     """Put what an edit makes of plan.json in its place, and lose no edit of another; return whether it changed.
 
@@ -151,15 +173,15 @@ def exchange_plan(run: OpenRun, edit: Callable[[bytes | None], bytes | None]) ->
         new = edit(present)
         if new is not None and new == present:
             return False
-        if new is not None and _exchanged(run, new, present):
+        if new is not None and _exchange(run, new, present):
             return True
     raise UserError(f"{run.shown(paths.PLAN)} keeps changing: try again when no other program writes it")
 
 
-def _exchanged(run: OpenRun, new: bytes, expected: bytes | None) -> bool:
+def _exchange(run: OpenRun, new: bytes, expected: bytes | None) -> bool:
     """Exchange plan.json, unless it no longer holds what was expected; return whether it was."""
-    placed, leftover = install(run.folder / paths.PLAN, new, expected)
-    _settle(run.folder, [leftover] if leftover else [])
+    placed, displaced = install(run.folder / paths.PLAN, new, expected)
+    _look_after(run.folder, [displaced] if displaced else [])
     return placed
 
 
@@ -180,20 +202,20 @@ def _valid_plan(run: OpenRun, source: bytes | None) -> Plan | None:
     return file.plan
 
 
-def _settle(folder: Path, leftovers: list[Leftover]) -> None:
+def _look_after(folder: Path, files: list[DisplacedFile]) -> None:
     """Look after what came out of the exchange until no editor has it open; what is left, the next driver finds."""
-    still, end = Stillness(), time.monotonic() + LEFTOVER_SECONDS
-    while leftovers and time.monotonic() < end:
-        leftovers = look_after(folder, leftovers, still)
-        if leftovers:
-            time.sleep(0.05)
+    completeness, end = Completeness(), time.monotonic() + TIMING.displaced_plan
+    while files and time.monotonic() < end:
+        files = look_after(folder, files, completeness)
+        if files:
+            time.sleep(TIMING.tick)
 
 
 # ── other files ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def write_reply(run: OpenRun, name: str, text: str) -> None:
-    """Put a reply in its place, whole; one that has settled nothing is replaced."""
+    """Put a reply in its place, whole; one that has no effect is replaced."""
     put_reply(run.folder / name, text)
     say(f"{run.shown(name)}: {first_line(text)}")
 
@@ -259,7 +281,7 @@ def _say_effect(run: OpenRun) -> None:
     found = read_run(run.folder, run.workspace)
     if found.state is None or found.state.facts.outcome is not None:
         return
-    state = after_no(in_force(found.state))
+    state = record_rejections(in_force(found.state))
     actions, plan = decide(state, 1), state.facts.plan
     if end := next((one for one in actions if isinstance(one, EndRun)), None):
         say(f"it would then be {end.status}: {first_line(end.why)}")
@@ -277,8 +299,7 @@ def _answer_to_no(found: Reading, state: RunState, call: CallPlanner) -> str:
     """Return what follows from a no that has an answer: a planner, or a runbook with a clean-up."""
     if found.goal is None or not state.facts.goal.has_steps:
         return "ask the planner for another plan, and do nothing of it before you approve it"
-    from agentfs.planner.own_steps import situation
-    from agentfs.planner.runbook import answer
+    from agentfs.planner.without_model import answer, situation
 
     reply = answer(found.goal, call.pending[0].trigger, situation(found.goal, state, found.folder))
     return f"clean up, and end failed: {first_line(reply.answer)}"
@@ -314,7 +335,7 @@ def problems_of(folder: Path, workspace: Workspace, source: bytes, begins: Run |
     """Return what is wrong with a plan, given the tools that a run began with, or begins with."""
     settings = settings_of(workspace)[0]
     if begins is None:
-        judge: Judge = reader_for(folder, settings, patient=False).judge
+        judge = reader_for(folder, settings, patient=False).judge
     else:
         known = known_tools(workspace.root, begins.tools)
         judge = FileJudge(catalogue_of_run(begins, settings, known))
@@ -323,3 +344,47 @@ def problems_of(folder: Path, workspace: Workspace, source: bytes, begins: Run |
     except Rejected as rejected:
         return rejected.problems
     return ()
+
+
+# ── a temporary copy of a run, for finding out what a command would do ──────────────────────────────────
+#
+# Whatever a command writes, it writes as files; so what it would do to a run is what it does to a copy of it.
+
+
+_PARTS = ("", paths.STEPS, paths.PLANNING, paths.REVISIONS)
+
+
+@contextmanager
+def shadow_of(folder: Path) -> Iterator[Path]:
+    """Yield a folder that reads as the run does; it is removed after the block."""
+    with TemporaryDirectory(prefix="agentfs-") as root:
+        shadow = Path(root) / "runs" / folder.parent.name / folder.name
+        for part in _PARTS:
+            (shadow / part).mkdir(parents=True, exist_ok=True)
+            _copy_files(folder / part, shadow / part, share=bool(part))
+        _copy_tools(folder.parents[2] / "tools", Path(root) / "tools")  # plans are checked against them
+        yield shadow
+
+
+def _copy_files(folder: Path, to: Path, *, share: bool) -> None:
+    """Copy the files of a folder. `share`: what is written once, and not by people, is linked instead."""
+    for entry in scan(folder):
+        if entry.is_file(follow_symlinks=False):
+            linked = share and not entry.name.endswith(".md") and _link(folder / entry.name, to / entry.name)
+            if not linked:
+                copy_regular(folder / entry.name, to / entry.name)
+
+
+def _link(path: Path, other: Path) -> bool:
+    """Give a file another name; False where that cannot be, as on another file system."""
+    with suppress(OSError):
+        os.link(path, other, follow_symlinks=False)
+        return True
+    return False
+
+
+def _copy_tools(tools: Path, to: Path) -> None:
+    if tools.is_dir():
+        to.mkdir()
+        for source in tools.glob("*.py"):
+            copy_regular(source, to / source.name)

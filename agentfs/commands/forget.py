@@ -9,17 +9,18 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfs.commands import reading
 from agentfs.commands.common import colours, here, print_lines, say, short_path, width
-from agentfs.commands.reading import list_runs, moment_of, time_of
 from agentfs.commands.status import moment
 from agentfs.core import paths
 from agentfs.core.table import RUN_COLOURS, Cell, table
 from agentfs.core.text import counted, inert, json_text, size
+from agentfs.engine.schedules import why_needed
 from agentfs.errors import UserError
 from agentfs.ledger.forget import Forgetting, Forgotten, Kept, measure
 from agentfs.storage.locks import is_driven
 from agentfs.storage.workspace import Workspace
+from agentfs.ui import reading
+from agentfs.ui.reading import list_runs, moment_of, time_of
 
 if TYPE_CHECKING:
     from agentfs.ledger import Ledger
@@ -41,14 +42,17 @@ class Chosen:
     bytes: int
 
     def as_json(self) -> dict[str, Any]:
-        return {"run": reading.run_id(self.folder), "state": self.state, "at": self.at, "bytes": self.bytes}
+        return {"run": paths.run_id(self.folder), "state": self.state, "at": self.at, "bytes": self.bytes}
 
 
 def forget(arguments: Namespace) -> int:
     """`agentfs forget RUN…` and `agentfs forget --older-than AGE --state STATE --name PATTERN`"""
     workspace = here(arguments)
     named = _is_named(arguments)
-    chosen, kept = _measured(_named(workspace, arguments.runs) if named else _selected(workspace, arguments))
+    listed = _find_named(workspace, arguments.runs) if named else _select(workspace, arguments)
+    found, kept = _keep_for_schedules(listed)
+    chosen, unmeasured = _measure(found)
+    kept |= unmeasured
     if arguments.dry_run:
         return _report(arguments, workspace, chosen, Forgotten(kept=kept))
     forgetting = _forgetting(workspace)
@@ -59,14 +63,12 @@ def forget(arguments: Namespace) -> int:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             say(f"{summary(_pages(chosen), 'would be forgotten')}: look with --dry-run, then say --yes")
             return WAITING
-        if not _agreed(chosen):
+        if not _confirm(chosen):
             say("nothing was forgotten")
             return 0
     done = forgetting.forget([one.folder for one in chosen])
     done.kept.update(kept)
-    return _report(
-        arguments, workspace, [one for one in chosen if reading.run_id(one.folder) in set(done.gone)], done
-    )
+    return _report(arguments, workspace, [one for one in chosen if paths.run_id(one.folder) in set(done.gone)], done)
 
 
 # ── which ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +84,7 @@ def _is_named(arguments: Namespace) -> bool:
     return bool(arguments.runs)
 
 
-def _named(workspace: Workspace, texts: list[str]) -> list[tuple[Path, reading.Glance | None]]:
+def _find_named(workspace: Workspace, texts: list[str]) -> list[tuple[Path, reading.Glance | None]]:
     """Return the runs with these names; raises, with all that is wrong, unless every one of them can be forgotten."""
     folders = list(dict.fromkeys(workspace.find_run(text) for text in texts))
     if trouble := [words for folder in folders if (words := _refusal(folder))]:
@@ -91,7 +93,7 @@ def _named(workspace: Workspace, texts: list[str]) -> list[tuple[Path, reading.G
 
 
 def _refusal(folder: Path) -> str | None:
-    run = reading.run_id(folder)
+    run = paths.run_id(folder)
     if not (folder / paths.OUTCOME).exists():
         return f"{run} has not ended: end it first (agentfs cancel {run})"
     if is_driven(folder):
@@ -99,7 +101,7 @@ def _refusal(folder: Path) -> str | None:
     return None
 
 
-def _selected(workspace: Workspace, arguments: Namespace) -> list[tuple[Path, reading.Glance | None]]:
+def _select(workspace: Workspace, arguments: Namespace) -> list[tuple[Path, reading.Glance | None]]:
     """Return the ended runs that are meant by everything that was typed."""
     before, states, pattern = moment_of(arguments, "older-than"), arguments.state, arguments.name
     found: list[tuple[Path, reading.Glance | None]] = []
@@ -114,27 +116,38 @@ def _selected(workspace: Workspace, arguments: Namespace) -> list[tuple[Path, re
     return found
 
 
+def _keep_for_schedules(
+    found: list[tuple[Path, reading.Glance | None]],
+) -> tuple[list[tuple[Path, reading.Glance | None]], dict[str, str]]:
+    """Return the runs that may go, and why others stay: without its run, a time of a schedule would be due again."""
+    now, kept = datetime.now(UTC), {}
+    for folder, _ in found:
+        if why := why_needed(folder, now):
+            kept[paths.run_id(folder)] = why
+    return [one for one in found if paths.run_id(one[0]) not in kept], kept
+
+
 def _is_called(folder: str, pattern: str) -> bool:
-    run = reading.run_id(folder)
+    run = paths.run_id(folder)
     return fnmatchcase(run, pattern) or fnmatchcase(run.rpartition("/")[2], pattern)
 
 
-def _measured(found: list[tuple[Path, reading.Glance | None]]) -> tuple[list[Chosen], dict[str, str]]:
+def _measure(found: list[tuple[Path, reading.Glance | None]]) -> tuple[list[Chosen], dict[str, str]]:
     chosen, kept = [], {}
     for folder, end in found:
         try:
             chosen.append(Chosen(folder, end.state if end else None, end.at if end else "", measure(folder)))
         except Kept as why:
-            kept[reading.run_id(folder)] = str(why)
+            kept[paths.run_id(folder)] = str(why)
         except OSError as error:
-            kept[reading.run_id(folder)] = f"{error.strerror} ({error.filename})"
+            kept[paths.run_id(folder)] = f"{error.strerror} ({error.filename})"
     return chosen, kept
 
 
 # ── the deed ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _agreed(chosen: list[Chosen]) -> bool:
+def _confirm(chosen: list[Chosen]) -> bool:
     """Ask on the terminal; only a plain yes is one."""
     for line in forget_table(_pages(chosen), datetime.now(UTC), width(sys.stderr), colours=False):
         say(line)

@@ -1,10 +1,16 @@
 """`restore` and `fork`: an earlier revision becomes the next one, or the first of a new run. No edit is lost."""
 
 import json
+import os
+import shutil
+import stat
 from argparse import Namespace
-from dataclasses import asdict
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from agentfs.commands.common import environment, print_json, print_lines, say
 from agentfs.commands.editing import (
@@ -18,22 +24,36 @@ from agentfs.commands.editing import (
     say_who_continues,
     validate_plan,
 )
-from agentfs.commands.reading import revision_numbers, run_id, settings_of
+from agentfs.commands.parameters import typed_values
 from agentfs.commands.resume import changed_tools, tools_of_today
 from agentfs.core import paths
-from agentfs.core.continuation import Carried, Choices, carried, takes_plan_along
+from agentfs.core.continuation import Carried, Choices, find_carried, first_call, fork_record, takes_plan_along
+from agentfs.core.facts import Facts
+from agentfs.core.goal_file import parse_goal
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
+from agentfs.core.paths import run_id
 from agentfs.core.plan_changes import difference, effects
 from agentfs.core.plan_diff import changed_lines, effect_lines
-from agentfs.core.records import Plan, Run
+from agentfs.core.records import JsonObject, Order, Plan, Result, Run
 from agentfs.core.text import counted, inert
-from agentfs.engine.forking import Fork, make
-from agentfs.engine.means import has_model
-from agentfs.errors import UserError
-from agentfs.storage.displaced_plans import keep_beside
-from agentfs.storage.files import listing, read_whole
+from agentfs.engine.goal_source import GoalSource, values_given
+from agentfs.engine.intake import new_folder
+from agentfs.engine.means import catalogue_of_run, has_model
+from agentfs.engine.plan_judge import FileJudge
+from agentfs.errors import BadFile, UserError
+from agentfs.executor.attempt import render
+from agentfs.ledger.git import LedgerError
+from agentfs.ledger.worktrees import Repository, repository_at
+from agentfs.storage.clock import Clock
+from agentfs.storage.files import listing, publish, read_whole, sync_folder
 from agentfs.storage.locks import is_driven
+from agentfs.storage.plan_files import keep_beside
+from agentfs.storage.safe_open import copy_regular, names_in
+from agentfs.storage.workspace import Workspace, goal_path
+from agentfs.tools.registry import known_tools
+from agentfs.tools.secrets import mask_for
+from agentfs.ui.reading import revision_numbers, settings_of
 
 
 @changes_a_run
@@ -44,7 +64,7 @@ def restore(run: OpenRun, _: Namespace) -> None:
     source = revision_bytes(run.folder, run.run, run.revision)
     new = _with_status(run, source)
     plan = validate_plan(run.folder, run.workspace, new, f"revision {run.revision}")
-    if not _put(run, new):
+    if not _put_goal(run, new):
         say(f"{run.shown(paths.PLAN)} is as it was in revision {run.revision} already")
         return
     say(f"{run.shown(paths.PLAN)}: restored as it was in revision {run.revision}")
@@ -64,7 +84,7 @@ def _status(source: bytes) -> str:
     return Plan.model_validate_json(source).status
 
 
-def _put(run: OpenRun, new: bytes) -> bool:
+def _put_goal(run: OpenRun, new: bytes) -> bool:
     """Exchange plan.json; return whether it changed. What was there and is in no revision is kept beside it."""
     kept: list[Path] = []
 
@@ -106,8 +126,21 @@ def _say_difference(run: OpenRun, plan: Plan) -> None:
 # ── fork ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A run to be made."""
+
+    origin: Path
+    run: Run  # that it comes from
+    source: str
+    choices: Choices
+    name: str
+    plan: JsonObject | None  # None: it begins with the goal alone
+    carried: Carried
+
+
 def fork(arguments: Namespace) -> int:
-    """`agentfs fork RUN[@REV] [--planner M] [--executor M] [--mode M] [--name NAME]`"""
+    """`agentfs fork RUN[@REV] [--planner M] [--executor M] [--mode M] [--name NAME] [-p NAME=VALUE]`"""
     workspace, folder, revision = named_run(arguments)
     run = open_run(workspace, folder, revision)
     wanted = _fork(run, arguments)
@@ -115,7 +148,7 @@ def fork(arguments: Namespace) -> int:
     if arguments.dry_run:
         say("dry run: this is what it would do; nothing is written")
     else:
-        page["run"] = run_id(make(wanted, workspace))
+        page["run"] = run_id(make_run(wanted, workspace))
     _say_fork(page, run)
     for words in changed_tools(run.state.facts.settings, wanted.run):
         say(f"as agentfs.toml has it today: {words}")
@@ -137,7 +170,8 @@ def _fork(run: OpenRun, arguments: Namespace) -> Fork:
     if not recorded:
         raise UserError(f"{run.run} has no plan yet: there is nothing to fork")
     revision = run.revision or recorded[-1]
-    source, begins = _begun(revision_bytes(run.folder, run.run, revision)), _begins(run)
+    source, begins = _render_run(revision_bytes(run.folder, run.run, revision)), _begins(run)
+    facts, begins, source = _with_values(run, arguments, facts, begins, source)
     plan = validate_plan(run.folder, run.workspace, source, f"revision {revision}", begins)
     choices = Choices(arguments.planner, arguments.executor, arguments.mode)
     along = takes_plan_along(facts, plan, choices.mode)
@@ -149,8 +183,35 @@ def _fork(run: OpenRun, arguments: Namespace) -> Fork:
         choices=choices,
         name=paths.run_name(arguments.name or run.folder.name),
         plan=json.loads(source) if along else None,
-        carried=carried(facts, run.state.means, plan) if along else Carried({}, (), everything),
+        carried=find_carried(facts, run.state.means, plan) if along else Carried({}, (), everything),
     )
+
+
+def _with_values(
+    run: OpenRun, arguments: Namespace, facts: Facts, begins: Run, source: bytes
+) -> tuple[Facts, Run, bytes]:
+    """Return what the new run knows, how it begins and its plan, with the values that were typed for parameters."""
+    if not (typed := typed_values(arguments)):
+        return facts, begins, source
+    settings = settings_of(run.workspace)[0]
+    catalogue = catalogue_of_run(begins, settings, known_tools(run.workspace.root, begins.tools))
+    path = goal_path(run.folder)
+    content = read_whole(path)
+    hide = mask_for(settings, environment(), catalogue.tools).text
+    goal = GoalSource(content, path.name, run.shown(path.name), begins.source)
+    given = values_given(
+        parse_goal(content, path.name, catalogue, planned=True), goal, {**(begins.params or {}), **typed}, hide
+    )
+    if given.problems:
+        advice = given.advice.replace(f"run {goal.shown}", f"fork {run.run}", 1)
+        raise BadFile(goal.shown, given.problems, content, advice)
+    begins = begins.model_copy(update={"params": given.values})
+    judge = FileJudge(catalogue_of_run(begins, settings, known_tools(run.workspace.root, begins.tools)))
+    new = judge.goal(content, path.name, planned=True)
+    if json.loads(source).get("goal") == facts.goal.title != new.title:
+        source = set_value(source, "/goal", new.title)
+    frozen = facts.run.model_copy(update={"params": given.values})
+    return replace(facts, run=frozen, goal=new), begins, source
 
 
 def _begins(run: OpenRun) -> Run:
@@ -165,7 +226,7 @@ def _begins(run: OpenRun) -> Run:
     return began.with_tools(tools_of_today(run))
 
 
-def _begun(source: bytes) -> bytes:
+def _render_run(source: bytes) -> bytes:
     """Return a plan as a new run begins with it: a draft still wants approval, any other has had it.
 
     What it says of the other run's tools is left out: the new one begins with today's.
@@ -193,12 +254,12 @@ def _fork_page(fork: Fork, run: OpenRun) -> dict[str, Any]:
 
 def _say_fork(page: dict[str, Any], run: OpenRun) -> None:
     """Say what the new run has, and what it shares with the one it comes from."""
-    said = f"{page['run']}: {page['source']}" if page["run"] else f"a {page['source']}"
+    head = f"{page['run']}: {page['source']}" if page["run"] else f"a {page['source']}"
     if not page["plan"]:
-        say(f"{said}, from its goal alone: {page['mode']} begins with a plan of its own")
+        say(f"{head}, from its goal alone: {page['mode']} begins with a plan of its own")
     else:
         kept, left = ", ".join(page["kept"]), ", ".join(page["to_run"])
-        say(f"{said}: keeps {counted(len(page['kept']), 'step')}{f' ({kept})' if kept else ''}")
+        say(f"{head}: keeps {counted(len(page['kept']), 'step')}{f' ({kept})' if kept else ''}")
         say(f"still to run: {left}" if left else "nothing is left to run")
     if page["workdir"] != paths.FILES:
         say(f"both work in {inert(page['workdir'])}: it is not copied")
@@ -206,3 +267,81 @@ def _say_fork(page: dict[str, Any], run: OpenRun) -> None:
         say("files/ is copied as it is now")
     if is_driven(run.folder):
         say(f"{run.run} is under way: what it does from here on is its own")
+
+
+# ── the new run: the other is only read, and the goal's appearance is the commit point ─────────────────────
+
+
+def make_run(fork: Fork, workspace: Workspace) -> Path:
+    """Make the new run and return its folder; cut anywhere before the end, there is no run."""
+    clock = Clock()
+    goal = goal_path(fork.origin)
+    content = read_whole(goal)
+    with new_folder(workspace, clock.day(), fork.name, isolated=_repository(fork.run)) as new:
+        folder, name = new.path, new.run
+        if fork.plan is not None:
+            _copy_steps(fork, folder, name)
+            if fork.run.workdir == paths.FILES and fork.run.isolation is None:
+                copy_files(fork.origin / paths.FILES, folder / paths.FILES)
+            _write_call(fork, fork.plan, sha256_bytes(content), folder / paths.PLANNING)
+        run = fork_record(fork.run, name, fork.source, fork.choices, clock.stamp())
+        own = fork.run.isolation and fork.run.isolation.model_copy(update={"branch": paths.branch_of(name)})
+        run = run.model_copy(update={"goal_sha256": sha256_bytes(content), "isolation": own})
+        publish(folder / paths.RUN, render(run), durable=True)
+        publish(folder / goal.name, content, durable=True)  # the commit point
+    return folder
+
+
+def _repository(run: Run) -> Repository | None:
+    """Return the repository that the new run has a worktree of; None: it has none."""
+    try:
+        return repository_at(run.isolation.repository) if run.isolation else None
+    except LedgerError as error:
+        raise UserError(str(error)) from None
+
+
+def _write_call(fork: Fork, plan: JsonObject, goal_sha256: str, planning: Path) -> None:
+    call, answer = first_call(goal_sha256, fork.source, plan, fork.carried.evidence)
+    publish(planning / paths.call_file(call.call, "call"), render(call), durable=True)
+    publish(planning / paths.call_file(call.call, "answer"), render(answer), durable=True)
+
+
+def _copy_steps(fork: Fork, folder: Path, name: str) -> None:
+    """Copy the attempts that go along; they become the new run's, of its first revision."""
+    for path in sorted(fork.origin / paths.STEPS / name for name in names_in(fork.origin / paths.STEPS)):
+        file = paths.parse_step_file(path.name)
+        if file is None or file.attempt > fork.carried.attempts.get(file.step, 0):
+            continue
+        content = _as_own(path, file.kind, name)
+        if content is not None:
+            publish(folder / paths.STEPS / path.name, content, durable=file.kind == "result")
+    sync_folder(folder / paths.STEPS)
+
+
+def _as_own(path: Path, kind: paths.StepFileKind, name: str) -> bytes | None:
+    """Return a file for the new run; None of an order that was cut short."""
+    content = read_whole(path)
+    if kind not in ("order", "result"):
+        return content
+    try:
+        record = (Order if kind == "order" else Result).model_validate_json(content)
+    except ValidationError:
+        return None
+    return render(record.model_copy(update={"run": name, "revision": 1}))
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy a working folder as it is now: links as links; what is neither file nor folder is left out."""
+
+    def special(folder: str, entries: Collection[str]) -> set[str]:
+        return {name for name in entries if not _is_plain(os.path.join(folder, name))}
+
+    shutil.copytree(source, target, symlinks=True, ignore=special, copy_function=copy_regular, dirs_exist_ok=True)
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:  # it has gone since it was listed
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)

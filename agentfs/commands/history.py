@@ -1,6 +1,7 @@
-"""`log` and `blame`: a run's revisions with their commits, as they happen too, and who set each field. Reads only."""
+"""`log`, `diff` and `blame`: a run's revisions with their commits, what differs, who set each field. Reads only."""
 
 import json
+import re
 import shlex
 import sys
 import threading
@@ -11,13 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfs.commands.common import colours, here, print_lines, say_all, short_path, width
-from agentfs.commands.reading import no_such_step, plain_json, read_run, revision_numbers, run_id, step_files
 from agentfs.core import paths
+from agentfs.core.attention import reason
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.paths import run_id
+from agentfs.core.plan_diff import diff_lines, proposal_lines, proposal_page, stat_line
+from agentfs.core.records import Plan
+from agentfs.core.run_state import RunState
 from agentfs.core.table import Cell, table
 from agentfs.core.text import first_line, inert, json_text, log_line, most_of, state_and_why
 from agentfs.errors import UserError
-from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import reading
+from agentfs.storage.timing import TIMING
+from agentfs.storage.workspace import Workspace
+from agentfs.ui.reading import Reading, no_such_step, plain_json, read_run, revision_numbers, step_files
+from agentfs.ui.run_history import Number, compared_plans, diff_page, entries_of, outcome_entry
 
 if TYPE_CHECKING:
     from agentfs.core.plan_changes import Origin
@@ -38,58 +47,6 @@ def log(arguments: Namespace) -> int:
     else:
         print_lines([f"{page['run']} has no revision yet: there is no plan"])
     return say_all(trouble)
-
-
-def entries_of(folder: Path, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what the ledger should hold of a run, the newest last, and what of it cannot be read."""
-    from agentfs.ledger import Ledger, LedgerCommit, LedgerError
-
-    revisions, trouble = _read_revisions(folder)
-    commits: list[LedgerCommit] = []
-    try:
-        commits = Ledger(runs).history(run_id(folder))[::-1]
-    except LedgerError as error:
-        trouble.append(str(error))
-    entries: list[dict[str, Any]] = []
-    for commit in commits:
-        numbers = [n for n in commit.trailers.get("Agentfs-Revision", []) if n in revisions]
-        entries += [{**revisions.pop(number), "commit": commit.sha} for number in numbers]
-        for words in commit.trailers.get("Agentfs-Outcome", []):
-            status, detail = words.partition(" ")[0], commit.subject.partition(": ")[2]
-            at = commit.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-            entries.append({"kind": "outcome", "status": status, "detail": detail, "at": at, "commit": commit.sha})
-    entries += [{**found, "commit": None} for found in revisions.values()]
-    if not any(entry["kind"] == "outcome" for entry in entries[-1:]) and (pending := _outcome(folder)):
-        entries.append({**pending, "commit": None})
-    return entries, trouble
-
-
-def _read_revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the revisions by number, and the names of those that cannot be read."""
-    from pydantic import ValidationError
-
-    from agentfs.core.records import Revision
-
-    found: dict[str, dict[str, Any]] = {}
-    trouble: list[str] = []
-    for number in revision_numbers(folder):
-        path = folder / paths.REVISIONS / paths.revision_file(number)
-        try:
-            record = Revision.model_validate_json(read_whole(path))
-        except (OSError, ValidationError):
-            trouble.append(f"{path} cannot be read: restore it from the ledger")
-            continue
-        found[str(number)] = {"kind": "revision", **record.model_dump(mode="json", exclude={"format"})}
-    return found, trouble
-
-
-def _outcome(folder: Path) -> dict[str, Any] | None:
-    """Return the outcome in a run's folder."""
-    found = plain_json(folder / paths.OUTCOME)
-    if not isinstance(found, dict):
-        return None
-    status, at = str(found.get("status")), str(found.get("ended_at"))
-    return {"kind": "outcome", "status": status, "detail": f"{status}, {found.get('summary')}", "at": at}
 
 
 # ── log: what it prints ───────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +75,7 @@ def entry_line(entry: dict[str, Any]) -> str:
     """Return a revision, or an outcome, in one line."""
     at = str(entry.get("at"))[11:19]
     if entry["kind"] == "outcome":
-        return inert(f"{at} outcome: {_ended(entry)}")
+        return inert(f"{at} outcome: {_describe_outcome(entry)}")
     first = entry.get("trigger") == "first"
     detail = "the first plan" if first else first_line(str(entry.get("detail")))
     return inert(f"{at} revision {entry.get('revision')}: {detail}, by {_who(entry['by'])}")
@@ -126,7 +83,7 @@ def entry_line(entry: dict[str, Any]) -> str:
 
 def _entry(entry: dict[str, Any]) -> Iterator[str]:
     if entry["kind"] == "outcome":
-        yield f"outcome: {_ended(entry)}"
+        yield f"outcome: {_describe_outcome(entry)}"
         yield f"  when      {entry['at']}"
         return
     detail = "the first plan" if entry["trigger"] == "first" else first_line(str(entry["detail"]))
@@ -140,7 +97,7 @@ def _entry(entry: dict[str, Any]) -> Iterator[str]:
     yield from _listed_lines("evidence", entry["evidence"])
 
 
-def _ended(entry: dict[str, Any]) -> str:
+def _describe_outcome(entry: dict[str, Any]) -> str:
     return state_and_why(entry["status"], first_line(str(entry["detail"])).removeprefix(f"{entry['status']}, "))
 
 
@@ -170,7 +127,6 @@ def _commands(git: str, plan: str, commit: str | None, before: str | None) -> It
 # ── log -f ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-RESCAN_SECONDS = 0.5  # appending to a log raises no event
 MOST_BYTES = 1 << 20  # read of one log at a time
 
 Line = tuple[dict[str, Any], str]  # for programs, for people
@@ -185,10 +141,10 @@ def follow(folder: Path, page: dict[str, Any], *, json_lines: bool) -> int:
     tail, wake = Tail(folder, most_of(width())), threading.Event()
     tail.begin({entry["revision"] for entry in page["entries"] if entry["kind"] == "revision"})
     folders = [folder, folder / paths.STEPS, folder / paths.REVISIONS]
-    ended = any(entry["kind"] == "outcome" for entry in page["entries"][-1:]) and _outcome(folder) is not None
+    ended = any(entry["kind"] == "outcome" for entry in page["entries"][-1:]) and outcome_entry(folder) is not None
     with FolderWatch([path for path in folders if path.is_dir()], wake.set) as watch:
         while not ended:
-            outcome = _outcome(folder)  # first: what is logged before it is printed before it
+            outcome = outcome_entry(folder)  # first: what is logged before it is printed before it
             for line in tail.news():
                 _print(line, json_lines=json_lines)
             if outcome is not None:
@@ -196,7 +152,7 @@ def follow(folder: Path, page: dict[str, Any], *, json_lines: bool) -> int:
                 break
             if not folder.is_dir():
                 raise UserError(f"{folder} is gone")
-            wake.wait(RESCAN_SECONDS)
+            wake.wait(TIMING.log_follow)
             wake.clear()
             watch.seen()
     return 0
@@ -217,7 +173,7 @@ class Tail:
     offsets: dict[Path, int] = field(default_factory=dict)
 
     def begin(self, revisions: set[int]) -> None:
-        """Begin now: of attempts that have settled nothing is printed, of those that run all of it."""
+        """Begin now: of attempts that have ended nothing is printed, of those that run all of it."""
         self.revisions = revisions
         for _, _, files in self._attempts():
             if "result" in files and "log" in files:
@@ -266,7 +222,7 @@ class Tail:
 def blame(arguments: Namespace) -> int:
     """`agentfs blame RUN [STEP]`"""
     from agentfs.core.plan_changes import blame as origins_of
-    from agentfs.storage.past_plans import PastPlans
+    from agentfs.storage.plan_files import PastPlans
 
     workspace = here(arguments)
     found = read_run(workspace.find_run(arguments.run), workspace)
@@ -337,3 +293,85 @@ def who(by: dict[str, Any]) -> str:
     if by["role"] == "person":
         return first_line(by["name"]) or "a person"
     return first_line(f"{by['role']} {by['model'] or ''}")
+
+
+# ── diff ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_RANGE = re.compile(r"([0-9]{1,9})(\.\.([1-9][0-9]{0,8})?)?\Z")
+
+
+def diff(arguments: Namespace) -> int:
+    """`agentfs diff RUN [A[..B]]`"""
+    workspace = here(arguments)
+    found = read_run(workspace.find_run(arguments.run), workspace)
+    state = found.planned()
+    if arguments.question:
+        return _diff_question(arguments, found, state)
+    first, second = _chosen(found.run, state, arguments.revisions)
+    page = diff_page(found, state, first, second)
+    if arguments.json:
+        return print_lines([json_text(page)])
+    if arguments.stat:
+        return print_lines([f"{found.run}: {stat_line(page)}"])
+    return print_lines([*diff_lines(page, colours=colours()), *_unrecorded(found, state, second)])
+
+
+def _diff_question(arguments: Namespace, found: Reading, state: RunState) -> int:
+    """What the answer that waits would change."""
+    if arguments.revisions:
+        raise UserError("diff takes revisions, or --question")
+    one, proposal = state.calls.unapplied, state.facts.proposal
+    if one is None or proposal is None or proposal.call != one.number:
+        raise UserError(f"{found.run} has no answer waiting: {first_line(reason(state))}")
+    page = proposal_page(found.run, state, proposal)
+    if arguments.json:
+        return print_lines([json_text(page)])
+    if arguments.stat:
+        return print_lines([f"{found.run}: {stat_line(page)}"])
+    return print_lines(proposal_lines(page, colours=colours()))
+
+
+def _chosen(run: str, state: RunState, text: str | None) -> tuple[Number, Number]:
+    """Return which two are meant."""
+    last = len(state.facts.revisions)
+    if text is None:
+        return last - 1, last
+    if not (match := _RANGE.match(text)):
+        raise UserError(f"{inert(text)!r} names no revisions: write A or A..B, such as 1..{last}")
+    first, second = int(match[1]), int(match[3]) if match[3] else None
+    for number in (first, second):
+        if number is not None and number > last:
+            raise UserError(f"{run} has no revision {number} (it has 1 to {last})")
+    return first, second
+
+
+# ── two plans that git holds against each other ───────────────────────────────────────────────────────────
+
+
+def between(path: Path, old: bytes, new: bytes, *, colours: bool) -> list[str]:
+    """Return how two contents of a plan.json differ; raise if one is no plan, or the run does not read."""
+    root = path.parents[3]
+    found = read_run(path.parent, Workspace(root))
+    state = found.planned()
+    plans = [Plan.model_validate_json(source) if source else None for source in (old, new)]
+    if plans[1] is None:
+        return [f"{found.run}: plan.json is gone"]
+    first, second = _numbers(state, sha256_bytes(old) if old else None, sha256_bytes(new))
+    return diff_lines(compared_plans(found, state, (first, plans[0]), (second, plans[1])), colours=colours)
+
+
+def _numbers(state: RunState, old: str | None, new: str) -> tuple[Number, Number]:
+    """Return which revisions have these contents: two that follow each other, else the last; None: it is none."""
+    held = {sha: [one.revision for one in state.facts.revisions if one.plan_sha256 == sha] for sha in (old, new)}
+    before, after = [0] if old is None else held[old], held[new]
+    pairs = [(one - 1, one) for one in after if one - 1 in before]
+    return pairs[-1] if pairs else (before[-1] if before else None, after[-1] if after else None)
+
+
+def _unrecorded(found: Reading, state: RunState, second: Number) -> list[str]:
+    """Say that plan.json holds something that is no revision yet."""
+    last = state.facts.revisions[-1]
+    if second is None or state.facts.plan_file.sha256 == last.plan_sha256:
+        return []
+    return ["", f"plan.json has been edited since: agentfs diff {found.run} {last.revision}"]

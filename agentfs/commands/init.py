@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentfs.commands.common import environment, here, print_lines, say, say_all, start_folder, trusted_now
-from agentfs.commands.reading import settings_of
-from agentfs.core.text import first_line, json_text
+from agentfs.core import paths
+from agentfs.core.text import first_line, inert, json_text
 from agentfs.engine.workspace_setup import brought_along
 from agentfs.engine.workspace_setup import init as init_workspace
 from agentfs.errors import UserError
-from agentfs.storage.workspace import SETTINGS
 from agentfs.storage.workspace import trust as trust_workspace
+from agentfs.ui.reading import settings_of
 
 
 def init(arguments: Namespace) -> int:
@@ -32,8 +32,8 @@ def init(arguments: Namespace) -> int:
 def trust(arguments: Namespace) -> int:
     """`agentfs trust DIR`"""
     root = (start_folder(arguments) / arguments.dir).resolve()
-    if not (root / SETTINGS).is_file():
-        raise UserError(f"{root} is not a workspace (no {SETTINGS})")
+    if not (root / paths.SETTINGS).is_file():
+        raise UserError(f"{root} is not a workspace (no {paths.SETTINGS})")
     trust_workspace(root, environment())
     say(f"{root} is trusted: `run` and `watch` work there now")
     return 0
@@ -44,6 +44,10 @@ def trust(arguments: Namespace) -> int:
 
 def tools(arguments: Namespace) -> int:
     """`agentfs tools`"""
+    if arguments.update:
+        from agentfs.commands.mcp_update import update
+
+        return update(arguments)
     from agentfs.engine.means import catalogue_of
     from agentfs.tools.registry import known_tools
 
@@ -62,7 +66,9 @@ def tools(arguments: Namespace) -> int:
                 "repeatable": spec.repeatable,
                 "allowed": refusal is None,
                 "why": f"{refusal[0]} ({refusal[1]})" if refusal else None,
-                "own": name in known.own,
+                "own": name in known.own and not spec.touches,
+                "gated": spec.gated,
+                "touches": spec.touches or None,
                 "input_schema": dict(spec.input_schema),
             }
         )
@@ -99,7 +105,10 @@ def _tool(tool: dict[str, Any]) -> Iterator[str]:
         shown = f"{name}*" if name in required else name
         yield f"  {'input' if not place else '':<9} {shown:<{widest}}  {_kind(schema)}".rstrip()
     again = "repeatable" if tool["repeatable"] else "not repeatable"
-    yield f"  effects   {EFFECTS[tool['effects']]}; {again}"
+    gate = "; a person approves every call" if tool["gated"] else ""
+    yield f"  effects   {EFFECTS[tool['effects']]}; {again}{gate}"
+    if tool["touches"]:
+        yield f"  touches   {inert(tool['touches'])}"
     if not tool["allowed"]:
         yield f"  NOT ALLOWED: {tool['why']}"
 

@@ -4,23 +4,27 @@ import argparse
 import importlib
 import textwrap
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NoReturn
 
 Command = Callable[[argparse.Namespace], int]
 
 USAGE = "agentfs [-C DIR] COMMAND ..."
 EPILOG = """\
-start here:
-  agentfs run goal.md        plan a goal and carry it out
-  agentfs watch              take the goals dropped into goals/, and drive every run
-  agentfs status             what the runs of this workspace are doing
-  agentfs show RUN           one run: its plan, each step's state and output
-  agentfs log RUN            its revisions: who changed the plan, why, and the git commands to see it
-
 exit codes:
   0 done   1 the run failed or was cancelled   2 the command or a file is wrong
   3 waiting for a person   4 no model could be reached   130 interrupted (resumable)
 """
+GROUPS = {
+    "begin": "init run watch plan check trust",
+    "look": "status show log diff blame report web cost compare",
+    "answer": "approve reject reply",
+    "steer": "pause resume cancel retry skip replan",
+    "plans": "restore fork save show-goal schedule",
+    "branches of isolated runs": "changes apply discard",
+    "tools and agents": "tools agents mcp skill",
+    "upkeep": "doctor verify replay export forget completion attempt",
+}
 REFRESH = "use [tools] of agentfs.toml as it is now, not as it was when the run began"
 RUN = "a run: its id (2026-11-16/tidy), its last part (tidy), or the beginning of either"
 GOAL = "a file, -, or the goal in words"
@@ -56,11 +60,17 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Leaves room for the longest command, which argparse would put on a line of its own."""
+    """Lists the commands in groups."""
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog)
-        self._action_max_length = 14
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return super()._format_action(action)
+        words = {one.dest: one.help for one in action._choices_actions}  # noqa: SLF001
+        groups = [
+            "\n".join([f"  {title}:", *(f"    {name:<11} {words[name]}" for name in names.split())])
+            for title, names in GROUPS.items()
+        ]
+        return "\n".join(groups) + "\n"
 
 
 class _Version(argparse.Action):
@@ -92,8 +102,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
+@cache
 def build() -> Parser:
-    """Return the whole parser."""
+    """Return the whole parser: 44 commands take 8 ms, so it is built once."""
     parser = Parser(
         prog="agentfs",
         usage=USAGE,
@@ -105,7 +116,18 @@ def build() -> Parser:
     parser.add_argument("-C", dest="folder", metavar="DIR", default=".", help="the workspace, or a folder in it")
     listed = parser.add_subparsers(title="commands", metavar="COMMAND", prog="agentfs", parser_class=Parser)
     commands = _Commands(listed)
-    for add in (_add_making, _add_looking, _add_summaries, _add_examining, _add_answers, _add_steering, _add_undoing):
+    for add in (
+        _add_making,
+        _add_sharing,
+        _add_reuse,
+        _add_looking,
+        _add_pages,
+        _add_summaries,
+        _add_examining,
+        _add_answers,
+        _add_steering,
+        _add_undoing,
+    ):
         add(commands)
     for one in commands.in_json:
         one.add_argument("--json", action="store_true", help="print JSON, for programs")
@@ -133,6 +155,7 @@ class _Commands:
             **({"help": words} if words else {}),
         )
         parser.set_defaults(command=_imported(place, drives=drives))
+        parser.add_argument("-C", dest="folder", default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # also behind it
         if changes:
             parser.add_argument("--dry-run", action="store_true", help=DRY_RUN)
         if run:
@@ -182,6 +205,7 @@ def _add_making(commands: _Commands) -> None:
         "the next `agentfs watch` goes on.", drives=True,
     )  # fmt: skip
     watch.add_argument("--poll", action="store_true", help="look every second instead of waiting for events")
+    watch.add_argument("--wait", action="store_true", help="if another watch runs here, take over when that one ends")
     watch.add_argument("--json", action="store_true", help="one JSON object per line on stdout, for programs")
     plan = commands.add(
         "run.plan", "plan a goal and stop before anything runs",
@@ -189,6 +213,7 @@ def _add_making(commands: _Commands) -> None:
         "then `agentfs resume RUN`.", drives=True,
     )  # fmt: skip
     plan.add_argument("goal", metavar="GOAL", help=GOAL)
+    plan.add_argument("--for-client", action="store_true", help=argparse.SUPPRESS)  # `agentfs mcp` starts it
     _add_goal_flags(plan)
     check = commands.add(
         "check.check", "check plans, goals and settings without running them",
@@ -211,16 +236,69 @@ def _add_making(commands: _Commands) -> None:
     commands.add("completion.complete_runs", "")
 
 
+def _add_reuse(commands: _Commands) -> None:
+    show_goal = commands.add(
+        "parameters.show_goal", "what a goal takes: its parameters, and a command that runs it",
+        "Each parameter with what it may be, its default and its description; then the steps, if the goal has them.",
+        json=True,
+    )  # fmt: skip
+    show_goal.add_argument("goal", metavar="FILE", help="a goal file, one of runbooks/ for example")
+    save = commands.add(
+        "save.save", "make a goal in runbooks/ of the plan of a run that is done",
+        "Prints every command first. Gates and checks are kept; values that came from the goal's words become\n"
+        "parameters, each with that value as its default. It runs without a planner.", run=True,
+    )  # fmt: skip
+    save.add_argument("name", metavar="NAME", help="what it is called: runbooks/NAME.yaml")
+    commands.add(
+        "schedule.schedule", "the goals in schedules/: when each ran, and runs next",
+        "And what became of its newest time, if that had no run. `agentfs watch` starts them.\n"
+        "With --json: name, file, schedule, timezone, overlap, catch_up, last, next, newest {time, what, why},\n"
+        "problems. Exit code 2: one of them is not valid.", json=True,
+    )  # fmt: skip
+
+
+def _add_sharing(commands: _Commands) -> None:
+    """Add what lets other agents work with a workspace."""
+    commands.add(
+        "mcp_server.mcp", "serve this workspace to other agents (MCP over stdio)",
+        "They may look at runs, start one (a person approves its plan), propose an edit of a plan (a person is\n"
+        "asked), have it planned again, pause, cancel, and answer what a step asks. They can approve, reject,\n"
+        "trust, forget and top up nothing. Needs the extra `mcp`.\n\n"
+        "  claude mcp add agentfs -- agentfs -C DIR mcp\n"
+        "  codex mcp add agentfs -- agentfs -C DIR mcp",
+    )  # fmt: skip
+    skill = commands.add(
+        "skill.skill", "write a skill that teaches other agents to use agentfs",
+        "Writes .agents/skills/agentfs/SKILL.md: how to write goals, runbooks and plan edits.",
+    )  # fmt: skip
+    skill.add_argument("dir", metavar="DIR", nargs="?", default=".", help="where (default: here)")
+    skill.add_argument("--force", action="store_true", help="replace one that is there and differs")
+
+
 def _add_goal_flags(parser: Parser) -> None:
     parser.add_argument("--mode", choices=MODES, help="how it is driven")
     parser.add_argument("--approve", choices=["never", "plan", "always"], help="when a person must approve plans")
     parser.add_argument("--workdir", metavar="DIR", help="the folder to work in (default: the run's own files/)")
+    _add_param_flags(parser)
     _add_model_flags(parser)
+
+
+def _add_param_flags(parser: Parser) -> None:
+    words = "a value for a parameter of the goal (`agentfs show-goal FILE` lists them); may be repeated"
+    parser.add_argument("-p", dest="param", metavar="NAME=VALUE", action="append", help=words)
+    parser.add_argument(
+        "--params", metavar="FILE", help="values for parameters, as YAML or JSON; -p counts before it"
+    )
 
 
 def _add_model_flags(parser: Parser) -> None:
     parser.add_argument("--planner", metavar="MODEL", help="the model that plans")
     parser.add_argument("--executor", metavar="MODEL", help="the model that carries out steps")
+    parser.add_argument(
+        "--with-uncommitted",
+        action="store_true",
+        help="isolate: what you have not committed comes along, as a commit",
+    )
 
 
 def _step_lines() -> str:
@@ -270,7 +348,7 @@ def _add_looking(commands: _Commands) -> None:
     words = "go on printing what happens, log lines too, until the run ends"
     log.add_argument("-f", "--follow", action="store_true", help=words)
     diff = commands.add(
-        "diff.diff", "what differs between two revisions, by meaning",
+        "history.diff", "what differs between two revisions, by meaning",
         "Steps added, removed, changed field by field, put after others; what runs again and what is kept.\n\n"
         "  agentfs diff RUN        the last revision against the one before\n"
         "  agentfs diff RUN 2      revision 2 against plan.json as it is now\n"
@@ -295,13 +373,35 @@ def _add_state(parser: Parser, known: tuple[str, ...]) -> None:
     vars(action)["known"] = known
 
 
+def _add_pages(commands: _Commands) -> None:
+    report = commands.add(
+        "web.report", "one page about a run, to mail or to attach",
+        "One HTML file that needs no network, no script and no server: outcome and proof, the plan as a graph, when\n"
+        "what happened, every revision with who, why, what changed and what that reran, steps, questions, cost.",
+        run=True,
+    )  # fmt: skip
+    report.add_argument("-o", "--output", metavar="FILE", help="where to write it (default: standard output)")
+    web = commands.add(
+        "web.web", "the workspace in a browser: look, answer, edit",
+        "Prints an address that lets one browser in; listens on 127.0.0.1 alone, until Ctrl-C. It drives nothing:\n"
+        "`agentfs watch` or `agentfs run` does, and what you do in the browser is what the commands do.\n"
+        "From another machine: ssh -L 8321:127.0.0.1:8321 HOST, then open the address there.",
+    )  # fmt: skip
+    web.add_argument("--port", metavar="N", type=_port, default=8321, help="where it listens (default: 8321; 0: any)")
+    web.add_argument("--open", action="store_true", help="open it in a browser here")
+    web.add_argument("--read-only", action="store_true", help="only look: nothing can be changed from there")
+
+
 def _add_summaries(commands: _Commands) -> None:
-    commands.add(
+    cost = commands.add(
         "cost.cost", "what it asked of models: requests, tokens, money, time waited",
         "By role, by the planner's calls and by step, from the logs; prices as set, or as listed. What is\n"
         "not known is unknown, never 0. Input includes cached, output includes reasoning.\n"
-        "With --json: total, by_role, by_model, by_step, by_call, to the token.", run=True, json=True,
+        "With --json: total, by_role, by_model, by_step, by_call, to the token.\n\n"
+        "With --since instead of RUN: what all runs asked in that time, by day, goal, model and role.", json=True,
     )  # fmt: skip
+    cost.add_argument("run", metavar="RUN", nargs="?", help=RUN)
+    cost.add_argument("--since", metavar="WHEN", help="all runs, as far back as: 90min, 3h, 30d, 4w, or a day")
     compare = commands.add(
         "cost.compare", "two runs side by side: plans, outcomes, time, cost",
         "Requests, tokens and cost by role; then how the second one's plan differs from the first one's.\n"
@@ -309,6 +409,15 @@ def _add_summaries(commands: _Commands) -> None:
         run=True, json=True,
     )  # fmt: skip
     compare.add_argument("other", metavar="RUN", help="another, to be held against it")
+    export = commands.add(
+        "export.export", "send it to a collector of traces, as OpenTelemetry spans",
+        "Spans are derived from its files: the run, the planner's calls, attempts, requests to models. Their ids\n"
+        "are hashed from the run and the files, so exporting twice changes nothing. URL: where a collector takes\n"
+        "OTLP over HTTP (default: [telemetry] url, else OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318).\n"
+        "Needs the extra `otel`, but for --json, which prints the spans.", run=True, json=True,
+    )  # fmt: skip
+    export.add_argument("--otlp", metavar="URL", nargs="?", const="", help="send it there")
+    export.add_argument("--contents", action="store_true", help="with what was asked, given and answered")
     replay = commands.add(
         "replay.replay", "run it again from its files, and say where that departs",
         "No network, no cost, no effects: models, tools and checks give what they gave then, people's acts come\n"
@@ -320,11 +429,39 @@ def _add_summaries(commands: _Commands) -> None:
     replay.add_argument("--lenient", action="store_true", help="what models are asked may differ (changed prompts)")
 
 
-def _add_examining(commands: _Commands) -> None:
+def _add_changes(commands: _Commands) -> None:
+    shown = commands.add(
+        "changes.changes", "what an isolated run changed, commit by commit",
+        "The commits of its branch, then the difference from where it began; with STEP, what that step changed.",
+        run=True, json=True,
+    )  # fmt: skip
+    shown.add_argument("step", metavar="STEP", nargs="?", help=STEP)
+    taken = commands.add(
+        "changes.apply", "merge what an isolated run changed into your branch",
+        "In the repository that its worktree is of. Refused, and nothing touched, if your tree has changes that are\n"
+        "not committed, or if there are conflicts. Hooks and filters do not run.", run=True,
+    )  # fmt: skip
+    taken.add_argument("--squash", action="store_true", help="as one commit")
     commands.add(
+        "changes.discard", "remove the branch and the worktree of an isolated run",
+        "The run's records stay.", run=True,
+    )  # fmt: skip
+
+
+def _add_examining(commands: _Commands) -> None:
+    tools = commands.add(
         "init.tools", "the tools that steps may call",
-        "Each with its input, what it touches, and whether runs here may use it ([tools] in agentfs.toml).",
+        "Each with its input, what it touches, and whether runs here may use it ([tools] in agentfs.toml).\n"
+        "Of MCP servers those that were approved: --update starts the servers that [mcp] names, shows what they\n"
+        "offer and what changed since, and writes mcp.lock.json, which is the approval.",
         json=True,
+    )  # fmt: skip
+    tools.add_argument("--update", action="store_true", help="ask the MCP servers what they offer, and approve it")
+    _add_changes(commands)
+    commands.add(
+        "agents.agents", "the coding agents that steps may name",
+        "Each with where it is, its version, how it would be called, which variables and files it gets, and what it\n"
+        "may touch. One that is found is asked for its version, in the sandbox.", json=True,
     )  # fmt: skip
     commands.add(
         "doctor.doctor", "what is wrong with this machine and workspace",
@@ -333,6 +470,11 @@ def _add_examining(commands: _Commands) -> None:
         "listed, tools are read by their source. What a file system can do is tried in folders that are called\n"
         ".agentfs-doctor-PID.tmp, in runs/ and goals/, and are removed again. Outside any workspace only the\n"
         "machine is looked at. Exit code 0: all is well, or there are only notes. 2: something is wrong.", json=True,
+    )  # fmt: skip
+    commands.add(
+        "attempt.attempt", "carry out one order for a driver elsewhere (started by a place)",
+        "What [places.NAME] runs on another machine or in a container: it takes one order from standard input and\n"
+        "sends its log and result to standard output. Its driver is the only writer of the run's files.", drives=True,
     )  # fmt: skip
     verify = commands.add(
         "doctor.verify", "prove that files and ledger agree: nothing was rewritten",
@@ -351,7 +493,7 @@ def _add_examining(commands: _Commands) -> None:
 def _add_answers(commands: _Commands) -> None:
     approve = commands.add(
         "change.approve", "say yes: to a draft, a gate, a planner's answer",
-        "Settles the one thing that is open; with several it lists them, and `approve RUN STEP` says which.\n"
+        "Answers the one thing that is open; with several it lists them, and `approve RUN STEP` says which.\n"
         "With several RUNs, what each of them asks; if one asks nothing, or several things, nothing is written.\n"
         "The second word is a STEP if RUN has a step of that name, or no run has that name in full; else a RUN.\n"
         "RUN@REV approves that revision and no other: if the plan has changed since, nothing happens.", changes=True,
@@ -420,6 +562,12 @@ def _amount(text: str) -> float:
     return number
 
 
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535)")
+    return int(text)
+
+
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
@@ -437,12 +585,14 @@ def _add_undoing(commands: _Commands) -> None:
     fork = commands.add(
         "fork.fork", "begin a new run from any revision of another",
         "With that revision's plan, the results that still count under it, and files/ as it is now; RUN is left as\n"
-        "it is. A mode that begins in another way (one loop, or several steps) starts over, from the goal alone.\n"
+        "it is. With -p, the steps that those values reach run again. A mode that begins in another way (one loop,\n"
+        "or several steps) starts over, from the goal alone.\n"
         "Prints the new run's id; with --json also source, mode, planner, executor, plan, kept, to_run, workdir.",
         drives=True, changes=True, json=True,
     )  # fmt: skip
     fork.add_argument("run", metavar="RUN", help=f"{RUN}; RUN@REV: that revision (default: the last)")
     fork.add_argument("--mode", choices=MODES, help="how it is driven")
+    _add_param_flags(fork)
     _add_model_flags(fork)
     fork.add_argument("--name", metavar="NAME", help="what it is called (default: as RUN; -2 … where that is taken)")
     forget = commands.add(

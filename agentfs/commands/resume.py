@@ -18,11 +18,10 @@ from agentfs.commands.editing import (
     remove_outcome,
     set_aside_files,
 )
-from agentfs.commands.reading import read_run
 from agentfs.core import paths
 from agentfs.core.attention import reason
 from agentfs.core.config import allowed_tools
-from agentfs.core.continuation import Aside, set_aside, still_ends, to_set_aside, unanswered, with_plan
+from agentfs.core.continuation import Aside, find_unanswered, set_aside, still_ends, to_set_aside, with_plan
 from agentfs.core.goal_file import parse_goal
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
@@ -37,6 +36,7 @@ from agentfs.storage.locks import is_watched
 from agentfs.storage.settings import load_settings
 from agentfs.storage.workspace import Workspace, goal_path
 from agentfs.tools.registry import known_tools
+from agentfs.ui.reading import read_run
 
 Numbers = Mapping[str, float]  # limit -> a number
 TOPPED_UP = ("minutes", "replans", "cost_usd", "requests", "tokens")
@@ -88,7 +88,7 @@ def take_up(run: OpenRun, more: Numbers, *, refresh: bool = False) -> None:
         raise UserError(f"{run.run} is done: nothing to resume (agentfs retry {run.run} STEP runs one again)")
     if refresh:
         run = refresh_tools(run)
-    aside, limits = Aside() if done else _aside(run), _raised(run, more)
+    aside, limits = Aside() if done else _aside(run), _raise_limits(run, more)
     plan = run.state.facts.plan
     if plan is not None and plan.status == "draft" and aside == Aside() and not refresh:
         raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
@@ -116,17 +116,17 @@ def _goes_on(run: OpenRun) -> bool:
 
 def _aside(run: OpenRun) -> Aside:
     """Return what is set aside: in a run that has not ended, only what came to nothing because no model answered."""
-    return to_set_aside(run.state) if run.outcome is not None else unanswered(run.state)
+    return to_set_aside(run.state) if run.outcome is not None else find_unanswered(run.state)
 
 
 def _files(aside: Aside) -> Iterator[str]:
     for step, number in aside.attempts:
-        yield f"{paths.STEPS}/{paths.step_file(step, number, 'again')}"
+        yield paths.step_path(step, number, "again")
     for call in aside.calls:
-        yield f"{paths.PLANNING}/{paths.call_file(call, 'again')}"
+        yield paths.call_path(call, "again")
 
 
-def _raised(run: OpenRun, more: Numbers) -> dict[str, int | float]:
+def _raise_limits(run: OpenRun, more: Numbers) -> dict[str, int | float]:
     """Return the limits a top-up comes to: those in force, and more of them."""
     if more and run.state.facts.plan is None:
         raise UserError(f"{run.run} has no plan yet, so there is nowhere to raise its limits")
@@ -181,7 +181,7 @@ def _warn(run: OpenRun, limits: Mapping[str, int | float]) -> None:
 def refresh_tools(run: OpenRun) -> OpenRun:
     """Lay today's [tools] over those a run has; return the run as it is then."""
     today = tools_of_today(run)
-    if not _put(run, _overrides(run.state.facts.run, today)):
+    if not _put_edit(run, _overrides(run.state.facts.run, today)):
         say(f"[tools] in agentfs.toml is what {run.run} has already")
         return run
     for words in changed_tools(run.state.facts.settings, run.state.facts.run.with_tools(today)):
@@ -193,7 +193,10 @@ def changed_tools(before: Run, now: Run) -> list[str]:
     """Return, in words, what the tools of a run may do now and might not before, or the other way round."""
     was = _as_table(before)
     changed = [(name, value) for name, value in _as_table(now).items() if value != was[name]]
-    return [f'"{name}" of "tools" is now {_shown(value)} (it was {_shown(was[name])})' for name, value in changed]
+    return [
+        f'"{name}" of "tools" is now {_show_value(value)} (it was {_show_value(was[name])})'
+        for name, value in changed
+    ]
 
 
 def tools_of_today(run: OpenRun) -> Tools:
@@ -233,17 +236,17 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     return inert(json.dumps(_plain(value), ensure_ascii=False))
 
 
-def _put(run: OpenRun, own: dict[str, Any]) -> bool:
+def _put_edit(run: OpenRun, own: dict[str, Any]) -> bool:
     """Set `tools` in plan.json, or remove it; return whether that changes anything. What comes out must be valid."""
 
     def edit(source: bytes | None) -> bytes:
         if source is None:
             raise UserError(f"{run.run} has no plan yet, so there is nowhere to change its settings: begin it again")
-        new = _edited(source, own)
+        new = _edit_plan(source, own)
         if problems := problems_of(run.folder, run.workspace, new):
             raise BadFile(run.shown(paths.PLAN), problems, new)
         return new
@@ -251,7 +254,7 @@ def _put(run: OpenRun, own: dict[str, Any]) -> bool:
     return exchange_plan(run, edit)
 
 
-def _edited(source: bytes, own: dict[str, Any]) -> bytes:
+def _edit_plan(source: bytes, own: dict[str, Any]) -> bytes:
     """Return a plan with these tools; as it is where it is no JSON, which is reported when it is validated."""
     try:
         present = json.loads(source).get("tools")

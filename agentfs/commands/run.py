@@ -6,26 +6,31 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, trusted_now
+from agentfs.commands.parameters import typed_values
 from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
 from agentfs.commands.streams import CannotPrint
 from agentfs.core import paths
+from agentfs.core.actions import Wait
 from agentfs.core.config import Settings
-from agentfs.core.decide import Wait, no_model_reached
+from agentfs.core.decide import decide, no_model_reached
 from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Outcome
 from agentfs.core.text import answer_text
 from agentfs.daemon.daemon import Daemon
 from agentfs.daemon.inbox import Inbox
-from agentfs.daemon.reporter import Teller
+from agentfs.daemon.reporter import Reporter
 from agentfs.engine.attempts import get_ready, room_of
 from agentfs.engine.driver import Driver, World
-from agentfs.engine.foreground import Asker, Stop, drive
-from agentfs.engine.intake import Flags, GoalSource, JudgedGoal, goal_from, judge_goal, taking
+from agentfs.engine.foreground import Asker, Stop, Watcher, drive
+from agentfs.engine.goal_source import Flags, GoalSource, goal_from
+from agentfs.engine.intake import JudgedGoal, judge_goal, taking
+from agentfs.engine.isolation import isolation_words
 from agentfs.engine.means import allowing_own, catalogue_of, has_model, run_record
 from agentfs.engine.report import who_goes_on
 from agentfs.engine.workspace_setup import brought_along, init
@@ -38,9 +43,11 @@ from agentfs.storage.settings import default_settings, load_settings
 from agentfs.storage.system import missing
 from agentfs.storage.workspace import Workspace, find_workspace
 from agentfs.tools.registry import Known, known_tools
-from agentfs.ui.progress import Progress, progress_for
+from agentfs.tools.secrets import mask_for
+from agentfs.ui.progress import ChildLines, Progress, progress_for
 from agentfs.ui.screen import can_draw
 
+CLIENT = "a client of agentfs mcp"
 Begin = Callable[[Settings, World, ExitStack], Path]  # takes a run's lock, held while the stack is open
 
 
@@ -49,6 +56,8 @@ def run(arguments: Namespace, *, asks: bool = True) -> int:
     if (arguments.goal is None) == (arguments.resume is None):
         raise UserError("run takes a GOAL, or --resume RUN (try `agentfs run --help`)")
     if arguments.resume is not None:
+        if arguments.param or arguments.params:
+            raise UserError("a run keeps the values it began with: `agentfs fork RUN -p NAME=VALUE` begins another")
         arguments.run, arguments.dry_run = arguments.resume, False
         return resume(arguments)
     if arguments.refresh_settings:
@@ -59,6 +68,8 @@ def run(arguments: Namespace, *, asks: bool = True) -> int:
     def begin(settings: Settings, world: World, stack: ExitStack) -> Path:
         goal = _judge(source, arguments, workspace.root, settings, known_to(world))
         folder = stack.enter_context(taking(goal, workspace))
+        for line in isolation_words(run_record(folder)):
+            say(line)
         _get_ready(goal.parsed, folder, world)
         return folder
 
@@ -123,8 +134,11 @@ def _judge(source: GoalSource, arguments: Namespace, root: Path, settings: Setti
         workdir=start_folder(arguments) / arguments.workdir if arguments.workdir else None,
         planner=arguments.planner,
         executor=arguments.executor,
+        with_uncommitted=arguments.with_uncommitted,
+        params=typed_values(arguments),
     )
-    return judge_goal(source, root, settings, catalogue, planner=planner, flags=flags)
+    hide = mask_for(settings, environment(), known.specs).text
+    return judge_goal(source, root, settings, catalogue, planner=planner, flags=flags, hide=hide)
 
 
 def _get_ready(goal: ParsedGoal, folder: Path, world: World) -> None:
@@ -134,12 +148,15 @@ def _get_ready(goal: ParsedGoal, folder: Path, world: World) -> None:
 
 
 def _source(arguments: Namespace) -> GoalSource:
-    return goal_from(arguments.goal, start_folder(arguments), sys.stdin.buffer.read)
+    source = goal_from(arguments.goal, start_folder(arguments), sys.stdin.buffer.read)
+    return replace(source, is_clients=True, origin=CLIENT) if getattr(arguments, "for_client", False) else source
 
 
 def _lock(folder: Path, stack: ExitStack) -> None:
     if not stack.enter_context(locked(folder)):
-        raise UserError(f"{_id(folder)} is being driven by another agentfs (`agentfs status {_id(folder)}`)")
+        raise UserError(
+            f"{paths.run_id(folder)} is being driven by another agentfs (`agentfs status {paths.run_id(folder)}`)"
+        )
 
 
 def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: bool = True) -> int:
@@ -154,12 +171,62 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: 
         gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
         stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running on its own
         try:
+            family = stack.enter_context(closing(_Family(driver, settings, world, progress)))
             with _asker(driver, stop, progress, asks=asks) as asker:
-                rest = drive(driver, stop, progress, asker)
+                rest = drive(driver, stop, progress, asker, family)
         except (OSError, NotARun) as error:
             raise _gone(driver, error) from None
-        progress.end(rest)
-    return _report(driver, rest)
+        below = family.resting()
+        progress.end(rest, below)
+    return _report(driver, rest, [one for one, _ in below])
+
+
+class _Family:
+    """Opens the runs that are steps of the one that is driven here; holds their locks as long as they are driven."""
+
+    def __init__(self, root: Driver, settings: Settings, world: World, progress: Progress) -> None:
+        self._root, self._settings, self._world, self._progress = root, settings, world, progress
+        self._locks: dict[Path, ExitStack] = {}
+        self._drivers: dict[Path, Driver] = {}
+
+    def begun(self) -> list[Path]:
+        new = dict(self._world.children.take_begun())
+        self._locks |= new
+        return [*new]
+
+    def take(self, run: str) -> Path | None:
+        folder, lock = self._world.workspace / "runs" / run, ExitStack()
+        if not lock.enter_context(locked(folder)):
+            lock.close()
+            return None
+        self._locks[folder] = lock
+        return folder
+
+    def enter(self, folder: Path) -> tuple[Driver, Watcher]:
+        driver = open_driver(folder, self._settings, self._world)
+        self._drivers[folder] = driver
+        return driver, ChildLines(driver, self._progress)
+
+    def release(self, folder: Path) -> None:
+        self._drivers.pop(folder, None)
+        self._world.run_ended(folder)
+        if lock := self._locks.pop(folder, None):
+            lock.close()
+
+    def resting(self) -> list[tuple[Driver, Wait]]:
+        """Return the runs that have not ended, and why each rests."""
+        places, found = self._settings.limits.parallel, []
+        for driver in self._drivers.values():
+            last = decide(driver.state, places, driver.now())[-1]
+            found += [(driver, last)] if isinstance(last, Wait) else []
+        return found
+
+    def close(self) -> None:
+        self.begun()
+        for driver in self._drivers.values():
+            driver.stop_all()
+        for folder in [*self._locks]:
+            self.release(folder)
 
 
 def _asker(driver: Driver, stop: Stop, progress: Progress, *, asks: bool) -> AbstractContextManager[Asker | None]:
@@ -193,22 +260,18 @@ def _ask_to_stop(stop: Stop, times: int, number: int, _frame: object) -> None:
         stop.ask(times)
 
 
-def _id(folder: Path) -> str:
-    return f"{folder.parent.name}/{folder.name}"
-
-
-def _report(driver: Driver, rest: Wait | None) -> int:
+def _report(driver: Driver, rest: Wait | None, below: Sequence[Driver] = ()) -> int:
     """Print the answer, and nothing else, on stdout; return the exit code."""
     outcome = driver.facts.outcome
     if outcome is not None:
-        return _ended(outcome)
+        return _report_end(outcome)
     if rest is None:
         say(f"stopped; {who_goes_on(driver.facts.run.run, driver.world.workspace, 'go on with: ')}")
         return 130
-    return 4 if no_model_reached(driver.state) else 3
+    return 4 if any(no_model_reached(one.state) for one in (driver, *below)) else 3
 
 
-def _ended(outcome: Outcome) -> int:
+def _report_end(outcome: Outcome) -> int:
     if outcome.status != "done":
         return 1
     if outcome.answer is not None:
@@ -238,27 +301,28 @@ def watch(arguments: Namespace) -> int:
     settings = load_settings(workspace.settings, environment())
     stop = Stop()
     with ExitStack() as stack:
-        teller = stack.enter_context(_teller(workspace, settings, in_json=arguments.json))
+        reporter = stack.enter_context(_reporter(workspace, settings, in_json=arguments.json))
         on_signals(stack, stop)
-        world = stack.enter_context(open_world(workspace, settings, environment(), teller.note, stop.wake.set))
+        world = stack.enter_context(open_world(workspace, settings, environment(), reporter.note, stop.wake.set))
         known = known_to(world)
         settings = allowing_own(settings, known)
         planner = has_model(settings.planner, environment())
-        inbox = Inbox(workspace, settings, catalogue_of(settings, environment(), known), planner)
-        Daemon(workspace, settings, world, inbox, stop, teller).run(poll=arguments.poll)
-    teller.tell("stopped", "stopped; `agentfs watch` goes on from here")
+        catalogue = catalogue_of(settings, environment(), known)
+        inbox = Inbox(workspace, settings, catalogue, planner, hide=world.mask.text)
+        Daemon(workspace, settings, world, inbox, stop, reporter).run(poll=arguments.poll, wait=arguments.wait)
+    reporter.report("stopped", "stopped; `agentfs watch` goes on from here")
     return STOPPED
 
 
 @contextmanager
-def _teller(workspace: Workspace, settings: Settings, *, in_json: bool) -> Iterator[Teller]:
+def _reporter(workspace: Workspace, settings: Settings, *, in_json: bool) -> Iterator[Reporter]:
     """Yield what reports what happens: JSON on stdout; else a live view on a terminal, and lines anywhere else."""
     if in_json:
-        yield Teller(sys.stdout, Clock().stamp)
+        yield Reporter(sys.stdout, Clock().stamp)
     elif can_draw(sys.stderr, os.environ.get("TERM", "")):
-        from agentfs.ui.live import LiveTeller
+        from agentfs.ui.live import LiveReporter
 
-        with LiveTeller(sys.stderr, workspace.root, settings.limits.parallel, Clock()) as live:
+        with LiveReporter(sys.stderr, workspace.root, settings.limits.parallel, Clock()) as live:
             yield live
     else:
-        yield Teller(sys.stderr)
+        yield Reporter(sys.stderr)

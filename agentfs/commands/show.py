@@ -6,11 +6,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentfs.commands import reading
 from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
+from agentfs.core.params import fill
 from agentfs.core.table import RUN_COLOURS, columned, mark_of, painted, shown_state, wrong_first
-from agentfs.core.text import block, cut, duration, first_line, inert, json_text, left_words, most_of, state_and_why
+from agentfs.core.text import (
+    block,
+    counted,
+    cut,
+    duration,
+    first_line,
+    inert,
+    json_text,
+    left_words,
+    most_of,
+    state_and_why,
+)
+from agentfs.core.values import as_text
 from agentfs.engine.status_page import log_tail
+from agentfs.ui import reading
 
 OUTPUT_LINES, INPUT_LINES = 3, 4
 
@@ -21,14 +34,26 @@ def show(arguments: Namespace) -> int:
     found = reading.read_run(workspace.find_run(arguments.run), workspace)
     page = reading.plan_page(found)
     if arguments.step is None:
-        print_lines([json_text(page)] if arguments.json else run_lines(page, width(), colours=colours()))
+        print_lines([json_text(page)] if arguments.json else run_lines(_filled(page), width(), colours=colours()))
         return report_unreadable(found, page["broken"])
     one = reading.step_page(found, page, arguments.step)
     if one is None:
         known = [*(str(step.get("id")) for step in page["steps"]), *reading.step_files(found.folder)]
         raise reading.no_such_step(found.run, arguments.step, known)
-    print_lines([json_text(one)] if arguments.json else step_lines(one, width(), colours=colours()))
+    filled = _with_words(one, page["params"] or {})
+    print_lines([json_text(one)] if arguments.json else step_lines(filled, width(), colours=colours()))
     return report_unreadable(found, page["broken"])
+
+
+def _filled(page: dict[str, Any]) -> dict[str, Any]:
+    """Return a page as people read it: words with the values of parameters filled in."""
+    steps = [_with_words(step, page["params"] or {}) for step in page["steps"]]
+    return {**page, "steps": steps}
+
+
+def _with_words(step: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    words = {name: step[name] for name in ("description", "success_condition") if isinstance(step.get(name), str)}
+    return {**step, **{name: fill(text, values) for name, text in words.items()}}
 
 
 def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
@@ -42,6 +67,12 @@ def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list
         lines.append(f"  plan      revision {page['revision']}, {first_line(str(page.get('status')))}")
     if page["workdir"]:
         lines.append(f"  works in  {inert(page['workdir'])}")
+    if branch := (page.get("outcome") or {}).get("branch"):
+        run, made = page["run"], counted(len(page["outcome"].get("commits") or ()), "commit")
+        lines.append(f"  branch    {branch}, {made}: agentfs changes {run} (apply, discard)")
+    if page["params"]:
+        given = ", ".join(f"{name} = {first_line(as_text(value))}" for name, value in page["params"].items())
+        lines.append(f"  params    {inert(given)}")
     lines += _proof(page.get("outcome"))
     for step in wrong_first([*page["steps"], *page["left"]], lambda step: str(step["state"])):
         head, *more = _step(step, colours=colours)
@@ -73,12 +104,24 @@ def _step(step: dict[str, Any], *, colours: bool) -> Iterator[str]:
     )
     if step.get("description"):
         yield f"    {first_line(str(step['description']))}"
+    for name, text in _each_and_when(step):
+        yield from _short(name, text, INPUT_LINES)
     if step.get("input") is not None or step.get("left_in") is None:
         yield from _does(step)
     if step["state"] != "done":
         yield f"    {first_line(step['because'])}"
     if step["output"] not in (None, "") and step["state"] == "done":
         yield from _short("output", _text(step["output"]), OUTPUT_LINES)
+
+
+def _each_and_when(step: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the list that a step goes through, and its condition."""
+    condition = step.get("when")
+    found = [("each", as_text(step["each"]))] if step.get("each") else []
+    if isinstance(condition, dict):
+        words = condition.get("run") or ", ".join(f"{key} {as_text(one)}" for key, one in condition.items())
+        found.append(("when", str(words)))
+    return found
 
 
 def _is_number(value: object) -> bool:
@@ -89,6 +132,11 @@ def _does(step: dict[str, Any]) -> list[str]:
     """Return what a step does: its tool, and the one text it is given, or all of its input."""
     raw = step.get("input")
     given: dict[str, Any] = raw if isinstance(raw, dict) else {}
+    if agent := step.get("agent"):
+        return [
+            *_short("agent", str(agent), INPUT_LINES),
+            *(_short("input", json_text(given), INPUT_LINES) if given else []),
+        ]
     tool = first_line(str(step.get("tool") or "model"))
     if len(given) == 1 and isinstance(text := next(iter(given.values())), str):
         return _short(tool, text, INPUT_LINES)
@@ -99,7 +147,7 @@ def _short(name: str, text: str, limit: int) -> list[str]:
     """Return the beginning of a text under a name, and how much more there is."""
     lines = block(text)
     shown = [f"    {name:<7} {lines[0]}", *(f"            {line}" for line in lines[1:limit])]
-    return shown if len(lines) <= limit else [*shown, f"            … {len(lines) - limit} more lines"]
+    return shown if len(lines) <= limit else [*shown, f"            … {counted(len(lines) - limit, 'more line')}"]
 
 
 def _text(value: Any) -> str:
@@ -115,10 +163,12 @@ def step_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> lis
     name = painted(f"{mark.sign} {inert(str(page['id']))}", mark.colour, colours=colours)
     left = left_words(page.get("left_in"))
     lines = [f"{name}: {page['state']}, {first_line(page['because'])}{left}  ({page['run']})"]
-    lines += columned([(name, first_line(str(page[key]))) for key, name in _FIELDS.items() if page.get(key)])
+    fields = [(name, str(page[key])) for key, name in _FIELDS.items() if page.get(key)]
+    lines += columned([(name, first_line(text)) for name, text in (*fields, *_each_and_when(page))])
     if page.get("depends_on") is not None:
         listed = page["depends_on"] if isinstance(page["depends_on"], list) else []
         lines.append(f"  after: {', '.join(map(inert, map(str, listed))) or 'nothing'}")
+    lines += _items(page.get("items"), colours=colours)
     for attempt in page["attempts"]:
         lines += ["", f"attempt {attempt['attempt']}", *_attempt(attempt, most_of(width))]
     if not page["attempts"]:
@@ -126,13 +176,30 @@ def step_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> lis
     return lines
 
 
-_FIELDS = {"description": "does", "why": "why", "tool": "tool", "success_condition": "success", "skip": "left out"}
+def _items(items: object, *, colours: bool) -> Iterator[str]:
+    """Yield the items that a step goes through, what went wrong first."""
+    if not isinstance(items, list) or not items:
+        return
+    yield ""
+    yield f"items ({len(items)})"
+    for item in wrong_first(items, lambda one: str(one["state"])):
+        mark = mark_of(item["state"])
+        why = "" if item["state"] == "done" else f", {first_line(item['because'])}"
+        name = painted(f"{mark.sign} {inert(str(item['id']))}", mark.colour, colours=colours)
+        yield f"  {name}: {item['state']}{why}"
+
+
+_FIELDS = {"description": "does", "why": "why", "tool": "tool", "agent": "agent", "success_condition": "success"}
+_FIELDS |= {"skip": "left out"}
 
 
 def _attempt(attempt: dict[str, Any], most: int | None) -> Iterator[str]:
     order, result, files = attempt["order"], attempt["result"], attempt["files"]
     if isinstance(order, dict):
-        yield from _section("order", order.get("input") or {})
+        if order.get("agent"):
+            yield f"  agent: {inert(str(order['agent']))}, network on"
+        if order.get("input") or not order.get("agent"):
+            yield from _section("order", order.get("input") or {})
     elif "order" in files:
         yield "  order: cannot be read (empty, or cut short)"
     if isinstance(result, dict):
@@ -148,23 +215,28 @@ def _attempt(attempt: dict[str, Any], most: int | None) -> Iterator[str]:
 
 
 def _result(result: dict[str, Any]) -> Iterator[str]:
-    time = f" in {duration(result['duration_s'])}" if _is_number(result.get("duration_s")) else ""
-    yield f"  result: {inert(str(result.get('status')))}{time}, sandbox {inert(str(result.get('sandbox')))}"
+    started = result.get("started_at") and _is_number(result.get("duration_s"))
+    time = f" in {duration(result['duration_s'])}" if started else ""
+    place = f" at {inert(str(result['place']))} ({inert(str(result.get('host')))})" if result.get("place") else ""
+    yield f"  result: {inert(str(result.get('status')))}{time}{place}, sandbox {inert(str(result.get('sandbox')))}"
+    if result.get("child"):
+        yield f"  run: {inert(str(result['child']))} (agentfs show {inert(str(result['child']))})"
     if isinstance(error := result.get("error"), dict):
         yield from _section(f"error ({inert(str(error.get('kind')))})", str(error.get("message")))
         if error.get("hint"):
             yield from _section("hint", str(error["hint"]))
     if result.get("surprising"):
         yield f"  surprising: {first_line(str(result.get('surprise')))}"
+    word = "condition" if result.get("status") == "skipped" else "check"
     for check in result.get("checks") or ():
         if isinstance(check, dict):
-            yield from _check(check)
+            yield from _check(check, word)
     if result.get("output") is not None:
         yield from _section("output, its head and tail" if result.get("cut") else "output", result["output"])
 
 
-def _check(check: dict[str, Any]) -> list[str]:
-    name = f"check ({inert(str(check.get('kind')))}) {'holds' if check.get('ok') else 'FAILS'}"
+def _check(check: dict[str, Any], word: str) -> list[str]:
+    name = f"{word} ({inert(str(check.get('kind')))}) {'holds' if check.get('ok') else 'FAILS'}"
     return [
         *(_section(name, str(check["run"])) if check.get("run") else [f"  {name}"]),
         *(f"    {line}" for line in block(str(check.get("detail")))),

@@ -4,14 +4,14 @@ Of ten thousand runs that have ended, only those that get a line are read.
 """
 
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentfs.commands import reading
 from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
-from agentfs.commands.reading import ENDS, Glance, Listing, list_runs, moment_of, time_of
+from agentfs.core import paths
 from agentfs.core.table import NOT_DRIVEN, RUN_COLOURS, Cell, mark_of, shown_state, table, wrong_first
 from agentfs.core.text import (
     ago,
@@ -28,6 +28,8 @@ from agentfs.core.text import (
 )
 from agentfs.errors import UserError
 from agentfs.storage.workspace import Workspace
+from agentfs.ui import reading
+from agentfs.ui.reading import ENDS, Glance, Listing, list_runs, moment_of, time_of
 
 NEWEST = 20  # ended runs that get a line unless more are asked for
 _FIRST = {"waiting": 0, "draft": 0, "running": 1, "planning": 1, "paused": 2}  # what a person has to do comes first
@@ -76,14 +78,42 @@ def _lines_of_all(workspace: Workspace, arguments: Namespace, columns: int | Non
     more = 0 if arguments.all or arguments.json or since else max(0, len(over) - NEWEST)
     runs = sorted(_glances(workspace, found.open, over[: len(over) - more], states), key=_newest, reverse=True)
     runs.sort(key=lambda one: _FIRST.get(one.state, 3))
+    runs = [replace(one, parent=reading.parent_of(workspace.runs / one.run)) if one.outcome else one for one in runs]
     if arguments.json:
         return _json_lines(runs)
     if not runs:
         return _nothing(workspace, found)
-    lines = runs_table([one.as_json() for one in runs], datetime.now(UTC), columns, colours=colours)
+    lines = runs_table([*as_tree(runs)], datetime.now(UTC), columns, colours=colours)
+    lines += (f"place {line}" for line in reading.RunScanner(workspace).slots_in_use(runs))
     if more:
         lines.append(f"… and {counted(more, 'older run')} that ended (agentfs status --all)")
     return lines
+
+
+def as_tree(runs: Sequence[Glance]) -> Iterator[dict[str, Any]]:
+    """Yield runs as JSON, each with those in it right below, and how deep that is: the first leads its tree."""
+    above = {one.run: one.parent for one in runs}
+    below: dict[str | None, list[Glance]] = {}
+    for one in runs:
+        below.setdefault(one.parent if one.parent in above else None, []).append(one)
+
+    def branch(one: Glance, depth: int) -> Iterator[dict[str, Any]]:
+        yield {**one.as_json(), "depth": depth}
+        for child in below.get(one.run, ()):
+            yield from branch(child, depth + 1)
+
+    roots = dict.fromkeys(_root(one.run, above) for one in runs)
+    by_run = {one.run: one for one in runs}
+    for root in roots:
+        yield from branch(by_run[root], 0)
+
+
+def _root(run: str, above: Mapping[str, str | None]) -> str:
+    for _ in range(len(above)):
+        if (parent := above[run]) is None or parent not in above:
+            break
+        run = parent
+    return run
 
 
 def _over(found: Listing, since: datetime | None, states: frozenset[str]) -> Iterable[str | Glance]:
@@ -92,7 +122,7 @@ def _over(found: Listing, since: datetime | None, states: frozenset[str]) -> Ite
         return
     for written, folder in found.ended:
         if since and written < since.timestamp():
-            return  # an outcome tells of no later moment than that in which it was written
+            return  # an outcome names no later moment than that in which it was written
         if not since and not states:
             yield folder
             continue
@@ -153,8 +183,24 @@ def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
     page["by_step"] = [_step_page(step) for step in [*plan["steps"], *plan["left"]] if "id" in step]
     if arguments.json:
         return print_lines([json_text(page)])
-    print_lines([*run_lines(page, width(), colours=colours()), *_what_next(found, page)])
+    below = runs_below(found.folder, workspace, width(), colours=colours())
+    print_lines([*run_lines(page, width(), colours=colours()), *below, *_what_next(found, page)])
     return report_unreadable(found)
+
+
+def runs_below(folder: Path, workspace: Workspace, columns: int | None, *, colours: bool) -> list[str]:
+    """Return a table of the runs that are steps of a run, and of those that are steps of them."""
+    scanner, found, seen = reading.RunScanner(workspace), [], {paths.run_id(folder)}
+    pending = [folder]
+    while pending:
+        inside = pending.pop(0)
+        for run in reading.children_in(inside):
+            if run not in seen and (workspace.runs / run / paths.RUN).is_file():
+                seen.add(run)
+                pending.append(workspace.runs / run)
+                parent = paths.run_id(inside)
+                found.append(replace(scanner.glance(workspace.runs / run), parent=parent))
+    return runs_table([*as_tree(found)], datetime.now(UTC), columns, colours=colours) if found else []
 
 
 def _step_page(step: dict[str, Any]) -> dict[str, Any]:
@@ -164,10 +210,13 @@ def _step_page(step: dict[str, Any]) -> dict[str, Any]:
 
 def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:
     """Return what a person can do about a run that is not over, and who drives it."""
+    from agentfs.core.place_use import places_in_use
+
     if page["outcome"] is not None:
         return [f"see it: agentfs show {page['run']}"]
     if page["driven"]:
-        return ["it is being driven now"]
+        used = places_in_use(found.state) if found.state else ()
+        return [*(f"at {one.in_words()}" for one in used), "it is being driven now"]
     from agentfs.engine.report import NOTHING_DRIVES, what_to_do, who_goes_on
 
     steps = what_to_do(found.folder, found.state) if found.state else []
@@ -210,7 +259,7 @@ def command_lines(command: str, width: int | None) -> list[str]:
 def _run_row(run: dict[str, Any], now: datetime) -> list[Cell]:
     steps = run["steps"]
     return [
-        (run["run"], None),
+        ("  " * run.get("depth", 0) + run["run"], None),
         (shown_state(run), RUN_COLOURS.get("paused" if shown_state(run) == NOT_DRIVEN else run["state"])),
         (f"{steps['done']}/{steps['total']}", None),
         (moment(run["at"], now), None),

@@ -15,7 +15,7 @@ from typing import TextIO
 
 from agentfs.core.text import inert
 
-_COLOURS = re.compile(r"(\x1b\[(?:0|1|2|7|27|3[1-6])m)")  # ours: see views/marks.py and views/diff.py
+_COLOURS = re.compile(r"(\x1b\[(?:0|1|2|7|27|3[1-6])m)")  # ours: see core/table.py and core/plan_diff.py
 
 
 class CannotPrint(OSError):

@@ -35,7 +35,7 @@ class Disagreement:
     fix: str
 
     def as_json(self) -> dict[str, str]:
-        return {"grade": self.grade, "file": self.file, "what": self.what, "mend": self.fix}
+        return {"grade": self.grade, "file": self.file, "what": self.what, "fix": self.fix}
 
 
 @dataclass(slots=True)
@@ -76,25 +76,24 @@ def _run(files: RunFiles) -> Iterator[Fault]:
 
 def _numbers(files: RunFiles) -> Iterator[Fault]:
     """Revisions and calls are numbered from 1, without a gap, and each file says its own number."""
-    listed = _listed(files, names.REVISIONS, names.parse_revision_file)
+    listed = _list(files, names.REVISIONS, names.parse_revision_file)
     for number in _gaps({number for number, kind in listed if kind == "record"}):
         yield Fault(_revision(number), "is missing, and later revisions are there")
     for number, revision in files.revisions.items():
         if revision.revision != number:
             yield Fault(_revision(number), f"says it is revision {revision.revision}")
-    calls = _listed(files, names.PLANNING, names.parse_call_file)
+    calls = _list(files, names.PLANNING, names.parse_call_file)
     made = {one.call for one in calls if one.kind == "call"}
     for number in _gaps(made):
         if not any(one.call == number for one in calls):
-            yield Fault(_call(number, "call"), "is missing, and later calls are there")
+            yield Fault(names.call_path(number, "call"), "is missing, and later calls are there")
     for kind, found in (("call", files.calls), ("answer", files.answers)):
         for number, record in found.items():
             if record.call != number:
-                yield Fault(
-                    _call(number, "call" if kind == "call" else "answer"), f"says it is of call {record.call}"
-                )
+                file = names.call_path(number, "call" if kind == "call" else "answer")
+                yield Fault(file, f"says it is of call {record.call}")
     for number in sorted(files.answers.keys() - made):
-        yield Fault(_call(number, "call"), "is missing, and its answer is there")
+        yield Fault(names.call_path(number, "call"), "is missing, and its answer is there")
 
 
 def _plans(files: RunFiles) -> Iterator[Fault]:
@@ -102,7 +101,7 @@ def _plans(files: RunFiles) -> Iterator[Fault]:
         if number not in files.plans:
             yield Fault(_plan(number), f"is missing: the plan of revision {number}")
         elif files.plans[number] != revision.plan_sha256:
-            yield Fault(_plan(number), f"is not the plan that {_revision(number)} tells of (plan_sha256)")
+            yield Fault(_plan(number), f"is not the plan that {_revision(number)} names (plan_sha256)")
 
 
 def _bases(files: RunFiles) -> Iterator[Fault]:
@@ -114,7 +113,9 @@ def _bases(files: RunFiles) -> Iterator[Fault]:
     for number, call in files.calls.items():
         on = files.revisions.get(call.revision)
         if (call.revision == 0 or on) and call.base_sha256 != (on.plan_sha256 if on else None):
-            yield Fault(_call(number, "call"), f"was not made on the plan of revision {call.revision} (base_sha256)")
+            yield Fault(
+                names.call_path(number, "call"), f"was not made on the plan of revision {call.revision} (base_sha256)"
+            )
 
 
 def _calls(files: RunFiles) -> Iterator[Fault]:
@@ -124,14 +125,15 @@ def _calls(files: RunFiles) -> Iterator[Fault]:
             continue
         call = files.calls.get(revision.call)
         if call is None:
-            yield Fault(_call(revision.call, "call"), f"is missing, and revision {number} came of it")
-        elif _said(revision) != _said(call):
+            yield Fault(names.call_path(revision.call, "call"), f"is missing, and revision {number} came of it")
+        elif _fields_of(revision) != _fields_of(call):
             yield Fault(
-                _revision(number), f"tells another story than {_call(revision.call, 'call')}, which it came of"
+                _revision(number),
+                f"says something else than {names.call_path(revision.call, 'call')}, which it came of",
             )
 
 
-def _said(one: Revision | Call) -> tuple[object, ...]:
+def _fields_of(one: Revision | Call) -> tuple[object, ...]:
     return one.trigger, one.step, one.detail, one.evidence
 
 
@@ -148,10 +150,10 @@ def _is_goal_of(path: str, call: int) -> bool:
 
 
 def _made_by_calls(files: RunFiles) -> Iterator[Fault]:
-    """What a call put in place stands in planning/, byte for byte."""
+    """What a call put in place is in planning/, byte for byte."""
     for number, revision in files.revisions.items():
         if revision.call is not None and revision.plan_sha256 not in files.tries.get(revision.call, set()):
-            tried = _call(revision.call, "plan")
+            tried = names.call_path(revision.call, "plan")
             yield Fault(
                 _plan(number), f"is no plan that call {revision.call} put in place: {tried} is another, or gone"
             )
@@ -160,12 +162,13 @@ def _made_by_calls(files: RunFiles) -> Iterator[Fault]:
 def _attempts(files: RunFiles) -> Iterator[Fault]:
     """Attempts are numbered from 1 without a gap: of each something is there."""
     seen: dict[str, set[int]] = {}
-    for one in _listed(files, names.STEPS, names.parse_step_file):
+    for one in _list(files, names.STEPS, names.parse_step_file):
         seen.setdefault(one.step, set()).add(one.attempt)
     for step, numbers in seen.items():
         for number in _gaps(numbers):
             yield Fault(
-                _step(step, number, "result"), "is missing, with all of its attempt, and later ones are there"
+                names.step_path(step, number, "result"),
+                "is missing, with all of its attempt, and later ones are there",
             )
 
 
@@ -177,7 +180,7 @@ def _orders(files: RunFiles) -> Iterator[Fault]:
     )
     for kind, found in kinds:
         for (step, number), record in found.items():
-            file = _step(step, number, kind)
+            file = names.step_path(step, number, kind)
             if (record.step, record.attempt) != (step, number):
                 yield Fault(
                     file, f"is of attempt {record.attempt} of {record.step}, not of the one it is named after"
@@ -187,7 +190,10 @@ def _orders(files: RunFiles) -> Iterator[Fault]:
     for attempt, result in files.results.items():
         order = files.orders.get(attempt)
         if order and (order.key, order.after) != (result.key, result.after):
-            yield Fault(_step(*attempt, "result"), f"is not of {_step(*attempt, 'order')}: key or after differ")
+            yield Fault(
+                names.step_path(*attempt, "result"),
+                f"is not of {names.step_path(*attempt, 'order')}: key or after differ",
+            )
 
 
 def _evidence(files: RunFiles) -> Iterator[Fault]:
@@ -214,17 +220,17 @@ def _end(files: RunFiles) -> Iterator[Fault]:
             yield Fault(names.OUTCOME, f"says that {step} is done, and no result does")
 
 
-def is_settled(path: str, paths: Container[str]) -> bool:
-    """Whether what a person wrote has been acted upon, given the files beside it: from then on it stands."""
+def is_acted_upon(path: str, paths: Container[str]) -> bool:
+    """Whether what a person wrote has been acted upon, given the files beside it: from then on it stays."""
     folder, _, name = path.rpartition("/")
     if folder == names.STEPS and (step := names.parse_step_file(name)):
         if step.kind == "reply":
             kinds: tuple[names.StepFileKind, ...] = ("result", "order")
-            here = any(_step(step.step, step.attempt, kind) in paths for kind in kinds)
-            return here if step.count == 1 else _step(step.step, step.attempt, "result") in paths
-        return any(_step(step.step, step.attempt + 1, kind) in paths for kind in ("order", "result"))
+            here = any(names.step_path(step.step, step.attempt, kind) in paths for kind in kinds)
+            return here if step.count == 1 else names.step_path(step.step, step.attempt, "result") in paths
+        return any(names.step_path(step.step, step.attempt + 1, kind) in paths for kind in ("order", "result"))
     if folder == names.PLANNING and (call := names.parse_call_file(name)):
-        return _call(call.call + (call.kind != "asked"), "call") in paths or names.OUTCOME in paths
+        return names.call_path(call.call + (call.kind != "asked"), "call") in paths or names.OUTCOME in paths
     return False
 
 
@@ -235,7 +241,7 @@ def _gaps(numbers: set[int]) -> list[int]:
     return sorted(set(range(1, max(numbers, default=0))) - numbers)
 
 
-def _listed(files: RunFiles, folder: str, parse: Callable[[str], T | None]) -> list[T]:
+def _list(files: RunFiles, folder: str, parse: Callable[[str], T | None]) -> list[T]:
     begin = f"{folder}/"
     found = (parse(path.removeprefix(begin)) for path in sorted(files.paths) if path.startswith(begin))
     return [one for one in found if one is not None]
@@ -247,11 +253,3 @@ def _revision(number: int) -> str:
 
 def _plan(number: int) -> str:
     return f"{names.REVISIONS}/{names.revision_plan_file(number)}"
-
-
-def _call(number: int, kind: names.CallFileKind) -> str:
-    return f"{names.PLANNING}/{names.call_file(number, kind)}"
-
-
-def _step(step: str, number: int, kind: names.StepFileKind) -> str:
-    return f"{names.STEPS}/{names.step_file(step, number, kind)}"

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import paths
-from agentfs.core.decide import Action, AskAnswer, CallPlanner, InstallPlan, RecordRevision, Wait, decide
-from agentfs.core.facts import ASK, CUT_WORDS, GATE_WORDS, Facts, cut_word, gate_word, uncounted
+from agentfs.core.actions import Action, AskAnswer, CallPlanner, InstallPlan, RecordRevision, Wait
+from agentfs.core.decide import busy_words, decide
+from agentfs.core.facts import ASK, CUT_WORDS, GATE_WORDS, Facts, cut_word, explain_uncounted, gate_word
 from agentfs.core.outcome import left_steps
 from agentfs.core.planner_calls import question_of
 from agentfs.core.run_state import RunState
@@ -31,7 +32,7 @@ class OpenQuestion:
     step: str | None = None
     number: int = 0  # of the attempt, or of the call
     count: int = 1
-    reply: str | None = None  # what stands there already
+    reply: str | None = None  # what is there already
 
     @property
     def question_path(self) -> str:
@@ -43,8 +44,8 @@ class OpenQuestion:
 
     def _path(self, kind: Literal["question", "reply"]) -> str:
         if self.step is None:
-            return f"{paths.PLANNING}/{paths.call_file(self.number, kind, self.count)}"
-        return f"{paths.STEPS}/{paths.step_file(self.step, self.number, kind, self.count)}"
+            return paths.call_path(self.number, kind, self.count)
+        return paths.step_path(self.step, self.number, kind, self.count)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ class OpenQuestion:
     @property
     def uncounted(self) -> str | None:
         """That the reply which is there settles nothing, and what would; None: there is none."""
-        return uncounted(self.reply, self.words) if self.words else None
+        return explain_uncounted(self.reply, self.words) if self.words else None
 
     def accepts(self, text: str) -> bool:
         """Whether a text settles it."""
@@ -92,7 +93,7 @@ class OpenQuestion:
 
 def open_questions(state: RunState) -> tuple[OpenQuestion, ...]:
     """Return everything that waits for a person's word, the plan itself first."""
-    return tuple(_found(state))
+    return tuple(_find_open(state))
 
 
 def ways_on(state: RunState, run: str) -> tuple[str, ...]:
@@ -104,15 +105,16 @@ def ways_on(state: RunState, run: str) -> tuple[str, ...]:
         return (f"fix runs/{facts.run.run}/{paths.PLAN}: {paths.PLAN_ERROR} beside it says how",)
     if found := open_questions(state):
         return tuple(command for one in found for command in one.commands(run, alone=len(found) == 1))
-    if (facts.plan is not None and facts.plan.status == "paused") or state.calls.failed or state.moving("reach"):
+    held = facts.plan is not None and facts.plan.status == "paused"
+    if held or facts.replan is not None or state.calls.failed or state.moving("reach"):
         return (f"agentfs resume {run}",)
     limit = state.limit_reached
-    return (f"agentfs resume {run} {RAISED_BY[limit.name]}",) if limit else ()
+    return (f"agentfs resume {run} {RAISED_BY.get(limit.name, '')}".rstrip(),) if limit else ()
 
 
-def _found(state: RunState) -> Iterator[OpenQuestion]:
+def _find_open(state: RunState) -> Iterator[OpenQuestion]:
     facts = state.facts
-    if facts.plan is not None and facts.plan.status == "draft":
+    if facts.plan is not None and facts.plan.status == "draft" and facts.replan is None:  # else there will be another
         yield OpenQuestion("draft")
     if (one := state.calls.unapplied) is not None and (asked := question_of(one, facts)) is not None:
         yield OpenQuestion("answer", None, one.number, asked.count, asked.reply)
@@ -130,15 +132,17 @@ def _with_talk(about: About, step: str, number: int, facts: Facts) -> OpenQuesti
     return OpenQuestion(about, step, number, talk.count, talk.reply)
 
 
-def answered(state: RunState, step: str) -> OpenQuestion | None:
+def find_answered(state: RunState, step: str) -> OpenQuestion | None:
     """Return the question of a step that has an answer which nobody has acted upon yet."""
-    view = state.steps[step]
+    view = state.view(step)
+    if view is None:
+        return None
     match view.move:
         case "order" | "reject" if view.status == "gated":
             return _with_talk("gate", step, view.next, state.facts)
-        case "settle_cut":
+        case "record_cut":
             return _with_talk("cut", step, view.attempt, state.facts)
-        case "settle_ask":
+        case "record_ask":
             return _with_talk("ask", step, view.attempt, state.facts)
         case _:
             return None
@@ -161,14 +165,14 @@ class Waiting:
     how: str  # what to type; empty: nothing but an edit helps
 
 
-def waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:
+def list_waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:
     """Return what waits for a person; `last` is the last of what was decided. A run that they paused does not."""
     if state.facts.outcome is not None:
         return ()
-    return (*_opened(state), *_held(state, last))
+    return (*_find_waiting(state), *_find_held(state, last))
 
 
-def _opened(state: RunState) -> Iterator[Waiting]:
+def _find_waiting(state: RunState) -> Iterator[Waiting]:
     found, run = open_questions(state), state.facts.run.run
     for one in found:
         how = "\n".join(one.commands(run, alone=len(found) == 1))
@@ -188,10 +192,11 @@ def _why(state: RunState, one: OpenQuestion) -> str:
         return f"the planner's answer of call {one.number} needs a yes"
     order = state.facts.attempt(one.step, one.number).order
     asked = order.input.get("question") if order is not None and order.tool == ASK else None
-    return f"{one.step}: {asked or state.steps[one.step].why}"
+    view = state.view(one.step)
+    return f"{one.step}: {asked or (view.why if view else 'it has left the plan')}"
 
 
-def _held(state: RunState, last: Action) -> Iterator[Waiting]:
+def _find_held(state: RunState, last: Action) -> Iterator[Waiting]:
     """Yield what holds the whole run up with no question that could be answered."""
     if not isinstance(last, Wait) or last.on != "person":
         return
@@ -203,7 +208,7 @@ def _held(state: RunState, last: Action) -> Iterator[Waiting]:
         thing = f"plan.json after revision {len(facts.revisions)}"
         yield Waiting(thing, "plan", paths.PLAN_ERROR, last.why, how)
     elif failed is not None:
-        path = f"{paths.PLANNING}/{paths.call_file(failed.number, 'answer')}"
+        path = paths.call_path(failed.number, "answer")
         yield Waiting(path, "planner", path, last.why, how)
     elif limit is not None:
         yield Waiting(f"limits.{limit.name} {limit.amount}", "limit", paths.PLAN, last.why, how)
@@ -241,9 +246,8 @@ def reason(state: RunState) -> str:
     """Return why it is in that phase: how it ended, what it waits for, or what runs."""
     if state.facts.outcome is not None:
         return state.facts.outcome.summary
-    if running := [view.id for view in state.running]:
-        more = f" and {len(running) - 3} more" if len(running) > 3 else ""
-        return f"{', '.join(running[:3])}{more} {'is' if len(running) == 1 else 'are'} running"
+    if state.running:
+        return busy_words(state)
     match _telling(state):
         case (
             Wait(why=why) | AskAnswer(why=why) | CallPlanner(why=why) | InstallPlan(why=why) | RecordRevision(why=why)

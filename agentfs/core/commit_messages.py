@@ -45,7 +45,7 @@ def revision_message(run: str, revision: Revision, usage: Usage | None) -> str:
     cost = usage.cost_usd if usage else None
     return _message(
         f"{_name(run)}: revision {revision.revision}, {reason_of(revision)}",
-        [_wrapped(revision.detail), _changes(revision)],
+        [_wrap(revision.detail), _changes(revision)],
         [
             ("Agentfs-Run", run),
             ("Agentfs-Revision", str(revision.revision)),
@@ -80,11 +80,11 @@ def _named(outcome: Outcome) -> list[str]:
 
 def _outcome_message(run: str, outcome: Outcome, total: int) -> str:
     ends = outcome.steps
-    told = (("failed", ends.failed), ("skipped", ends.skipped), ("not reached", ends.not_reached))
-    lists = "\n".join(_wrapped(f"{word}: {', '.join(ids)}") for word, ids in told if ids)
+    groups = (("failed", ends.failed), ("skipped", ends.skipped), ("not reached", ends.not_reached))
+    lists = "\n".join(_wrap(f"{word}: {', '.join(ids)}") for word, ids in groups if ids)
     return _message(
         f"{_name(run)}: {outcome.status}, {len(ends.done)} of {total} steps",
-        [_wrapped(outcome.summary), lists],
+        [_wrap(outcome.summary), lists],
         [
             ("Agentfs-Run", run),
             ("Agentfs-Outcome", f"{outcome.status} {outcome.reason}"),
@@ -96,7 +96,7 @@ def _outcome_message(run: str, outcome: Outcome, total: int) -> str:
 def as_it_stood_message(run: str) -> str:
     """Return the message of the commit that holds what a run says beyond its revisions and outcome."""
     words = "What was edited after the run had ended, and what does not read, is kept as it is."
-    return _message(f"{_name(run)}: as it stood when it was forgotten", [_wrapped(words)], [("Agentfs-Run", run)])
+    return _message(f"{_name(run)}: as it stood when it was forgotten", [_wrap(words)], [("Agentfs-Run", run)])
 
 
 def forgotten_message(runs: Sequence[str]) -> str:
@@ -165,7 +165,7 @@ def _flat(text: str, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1].rstrip()}…"
 
 
-def _wrapped(text: str) -> str:
+def _wrap(text: str) -> str:
     """Return a text as one paragraph. `---` may not begin a line: git would take the rest for a patch."""
     lines = textwrap.wrap(_flat(text, _DETAIL_LENGTH), _WIDTH, break_long_words=False, break_on_hyphens=False)
     return "\n".join(f" {line}" if line.startswith("---") else line for line in lines)

@@ -1,8 +1,8 @@
 """Whether a value satisfies a JSON Schema that another user wrote, and whether that is quick to tell. Pure.
 
 A schema may take exponential time, or any amount of memory: patterns, references, choices. Only one that is plain and
-small, for a value that is not large, is judged where it stands; any other in a process that can be ended
-(`executor/conform`). Imports nothing else of agentfs: that process has to start quickly.
+small, for a value that is not large, is judged in this process; any other in a process that can be ended
+(`executor/schema_worker`). Imports nothing else of agentfs: that process has to start quickly.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-LARGEST_PLAIN = 4096  # bytes of a schema that is judged where it stands
+LARGEST_PLAIN = 4096  # bytes of a schema that is judged in this process
 MOST_WORK = 4_000_000  # bytes of the schema times bytes of the value: a few tenths of a second at worst
 _PLAIN = {
     "type", "properties", "required", "items", "additionalProperties", "enum", "const", "minimum", "maximum",

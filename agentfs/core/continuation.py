@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agentfs.core import paths
-from agentfs.core.decide import EndRun, RecordRevision, decide, given_up
+from agentfs.core.actions import EndRun, RecordRevision
+from agentfs.core.decide import decide, find_given_up
 from agentfs.core.facts import Facts, PlanFile, words_below
 from agentfs.core.plan_changes import changes
-from agentfs.core.planner_calls import LOOPS, is_loop
-from agentfs.core.records import Answer, Author, Call, Failure, JsonObject, Mode, Plan, Result, Revision, Role, Run
+from agentfs.core.planner_calls import FIRST_CALL, LOOPS, is_loop
+from agentfs.core.records import Answer, Author, Call, JsonObject, Mode, Plan, Result, Revision, Role, Run
 from agentfs.core.run_state import Means, RunState, derive, goal_checks, unjudged
-from agentfs.core.steps import A_NO, result_path
+from agentfs.core.steps import StepView, rejection, result_path
 
 HELD_UP = ("failed", "blocked", "rejected")
 
@@ -43,7 +44,7 @@ def with_plan(facts: Facts, plan: Plan, digest: str, call: int | None = None) ->
 
 
 def in_force(state: RunState, judged: Callable[[Facts], Facts] = lambda facts: facts) -> RunState:
-    """Return the state once what stands in plan.json, if that is new and valid, is a revision; ended or not.
+    """Return the state once what is in plan.json, if that is new and valid, is a revision; ended or not.
 
     `judged`: lays the answer that waits, if there is one, over that.
     """
@@ -57,7 +58,7 @@ def in_force(state: RunState, judged: Callable[[Facts], Facts] = lambda facts: f
             return state
 
 
-def after_no(state: RunState) -> RunState:
+def record_rejections(state: RunState) -> RunState:
     """Return the state once every no that a person gave to a gate is on record, which comes before anything else."""
     facts = state.facts
     for view in state.moving("reject"):
@@ -71,7 +72,7 @@ def after_no(state: RunState) -> RunState:
             key=view.key or "",
             after=dict(view.after),
             status="rejected",
-            error=Failure(kind="rejected", message=no or A_NO),
+            error=rejection(no),
             sandbox="none",
             started_at=None,
             ended_at=facts.run.started_at,
@@ -83,16 +84,24 @@ def after_no(state: RunState) -> RunState:
 
 def to_set_aside(state: RunState) -> Aside:
     """Return what holds a run up: failed steps, a planner that could not answer, checks of the goal that fail."""
-    failed = [view for view in state.steps.values() if view.status in HELD_UP and view.attempt]
+    failed = [one for view in state.steps.values() for one in _failed_in(view)]
     holding = [view for view in failed if not view.satisfied] or failed  # those under `continue` hold nothing up
-    silent = unanswered(state)
-    calls = [*silent.calls, *(one.number for one in (state.calls.refused, given_up(state)) if one is not None)]
+    silent = find_unanswered(state)
+    calls = [*silent.calls, *(one.number for one in (state.calls.refused, find_given_up(state)) if one is not None)]
     if not holding and (checked := goal_checks(state)) and checked.checks:
         calls += [] if all(check.ok for check in checked.checks.checks) else [checked.number]
     return Aside((*((view.id, view.attempt) for view in holding), *silent.attempts), tuple(calls))
 
 
-def unanswered(state: RunState) -> Aside:
+def _failed_in(view: StepView) -> list[StepView]:
+    """Return what failed of a step: of one that goes through a list, the items."""
+    if view.status not in HELD_UP or not view.attempt:
+        return []
+    items = [one for one in view.items if one.status in HELD_UP and one.attempt]
+    return items if view.status == "failed" and items else [view]
+
+
+def find_unanswered(state: RunState) -> Aside:
     """Return what came to nothing because no model answered: a call, attempts, a judge of the goal's checks."""
     failed, checked = state.calls.failed, goal_checks(state)
     attempts = tuple((view.id, view.attempt) for view in state.moving("reach"))
@@ -111,15 +120,11 @@ def set_aside(facts: Facts, aside: Aside) -> Facts:
 
 def still_ends(facts: Facts, means: Means) -> EndRun | None:
     """Return the end that a run comes to at once if its outcome is removed; None: it goes on."""
-    state = after_no(in_force(derive(facts, means)))
+    state = record_rejections(in_force(derive(facts, means)))
     return next((action for action in decide(state, 1) if isinstance(action, EndRun)), None)
 
 
 # ── forks ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-FIRST_CALL = 1
-AGENTFS = Author(role="agentfs", name="agentfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +152,19 @@ def takes_plan_along(facts: Facts, plan: Plan, mode: Mode | None) -> bool:
     return mode not in LOOPS and not is_loop(plan)
 
 
-def carried(facts: Facts, means: Means, plan: Plan) -> Carried:
+def find_carried(facts: Facts, means: Means, plan: Plan) -> Carried:
     """Return which attempts still count under a plan: done, or failed where that holds nothing up."""
     state = derive(replace(facts, plan=plan, outcome=None), means)
-    along = {view.id: view.attempt for view in state.steps.values() if view.satisfied and view.result is not None}
+    views = [one for view in state.steps.values() for one in (view, *(item for item in view.items if is_done(item)))]
+    along = {view.id: view.attempt for view in views if (view.satisfied or is_done(view)) and view.result is not None}
     paths = [result_path(step, number) for step, last in along.items() for number in range(1, last + 1)]
     seen = tuple(path for path in paths if path in state.calls.spent and not _asks_again(path, facts))
     left = tuple(view.id for view in state.steps.values() if not view.satisfied)
     return Carried(along, seen, left)
+
+
+def is_done(view: StepView) -> bool:
+    return view.status == "done"
 
 
 def _asks_again(path: str, facts: Facts) -> bool:
@@ -164,7 +174,7 @@ def _asks_again(path: str, facts: Facts) -> bool:
     return facts.goal.has_steps and result is not None and result.surprising
 
 
-def forked_run(run: Run, name: str, source: str, choices: Choices, at: str) -> Run:
+def fork_record(run: Run, name: str, source: str, choices: Choices, at: str) -> Run:
     """Return how the new run begins: as the other did, but for what was chosen."""
     models = run.models.model_copy(
         update={
@@ -173,7 +183,9 @@ def forked_run(run: Run, name: str, source: str, choices: Choices, at: str) -> R
         }
     )
     mode = choices.mode or run.mode
-    return run.model_copy(update={"run": name, "mode": mode, "models": models, "source": source, "started_at": at})
+    own = {"run": name, "mode": mode, "models": models, "source": source, "request_sha256": None, "started_at": at}
+    own |= {"schedule": None, "due": None}
+    return run.model_copy(update=own)
 
 
 def first_call(goal_sha256: str, source: str, plan: JsonObject, evidence: tuple[str, ...]) -> tuple[Call, Answer]:
@@ -189,8 +201,3 @@ def first_call(goal_sha256: str, source: str, plan: JsonObject, evidence: tuple[
         base_sha256=None,
     )
     return call, Answer(call=FIRST_CALL, verdict="plan", plan=plan, answer=source, duration_s=0.0)
-
-
-def is_forks_own(call: Call, run: Run) -> bool:
-    """Whether a call is the one that a fork was made with: code answered it."""
-    return call.call == FIRST_CALL and call.detail == run.source and paths.is_fork_source(run.source)

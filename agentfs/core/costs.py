@@ -1,9 +1,9 @@
-"""What runs have asked of models and what that cost, from their logs and results; and two runs side by side. Pure.
+"""What runs have asked of models and what that cost, from their logs and results: one, many, two side by side. Pure.
 
 A sum in which one part is unknown is unknown: a price that nobody knows never counts as nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -46,6 +46,7 @@ class Asked:
     role: str
     model: str | None
     spend: Spend
+    at: str | None = None  # when it ended, or began if nobody saw its end; None: nothing says
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,10 @@ def asked_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
             case "request":
                 if waiting:
                     yield waiting
-                waiting = Asked(_text(entry.get("role")) or "executor", _text(entry.get("model")), _UNSEEN)
+                role, model = _text(entry.get("role")) or "executor", _text(entry.get("model"))
+                waiting = Asked(role, model, _UNSEEN, _text(entry.get("at")))
             case "reply" | "failed" if waiting:
-                yield replace(waiting, spend=_told(entry))
+                yield replace(waiting, spend=_read_spend(entry), at=_text(entry.get("at")) or waiting.at)
                 waiting = None
             case _:
                 pass
@@ -94,7 +96,7 @@ def asked_in(entries: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
 _UNSEEN = Spend(requests=1, reasoning_tokens=None, cost_usd=None, seconds=None)
 
 
-def _told(entry: Mapping[str, Any]) -> Spend:
+def _read_spend(entry: Mapping[str, Any]) -> Spend:
     usage = entry.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
     return Spend(
@@ -106,13 +108,13 @@ def _told(entry: Mapping[str, Any]) -> Spend:
     )
 
 
-def asked_by(usage: Any) -> Iterator[Asked]:
+def asked_by(usage: Any, at: str | None = None) -> Iterator[Asked]:
     """Yield what a result's `usage` says, where there is no log to ask; it does not tell of waiting or reasoning."""
     if isinstance(usage, Mapping):
         counts = {name: _count(usage.get(name)) for name in ("input_tokens", "cached_tokens", "output_tokens")}
         spend = Spend(_count(usage.get("requests")), **counts, reasoning_tokens=None, seconds=None)
         known = replace(spend, cost_usd=_amount(usage.get("cost_usd")))
-        yield Asked(_text(usage.get("role")) or "executor", _text(usage.get("model")), known)
+        yield Asked(_text(usage.get("role")) or "executor", _text(usage.get("model")), known, at)
 
 
 def costs_of(conversations: Iterable[Conversation]) -> Costs:
@@ -170,6 +172,53 @@ def _amount(value: Any) -> float | None:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+# ── many runs ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One request of one run, with what it is summed up by."""
+
+    run: str
+    goal: str  # the name that runs of one goal share
+    day: str
+    asked: Asked
+
+
+PARTS = ("day", "goal", "model", "role")
+
+
+def charges_page(since: str, charges: Iterable[Charge]) -> dict[str, Any]:
+    """Return what many runs took as JSON: in sum, by day, and by what cost most."""
+    total, runs = Spend(), set[str]()
+    parts: dict[str, dict[str, Spend]] = {name: {} for name in PARTS}
+    for one in charges:
+        total, spend = total + one.asked.spend, one.asked.spend
+        runs.add(one.run)
+        keys = (one.day, one.goal, one.asked.model or "unknown", one.asked.role)
+        for name, key in zip(PARTS, keys, strict=True):
+            _count_in(parts[name], key, spend)
+    lists = {name: [{name: key, **asdict(spend)} for key, spend in _sorted(name, parts[name])] for name in PARTS}
+    by = {f"by_{name}": found for name, found in lists.items()}
+    return {"since": since, "runs": len(runs), "total": asdict(total), **by}
+
+
+def _sorted(name: str, parts: Mapping[str, Spend]) -> list[tuple[str, Spend]]:
+    """Return days in their order; of the rest what cost most first, what nobody knows the cost of before that."""
+    if name == "day":
+        return sorted(parts.items())
+    return sorted(parts.items(), key=lambda part: (part[1].cost_usd is not None, -(part[1].cost_usd or 0), part[0]))
+
+
+def goal_name(name: str, others: Container[str]) -> str:
+    """Return the name that runs of one goal share; `others`: the names of all runs of that day.
+
+    A goal that is run again on one day has `-2`, `-3` … after its name.
+    """
+    base, dash, number = name.rpartition("-")
+    return base if dash and number.isdigit() and base in others else name
 
 
 # ── two runs side by side ────────────────────────────────────────────────────────────────────────────────

@@ -1,12 +1,31 @@
-"""Decide what a run does next. Pure: no files, no clock. Every decision says why; standing still is one too."""
+"""Decide what a run does next. Pure: no files, no clock. Every decision says why; waiting is one too."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from agentfs.core import paths
-from agentfs.core.excerpts import check_words, joined, reason
-from agentfs.core.facts import GATE_WORDS, PlannerCall, uncounted, wanted_notes
+from agentfs.core.actions import (
+    Action,
+    AskAnswer,
+    AskPerson,
+    CallPlanner,
+    EndRun,
+    GatherItems,
+    InstallPlan,
+    IssueOrder,
+    LookAtCondition,
+    RecordReply,
+    RecordRevision,
+    RemoveNote,
+    RunGoalChecks,
+    StartAttempt,
+    StopAttempt,
+    TakeOutcome,
+    Wait,
+    WriteNote,
+)
+from agentfs.core.excerpts import check_words, join_messages, list_first, reason
+from agentfs.core.facts import GATE_WORDS, RUN, PlannerCall, explain_uncounted, wanted_notes
 from agentfs.core.planner_calls import (
     COUNTED,
     Pending,
@@ -22,155 +41,25 @@ from agentfs.core.planner_calls import (
 from agentfs.core.proof import acceptance_checks, is_enough, proof_of, required_level, shed_in, steps_to_check
 from agentfs.core.records import Failure, GoalChecks, Reason
 from agentfs.core.run_state import RunState, Stray, goal_checks, last_change, may_be_repaired, next_step, unjudged
-from agentfs.core.steps import UNREACHABLE, StepView, no_words
-
-
-@dataclass(frozen=True, slots=True)
-class RecordRevision:
-    """plan.json holds something new: give it a number. `call` is the one that wrote it; None: a person."""
-
-    call: int | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class WriteNote:
-    """A file that a person edits is not valid: say what, where and how to mend it."""
-
-    name: str
-    text: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveNote:
-    """What a note was about has been mended."""
-
-    name: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallPlanner:
-    """Ask the planner; one call takes every pending trigger."""
-
-    call: int
-    pending: tuple[Pending, ...]
-    why: str
-    role: Literal["planner", "executor"] = "planner"  # executor: to repair the input of one step, before the planner
-
-
-@dataclass(frozen=True, slots=True)
-class InstallPlan:
-    """Put the plan of an answer into plan.json."""
-
-    call: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class AskAnswer:
-    """An answer needs a person's yes: ask for it."""
-
-    call: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class IssueOrder:
-    """Hand a step to the executor."""
-
-    view: StepView
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartAttempt:
-    """An order stands that nobody has taken."""
-
-    view: StepView
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class StopAttempt:
-    """End an attempt that no longer counts, or is no longer wanted."""
-
-    step: str
-    attempt: int
-    kind: Literal["superseded", "cancelled", "interrupted"]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class AskPerson:
-    """Write the question of a gate, or of an attempt that was cut off."""
-
-    view: StepView
-    about: Literal["gate", "cut"]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class SettleReply:
-    """Turn a person's words into a result."""
-
-    view: StepView
-    about: Literal["gate", "cut", "ask"]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunGoalChecks:
-    """Every step is done: see whether the goal's own checks hold."""
-
-    call: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndRun:
-    """The run has ended."""
-
-    status: Literal["done", "failed", "cancelled"]
-    reason: Reason
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do now; what for, and why."""
-
-    on: Literal["attempt", "planner", "person", "time", "nothing"]
-    why: str
-
-
-Action = (
-    RecordRevision
-    | WriteNote
-    | RemoveNote
-    | CallPlanner
-    | InstallPlan
-    | AskAnswer
-    | IssueOrder
-    | StartAttempt
-    | StopAttempt
-    | AskPerson
-    | SettleReply
-    | RunGoalChecks
-    | EndRun
-    | Wait
-)
-
+from agentfs.core.steps import UNREACHABLE, Move, StepView, no_words
+from agentfs.core.underway import Slots, Underway, free_slots, left_to_do
 
 SAVING = "plan.json is being saved"
 
 
-def decide(state: RunState, slots: int, now: str = "") -> list[Action]:
-    """Return what to do next, never nothing. `slots` is how many more attempts this process can run now.
+def decide(state: RunState, places: int, now: str = "", underway: Underway | None = None) -> list[Action]:
+    """Return what to do next, never nothing. `places` is how many attempts this process may run at once.
 
     `now` is the time as records write it: what waits for a later moment does not start. Without one, all of it waits.
+    `underway` is what this process is doing already; None: it drives nothing, and looks at the files alone.
     """
+    free = free_slots(state, places, underway)
+    called_for = _find_called_for(state, free, now)
+    return called_for if underway is None else left_to_do(called_for, state, free, underway)
+
+
+def _find_called_for(state: RunState, slots: Slots, now: str) -> list[Action]:
+    """Return what the files call for. `slots`: how many attempts may start, here and at each place."""
     if state.facts.outcome is not None:
         return [Wait("nothing", f"the run has ended: {state.facts.outcome.summary}")]
     if state.facts.broken:
@@ -180,20 +69,8 @@ def decide(state: RunState, slots: int, now: str = "") -> list[Action]:
     return _cancel(state) or _take_no(state) or [*_put_right(state), *_go_on(state, slots, now)]
 
 
-def abandoned(state: RunState, actions: list[Action]) -> list[Action]:
-    """Return how to go on where nothing is under way, and all that was decided is to wait for what is.
-
-    A driver died between an order and its claim, and now nothing may start. The order is settled: on its own it would
-    keep the run from resting, or from ending, for ever.
-    """
-    if not all(isinstance(action, Wait) and action.on == "attempt" for action in actions):
-        return actions
-    why = "it was ordered, but agentfs ended before it began"
-    return [StopAttempt(one.id, one.attempt, "interrupted", why) for one in state.moving("start")] or actions
-
-
 def _take_edit(state: RunState) -> list[Action] | None:
-    """plan.json comes first: whatever stands there new and valid is a revision, no matter who wrote it."""
+    """plan.json comes first: whatever is there new and valid is a revision, no matter who wrote it."""
     file, revisions = state.facts.plan_file, state.facts.revisions
     if file.plan is None or (revisions and revisions[-1].plan_sha256 == file.sha256):
         return None
@@ -204,23 +81,42 @@ def _take_edit(state: RunState) -> list[Action] | None:
 
 
 def _cancel(state: RunState) -> list[Action] | None:
-    if state.facts.plan is None or state.facts.plan.status != "cancelled":
+    if (why := _why_cancelled(state)) is None:
         return None
-    open_ones = [*state.running, *(v for v in state.moving("person", "settle_ask") if v.status == "running")]
+    if ends := [*_take_outcomes(state)]:
+        return ends
+    open_ones = [*state.running, *(v for v in state.moving("person", "record_ask") if v.status == "running")]
     running = [*((v.id, v.attempt) for v in open_ones), *((s.step, s.attempt.number) for s in state.strays)]
     if not running and state.facts.plan_file.being_saved:  # it may say that the run goes on
         return [Wait("attempt", SAVING)]
     if not running:
-        return [EndRun("cancelled", "cancelled", "the plan's status is cancelled")]
+        return [EndRun("cancelled", "cancelled", why)]
     return [
-        *(StopAttempt(step, attempt, "cancelled", "the plan's status is cancelled") for step, attempt in running),
-        Wait("attempt", "what runs is being ended"),
+        *(StopAttempt(step, attempt, "cancelled", why) for step, attempt in running),
+        Wait(_what_runs(state), "what runs is being ended"),
     ]
+
+
+def _why_cancelled(state: RunState) -> str | None:
+    """Return why the run is cancelled: its plan says so, or that of a run that it is in; None: it is not."""
+    plan, parent = state.facts.plan, state.facts.run.parent
+    if plan is not None and plan.status == "cancelled":
+        return "the plan's status is cancelled"
+    return f"{parent.run} is cancelled" if parent and state.facts.above == "cancelled" else None
+
+
+def _take_outcomes(state: RunState) -> Iterator[Action]:
+    """Runs that were steps of this one and have ended, also of steps that have left the plan."""
+    for one in state.moving("record_child"):
+        yield TakeOutcome(one.id, one.attempt, one.why)
+    for stray in state.strays:
+        if (child := stray.attempt.child) and child.is_over:
+            yield TakeOutcome(stray.step, stray.attempt.number, f"the run {child.run} has ended")
 
 
 def _take_no(state: RunState) -> list[Action]:
     """A person's no is on record before anything else is decided: no answer slips in beside it."""
-    return [SettleReply(one, "gate", one.why) for one in state.moving("reject")]
+    return [RecordReply(one, "gate", one.why) for one in state.moving("reject")]
 
 
 def _put_right(state: RunState) -> Iterator[Action]:
@@ -230,6 +126,9 @@ def _put_right(state: RunState) -> Iterator[Action]:
             yield WriteNote(name, text, f"{text.splitlines()[0].strip('# ')}: see {name}")
         if text is None and name in state.facts.notes:
             yield RemoveNote(name, f"what {name} reported is fixed")
+    yield from _take_outcomes(state)
+    for one in state.moving("gather"):
+        yield GatherItems(one, "every item has ended")
     for one in state.moving("stop"):
         yield StopAttempt(one.id, one.attempt, "superseded", one.why)
     for stray in state.strays:
@@ -239,10 +138,12 @@ def _put_right(state: RunState) -> Iterator[Action]:
 
 def _may_stop(stray: Stray) -> bool:
     order = stray.attempt.order
+    if stray.attempt.child:
+        return not stray.attempt.child.begun  # one that has begun runs out
     return order is None or order.repeatable or not stray.attempt.claimed or stray.attempt.asks is not None
 
 
-def _go_on(state: RunState, slots: int, now: str) -> list[Action]:
+def _go_on(state: RunState, slots: Slots, now: str) -> list[Action]:
     """The main line: an answer to install, a hold-up, a call to make, an end, or steps to start."""
     if state.calls.unapplied:
         return _apply(state, state.calls.unapplied)
@@ -250,18 +151,18 @@ def _go_on(state: RunState, slots: int, now: str) -> list[Action]:
         return [Wait("planner", "the planner is thinking")]
     if state.facts.asking:
         return [Wait("attempt", f"{paths.REPLAN} is being saved")]
-    if unanswered := _unanswered(state):
+    if unanswered := _wait_for_answer(state):
         return [unanswered]
-    if held := _held(state):
-        return [*_asking(state), held]
-    if ending := _ending(state):
-        return [ending] if not _busy(state) else [Wait("attempt", f"{ending.why}; what runs finishes first")]
+    if held := _wait_while_held(state):
+        return [*_ask_people(state), held]
+    if ending := _find_ending(state):
+        return [ending] if not _busy(state) else [Wait(_what_runs(state), f"{ending.why}; what runs finishes first")]
     if state.pending:
         return [_call(state, next_call(state.facts), state.pending)]
     return _start(state, slots, now) or [_rest(state, now)]
 
 
-def _unanswered(state: RunState) -> Wait | None:
+def _wait_for_answer(state: RunState) -> Wait | None:
     """A call that came to nothing holds the run up, until a person has something to say about it."""
     failed = state.calls.failed
     if failed is None or failed.answer is None or failed.call is None:
@@ -279,21 +180,22 @@ def _unanswered(state: RunState) -> Wait | None:
 
 def _call(state: RunState, number: int, pending: tuple[Pending, ...]) -> CallPlanner | Wait:
     if state.limit_reached and not state.facts.goal.has_steps:  # a goal's own steps cost nothing to ask
-        where = "in plan.json" if state.facts.plan else "in agentfs.toml, and start the goal anew"
-        return Wait("attempt" if _busy(state) else "person", f"{state.limit_reached}: raise it {where}")
+        own = state.facts.plan is None and state.limit_reached.name != "day_usd"
+        fix = "raise it in agentfs.toml, and start the goal again" if own else state.limit_reached.fix
+        return Wait(_what_runs(state), f"{state.limit_reached}: {fix}")
     role: Literal["planner", "executor"] = "executor" if may_be_repaired(state, pending) else "planner"
     return CallPlanner(number, pending, pending[0].detail, role)
 
 
 def _apply(state: RunState, one: PlannerCall) -> list[Action]:
-    if hindered := _hindered(state):
+    if hindered := _wait_for_hindrance(state):
         return [hindered]  # an exchange now would only be taken back
     approved, asked = decision(one, state.facts) == "approve", question_of(one, state.facts)
     proposal = proposal_of(one, state.facts)
     if not approved and needs_yes(one, state.facts):
         if asked is None:
             return [AskAnswer(one.number, _why_ask(one))]
-        why = uncounted(asked.reply, GATE_WORDS) or f"{_question(one, asked.count)} waits for a reply"
+        why = explain_uncounted(asked.reply, GATE_WORDS) or f"{_question(one, asked.count)} waits for a reply"
         return [Wait("person", why)]
     if proposal is None or proposal.plan is None:
         why = proposal.reasons[0] if proposal else "it is yet to be looked at"
@@ -310,10 +212,10 @@ def _why_ask(one: PlannerCall) -> str:
 
 
 def _question(one: PlannerCall, count: int) -> str:
-    return f"{paths.PLANNING}/{paths.call_file(one.number, 'question', count)}"
+    return paths.call_path(one.number, "question", count)
 
 
-def _hindered(state: RunState) -> Wait | None:
+def _wait_for_hindrance(state: RunState) -> Wait | None:
     """Return what is the matter with plan.json itself."""
     if state.facts.plan_file.being_saved:
         return Wait("attempt", SAVING)
@@ -322,16 +224,18 @@ def _hindered(state: RunState) -> Wait | None:
     return None
 
 
-def _held(state: RunState) -> Wait | None:
+def _wait_while_held(state: RunState) -> Wait | None:
     """Return what keeps anything new from starting, or the run from ending, while the plan itself may be fine."""
-    if hindered := _hindered(state):
+    if hindered := _wait_for_hindrance(state):
         return hindered
     plan = state.facts.plan
     if plan is not None and plan.status == "draft" and _concerns_the_draft(state):
         return None
     if plan is not None and plan.status in ("draft", "paused"):
         words = "is a draft: approve it" if plan.status == "draft" else "is paused: resume it"
-        return Wait("attempt" if _busy(state) else "person", f"the plan {words}")
+        return Wait(_what_runs(state), f"the plan {words}")
+    if state.facts.above == "paused" and (parent := state.facts.run.parent):
+        return Wait(_what_runs(state), f"{parent.run}, which began it, is held: agentfs resume {parent.run}")
     return None
 
 
@@ -348,15 +252,27 @@ def no_model_reached(state: RunState) -> bool:
 
 
 def _busy(state: RunState) -> bool:
-    return bool(state.running or state.strays)
+    return bool(state.running or state.strays or state.moving("gather"))
 
 
-def _ending(state: RunState) -> EndRun | None:
+def _what_runs(state: RunState) -> Literal["attempt", "child", "person"]:
+    """Return what has to end before anything else happens: an attempt, or runs of their own; else a person acts."""
+    running = [*(one.step.tool for one in state.running), *(_tool_of(stray) for stray in state.strays)]
+    if any(tool != RUN for tool in running) or state.moving("gather"):
+        return "attempt"
+    return "child" if running else "person"
+
+
+def _tool_of(stray: Stray) -> str | None:
+    return RUN if stray.attempt.child else None
+
+
+def _find_ending(state: RunState) -> EndRun | None:
     """Return the end that is already certain, if there is one."""
     if state.calls.refused:
         step = state.calls.refused.call.step if state.calls.refused.call else None
         return EndRun("failed", "step_failed", f"a person rejected the result of {step}")
-    if (last := given_up(state)) and last.answer:
+    if (last := find_given_up(state)) and last.answer:
         by = "the runbook gives up" if state.facts.goal.has_steps else "the planner says that it is impossible"
         return EndRun("failed", _doom(state, last), f"{by}: {last.answer.answer}")
     if halted := state.moving("halt"):
@@ -377,7 +293,7 @@ def _out_of_replans(state: RunState, pending: Pending) -> EndRun | None:
     return EndRun("failed", "replan_budget_exhausted", f"{used}, and {pending.detail}")
 
 
-def given_up(state: RunState) -> PlannerCall | None:
+def find_given_up(state: RunState) -> PlannerCall | None:
     """Return the call that gave this very plan up, if it is the planner's last word and there is no clean-up."""
     last = state.calls.latest
     if last is None or last.call is None or last.answer is None or last.call.revision != len(state.facts.revisions):
@@ -392,31 +308,44 @@ def _ended_words(halted: StepView) -> str:
     return f"was {halted.why}" if halted.status == "rejected" else f"cannot start: {halted.why}"
 
 
-def _asking(state: RunState) -> Iterator[Action]:
+def _ask_people(state: RunState) -> Iterator[Action]:
     """Questions cost nothing and change nothing: they are put even while the run is held up."""
     for one in state.moving("ask_cut"):
         yield AskPerson(one, "cut", one.why)
-    for one in state.moving("settle_cut"):
-        yield SettleReply(one, "cut", one.why)
-    for one in state.moving("settle_ask"):
-        yield SettleReply(one, "ask", one.why)
+    for one in state.moving("record_cut"):
+        yield RecordReply(one, "cut", one.why)
+    for one in state.moving("record_ask"):
+        yield RecordReply(one, "ask", one.why)
 
 
-def _start(state: RunState, slots: int, now: str) -> list[Action]:
-    """Return the steps to ask about, to settle and to start, as many as there is room for."""
-    found: list[Action] = list(_asking(state))
+def _start(state: RunState, slots: Slots, now: str) -> list[Action]:
+    """Return the steps to ask about, to record and to start, as many as there is room for."""
+    found: list[Action] = list(_ask_people(state))
     if state.limit_reached:
         return found
-    running = sum(1 for v in state.running if v.status == "running")
-    room = max(0, min(slots, state.bounds.parallel - running))
-    started = [StartAttempt(one, one.why) for one in state.moving("start", most=room)]
-    asked = [AskPerson(one, "gate", one.why) for one in state.moving("ask")]
-    checked = [one for one in asked if takes_place(one)][: room - len(started)]
-    found += [*(one for one in asked if not takes_place(one)), *checked, *started]
-    left = room - len(started) - len(checked)
-    orders = [*state.moving("order", most=left), *due_retries(state, now)]
-    found += [IssueOrder(one, one.why) for one in orders[:left]]
-    return found
+    here = [v for v in state.running if v.status == "running" and state.place_of(v.step) is None]
+    running = sum(v.step.tool != RUN for v in here)  # a run of its own takes no place
+    left = slots.copy()
+    left.left[None] = max(0, min(slots.left[None], state.bounds.parallel - running))
+    started = [StartAttempt(one, one.why) for one in _admit("start", state, left)]
+    asked: list[AskPerson | LookAtCondition] = [
+        *(AskPerson(one, "gate", one.why) for one in state.moving("ask")),
+        *(LookAtCondition(one, one.why) for one in state.moving("look")),
+    ]
+    checked = [one for one in asked if needs_place(one) and left.admit(one.view, None)]
+    found += [*(one for one in asked if not needs_place(one)), *checked, *started]
+    orders = [*_admit("order", state, left), *(one for one in due_retries(state, now) if _has_slot(one, state, left))]
+    return [*found, *(IssueOrder(one, one.why) for one in orders)]
+
+
+def _admit(move: Move, state: RunState, left: Slots) -> list[StepView]:
+    """Return the steps that call for a move and may start now, where they are to run."""
+    most = None if state.uses_places or state.means.isolated else left.left[None]
+    return [one for one in state.moving(move, most=most) if _has_slot(one, state, left)]
+
+
+def _has_slot(view: StepView, state: RunState, left: Slots) -> bool:
+    return left.admit(view, state.place_of(view.step))
 
 
 def due_retries(state: RunState, now: str) -> list[StepView]:
@@ -430,63 +359,80 @@ def next_retry(state: RunState, now: str) -> StepView | None:
     return min(waiting, key=lambda one: one.not_before or "", default=None)
 
 
-def takes_place(action: Action) -> bool:
+def needs_place(action: Action) -> bool:
     """Whether an action has something run: an attempt, or the checks of what a gated step needs."""
     match action:
-        case IssueOrder() | StartAttempt():
+        case IssueOrder() | StartAttempt() | LookAtCondition():
             return True
         case AskPerson(view=view, about="gate"):
-            return view.resolved is not None and bool(view.resolved.needs)
+            return view.condition is not None or (view.resolved is not None and bool(view.resolved.needs))
         case _:
             return False
 
 
 def _rest(state: RunState, now: str) -> Action:
     """Return why nothing starts: something runs, a limit holds, it is too early, a person is asked, or it is over."""
-    if _busy(state):
-        return Wait("attempt", _busy_words(state))
-    if state.limit_reached and state.moving("order", "start", "ask", "retry"):  # to end costs nothing
-        return Wait("person", f"{state.limit_reached}: raise it in plan.json")
+    if (kind := _what_runs(state)) == "attempt":
+        return Wait("attempt", busy_words(state))
+    if state.limit_reached and state.moving("order", "start", "ask", "look", "retry"):  # to end costs nothing
+        return Wait("person", f"{state.limit_reached}: {state.limit_reached.fix}")
     if next_one := next_retry(state, now):
         return Wait("time", f"{next_one.id}: {next_one.why}")
     if asked := state.moving("person", "reach"):
         return Wait("person", f"{asked[0].id}: {asked[0].why}")
-    if state.moving("order", "start", "ask", "retry"):
+    if state.moving("order", "start", "ask", "look", "retry"):
         return Wait("attempt", "every place for an attempt is taken")
-    return _finish(state)
+    return Wait("child", busy_words(state)) if kind == "child" else _finish(state)
 
 
-def _busy_words(state: RunState) -> str:
-    running = [*(v.id for v in state.running), *(s.step for s in state.strays)]
-    shown = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
-    return f"{shown} {'is' if len(running) == 1 else 'are'} running"
+def busy_words(state: RunState) -> str:
+    """Return what is under way."""
+    if not (state.running or state.strays):
+        return "the results of items are put together"
+    running = [*dict.fromkeys(_name_running(v.id, state) for v in state.running), *(s.step for s in state.strays)]
+    return f"{list_first(running)} {'is' if len(running) == 1 else 'are'} running"
+
+
+def _name_running(running: str, state: RunState) -> str:
+    """Return what runs: of an item, its step with how far that is."""
+    step = paths.step_of(running)
+    if step != running:
+        return f"{step} ({state.steps[step].why})"
+    attempts = state.facts.attempts.get(running, ())
+    child = attempts[-1].child if attempts else None
+    return f"{running} ({child.run})" if child else running
 
 
 def _finish(state: RunState) -> Action:
     """Every step has ended: say how the run ends."""
     if state.doomed:
-        return _cleaned_up(state)
-    scheme = state.graph
-    if scheme is None or not any(state.steps[leaf].status == "done" for leaf in scheme.leaves):
+        return _end_after_cleanup(state)
+    graph = state.graph
+    if graph is None or not any(map(_is_reached, (state.steps[leaf] for leaf in graph.leaves))):
         return EndRun("failed", "step_failed", "none of the plan's last steps was done")
     if is_stepwise(state.facts) and not state.calls.finished:
         return _one_more(state)
     if not acceptance_checks(state.facts) and not steps_to_check(state):
-        return _proven(state, None, "every step is done")
+        return _end_if_proven(state, None, "every step is done")
     checked = goal_checks(state)
     if checked is None or checked.checks is None:
         return RunGoalChecks(next_call(state.facts), "every step is done")
     found = checked.checks
     if found.error:
-        return _unjudged(found.error)
+        return _wait_for_judge(found.error)
     if failed := [check for check in found.checks if not check.ok]:
-        return _unmet(state, checked, reason(joined(map(check_words, failed))))
+        return _answer_failed_checks(state, checked, reason(join_messages(map(check_words, failed))))
     if (shed := [*shed_in(found)]) and (call := _ask_about_shed(state, checked, shed)):
         return call
-    return _proven(state, found, "every step is done, and the goal's checks hold")
+    return _end_if_proven(state, found, "every step is done, and the goal's checks hold")
 
 
-def _proven(state: RunState, found: GoalChecks | None, why: str) -> EndRun:
+def _is_reached(leaf: StepView) -> bool:
+    """Whether one of the last steps came to its end: it is done, or a condition says that it need not be."""
+    return leaf.status == "done" or leaf.conditional
+
+
+def _end_if_proven(state: RunState, found: GoalChecks | None, why: str) -> EndRun:
     """Return the end of a run whose steps are done and whose checks hold, if that is proof enough."""
     proof = proof_of(state, found)
     if is_enough(proof, state.facts):
@@ -504,7 +450,7 @@ def _ask_about_shed(state: RunState, checked: PlannerCall, shed: list[str]) -> C
     return _call(state, checked.number, (Pending("goal_checks_failed", None, why, (_checks_path(checked),)),))
 
 
-def _unjudged(error: Failure) -> Wait:
+def _wait_for_judge(error: Failure) -> Wait:
     """A judge among the goal's checks could not be asked: that says nothing of the goal. A top-up asks again."""
     fix = f" ({error.hint})" if error.hint else ""
     return Wait("person", f"the goal's own checks could not be judged: {reason(error.message)}{fix}")
@@ -517,7 +463,7 @@ def _one_more(state: RunState) -> CallPlanner | Wait:
     return _call(state, next_call(state.facts), (next_step(state),))
 
 
-def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
+def _answer_failed_checks(state: RunState, checked: PlannerCall, detail: str) -> Action:
     """The goal's checks do not hold: the planner may know what is missing, within its budget."""
     why = f"every step is done, but the goal's checks do not hold: {detail}"
     evidence = _checks_path(checked)
@@ -532,10 +478,10 @@ def _unmet(state: RunState, checked: PlannerCall, detail: str) -> Action:
 
 
 def _checks_path(checked: PlannerCall) -> str:
-    return f"{paths.PLANNING}/{paths.call_file(checked.number, 'checks')}"
+    return paths.call_path(checked.number, "checks")
 
 
-def _cleaned_up(state: RunState) -> EndRun:
+def _end_after_cleanup(state: RunState) -> EndRun:
     """The plan that has been carried out was only what a call that gave up left to do."""
     last = last_change(state.facts)
     one = state.facts.planner_call((last.call if last else None) or 0)

@@ -20,7 +20,7 @@ MAX_YAML_BYTES = 1024 * 1024  # PyYAML takes seconds for a megabyte
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A value, and where its parts stand in the text it was read from."""
+    """A value, and where its parts are in the text it was read from."""
 
     value: Any
     places: Locate = lambda _pointer, _key: (1, 1)
@@ -123,7 +123,7 @@ def _suspicious(_word: str) -> NoReturn:
 
 
 def _encodes(value: Any) -> bool:
-    """Tell whether every string can be written again: half of a surrogate pair cannot."""
+    """Return whether every string can be written again: half of a surrogate pair cannot."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
@@ -132,7 +132,7 @@ def _encodes(value: Any) -> bool:
 
 
 def too_deep(value: Any) -> bool:
-    """Tell whether a tree has more than MAX_DEPTH levels of objects and lists; without recursion."""
+    """Return whether a tree has more than MAX_DEPTH levels of objects and lists; without recursion."""
     level = [[value]]
     for _ in range(MAX_DEPTH + 1):
         if not level:
@@ -146,7 +146,7 @@ def _children(value: dict[str, Any] | list[Any]) -> list[Any]:
 
 
 def _lazily(text: str) -> Locate:
-    """Return a way to locate that reads the text only when there is something to tell."""
+    """Return a way to locate that reads the text only when there is a problem to report."""
     made: list[JsonPlaces] = []
 
     def places(pointer: str, key: bool) -> tuple[int, int]:
@@ -225,11 +225,11 @@ def _not_json(value: Any, pointer: str) -> Iterator[Problem]:
         case int() if abs(value) >= 10**MAX_DIGITS:
             yield Problem("the number is too large", "write a smaller one", pointer)
         case datetime() | date() | time():
-            yield Problem("a date or time cannot stand here", 'put it in quotes: "…"', pointer)
+            yield Problem("a date or time is not allowed here", 'put it in quotes: "…"', pointer)
 
 
 class _TomlPlaces:
-    """Where tables and keys stand."""
+    """Where tables and keys are."""
 
     def __init__(self, text: str) -> None:
         lines, table = Lines(text), ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agentfs.core.records import CheckResult, Failure
+from agentfs.core.text import without_colours
 
 _SPACES = re.compile(r"\s+")
 
@@ -37,7 +38,12 @@ def one_line(text: str, most: int) -> str:
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
-def fenced(text: str) -> str:
+def list_first(names: Sequence[str], most: int = 3) -> str:
+    """Return the first of some names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def fence_text(text: str) -> str:
     """Return a text between fences that nothing inside it can close."""
     longest = max((len(found) for found in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
@@ -67,7 +73,7 @@ def telling_line(output: str) -> str:
 
 
 def _exceptions(lines: Sequence[str]) -> Iterable[tuple[int, str]]:
-    """Yield where the exceptions of stack traces stand, and what they say."""
+    """Yield where the exceptions of stack traces are, and what they say."""
     for number, line in enumerate(lines):
         if header := _TRACEBACK.match(line):
             yield from _below(lines, number + 1, len(header[1]))
@@ -92,6 +98,7 @@ def _says_something(line: str) -> bool:
 
 def with_output(what: str, output: str) -> str:
     """Return what happened and the line of the output that says why, with the end of the output below it."""
+    output = without_colours(output)
     text, line = output.strip(), telling_line(output)
     said = f"{what}: {line}" if line else what
     if text in ("", line):
@@ -104,13 +111,13 @@ def reason(message: str) -> str:
     return next((line.strip() for line in message.splitlines() if line.strip()), "no reason given")
 
 
-def joined(messages: Iterable[str]) -> str:
+def join_messages(messages: Iterable[str]) -> str:
     """Return several messages as one: all that happened on its first line, what programs printed below."""
     parts = [message.partition("\n") for message in messages]
     return "\n".join(["; ".join(head for head, _, _ in parts), *(body for _, _, body in parts if body)])
 
 
-def shortened(message: str, most: int) -> str:
+def shorten(message: str, most: int) -> str:
     """Return a message of about so many characters: its first line and its end, saying what is left out."""
     if len(message) <= most:
         return message

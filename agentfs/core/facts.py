@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from pydantic import JsonValue
 
@@ -12,6 +12,9 @@ from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, Call, Check, GoalChecks, Order, Outcome, Plan, Result, Revision, Run, Tools
 
 ASK = "ask"  # the one tool that a person carries out: its attempt waits as files, and takes no place
+RUN = "run"  # the one tool that is a run of its own: its attempt waits for the end of that, as files too
+DEEPEST = 4  # runs in runs
+Above = Literal["paused", "cancelled"]  # what the runs that a run is in hold it to
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,22 @@ class Claim:
 
     key: str | None = None  # None: a log of the first release, or torn
     repeatable: bool = False
+    place: str | None = None  # where it ran; None: where its driver did
+    host: str | None = None  # the machine
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """The run that an attempt is, as the attempt's log names it."""
+
+    run: str
+    begun: bool = False  # it was made: if it is not there now, it was deleted
+    there: bool = False
+    outcome: Outcome | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.outcome is not None or (self.begun and not self.there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +64,7 @@ class Attempt:
     result: Result | None = None
     talks: tuple[Talk, ...] = ()
     again: bool = False  # a person set this attempt aside
+    child: Child | None = None  # of the tool `run`, while it has no result
 
     @property
     def is_unfinished(self) -> bool:
@@ -124,7 +144,7 @@ class Proposal:
     conflicts: tuple[Conflict, ...] = ()  # where it has the answer's side against a person's
     touched: tuple[str, ...] = ()  # what a person set by hand, and it changes or drops
     reasons: tuple[str, ...] = ()  # why a person is asked; none: it needs no yes
-    changes_nothing: bool = False  # it is what stands there already
+    changes_nothing: bool = False  # it is what is there already
 
 
 Trail = tuple["Trail", str] | tuple[()]  # the steps touched one after the other; the latest is outermost
@@ -143,11 +163,16 @@ class Facts:
     attempts: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     outcome: Outcome | None = None
     notes: Mapping[str, str] = field(default_factory=dict)  # plan.error.md and goal.error.md, if they are there
-    replan: str | None = None  # what replan.md says, while it stands
+    replan: str | None = None  # what replan.md says, while it is there
     asking: bool = False  # replan.md is there, and its writer has not finished
     broken: tuple[str, ...] = ()  # files of ours that do not read, in words
+    above: Above | None = None  # of a run in a run: the runs above it are paused, or cancelled
     answerable: frozenset[str] = frozenset()  # steps whose failure the runbook has an answer to
     cleanable: frozenset[str] = frozenset()  # steps whose rejection it has a clean-up for
+    held: frozenset[tuple[str, str]] = (
+        frozenset()
+    )  # of steps with `each`: those whose condition this process saw hold
+    whole: Mapping[str, JsonValue] = field(default_factory=dict)  # by result: outputs that were cut and `each` needs
     proposal: Proposal | None = None  # what the answer that is not in effect comes to
     # Where these facts came from, so that telling what changed since earlier ones need not look at every attempt.
     origin: object = field(default_factory=object, compare=False, repr=False)
@@ -176,9 +201,11 @@ class Facts:
             and self.answerable == then.answerable
             and self.cleanable == then.cleanable
             and self.proposal is then.proposal
+            and self.held is then.held
+            and self.whole == then.whole
         ):
             return None
-        if self.origin is then.origin and (touched := _walked_back(self.trail, then.trail)) is not None:
+        if self.origin is then.origin and (touched := _walk_back(self.trail, then.trail)) is not None:
             return touched
         steps = self.attempts.keys() | then.attempts.keys()
         return frozenset(step for step in steps if self.attempts.get(step) is not then.attempts.get(step))
@@ -203,7 +230,7 @@ class Facts:
         return next((c for c in self.calls if c.number == number), PlannerCall(number))
 
 
-def _walked_back(trail: Trail, then: Trail) -> frozenset[str] | None:
+def _walk_back(trail: Trail, then: Trail) -> frozenset[str] | None:
     """Return the steps touched on the way from an earlier trail to this one; None if it is not on the way."""
     steps = set()
     while trail is not then:
@@ -219,41 +246,28 @@ def _walked_back(trail: Trail, then: Trail) -> frozenset[str] | None:
 
 GateWord = Literal["approve", "reject"]
 CutWord = Literal["again", "done", "failed"]
-GATE_WORDS: tuple[str, ...] = get_args(GateWord)
-CUT_WORDS: tuple[str, ...] = get_args(CutWord)
+GATE_WORDS: tuple[GateWord, ...] = get_args(GateWord)
+CUT_WORDS: tuple[CutWord, ...] = get_args(CutWord)
+W = TypeVar("W", bound=str)
 _SHOWN = 40  # characters of a reply that does not count
-
-
-def _first_line(reply: str) -> str:
-    lines = reply.splitlines()
-    return lines[0].strip().casefold() if lines else ""
 
 
 def gate_word(reply: str | None) -> GateWord | None:
     """Return the decision of a reply to a gate or to a planner's answer; None keeps waiting."""
-    match _first_line(reply or ""):
-        case "approve":
-            return "approve"
-        case "reject":
-            return "reject"
-        case _:
-            return None
+    return _decision(reply, GATE_WORDS)
 
 
 def cut_word(reply: str | None) -> CutWord | None:
     """Return the decision of a reply about an attempt that was cut off; None keeps waiting."""
-    match _first_line(reply or ""):
-        case "again":
-            return "again"
-        case "done":
-            return "done"
-        case "failed":
-            return "failed"
-        case _:
-            return None
+    return _decision(reply, CUT_WORDS)
 
 
-def uncounted(reply: str | None, words: tuple[str, ...]) -> str | None:
+def _decision(reply: str | None, words: tuple[W, ...]) -> W | None:
+    first = next(iter((reply or "").splitlines()), "").strip().casefold()
+    return next((word for word in words if word == first), None)
+
+
+def explain_uncounted(reply: str | None, words: tuple[str, ...]) -> str | None:
     """Return that a reply settles nothing, and which words on its first line would; None: there is no reply."""
     if reply is None:
         return None

@@ -1,22 +1,25 @@
 """Goal bytes -> what was asked: fields, words, and the steps if the goal holds its own. Pure.
 
 Markdown may hold front matter and a runbook (`## Steps`), text only front matter; YAML and JSON are fields, with
-`steps` in plan form if they hold a plan, or they are a bare list of steps. Every problem is told at once, with
+`steps` in plan form if they hold a plan, or they are a bare list of steps. Every problem is reported at once, with
 its place in the goal file.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from pydantic import JsonValue
+
 from agentfs.core.documents import Document, read_json, read_yaml
-from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, present_fields, spelled_out
+from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, present_fields, spell_out
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
 from agentfs.core.near_misses import near_runbook
+from agentfs.core.params import Fits, Parameter, declaration_problems, fill, parameters_in, quick_fit
 from agentfs.core.plan_check import check_goal, check_plan
-from agentfs.core.problems import Locate, Place, Problem, Rejected, under
+from agentfs.core.problems import Locate, Place, Problem, Rejected, locate_below
 from agentfs.core.records import Goal, Step
-from agentfs.core.references import in_step
+from agentfs.core.references import Params, in_step, param_problems
 from agentfs.core.runbook import Fallback, PlacedStep, firsts, read_runbook
 from agentfs.core.tool_spec import Catalogue
 
@@ -34,6 +37,7 @@ class ParsedGoal:
     text: str  # the goal's words, without front matter
     title: str
     kind: Kind
+    first_line: int = 1  # of the file, that may hold its words
     placed: tuple[PlacedStep, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     places: Locate = field(default=lambda _pointer, _key: (1, 1), repr=False, compare=False)  # of its fields
@@ -43,13 +47,22 @@ class ParsedGoal:
         """The plan as the goal has it, its places those of the goal file; None for a goal in words."""
         return self._plan(self.placed) if self.placed else None
 
+    @property
+    def params(self) -> dict[str, Parameter]:
+        """What the goal takes."""
+        return parameters_in(self.fields.params)
+
+    def filled(self, values: Mapping[str, JsonValue]) -> "ParsedGoal":
+        """Return the goal with the values of its parameters filled into its words."""
+        return replace(self, text=fill(self.text, values), title=_line(fill(self.title, values)))
+
     def full_document(self) -> Document | None:
         """Return the plan with every fallback in it, so that all of them can be checked before anything runs."""
         if not self.fallbacks:
             return self.steps
         waits = {step.id: step.value.get("depends_on") for step in self.placed}
         first = firsts(self.fallbacks)
-        later = [_joined(one, waits.get(first.get(one.of, one.of))) for one in self.fallbacks]
+        later = [_join(one, waits.get(first.get(one.of, one.of))) for one in self.fallbacks]
         return self._plan((*self.placed, *later))
 
     def _plan(self, steps: Sequence[PlacedStep]) -> Document:
@@ -73,13 +86,14 @@ def parse_goal(source: bytes, filename: str, catalogue: Catalogue, *, planned: b
 
 
 def examine_goal(
-    source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False
+    source: bytes, filename: str, catalogue: Catalogue, *, planned: bool = False, fits: Fits = quick_fit
 ) -> tuple[ParsedGoal, list[Problem]]:
     """Return what a goal file asks, and all that is wrong with it; raise `Rejected` if it cannot be read at all.
 
     `planned`: there is a plan made from these very bytes, which is checked in their place. Prose stays prose then.
+    `fits`: judges the defaults of its parameters.
     """
-    text = _decoded(source)
+    text = _decode(source)
     suffix = filename[filename.rfind(".") :].lower() if "." in filename else ""
     if suffix in (".yaml", ".yml", ".json"):
         goal, problems = _from_fields(text, filename, suffix == ".json", catalogue)
@@ -87,12 +101,16 @@ def examine_goal(
         goal, problems, slips = _from_words(text, suffix != ".txt", catalogue)
         problems += [] if planned else slips
     if not planned:
+        catalogue = _with_params(goal, catalogue)
+        problems += _param_problems(goal, catalogue.params, fits)
         problems = [*problems, *_plan_problems(goal, catalogue, {problem.line for problem in problems})]
     lines = lines_of(text) if problems else []
-    return goal, sorted((problem.at_quote(lines) for problem in problems), key=lambda one: (one.line, one.column))
+    placed = [problem.at_quote(lines) for problem in problems]
+    found = {(one.line, one.column, one.message): one for one in placed}  # words of a step are words of the goal too
+    return goal, sorted(found.values(), key=lambda one: (one.line, one.column))
 
 
-def _decoded(source: bytes) -> str:
+def _decode(source: bytes) -> str:
     if len(source) > MAX_BYTES:
         raise Rejected([Problem("the goal is larger than 1 MiB", "keep large texts in files and name their paths")])
     try:
@@ -113,7 +131,7 @@ def _place_of(before: str) -> Place:
     return len(last), len(last[-1]) + 1
 
 
-def _joined(one: Fallback, waits: Any) -> PlacedStep:
+def _join(one: Fallback, waits: Any) -> PlacedStep:
     """Return a fallback as a step of the plan: an alternative waits for what its original waits for."""
     depends_on = waits if one.kind == "instead" and isinstance(waits, list) else []
     return PlacedStep(in_order(one.value | {"depends_on": depends_on}), one.places)
@@ -132,10 +150,27 @@ def _places(steps: Sequence[PlacedStep], fields: Locate) -> Callable[[str, bool]
     return places
 
 
+def _with_params(goal: ParsedGoal, catalogue: Catalogue) -> Catalogue:
+    """Return what references may name: what the goal takes, and what its run was given."""
+    given = catalogue.params
+    names = tuple(dict.fromkeys((*(goal.fields.params or {}), *given.names)))
+    return replace(catalogue, params=Params(names, given.values))
+
+
+def _param_problems(goal: ParsedGoal, params: Params, fits: Fits) -> list[Problem]:
+    """Return what is wrong with the parameters that a goal declares, and with the words that refer to them."""
+    found = list(declaration_problems(goal.fields.params, fits))
+    placed = [one.at(*goal.places(one.pointer, False)) for one in found]
+    words = param_problems("", goal.text, params)
+    return [*placed, *(one.at(goal.first_line, 1) for one in words)]
+
+
 def _plan_problems(goal: ParsedGoal, catalogue: Catalogue, known: set[int]) -> list[Problem]:
-    """Return what the plan check finds on lines that have no problem yet: one slip is told once."""
+    """Return what the plan check finds on lines that have no problem yet: one slip is reported once."""
     if not (document := goal.full_document()):
         return _early_references(goal)
+    if goal.fields.isolate is not None:
+        catalogue = replace(catalogue, isolated=True)
     if goal.fields.tools is not None:
         catalogue = replace(catalogue, allowed=catalogue.allowed & frozenset(goal.fields.tools))
     try:
@@ -157,7 +192,7 @@ def _early_references(goal: ParsedGoal) -> list[Problem]:
 
 
 def _fields(document: Document, has_steps: bool, problems: list[Problem]) -> Goal:
-    """Return the fields beside the steps; those are checked as a plan, and one stands for them here."""
+    """Return the fields beside the steps; those are checked as a plan, and one takes their place here."""
     steps = {"steps": [{"id": "a"}]} if has_steps else {}
     try:
         return check_goal(document.with_value(document.value | steps)).model_copy(update={"steps": None})
@@ -183,7 +218,7 @@ def _from_words(
     words = "\n".join(lines[end:]).strip()
     if not words:
         problems.append(Problem("the goal is empty", "say in words what is to be done").at(end + 1, 1))
-    goal = ParsedGoal(fields, words, _title(found, words), "words", places=front.places)
+    goal = ParsedGoal(fields, words, _title(found, words), "words", end + 1, places=front.places)
     if not runbook:
         return goal, problems, tuple(near_runbook(found))
     goal = replace(goal, kind="runbook", placed=runbook.steps, fallbacks=runbook.fallbacks)
@@ -236,6 +271,9 @@ def _from_fields(text: str, filename: str, as_json: bool, catalogue: Catalogue) 
     if not isinstance(document.value, dict):
         fix = "write goal: and what is to be done"
         raise Rejected([Problem("the goal is neither fields nor a list of steps", fix)])
+    if "uses" in document.value:  # a request is read by `request`; what it uses is a goal
+        wrong = Problem("a goal that uses another cannot itself be used", "name the one that it uses", "/uses")
+        raise Rejected([wrong.at(*document.locate("/uses", key=True))])
     value = lenient(document.value, catalogue)
     problems: list[Problem] = []
     steps = value.pop("steps", None)
@@ -243,10 +281,11 @@ def _from_fields(text: str, filename: str, as_json: bool, catalogue: Catalogue) 
     fields = _fields(document.with_value(value), steps is not None, problems)
     words = _words(value, steps, problems)
     title = _line(words.lstrip("# \n").partition("\n")[0]) or _stem(filename)
-    goal = ParsedGoal(fields, words or title, title, "words", places=document.places)
+    line = document.locate("/goal")[0] if "goal" in value else 1
+    goal = ParsedGoal(fields, words or title, title, "words", line, places=document.places)
     if steps is None:
         return goal, problems
-    return replace(goal, kind="plan", placed=_placed(steps, document, problems)), problems
+    return replace(goal, kind="plan", placed=_place_steps(steps, document, problems)), problems
 
 
 def _read(text: str, as_json: bool) -> Document:
@@ -267,13 +306,13 @@ def _stem(filename: str) -> str:
     return filename.rpartition("/")[2].partition(".")[0]
 
 
-def _placed(steps: Any, document: Document, problems: list[Problem]) -> tuple[PlacedStep, ...]:
-    """Return the steps with their places, or tell that they are none."""
+def _place_steps(steps: Any, document: Document, problems: list[Problem]) -> tuple[PlacedStep, ...]:
+    """Return the steps with their places, or report that they are none."""
     where = document.locate("/steps")
     if not isinstance(steps, list) or not steps:
         problems.append(Problem("'steps' must be a list of steps", "list at least one", "/steps").at(*where))
         return ()
-    return tuple(PlacedStep(step, under(f"/steps/{at}", document.places)) for at, step in enumerate(steps))
+    return tuple(PlacedStep(step, locate_below(f"/steps/{at}", document.places)) for at, step in enumerate(steps))
 
 
 # ── what goals and planners' answers may write more loosely than plan.json ───────────────────────────────
@@ -300,7 +339,7 @@ def lenient_steps(steps: Any, catalogue: Catalogue) -> Any:
     """Return steps as plan.json would spell them, each with its `depends_on`: plans written by code have it."""
     if not isinstance(steps, list):
         return steps
-    return spelled_out([_step(step, catalogue) if isinstance(step, dict) else step for step in steps])
+    return spell_out([_step(step, catalogue) if isinstance(step, dict) else step for step in steps])
 
 
 def _step(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
@@ -315,6 +354,8 @@ def _step(step: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
     for name in ("needs", "checks"):
         if name in known:
             known[name] = lenient_checks(known[name])
+    if "when" in known:
+        known["when"] = _check(known["when"])
     return _input(known, catalogue)
 
 

@@ -75,7 +75,7 @@ def _step(given: Mapping[str, Any]) -> dict[str, Any]:
     for field in ("needs", "checks"):
         if field in step:
             step[field] = _checks(step[field])
-    return step
+    return step | {"when": _checks([step["when"]])[0]} if "when" in step else step
 
 
 def _checks(given: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ STEP_KEYS = tuple(Step.model_fields)  # the order of keys in a plan
 _KEY_RANK = {key: place for place, key in enumerate(STEP_KEYS)}
 
 
-def spelled_out(steps: list[Any]) -> list[Any]:
+def spell_out(steps: list[Any]) -> list[Any]:
     """Return steps that all say what they wait for, without the fields that are null."""
     before: list[Any] = [None, *steps]
     return [

@@ -1,6 +1,6 @@
 """Change one value in a JSON text and leave every other byte as it is. Pure: bytes in, bytes out.
 
-A value that is there is replaced where it stands. One that is missing is put into its object in the manner of its
+A value that is there is replaced where it is. One that is missing is put into its object in the manner of its
 siblings: the same separators, the same indentation, in the order in which the records list their fields.
 """
 
@@ -23,7 +23,7 @@ _INDENT = re.compile(r"\n([ \t]+)")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A container in a text: where it stands, and what it holds."""
+    """A container in a text: where it is, and what it holds."""
 
     text: str
     start: int
@@ -42,7 +42,7 @@ class Place:
         return self.text[self.start + 1 : self.parts[0].begin if self.parts else self.end - 1]
 
     def gap(self, place: int) -> str:
-        """Return what stands between a member and the one before it: a comma, and the space around it."""
+        """Return what is between a member and the one before it: a comma, and the space around it."""
         return self.text[self.parts[place - 1].end : self.parts[place].begin]
 
 
@@ -52,13 +52,13 @@ def set_value(source: bytes, pointer: str, value: JsonValue) -> bytes:
     _check(value)
     if not pointer_tokens(pointer):
         begin = skip_space(text, 0)
-        return _encoded(text[:begin], _rendered(value, _Manner.of(text, "")), text[len(text.rstrip(" \t\n\r")) :])
+        return _encode(text[:begin], _render(value, _Manner.of(text, "")), text[len(text.rstrip(" \t\n\r")) :])
     place, name = _parent(text, pointer)
     if part := place.part(name):
-        return _encoded(text[: part.start], _rendered(value, _manner(place)), text[part.end :])
+        return _encode(text[: part.start], _render(value, _manner(place)), text[part.end :])
     if not place.is_object:
         _no_such(text, place.start, pointer, "a list has only the members it has")
-    return _inserted(place, name, value, _order_at(pointer))
+    return _insert(place, name, value, _order_at(pointer))
 
 
 def remove_value(source: bytes, pointer: str) -> bytes:
@@ -70,10 +70,10 @@ def remove_value(source: bytes, pointer: str) -> bytes:
         _no_such(text, place.start, pointer, "there is nothing to remove")
     number = names.index(name)
     if len(names) == 1:
-        return _encoded(text[: place.start + 1], "", text[place.end - 1 :])
+        return _encode(text[: place.start + 1], "", text[place.end - 1 :])
     if number:
-        return _encoded(text[: place.parts[number - 1].end], "", text[place.parts[number].end :])
-    return _encoded(text[: place.parts[0].begin], "", text[place.parts[1].begin :])
+        return _encode(text[: place.parts[number - 1].end], "", text[place.parts[number].end :])
+    return _encode(text[: place.parts[0].begin], "", text[place.parts[1].begin :])
 
 
 # ── finding ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -148,8 +148,8 @@ def _colon(place: Place, number: int) -> str:
     return place.text[part.name_end : part.start]
 
 
-def _rendered(value: JsonValue, manner: _Manner) -> str:
-    """Return a value written in the manner of what stands around it."""
+def _render(value: JsonValue, manner: _Manner) -> str:
+    """Return a value written in the manner of what is around it."""
     if manner.broken:
         text = json.dumps(value, indent=manner.unit, ensure_ascii=False)
         return text.replace("\n", manner.newline + manner.indent)
@@ -172,18 +172,18 @@ def _order_at(pointer: str) -> Sequence[str]:
             return ()
 
 
-def _inserted(place: Place, name: str, value: JsonValue, order: Sequence[str]) -> bytes:
+def _insert(place: Place, name: str, value: JsonValue, order: Sequence[str]) -> bytes:
     text = place.text
     if not place.parts:
         return _into_empty(place, name, value)
     before = _comes_before(place, name, order)
     near = max(before, 0)
-    member = f"{json.dumps(name, ensure_ascii=False)}{_colon(place, near)}{_rendered(value, _manner(place))}"
+    member = f"{json.dumps(name, ensure_ascii=False)}{_colon(place, near)}{_render(value, _manner(place))}"
     if before < 0:
         at = place.parts[0].begin
-        return _encoded(text[:at], member + _separator(place, 0), text[at:])
+        return _encode(text[:at], member + _separator(place, 0), text[at:])
     at = place.parts[before].end
-    return _encoded(text[:at], _separator(place, before) + member, text[at:])
+    return _encode(text[:at], _separator(place, before) + member, text[at:])
 
 
 def _comes_before(place: Place, name: str, order: Sequence[str]) -> int:
@@ -206,15 +206,15 @@ def _separator(place: Place, number: int) -> str:
 
 
 def _into_empty(place: Place, name: str, value: JsonValue) -> bytes:
-    """Write the first member of an object: on a line of its own if its braces stand on two."""
+    """Write the first member of an object: on a line of its own if its braces are on two."""
     text, inside = place.text, place.lead()
     manner = _Manner.of(text, inside)
     if manner.broken:
         manner = _Manner(manner.newline, manner.indent + manner.unit, manner.unit, True, False)
     begin = manner.newline + manner.indent if manner.broken else ""
-    member = f"{begin}{json.dumps(name, ensure_ascii=False)}: {_rendered(value, manner)}"
-    return _encoded(text[: place.start + 1], member, text[place.start + 1 :])
+    member = f"{begin}{json.dumps(name, ensure_ascii=False)}: {_render(value, manner)}"
+    return _encode(text[: place.start + 1], member, text[place.start + 1 :])
 
 
-def _encoded(*pieces: str) -> bytes:
+def _encode(*pieces: str) -> bytes:
     return "".join(pieces).encode("utf-8")

@@ -21,6 +21,7 @@ from agentfs.core.paths import plain_name
 from agentfs.core.problems import Problem, did_you_mean, pointer_to, show_value
 from agentfs.core.records import (
     ID_PATTERN,
+    PARAM_NAME,
     SHA256_PATTERN,
     TIME_PATTERN,
     Answer,
@@ -72,7 +73,7 @@ def file_name(name: str) -> str:
 def schema_for(name: str) -> _Schema:
     """Return the schema of one record by its name; treat it as frozen."""
     made = RECORDS[name].model_json_schema(by_alias=True)
-    schema = _tidied(made)
+    schema = _tidy(made)
     defs = {key: value for key, value in schema.pop("$defs", {}).items() if key != "JsonValue"}
     head = {"$schema": DIALECT, "$id": f"urn:agentfs:schema:{name}-1", "title": f"agentfs {name}"}
     return {**head, **schema, **({"$defs": defs} if defs else {})}
@@ -80,14 +81,14 @@ def schema_for(name: str) -> _Schema:
 
 def all_schemas() -> dict[str, bytes]:
     """Return the files of `schemas/` by name."""
-    return {file_name(name): _rendered(schema_for(name)) for name in RECORDS}
+    return {file_name(name): _render(schema_for(name)) for name in RECORDS}
 
 
-def _rendered(schema: _Schema) -> bytes:
+def _render(schema: _Schema) -> bytes:
     return (json.dumps(schema, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def _tidied(schema: _Schema) -> _Schema:
+def _tidy(schema: _Schema) -> _Schema:
     """Return a schema with every schema inside it rewritten by the rules below."""
     tidy = {key: _inner(key, value) for key, value in schema.items()}
     for rule in _RULES:
@@ -98,11 +99,11 @@ def _tidied(schema: _Schema) -> _Schema:
 def _inner(key: str, value: Any) -> Any:
     match key:
         case "properties" | "$defs" | "patternProperties":
-            return {name: _tidied(inner) for name, inner in value.items()}
+            return {name: _tidy(inner) for name, inner in value.items()}
         case "items" | "additionalProperties" | "propertyNames" if isinstance(value, dict):
-            return _tidied(value)
+            return _tidy(value)
         case "anyOf" | "oneOf":
-            return [_tidied(inner) for inner in value]
+            return [_tidy(inner) for inner in value]
         case _:
             return value
 
@@ -191,6 +192,7 @@ _TYPES = {
 _PATTERNS = {
     ID_PATTERN: ("is not a step id", "use lower case letters, digits and -, at most 63: for example {example!r}"),
     TIME_PATTERN: ("is not a time", "write it like 2026-11-16T04:05:06.000000Z"),
+    f"^{PARAM_NAME}$": ("is no name for a parameter", "use lower case letters, digits and _, at most 32"),
     SHA256_PATTERN: ("is not a SHA-256 hash", "write 64 digits and letters a to f"),
 }
 
@@ -234,19 +236,28 @@ def describe_errors(errors: Iterable[_Error]) -> list[SchemaFinding]:
     """Return errors in words: all unknown and missing fields, and one mistake per value."""
     found: list[SchemaFinding] = []
     wrong_values: set[str] = set()
+    incomplete: set[tuple[str, ...]] = set()  # objects whose missing fields are listed: there is an error for each
     for error in islice(_leaves(errors), MOST):
         if error.validator == "additionalProperties":
             found.extend(islice(_unknown_fields(error), MOST))
         elif error.validator == "required":
-            found.append(_missing_field(error))
+            where = (_pointer(error), *map(str, error.absolute_schema_path))
+            found.extend(() if where in incomplete else _missing_fields(error))
+            incomplete.add(where)
         elif (pointer := _pointer(error)) not in wrong_values:
             wrong_values.add(pointer)
-            found.append(SchemaFinding(Problem(*_wrong_value(error), pointer)))
+            found.append(SchemaFinding(Problem(*_wrong_value(error), pointer), in_name=_is_of_name(error)))
     return found
 
 
 def _pointer(error: _Error) -> str:
-    return pointer_to(*error.absolute_path)
+    named = (error.instance,) if _is_of_name(error) else ()
+    return pointer_to(*error.absolute_path, *named)
+
+
+def _is_of_name(error: _Error) -> bool:
+    """Whether it is the name of a field that is wrong, not its value."""
+    return "propertyNames" in error.absolute_schema_path
 
 
 # ── choices ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,7 +283,7 @@ def _meant(error: _Error) -> Sequence[_Error] | None:
 
 
 def _is_other(error: _Error) -> bool:
-    """Tell whether an error means that another branch was meant: a value of another type, another kind."""
+    """Return whether an error means that another branch was meant: a value of another type, another kind."""
     path = list(error.relative_path)
     return (not path and error.validator == "type") or (path == ["kind"] and error.validator == "const")
 
@@ -304,12 +315,13 @@ def _unknown_fields(error: _Error) -> Iterator[SchemaFinding]:
             yield SchemaFinding(Problem(f"unknown field {name!r}", fix, pointer), in_name=True)
 
 
-def _missing_field(error: _Error) -> SchemaFinding:
-    missing = next(name for name in error.validator_value if error.message.startswith(repr(name)))
-    field = error.schema.get("properties", {}).get(missing, {})
-    said = field.get("description", "…")
-    hint = _any_of(field["enum"]) if "enum" in field else said[:1].lower() + said[1:]
-    return SchemaFinding(Problem(f"the field {missing!r} is missing", f'add "{missing}": {hint}', _pointer(error)))
+def _missing_fields(error: _Error) -> Iterator[SchemaFinding]:
+    for name in error.validator_value:
+        if name not in error.instance:
+            field = error.schema.get("properties", {}).get(name, {})
+            words = field.get("description", "…")
+            hint = _any_of(field["enum"]) if "enum" in field else words[:1].lower() + words[1:]
+            yield SchemaFinding(Problem(f"the field {name!r} is missing", f'add "{name}": {hint}', _pointer(error)))
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -334,6 +346,8 @@ def _wrong_value(error: _Error) -> tuple[str, str]:
             )
         case "minLength" | "minItems" if len(value) == 0:
             return f"{name} must not be empty", "write something into it"
+        case "maxProperties":
+            return f"{name} has {len(value)} entries, more than {wanted}", f"keep {wanted} at most"
         case "minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum":
             return _out_of_range(name, value, str(error.validator), wanted)
         case _:
@@ -352,7 +366,7 @@ def _subject(error: _Error) -> str:
 
 def _wrong_type(name: str, value: Any, wanted: Sequence[str]) -> tuple[str, str]:
     allowed = " or ".join(_TYPES[one] for one in wanted if one != "null" or len(wanted) == 1)
-    return f"{name} must be {allowed}, not {_type_of(value)}", _retyped(value, wanted) or f"write {allowed}"
+    return f"{name} must be {allowed}, not {_type_of(value)}", _retype(value, wanted) or f"write {allowed}"
 
 
 def _type_of(value: Any) -> str:
@@ -371,7 +385,7 @@ def _type_of(value: Any) -> str:
             return f"a {type(value).__name__}"
 
 
-def _retyped(value: Any, wanted: Sequence[str]) -> str | None:
+def _retype(value: Any, wanted: Sequence[str]) -> str | None:
     """Return how to write the same value as the type that is wanted, where that is plain to see."""
     match value:
         case bool():

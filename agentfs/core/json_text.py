@@ -1,7 +1,7 @@
 """Positions and mistakes in JSON text. Pure: reads no files.
 
-The standard library's decoder is fast but says neither where a value stands nor that a key came twice. So a good
-document is decoded by it alone, and this module walks the text only when there is something to tell.
+The standard library's decoder is fast but says neither where a value is nor that a key came twice. So a good
+document is decoded by it alone, and this module walks the text only when there is a problem to report.
 """
 
 import json
@@ -35,7 +35,7 @@ class Lines:
         self._last = max(len(text.rstrip()) - 1, 0)
 
     def at(self, offset: int) -> tuple[int, int]:
-        """Return where an offset stands; a line break, or the end, counts as the last character before it."""
+        """Return where an offset is; a line break, or the end, counts as the last character before it."""
         offset = min(offset, self._last)
         line = bisect_right(self._starts, offset) - 1
         if line + 1 < len(self._starts):
@@ -76,7 +76,7 @@ def skip_space(text: str, offset: int) -> int:
 
 
 class JsonPlaces:
-    """Where the values of a valid JSON text stand; each container is read once, when it is first asked for."""
+    """Where the values of a valid JSON text are; each container is read once, when it is first asked for."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -119,7 +119,7 @@ def scan(text: str, most: int = 50) -> list[Problem]:
     """
     lines, found, stack = Lines(text), list[Problem](), list[_Open]()
 
-    def tell(offset: int, message: str, fix: str) -> None:
+    def report(offset: int, message: str, fix: str) -> None:
         pointer = pointer_to(*(level.part for level in stack))
         found.append(Problem(message, fix, pointer, *lines.at(offset)))
 
@@ -131,15 +131,15 @@ def scan(text: str, most: int = 50) -> list[Problem]:
                 value, offset = _DECODER.raw_decode(text, offset - 1)
             except ValueError:
                 return found
-            _string(stack, value, match.start(2), tell)
+            _string(stack, value, match.start(2), report)
         elif kind == _MARK:
             mark = match[1]
             if mark in "{[" and len(stack) == MAX_DEPTH:
-                tell(match.start(1), f"nested more than {MAX_DEPTH} levels deep", "make it flatter")
+                report(match.start(1), f"nested more than {MAX_DEPTH} levels deep", "make it flatter")
                 return found
             _mark(stack, mark)
         elif problem := _number(match[3]):
-            tell(match.start(3), *problem)
+            report(match.start(3), *problem)
     return found
 
 
@@ -154,17 +154,17 @@ def _mark(stack: list[_Open], mark: str) -> None:
         stack[-1].part += 1
 
 
-def _string(stack: list[_Open], value: str, offset: int, tell: Any) -> None:
+def _string(stack: list[_Open], value: str, offset: int, report: Any) -> None:
     """Look at a string: is it a name that came before, does it hold half a character?"""
     level = stack[-1] if stack else None
     is_name = level is not None and level.is_object and level.wants_name
     if level is not None and is_name:
         level.part, level.wants_name = value, False
         if value in level.names:
-            tell(offset, f"the field {value!r} is there twice", "keep one of the two")
+            report(offset, f"the field {value!r} is there twice", "keep one of the two")
         level.names.add(value)
     if _SURROGATE.search(value):
-        tell(offset, "half of a character pair: a lone surrogate", "write the character itself, or both \\u halves")
+        report(offset, "half of a character pair: a lone surrogate", "write the character itself, or both \\u halves")
 
 
 def _number(word: str) -> tuple[str, str] | None:
@@ -202,13 +202,13 @@ def _in_words(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
         return "a \\ that means nothing in JSON", "write \\\\ for a backslash itself"
     if rest[0] in "}]" and (before.endswith(",") or "trailing comma" in error.msg):
         return f"a comma before {rest[0]}", "remove the comma"
-    return _unexpected(rest, error.msg)
+    return _describe_unexpected(rest, error.msg)
 
 
-def _unexpected(rest: str, said: str) -> tuple[str, str]:
-    """Say what stands where the grammar wants something else."""
+def _describe_unexpected(rest: str, said: str) -> tuple[str, str]:
+    """Return what is wrong where the grammar wants something else."""
     if rest[0] in "'\u2018\u2019\u201c\u201d":
-        return "text must stand in double quotes", 'write "…"'
+        return "text must be in double quotes", 'write "…"'
     if rest.startswith(("//", "/*", "#")):
         return "JSON has no comments", "remove it"
     if word := re.match(r"(True|False|None|undefined|nil)\b", rest):
@@ -218,5 +218,5 @@ def _unexpected(rest: str, said: str) -> tuple[str, str]:
     if "':' delimiter" in said:
         return "a colon is missing after the field's name", 'write "name": value'
     if "property name" in said:
-        return f"a field's name in double quotes must stand here, not {rest[0]!r}", 'write "name": value'
-    return f"a value must stand here, not {rest[0]!r}", "text goes in double quotes"
+        return f"a field's name in double quotes is expected here, not {rest[0]!r}", 'write "name": value'
+    return f"a value is expected here, not {rest[0]!r}", "text goes in double quotes"

@@ -25,7 +25,7 @@ class Heading:
 class Fence:
     """A fenced block; its body begins on the line below, `indent` columns in."""
 
-    words: str  # the info string: what stands behind the opening fence
+    words: str  # the info string: what follows the opening fence
     body: str
     line: int
     column: int  # of the words
@@ -93,7 +93,7 @@ def _fence(lines: Sequence[str], at: int, match: re.Match[str], first_line: int)
     body: list[str] = []
     end = at + 1
     while end < len(lines) and not _closes(lines[end], mark):
-        body.append(_outdented(lines[end], indent))
+        body.append(_outdent(lines[end], indent))
         end += 1
     inner = next((n for n in range(at + 1, end) if _begins_another(lines[n], mark)), None)
     fence = Fence(
@@ -115,12 +115,12 @@ def _closes(line: str, mark: str) -> bool:
 
 
 def _begins_another(line: str, mark: str) -> bool:
-    """Tell whether a line inside a fence begins one that could not stand there: its end would end the outer one."""
+    """Return whether a line inside a fence begins one that could not be there: its end would end the outer one."""
     match = _opening(line)
     return bool(match and match[2][0] == mark[0] and len(match[2]) >= len(mark) and match[3].strip())
 
 
-def _outdented(line: str, indent: int) -> str:
+def _outdent(line: str, indent: int) -> str:
     spaces = len(line) - len(line.lstrip(" "))
     return line[min(indent, spaces) :]
 

@@ -1,4 +1,4 @@
-"""What stands in a runbook, reads as prose, and was surely meant as a line with a meaning. Pure.
+"""What is in a runbook, reads as prose, and was surely meant as a line with a meaning. Pure.
 
 A check that is misspelt would never run, and nobody would notice. So a line that begins with a form's keyword is
 refused where the rest of it leaves no doubt: marks around it (`**check:**`, `> check:`, `1. check:`, an indent),
@@ -18,7 +18,7 @@ from agentfs.core.step_lines import LINES, LineForm, LineValue, code_span, names
 _DASHES = "-\u2013\u2014"
 _WIDE_COLON = "\uff1a"
 _TAG = r"</?[A-Za-z]{1,6}>"
-_LEAD = re.compile(rf"(?:[0-9]{{1,3}}[.)]\s|\[[ xX]\]|{_TAG}|[^\w{{}}]|_)*")  # all that may stand before a first word
+_LEAD = re.compile(rf"(?:[0-9]{{1,3}}[.)]\s|\[[ xX]\]|{_TAG}|[^\w{{}}]|_)*")  # all that may come before a first word
 _WORDS = re.compile(r"[A-Za-z]+(?:(?:[ \t]+|[_-])[A-Za-z]+){0,2}")
 _BETWEEN = re.compile(r"[ \t]+|[_-]")
 _REST = re.compile(
@@ -31,7 +31,7 @@ _MARKS = " \t*_~|\"'\u201d\u2019"
 _GOES_ON = re.compile(r"(?:because|since|if|when|unless)\b", re.IGNORECASE)
 _YES_OR_NO = ("yes", "no", "true", "false", "on", "off")
 _NEXT_SENTENCE = re.compile(r"[.!?;][ \t]+(?=[a-z])")
-_AROUND = " \t#*_~`>:.-0123456789()"  # what may stand around the word of a heading
+_AROUND = " \t#*_~`>:.-0123456789()"  # what may be around the word of a heading
 _HASHES = re.compile(r"[>\s]*#{1,6}")
 _STEP_HASHES = re.compile(r"(?:[>\s]|[-*+]\s)*(?P<hashes>#{2,3})(?!#)(?P<text>[ \t]*\S.*)")
 _FENCE = re.compile(
@@ -50,7 +50,7 @@ _BY_LETTER = {
 }
 
 Spelling = Literal["exact", "misspelt", "other"]
-Joint = Literal["colon", "dash", "stop", "sign", "nothing"]  # what stands between keyword and value
+Joint = Literal["colon", "dash", "stop", "sign", "nothing"]  # what is between keyword and value
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,12 @@ def near_miss(prose: Prose, known: Known, *, goes_on: bool = False) -> Problem |
     if found is None:
         return None
     form, value, start = found
-    fix = f"{_written(form, value)}; if it is prose, begin it with another word"
+    fix = f"{_spell(form, value)}; if it is prose, begin it with another word"
     problem = Problem(f"{_short(prose.text)!r} is not a line a step can hold", fix, form.pointer)
     return problem.at(prose.line, prose.column + start)
 
 
-def _written(form: LineForm, value: str) -> str:
+def _spell(form: LineForm, value: str) -> str:
     """Return the line as it should be, or an example of it if what it says is wrong as well."""
     if form.takes == "nothing" or not takes_value(form, value):
         return form.write
@@ -117,7 +117,7 @@ def near_anything(prose: Prose, known: Known, *, goes_on: bool = False) -> Probl
 
 
 def _behind_a_sentence(text: str) -> tuple[LineForm, str, int] | None:
-    """Return a form that stands on the same line as the words before it: `Copy the rows. retries: 2`."""
+    """Return a form that is on the same line as the words before it: `Copy the rows. retries: 2`."""
     for match in _NEXT_SENTENCE.finditer(text, 0, _LONGEST):
         said = read_line(text[match.end() :])
         if said and said.form.takes == "value" and said.form.names != "tools" and takes_value(said.form, said.value):
@@ -289,7 +289,7 @@ def near_fence(prose: Prose) -> Problem | None:
 
 
 def stray_line(prose: Prose, *, in_section: bool) -> Problem | None:
-    """Return what is wrong with a line that has a meaning and stands in no step. Outside `## Steps` it is a check."""
+    """Return what is wrong with a line that has a meaning and is in no step. Outside `## Steps` it is a check."""
     said = None if prose.indented else read_line(prose.text.lstrip("-*+ "))
     if said is None:
         return near_anything(prose, Known()) if in_section else None
@@ -304,7 +304,7 @@ def stray_line(prose: Prose, *, in_section: bool) -> Problem | None:
 
 
 def outside_steps(blocks: Sequence[Block], section: Sequence[Block]) -> Iterator[Problem]:
-    """Yield what stands outside every step, where nobody reads it, and was surely meant for one."""
+    """Yield what is outside every step, where nobody reads it, and was surely meant for one."""
     first = next((block.line for block in section if isinstance(block, Heading) and block.level == 3), None)
     begin, end = (section[0].line, section[-1].line) if section else (0, 0)
     for block in blocks:

@@ -11,7 +11,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from agentfs.core.decide import EndRun
+from agentfs.core import paths
+from agentfs.core.actions import EndRun
 from agentfs.core.excerpts import reason
 from agentfs.core.facts import Attempt, Facts
 from agentfs.core.plan_changes import REMOVED
@@ -23,6 +24,7 @@ from agentfs.core.steps import StepView
 
 def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
     """Return the record of a run's end."""
+    isolation = state.facts.run.isolation
     by_end, shown = steps_by_end(state), state.facts.run.proof is not None  # else: a run of the first release
     proof = _proof(state) if shown and end.status == "done" else None
     return Outcome(
@@ -35,13 +37,24 @@ def outcome_of(state: RunState, end: EndRun, ended_at: str) -> Outcome:
         revisions=len(state.facts.revisions),
         calls=sum(1 for one in state.facts.calls if one.call),
         usage=UsageByRole(
-            planner=_total("planner", _planner_usage(state)), executor=_total("executor", _executor_usage(state))
+            planner=total_usage("planner", _planner_usage(state)),
+            executor=total_usage("executor", _executor_usage(state)),
         ),
         proof=proof,
+        branch=isolation.branch if isolation else None,
+        base=isolation.base if isolation else None,
+        commits=commits_of(state.facts) if isolation else None,
         blame=blame_for(state, end.reason) if shown else None,
         started_at=state.facts.run.started_at,
         ended_at=ended_at,
     )
+
+
+def commits_of(facts: Facts) -> tuple[str, ...]:
+    """Return the commits that the results of a run name, oldest first."""
+    results = [one.result for attempts in facts.attempts.values() for one in attempts if one.result]
+    done = sorted((one for one in results if one.commit), key=lambda one: one.ended_at)
+    return tuple(one.commit for one in done if one.commit)
 
 
 def _proof(state: RunState) -> ProofOfDone:
@@ -86,7 +99,7 @@ def _of_calls(state: RunState) -> list[Usage]:
     return [one.answer.usage for one in state.facts.calls if one.answer and one.answer.usage]
 
 
-def _total(role: Literal["planner", "executor"], usages: Iterable[Usage]) -> Usage | None:
+def total_usage(role: Literal["planner", "executor"], usages: Iterable[Usage]) -> Usage | None:
     """Return the sum; a cost that is unknown anywhere is unknown in the sum."""
     listed = list(usages)
     if not listed:
@@ -169,14 +182,14 @@ def _end_of(view: StepView) -> str:
 
 def left_steps(state: RunState) -> tuple[StepView, ...]:
     """Return the steps that have left the plan as what they were: tried, or not reached when it was given up."""
-    return tuple(_left(state)) if state.graph else ()
+    return tuple(_find_left(state)) if state.graph else ()
 
 
-def _left(state: RunState) -> Iterator[StepView]:
+def _find_left(state: RunState) -> Iterator[StepView]:
     facts, given_up = state.facts, _given_up_with(state)
     tried = [step for step, attempts in facts.attempts.items() if any(a.result or a.is_unfinished for a in attempts)]
     for step in dict.fromkeys([*tried, *given_up]):
-        if step not in state.steps:
+        if step not in state.steps and paths.ITEM not in step:
             yield _as_it_was(step, facts)
 
 

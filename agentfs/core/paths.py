@@ -7,17 +7,24 @@ from typing import Literal
 
 FORMAT_DIGITS = r"[1-9][0-9]{0,8}"
 STEP_ID = r"[a-z0-9][a-z0-9-]{0,62}"
+ITEM = "~"  # between a step and one of its items: fetch~north
+ATTEMPT_ID = rf"{STEP_ID}(?:{ITEM}[a-z0-9][a-z0-9-]{{0,47}})?"
 DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 NAME_LENGTH = 48
 
+SETTINGS = "agentfs.toml"
 RUN = "run.json"
 PLAN = "plan.json"
 PLAN_ERROR = "plan.error.md"
 GOAL_ERROR = "goal.error.md"
 OUTCOME = "outcome.json"
+CHANGES = "changes.patch"  # what an isolated run changed, for people
 STATUS = "STATUS.md"
 ON_WAIT_LOG = "on_wait.log.jsonl"
+ON_END_LOG = "on_end.log.jsonl"
 REPLAN = "replan.md"
+REQUEST = "request.yaml"  # what asked for a goal of runbooks/, with which values
+USED = ".used"  # the goal that a dropped request uses, until the run has its goal file
 DROPPED = ".dropped"  # a goal that has left goals/ and whose run has no goal file yet
 FORGOTTEN = ".forgotten"  # in runs/: folders of runs that have yet to be deleted
 STEPS, PLANNING, REVISIONS, FILES = "steps", "planning", "revisions", "files"
@@ -45,7 +52,7 @@ _CALL_SUFFIXES: dict[str, CallFileKind] = {
 _STEP_TRACES: dict[str, Trace] = {suffix: (kind, 1) for suffix, kind in _STEP_SUFFIXES.items()}
 _STEP_SUFFIX_OF = {kind: suffix for suffix, kind in _STEP_SUFFIXES.items()}
 _CALL_SUFFIX_OF = {kind: suffix for suffix, kind in _CALL_SUFFIXES.items()}
-_STEP_FILE = re.compile(rf"({STEP_ID})\.({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
+_STEP_FILE = re.compile(rf"({ATTEMPT_ID})\.({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
 _CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
 _TALK = re.compile(rf"(question|reply)(?:-({FORMAT_DIGITS}))?\.md\Z")
 _PLAN_TRY = re.compile(rf"plan\.({FORMAT_DIGITS})\.json\Z")
@@ -82,6 +89,16 @@ def step_file(step: str, attempt: int, kind: StepFileKind, count: int = 1) -> st
     return f"{step}.{attempt}.{_STEP_SUFFIX_OF[kind]}"
 
 
+def step_path(step: str, attempt: int, kind: StepFileKind, count: int = 1) -> str:
+    """Return where a file under `steps/` is, from the run's folder."""
+    return f"{STEPS}/{step_file(step, attempt, kind, count)}"
+
+
+def step_of(attempted: str) -> str:
+    """Return the step that an id under `steps/` belongs to: itself, or the one whose item it is."""
+    return attempted.partition(ITEM)[0]
+
+
 def call_file(call: int, kind: CallFileKind, count: int = 1) -> str:
     """Return the name of a file under `planning/`."""
     if kind == "plan":
@@ -91,12 +108,17 @@ def call_file(call: int, kind: CallFileKind, count: int = 1) -> str:
     return f"{call}.{_CALL_SUFFIX_OF[kind]}"
 
 
+def call_path(call: int, kind: CallFileKind, count: int = 1) -> str:
+    """Return where a file under `planning/` is, from the run's folder."""
+    return f"{PLANNING}/{call_file(call, kind, count)}"
+
+
 def _talk(kind: str, count: int) -> str:
     return f"{kind}{f'-{count}' if count > 1 else ''}.md"
 
 
 def checks_log_file(call: int) -> str:
-    """Return the name of what was said when a judge looked at the goal's checks; nobody reads it back."""
+    """Return the name of what was said while the goal's checks were run; only a replay reads it back."""
     return f"{call}.checks.log.jsonl"
 
 
@@ -106,6 +128,7 @@ def goal_before_file(call: int, goal: str) -> str:
 
 
 NEEDS, GATE_NEEDS = ".needs", ".gate.needs"  # of an attempt: checks before its order, and before a gate's question
+WHEN = ".when"  # of an attempt: the condition of its step
 CONTEXT = "context.md"  # under planning/: what the planner was given to read, as it was at the first call
 BEFORE = ".before"  # of an attempt, or a call: checks before the work
 ACCEPT = ".accept"  # of an attempt: the plan's checks, run when a loop claims to be done
@@ -178,7 +201,7 @@ Writing = Literal["once", "appended", "by people"]
 
 
 def writing_of(path: str) -> Writing | None:
-    """Return how a file of a run is written: once and never again, line by line, or by people until it has settled.
+    """Return how a file of a run is written: once and never again, line by line, or by people until it is acted upon.
 
     None of one that may be replaced (the plan, the goal, the outcome), or that is none of ours.
     """
@@ -212,6 +235,11 @@ def is_plan_name(name: str) -> bool:
     return bool(_PLAN_NAME.search(name))
 
 
+def run_id(folder: object) -> str:
+    """Return the id of the run in a folder: the last two parts of its path."""
+    return "/".join(str(folder).replace("\\", "/").rsplit("/", 2)[1:])
+
+
 def is_run_id(text: str) -> bool:
     return bool(_RUN_ID.match(text))
 
@@ -220,6 +248,11 @@ def goal_file(name: str) -> str:
     """Return what a goal is called in its run: `goal`, with the extension that says how to read it."""
     suffix = name[name.rfind(".") :].lower() if "." in name else ""
     return f"goal{suffix if suffix in GOAL_SUFFIXES else '.md'}"
+
+
+def branch_of(run: str) -> str:
+    """Return the branch that an isolated run works on."""
+    return f"agentfs/{run}"
 
 
 def run_name(text: str) -> str:

@@ -35,7 +35,7 @@ def changes(old: Plan | None, new: Plan) -> tuple[Change, ...]:
     after = {step.id: step for step in new.steps}
     found = [Change(step=step, what=REMOVED) for step in before if step not in after]
     found += [Change(step=step, what="added") for step in after if step not in before]
-    rewired = _rewired(old, new) if old else {}
+    rewired = _rewire(old, new) if old else {}
     for step in [step for step in after if step in before]:
         found += [Change(step=step, what=what) for what in _step_words(before[step], after[step], rewired)]
     return (*found, *(Change(step=None, what=what) for what in _plan_words(old, new)))
@@ -47,7 +47,7 @@ def _step_words(old: Step, new: Step, rewired: dict[str, str]) -> list[str]:
     return [*changed, *([rewired[new.id]] if new.id in rewired else [])]
 
 
-def _rewired(old: Plan, new: Plan) -> dict[str, str]:
+def _rewire(old: Plan, new: Plan) -> dict[str, str]:
     """Return the steps that now follow others; a depends_on that was only spelt out is no change."""
     before, after = dependencies(old), dependencies(new)
     return {
@@ -84,10 +84,10 @@ def _check(check: Check) -> str:
 
 def _tool_changes(old: Tools, new: Tools) -> list[str]:
     """Return in so many words what the run's tools may do from now on: who reads the ledger has to see it."""
-    return [f"tools.{name}: {_said(value)}" for name, value in new if value != getattr(old, name)]
+    return [f"tools.{name}: {_describe(value)}" for name, value in new if value != getattr(old, name)]
 
 
-def _said(value: object) -> str:
+def _describe(value: object) -> str:
     if value is None:
         return "as the run began"
     if isinstance(value, tuple):
@@ -100,7 +100,7 @@ def _said(value: object) -> str:
 
 Kind = Literal["added", "removed", "changed"]
 Fate = Literal["again", "first", "on", "stopped", "kept", "skipped", "failed"]
-NESTED = ("input", *OVERRIDES)  # told name by name: what a person edits is one of their values
+NESTED = ("input", *OVERRIDES)  # reported name by name: what a person edits is one of their values
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,8 @@ def difference(old: Plan | None, new: Plan) -> Difference:
 
 
 def _step_changes(old: Step | None, new: Step) -> Iterator[FieldChange]:
+    if old is not None and old.model_dump_json() == new.model_dump_json():
+        return  # nearly all of them, and quick to see
     names = [name for name in Step.model_fields if name not in ("id", "depends_on")]
     yield from _changes(names, _value(old) if old else {}, _value(new))
 
@@ -233,7 +235,7 @@ _RANK = {name: place for place, name in enumerate(("goal", "status", *OVERRIDES,
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A field as it stands, and the revision it comes from. Without a step it is the plan's own."""
+    """A field as it is now, and the revision it comes from. Without a step it is the plan's own."""
 
     step: str | None
     field: str

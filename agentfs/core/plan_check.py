@@ -6,7 +6,6 @@ references. What `Rejected` carries is sorted as it is in the file.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -15,13 +14,14 @@ from pydantic import ValidationError
 from agentfs.core import references
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document
+from agentfs.core.facts import RUN
 from agentfs.core.hashing import canonical
 from agentfs.core.json_schema import MOST, SchemaFinding, describe_errors, record_problems, validator_for
-from agentfs.core.plan_graph import dependencies, topological
+from agentfs.core.plan_graph import dependencies, sort_steps
 from agentfs.core.plan_schemas import Schemas, regex_problem
 from agentfs.core.problems import Hints, Problem, Rejected, did_you_mean, pointer_to
 from agentfs.core.records import Check, FileCheck, Goal, HttpCheck, JudgeCheck, OutputCheck, Plan, Record, Step, Tools
-from agentfs.core.tool_spec import Catalogue
+from agentfs.core.tool_spec import Catalogue, runs_here, split_name
 
 R = TypeVar("R", bound=Record)
 
@@ -69,7 +69,8 @@ def check_goal(document: Document) -> Goal:
             problem = Problem("'status' means nothing without 'steps'", "remove it, or write the steps", "/status")
             findings.append(SchemaFinding(problem, in_name=True))
     _raise(document, findings)
-    return _present(goal)
+    goal = _present(goal)
+    return goal.model_copy(update={"params": document.value["params"]}) if goal.params else goal  # in its order
 
 
 def check_settings(document: Document) -> Settings:
@@ -112,7 +113,7 @@ def _strict_problem(value: Any, loc: Iterable[int | str], message: str) -> Probl
 
 
 def _good_steps(value: Any) -> Numbered:
-    """Return the steps that are well formed in a plan that is not, so that their own problems are told too."""
+    """Return the steps that are well formed in a plan that is not, so that their own problems are reported too."""
     steps = value.get("steps") if isinstance(value, dict) else None
     if not isinstance(steps, list):
         return []
@@ -152,6 +153,7 @@ def _present(record: R | None) -> R:
 
 
 _MOST_BROKEN = 3
+WHOLE_GOAL = "do"  # the step of agentfs's own plan, which the plan's checks are for
 _MOST_CIRCLES = 20  # each is looked for in all that is left
 
 
@@ -166,21 +168,22 @@ def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue)
             break
         own = [
             *_null_characters(step),
-            *references.problems_in_step(step, known, hints),
+            *references.problems_in_step(step, known, hints, catalogue.params),
             *_checks(step, catalogue, schemas),
         ]
         if step.expects is not None:
             own += schemas.problems(step.expects, "/expects")
         findings = [SchemaFinding(problem) for problem in own]
         if step.skip is None:  # what a person left out needs no tool, and no model
-            findings += [*map(SchemaFinding, _tools(step, catalogue)), *inputs.findings(step)]
+            wrong = (*_tools(step, catalogue), *_place(step, catalogue))
+            findings += [*map(SchemaFinding, wrong), *inputs.findings(step)]
         found += [_below(f"/steps/{place}", finding) for finding in findings]
     return found
 
 
 def _below(prefix: str, finding: SchemaFinding) -> SchemaFinding:
     problem, in_name = finding
-    return SchemaFinding(replace(problem, pointer=prefix + problem.pointer), in_name)
+    return SchemaFinding(problem.below(prefix), in_name)
 
 
 # ── ids and dependencies ──────────────────────────────────────────────────────────────────────────────────
@@ -214,15 +217,13 @@ def cycles(plan: Plan) -> Iterator[Problem]:
         for step, before in dependencies(plan).items()
     }
     for _ in range(_MOST_CIRCLES):
-        if not (left := _blocked(needs)):
+        if not (left := _find_blocked(needs)):
             break
         circle = _circle(left)
         message = f"these steps wait for each other: {' -> '.join([*circle, circle[0]])}"
         fix = "take one out of depends_on, or refer to earlier steps only"
         first = places[circle[0]]
-        yield _below(
-            f"/steps/{first}", SchemaFinding(_where_it_waits(plan.steps[first], circle[1], message, fix))
-        ).problem
+        yield _where_it_waits(plan.steps[first], circle[1], message, fix).below(f"/steps/{first}")
         broken = frozenset(circle)
         needs = {step: () if step in broken else before for step, before in left.items()}
 
@@ -238,16 +239,16 @@ def _where_it_waits(step: Step, other: str, message: str, fix: str) -> Problem:
     return Problem(message, fix)  # it follows the step above
 
 
-def _blocked(needs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _find_blocked(needs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return the steps that can never begin, each with what it waits for among them."""
-    free = frozenset(topological(needs))
+    free = frozenset(sort_steps(needs))
     return {
         step: tuple(one for one in before if one not in free) for step, before in needs.items() if step not in free
     }
 
 
 def _circle(left: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return one circle, the step that stands first in the plan first; any blocked step leads into one."""
+    """Return one circle, the step that is first in the plan first; any blocked step leads into one."""
     walked: dict[str, int] = {}
     step = next(iter(left))
     while step not in walked:
@@ -263,6 +264,9 @@ def _circle(left: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 
 def _tools(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
+    if step.agent is not None or (step.tool is None and catalogue.agent is not None):
+        yield from _agent(step, step.agent or str(catalogue.agent), catalogue)
+        return
     if step.tool is None:
         if not catalogue.model:
             yield Problem(
@@ -271,21 +275,72 @@ def _tools(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
             )
         for n, name in enumerate(step.tools or ()):
             yield from _tool(name, f"/tools/{n}", catalogue)
+            spec = catalogue.tools.get(name)
+            if spec and (spec.gated or spec.step_only):
+                why = "needs a person's yes each time" if spec.gated else "is for steps"
+                fix = f'make it a step of its own, with "tool": "{name}"'
+                yield Problem(f"the tool {name!r} {why}, so no model may be given it", fix, f"/tools/{n}")
         return
     yield from _tool(step.tool, "/tool", catalogue)
+    if step.tool == RUN:
+        yield from (one.below("/input") for one in catalogue.uses(step.input or {}))
     for field in ("model", "tools"):
         if getattr(step, field) is not None:
             message = f"{field!r} means nothing beside 'tool'"
             yield Problem(message, f"remove {field!r}, or remove 'tool' so that a model does the step", f"/{field}")
 
 
+def _place(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield why a step cannot run where it says."""
+    if step.place is None:
+        return
+    if catalogue.isolated:
+        message = f"{step.id!r} cannot run at {step.place!r}: the run has a worktree of its own, which is here"
+        yield Problem(message, "take 'place' out of the step, or 'isolate' out of the goal", "/place")
+    elif step.place not in catalogue.places and catalogue.must_be_known:
+        known = f"the places are {', '.join(sorted(catalogue.places))}" if catalogue.places else ""
+        added = f"add [places.{step.place}] to agentfs.toml, or remove 'place'"
+        fix = did_you_mean(step.place, catalogue.places, known) if catalogue.places else ""
+        yield Problem(f"there is no place {step.place!r}", f"{fix}; or {added}" if fix else added, "/place")
+    elif runs_here(step.tool):
+        message = f"'place' means nothing beside the tool {step.tool!r}, which runs where the run is driven"
+        yield Problem(message, "remove 'place'", "/place")
+
+
+def _agent(step: Step, name: str, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield why no agent can do a step, or nothing could show that one did."""
+    for field in ("tool", "tools"):
+        if step.agent is not None and getattr(step, field) is not None:
+            message = f"{field!r} means nothing beside 'agent': an agent has tools of its own"
+            yield Problem(message, f"remove {field!r}, or remove 'agent'", f"/{field}")
+    if name not in catalogue.agents:
+        fix = did_you_mean(name, catalogue.agents, f"the agents are {', '.join(sorted(catalogue.agents))}")
+        yield Problem(f"there is no agent {name!r}", f"{fix} ([agents.{name}] in agentfs.toml adds one)", "/agent")
+    elif catalogue.network is False:
+        fix = catalogue.change('set network = "agents"')
+        yield Problem(f"the agent {name!r} needs the network", fix, "/agent")
+    if not step.checks and not catalogue.model and step.id != WHOLE_GOAL:
+        message = f"nothing could show that {step.id!r} is done: it has no check, and there is no model to judge it"
+        yield Problem(message, f"give it a check, or {catalogue.gain_model()}", "/checks")
+
+
 def _tool(name: str, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
     if name not in catalogue.tools:
-        fix = did_you_mean(name, catalogue.tools, f"the tools are {', '.join(sorted(catalogue.tools))}")
-        fix = "; ".join(catalogue.broken[:_MOST_BROKEN]) or fix
+        fix = "; ".join(catalogue.broken[:_MOST_BROKEN]) or _tool_fix(name, catalogue.tools)
         yield Problem(f"there is no tool {name!r}", fix, pointer)
     elif refusal := catalogue.refusal(name):
         yield Problem(*refusal, pointer)
+
+
+def _tool_fix(name: str, tools: Collection[str]) -> str:
+    """Return what may have been meant by a tool that is not there; those of MCP servers are too many to list."""
+    if (of_server := split_name(name)) is None:
+        return did_you_mean(name, tools, f"the tools are {', '.join(sorted(n for n in tools if not split_name(n)))}")
+    server, tool = of_server
+    known = [found[1] for one in tools if (found := split_name(one)) and found[0] == server]
+    if not known:
+        return f"no tool of a server {server!r} is approved: add it to [mcp] servers, then: agentfs tools --update"
+    return did_you_mean(tool, known, f"the server {server!r} has {', '.join(sorted(known))}")
 
 
 class _Inputs:
@@ -307,7 +362,7 @@ class _Inputs:
 
 
 def _is_open(error: Any) -> bool:
-    """Tell whether the value is not known yet: it is a reference, or a text that holds one."""
+    """Return whether the value is not known yet: it is a reference, or a text that holds one."""
     text = error.instance
     if not isinstance(text, str) or not references.find(text):
         return False
@@ -318,6 +373,11 @@ def _is_open(error: Any) -> bool:
 
 
 def _checks(step: Step, catalogue: Catalogue, schemas: Schemas) -> Iterator[Problem]:
+    if isinstance(step.each, str) and not references.is_whole(step.each):
+        fix = "write one reference and nothing else, such as {{steps.ID.output}}, or a list"
+        yield Problem("'each' wants a list, or a reference to one", fix, "/each")
+    if step.when:
+        yield from check_problems(step.when, "/when", schemas)
     for field in ("needs", "checks"):
         checks: tuple[Check, ...] = getattr(step, field) or ()
         for n, check in enumerate(checks):
@@ -333,7 +393,7 @@ def acceptance_problems(checks: Sequence[Check], known: Collection[str], catalog
     """Yield what is wrong with a plan's own checks; they may use the output of any step."""
     schemas, bearer = Schemas(), Step.model_construct(id="", checks=tuple(checks))
     yield from _null_characters(bearer)
-    yield from references.problems_in_step(bearer, known)
+    yield from references.problems_in_step(bearer, known, params=catalogue.params)
     for n, check in enumerate(checks):
         yield from check_problems(check, f"/checks/{n}", schemas)
         yield from _refused_check(check, f"/checks/{n}", catalogue)
@@ -352,7 +412,7 @@ def check_problems(check: Check, pointer: str, schemas: Schemas) -> Iterable[Pro
 
 
 def _refused_check(check: Check, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
-    if isinstance(check, HttpCheck) and not catalogue.network:
+    if isinstance(check, HttpCheck) and catalogue.network is not True:
         fix = f"use another check, or {catalogue.change('set network = true')}"
         yield Problem("an http check needs the network", fix, pointer)
     if isinstance(check, JudgeCheck) and not catalogue.model:
@@ -363,6 +423,8 @@ def _refused_check(check: Check, pointer: str, catalogue: Catalogue) -> Iterator
 def _null_characters(step: Step) -> Iterator[Problem]:
     """Yield texts that no program, file name or environment can take."""
     pending: list[tuple[str, Any]] = [("/input", step.input)]
+    if step.when:
+        pending.append(("/when", step.when.model_dump()))
     for field in ("needs", "checks"):
         pending += [(f"/{field}/{n}", check.model_dump()) for n, check in enumerate(getattr(step, field) or ())]
     while pending:

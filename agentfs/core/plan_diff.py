@@ -6,7 +6,7 @@ layout, a `depends_on` that only spells out the step before do not show.
 
 import difflib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentfs.core.run_state import RunState
 
 GREEN, RED, YELLOW = 32, 31, 33
-SHORT = 60  # a value of one line up to this long is told on the line of its field
+SHORT = 60  # a value of one line up to this long is shown on the line of its field
 AROUND = 2  # lines around a change
 GAP = "…"  # lines that are the same in both
 ARROW = " -> "
@@ -67,7 +67,7 @@ def effect_lines(effects: list[dict[str, Any]]) -> list[str]:
     return ["", f"{effect_words(effects)}:", *(f"  {line}" for line in fate_lines(effects))]
 
 
-def effect_words(effects: list[dict[str, Any]]) -> str:
+def effect_words(effects: Sequence[Mapping[str, Any]]) -> str:
     """Return `reruns 2 steps, keeps 9`."""
     again, kept = (sum(one["fate"] in fates for one in effects) for fates in (("again", "stopped"), ("kept", "on")))
     return f"reruns {counted(again, 'step')}, keeps {kept}"
@@ -76,15 +76,15 @@ def effect_words(effects: list[dict[str, Any]]) -> str:
 def heading(page: dict[str, Any]) -> str:
     """Return which two are compared, and who made the second."""
     waiting = page.get("question")
-    before = "a plan that is no revision" if page["from"] is None else _called(page["from"])
-    after = f"the answer of call {waiting['call']}" if waiting else _called(page["to"])
+    before = "a plan that is no revision" if page["from"] is None else _name_of(page["from"])
+    after = f"the answer of call {waiting['call']}" if waiting else _name_of(page["to"])
     by = page["by"]
     why = f": {first_line(by['detail'])}" if by and page["from"] != 0 else ""  # a first plan needs no reason
     who = f", by {first_line(by['name']) or by['role']}{why}" if by else ""
     return f"{before} -> {after}{who}"
 
 
-def _called(revision: int | None) -> str:
+def _name_of(revision: int | None) -> str:
     if revision is None:
         return "plan.json"
     return f"revision {revision}" if revision else "nothing"
@@ -104,14 +104,14 @@ def _step(step: dict[str, Any], *, colours: bool) -> Iterator[str]:
     sign, colour = SIGNS[step["kind"]]
     yield painted(f"{sign} {inert(step['step'])}", colour, colours=colours) + f"  {step['kind']}"
     if after := step["after"]:
-        was = "" if step["kind"] == "added" else f" (it came after {_listed(after['old'])})"
-        yield f"    after {_listed(after['new'])}{was}"
+        was = "" if step["kind"] == "added" else f" (it came after {_list(after['old'])})"
+        yield f"    after {_list(after['new'])}{was}"
     for change in step["fields"]:
         for line in _field(change, colours=colours, new=step["kind"] == "added"):
             yield f"    {line}"
 
 
-def _listed(steps: list[str]) -> str:
+def _list(steps: list[str]) -> str:
     return ", ".join(map(inert, steps)) or "nothing"
 
 
@@ -119,8 +119,8 @@ def _field(change: dict[str, Any], *, colours: bool, new: bool = False) -> list[
     """Return a field with its old and new value: on one line if both are short, else line by line."""
     name, old, now = exact(change["field"]), change["old"], change["new"]
     if is_short(old) and is_short(now):
-        return [f"{name}: {ARROW.join(said(*((now,) if new else (old, now))))}"]
-    return [f"{name}:", *(f"  {line}" for line in _compared(old, now, colours=colours))]
+        return [f"{name}: {ARROW.join(spell_values(*((now,) if new else (old, now))))}"]
+    return [f"{name}:", *(f"  {line}" for line in _compare(old, now, colours=colours))]
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -139,15 +139,15 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def said(*values: Any) -> list[str]:
+def spell_values(*values: Any) -> list[str]:
     """Return short values in words, such that those that differ look different."""
-    shown = [_said(value) for value in values]
+    shown = [_describe_value(value) for value in values]
     if len({look(text) for text in shown}) < len({json.dumps(value) for value in values}):
         return [NOTHING if value is None else json.dumps(value) for value in values]
     return shown
 
 
-def _said(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if value is None:
         return NOTHING
     if not isinstance(value, str):
@@ -170,46 +170,63 @@ def lines_of(values: list[Any]) -> list[list[str]]:
 def shown_lines(values: list[Any]) -> list[list[str]]:
     """Return each value as lines to be looked at side by side."""
     sides = lines_of(values)
-    shown = _shown(sides)
+    shown = _painter(sides)
     return [[shown(line) for line in lines] for lines in sides]
 
 
-def _shown(sides: list[list[str]]) -> Callable[[str], str]:
+def _painter(sides: list[list[str]]) -> Callable[[str], str]:
     """Return how a line is shown beside all others: exactly, and in ASCII if one that differs looks like it."""
     doubles = look_alikes(line for lines in sides for line in lines)
     return lambda line: in_ascii(line) if look(line) in doubles else exact(line)
 
 
-def _compared(old: Any, new: Any, *, colours: bool) -> Iterator[str]:
-    """Yield two long values as a difference of lines: all that differs, and a little around it."""
+def compare_lines(old: Any, new: Any) -> Iterator[tuple[list[str], list[str]] | None]:
+    """Yield two long values piece by piece: all that differs, a little around it, None for what is left out.
+
+    A piece is what the old value has there and what the new one has: lines of both that are the same are one list.
+    """
     before, after = lines_of([old, new])
-    shown = _shown([before, after])
-    hunks = difflib.SequenceMatcher(None, before, after).get_grouped_opcodes(AROUND)
-    for number, hunk in enumerate(hunks):
+    shown = _painter([before, after])
+    for number, hunk in enumerate(difflib.SequenceMatcher(None, before, after).get_grouped_opcodes(AROUND)):
         if number:
-            yield GAP
+            yield None
         for kind, *(i, j, k, m) in hunk:
-            mine, theirs = [*map(shown, before[i:j])], [*map(shown, after[k:m])]
-            if kind == "equal":
-                yield from (f" {line}" for line in mine)
-                continue
-            if colours and len(mine) == len(theirs):
-                pairs = [_marked(*pair) for pair in zip(mine, theirs, strict=True)]
-                mine, theirs = [one for one, _ in pairs], [other for _, other in pairs]
-            yield from (painted(f"-{line}", RED, colours=colours) for line in mine)
-            yield from (painted(f"+{line}", GREEN, colours=colours) for line in theirs)
+            mine = [*map(shown, before[i:j])]
+            yield (mine, mine) if kind == "equal" else (mine, [*map(shown, after[k:m])])
 
 
-def _marked(old: str, new: str) -> tuple[str, str]:
+def _compare(old: Any, new: Any, *, colours: bool) -> Iterator[str]:
+    """Yield two long values as a difference of lines."""
+    for piece in compare_lines(old, new):
+        if piece is None:
+            yield GAP
+            continue
+        mine, theirs = piece
+        if mine is theirs:
+            yield from (f" {line}" for line in mine)
+            continue
+        if colours and len(mine) == len(theirs):
+            pairs = [_mark(*pair) for pair in zip(mine, theirs, strict=True)]
+            mine, theirs = [one for one, _ in pairs], [other for _, other in pairs]
+        yield from (painted(f"-{line}", RED, colours=colours) for line in mine)
+        yield from (painted(f"+{line}", GREEN, colours=colours) for line in theirs)
+
+
+def _mark(old: str, new: str) -> tuple[str, str]:
     """Return two lines in which the part that differs stands out."""
+    start, end = differing(old, new)
+    return _reverse(old, start, len(old) - end), _reverse(new, start, len(new) - end)
+
+
+def differing(old: str, new: str) -> tuple[int, int]:
+    """Return how many characters two lines share at their beginning, and at their end."""
     start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     most = min(len(old), len(new)) - start
     ends = zip(reversed(old), reversed(new), strict=False)
-    end = next((n for n, (a, b) in enumerate(ends) if n == most or a != b), most)
-    return _reversed(old, start, len(old) - end), _reversed(new, start, len(new) - end)
+    return start, next((n for n, (a, b) in enumerate(ends) if n == most or a != b), most)
 
 
-def _reversed(line: str, start: int, end: int) -> str:
+def _reverse(line: str, start: int, end: int) -> str:
     return f"{line[:start]}\x1b[7m{line[start:end]}\x1b[27m{line[end:]}" if start < end else line
 
 
@@ -246,7 +263,7 @@ def proposal_page(run: str, state: "RunState", proposal: "Proposal") -> dict[str
     facts, plan = state.facts, proposal.plan
     one = facts.planner_call(proposal.call)
     asked = question_of(one, facts)
-    path = f"{paths.PLANNING}/{paths.call_file(one.number, 'question', asked.count)}" if asked else None
+    path = paths.call_path(one.number, "question", asked.count) if asked else None
     page: dict[str, Any] = {
         "run": run,
         "from": len(facts.revisions),
@@ -300,7 +317,7 @@ def _values(sides: list[tuple[str, Any]]) -> Iterator[str]:
     """Yield the values of the sides: each on a line where all are short, else line by line."""
     values = [value for _, value in sides]
     if all(map(is_short, values)):
-        yield from (f"    {label}: {words}" for (label, _), words in zip(sides, said(*values), strict=True))
+        yield from (f"    {label}: {words}" for (label, _), words in zip(sides, spell_values(*values), strict=True))
         return
     for (label, value), lines in zip(sides, shown_lines(values), strict=True):
         yield f"    {label}: nothing" if value is None else f"    {label}:"
@@ -353,9 +370,9 @@ def _value_lines(value: Any) -> list[str]:
     """Return a value as lines; a text that could be taken for another value is quoted."""
     if isinstance(value, str) and (is_json(value) or value.startswith(" ")):
         return [quoted(value)]
-    text = value if isinstance(value, str) else json_text(_ordered(value))
+    text = value if isinstance(value, str) else json_text(_sort_keys(value))
     return [exact(line) for line in text.split("\n")]
 
 
-def _ordered(value: Any) -> Any:
+def _sort_keys(value: Any) -> Any:
     return json.loads(json.dumps(value, sort_keys=True))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from agentfs.core.records import Plan, Step
-from agentfs.core.references import find, texts_in
+from agentfs.core.references import find, in_step, texts_in
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class PlanGraph:
     def of(plan: Plan) -> "PlanGraph":
         """Lay out a plan that has passed the check."""
         steps = {step.id: step for step in plan.steps}
-        refers = {step.id: referred(step) for step in plan.steps}
+        refers = {step.id: find_referred(step) for step in plan.steps}
         needs = dependencies(plan, refers)
-        order = topological(needs)
+        order = sort_steps(needs)
         rank = {step: number for number, step in enumerate(order)}
         return PlanGraph(steps, needs, refers, order, rank, tuple(steps), {step: n for n, step in enumerate(steps)})
 
@@ -44,6 +44,16 @@ class PlanGraph:
         """The steps nobody depends on, as the plan lists them."""
         return tuple(step for step in self.steps if not self.dependents[step])
 
+    @cached_property
+    def _lists(self) -> dict[str, frozenset[str]]:
+        return {}
+
+    def lists(self, step: str) -> frozenset[str]:
+        """Return the steps that only `each` of a step refers to."""
+        if step not in self._lists:
+            self._lists[step] = lists_only(self.steps[step])
+        return self._lists[step]
+
     def ancestors(self, step: str) -> frozenset[str]:
         """Return every step that this one comes after, however far back."""
         found: set[str] = set()
@@ -55,9 +65,15 @@ class PlanGraph:
         return frozenset(found)
 
 
-def referred(step: Step) -> frozenset[str]:
+def find_referred(step: Step) -> frozenset[str]:
     """Return the steps whose output a step uses."""
     return frozenset(one.step for text in texts_in(step) for one in find(text) if one.step is not None)
+
+
+def lists_only(step: Step) -> frozenset[str]:
+    """Return the steps that only `each` refers to: its items do not follow them, for a list is in their keys."""
+    found = [(pointer.startswith("/each"), one.step) for pointer, one in in_step(step) if one.step is not None]
+    return frozenset(name for listed, name in found if listed) - {name for listed, name in found if not listed}
 
 
 def dependencies(plan: Plan, refers: Mapping[str, frozenset[str]] | None = None) -> dict[str, tuple[str, ...]]:
@@ -66,13 +82,13 @@ def dependencies(plan: Plan, refers: Mapping[str, frozenset[str]] | None = None)
     before: tuple[str, ...] = ()
     for step in plan.steps:
         said = before if step.depends_on is None else step.depends_on
-        used = refers[step.id] if refers is not None else referred(step)
+        used = refers[step.id] if refers is not None else find_referred(step)
         found[step.id] = tuple(dict.fromkeys((*said, *sorted(used))))
         before = (step.id,)
     return found
 
 
-def topological(needs: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def sort_steps(needs: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the steps with dependencies first, otherwise in the order given. Steps on a cycle are left out."""
     order: list[str] = []
     missing = {step: len(set(before)) for step, before in needs.items()}

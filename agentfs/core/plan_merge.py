@@ -1,6 +1,6 @@
 """Two plans that grew from one, brought together: three-way, by step and field. Pure.
 
-    base ──► mine      a person's, as it stands
+    base ──► mine      a person's, as it is now
        └───► theirs    what a planner answered to the base
 
 A field that one side changed is taken from that side. One that both changed, each its own way, is a conflict; so is a
@@ -22,10 +22,10 @@ from agentfs.core.hashing import (
     in_order,
     render_plan,
     sha256_of,
-    spelled_out,
+    spell_out,
 )
 from agentfs.core.plan_changes import Rewired, StepDifference, changes, difference
-from agentfs.core.plan_graph import referred
+from agentfs.core.plan_graph import find_referred
 from agentfs.core.planner_calls import rejected_steps
 from agentfs.core.problems import Rejected, in_words
 from agentfs.core.records import Check, JsonObject, Plan, Record, Revision, Step
@@ -78,7 +78,7 @@ def plan_value(
     value["status"] = head.status
     for name in OVERRIDES:
         if (own := getattr(head, name)) is not None:
-            value[name] = _dumped(own)
+            value[name] = _dump(own)
     if checks:
         value["checks"] = [check_value(check) for check in checks]
     return value | {"steps": [in_order(step) for step in steps]}
@@ -86,10 +86,10 @@ def plan_value(
 
 def steps_of(plan: Plan) -> dict[str, StepValue]:
     """Return the steps of a plan by id, each with its depends_on spelt out."""
-    return {step["id"]: step for step in spelled_out([_dumped(step) for step in plan.steps])}
+    return {step["id"]: step for step in spell_out([_dump(step) for step in plan.steps])}
 
 
-def _dumped(record: Record) -> dict[str, Any]:
+def _dump(record: Record) -> dict[str, Any]:
     """Return a record as a person would write it: nothing that is absent, and 5 seconds, not 5.0."""
     given = record.model_dump(mode="json", by_alias=True, exclude_none=True)
     return {name: int(one) if isinstance(one, float) and one.is_integer() else one for name, one in given.items()}
@@ -163,7 +163,7 @@ def _put_right(
     ahead = list(steps)
     while ahead:
         name = ahead.pop(0)
-        for gone in [one for one in _needed(steps[name]) if one not in steps]:
+        for gone in [one for one in _find_needed(steps[name]) if one not in steps]:
             if gone in new:
                 steps[gone] = new[gone]
                 ahead.append(gone)
@@ -174,8 +174,9 @@ def _put_right(
                 yield Conflict(name, "depends_on", was.get(name, {}).get("depends_on"), waits, left)
 
 
-def _needed(step: StepValue) -> list[str]:
-    return list(dict.fromkeys([*step["depends_on"], *sorted(referred(Step.model_validate_json(canonical(step))))]))
+def _find_needed(step: StepValue) -> list[str]:
+    used = find_referred(Step.model_validate_json(canonical(step)))
+    return list(dict.fromkeys([*step["depends_on"], *sorted(used)]))
 
 
 # ── which fields a person set by hand ────────────────────────────────────────────────────────────────────
@@ -252,7 +253,7 @@ def _fields(change: StepDifference) -> frozenset[str]:
     return frozenset(named | ({"depends_on"} if change.after else set()))
 
 
-# ── what an answer comes to on top of the plan as it stands, and why a person is asked ───────────────────
+# ── what an answer comes to on top of the present plan, and why a person is asked ──────────────────────
 
 
 ALWAYS = 'every answer that changes steps is looked at (approve = "always")'
@@ -272,7 +273,7 @@ def propose(one: PlannerCall, facts: Facts, base: Plan | None, hand_edits: HandE
             problems += [in_words(problem, value) for problem in rejected.problems[:1]]
             continue
         by_hand = {} if facts.goal.has_steps else hand_edits
-        touched = tuple(_touched(facts.plan, plan, by_hand, conflicts)) if by_hand else ()
+        touched = tuple(_find_touched(facts.plan, plan, by_hand, conflicts)) if by_hand else ()
         reasons = tuple(_reasons(one, facts, plan, conflicts, touched, problems))
         nothing = facts.plan is not None and not changes(facts.plan, plan)
         bond, number = _bond(facts.plan, plan, conflicts) if reasons else "", len(facts.revisions)
@@ -312,16 +313,21 @@ def _reasons(
     touched: tuple[str, ...],
     problems: list[str],
 ) -> Iterator[str]:
-    by_model = not facts.goal.has_steps  # a runbook is a person's own word, but not their last
+    is_edit = one.call is not None and one.call.edit_by is not None
+    if one.call is not None and is_edit:
+        yield one.call.detail
+    by_model = not facts.goal.has_steps or is_edit  # a runbook is a person's own word, but not their last
     if by_model and (rejected := rejected_steps(facts)):
-        yield f"you rejected {_listed(iter(rejected))}: look at what is planned instead"
+        yield f"you rejected {_list(iter(rejected))}: look at what is planned instead"
     gone = {step.id for step in (facts.plan.steps if facts.plan else ()) if step.gate} - {s.id for s in plan.steps}
     if by_model and gone:
-        yield f"it drops what you were to approve: {_listed(iter(sorted(gone)))}"
+        yield f"it drops what you were to approve: {_list(iter(sorted(gone)))}"
+    if by_model and (skippable := _find_newly_conditional(facts.plan, plan)):
+        yield f"it puts a condition on what you were to approve: {_list(iter(skippable))}"
     if conflicts:
-        yield f"you and the answer changed the same: {_listed(conflict.place for conflict in conflicts)}"
+        yield f"you and the answer changed the same: {_list(conflict.place for conflict in conflicts)}"
     if touched:
-        yield f"it changes what you set by hand: {_listed(iter(touched))}"
+        yield f"it changes what you set by hand: {_list(iter(touched))}"
     if problems:
         yield f"your edits and the answer do not go together: {problems[0]}"
     if _is_edit_of_approved(one, facts):
@@ -329,6 +335,12 @@ def _reasons(
     first = one.call is not None and one.call.trigger == "first"
     if by_model and facts.run.approve == "always" and not first and difference(facts.plan, plan).steps:
         yield ALWAYS
+
+
+def _find_newly_conditional(old: Plan | None, new: Plan) -> list[str]:
+    """Return the gated steps that a condition could skip which they did not have: no gate would ask about them."""
+    gated = {step.id: step.when for step in (old.steps if old else ()) if step.gate}
+    return [step.id for step in new.steps if step.id in gated and step.when not in (None, gated[step.id])]
 
 
 def _is_edit_of_approved(one: PlannerCall, facts: Facts) -> bool:
@@ -343,22 +355,24 @@ def _is_edit_of_approved(one: PlannerCall, facts: Facts) -> bool:
     return is_edited and facts.run.approve != "never" and facts.plan is not None and facts.plan.status != "draft"
 
 
-def _listed(places: Iterator[str]) -> str:
+def _list(places: Iterator[str]) -> str:
     return ", ".join(dict.fromkeys(places))
 
 
-def _touched(old: Plan | None, new: Plan, hand_edits: HandEdits, conflicts: tuple[Conflict, ...]) -> Iterator[str]:
+def _find_touched(
+    old: Plan | None, new: Plan, hand_edits: HandEdits, conflicts: tuple[Conflict, ...]
+) -> Iterator[str]:
     """Yield what a person set by hand and the new plan changes, but for what is in conflict anyway."""
-    told = {conflict.place for conflict in conflicts}
+    reported = {conflict.place for conflict in conflicts}
     gone = {step.id for step in old.steps} - {step.id for step in new.steps} if old else set()
     for change in difference(old, new).steps:
         mine = hand_edits.get(change.step, frozenset())
-        if not mine or change.step in told:
+        if not mine or change.step in reported:
             continue
         if change.kind == "removed":
             yield change.step
         fields = (f"{change.step}.{field}" for field in changed_fields(change, gone) if field in mine)
-        yield from (place for place in fields if place not in told)
+        yield from (place for place in fields if place not in reported)
 
 
 def changed_fields(change: StepDifference, gone: set[str]) -> list[str]:

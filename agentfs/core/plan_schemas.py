@@ -45,15 +45,15 @@ class Schemas:
     _known: dict[bytes, tuple[Problem, ...]] = field(default_factory=dict)
 
     def problems(self, schema: Mapping[str, Any] | bool, pointer: str) -> list[Problem]:
-        """Return why a JSON Schema cannot be used, with pointers into the document it stands in."""
+        """Return why a JSON Schema cannot be used, with pointers into the document it is in."""
         if isinstance(schema, bool):
             return []
         text = canonical(schema)
         if text not in self._known:
-            self._known[text] = self._looked_at(text)
-        return [_below(pointer, problem) for problem in self._known[text]]
+            self._known[text] = self._look_at(text)
+        return [problem.below(pointer) for problem in self._known[text]]
 
-    def _looked_at(self, text: bytes) -> tuple[Problem, ...]:
+    def _look_at(self, text: bytes) -> tuple[Problem, ...]:
         parts = text.count(b"{") + text.count(b"[")
         self.left -= parts
         if len(text) > MAX_SCHEMA_BYTES:
@@ -65,13 +65,9 @@ class Schemas:
         return _schema_problems(text)
 
 
-def _below(pointer: str, problem: Problem) -> Problem:
-    return Problem(problem.message, problem.fix, pointer + problem.pointer)
-
-
 @lru_cache(maxsize=1024)
 def _schema_problems(text: bytes) -> tuple[Problem, ...]:
-    """Look at one schema once: the same few stand in many steps. It is never run: that may take for ever."""
+    """Look at one schema once: the same few are in many steps. It is never run: that may take for ever."""
     import json
 
     from jsonschema import Draft202012Validator
@@ -175,11 +171,11 @@ def _is_endless(root: Any) -> bool:
         if isinstance(one, dict):
             parts[id(one)] = one
             named |= {name: one for name in (one.get("$anchor"), one.get("$dynamicAnchor")) if isinstance(name, str)}
-    leads = {key: [id(to) for to in _applied(one, root, named)] for key, one in parts.items()}
+    leads = {key: [id(to) for to in _subschemas(one, root, named)] for key, one in parts.items()}
     return _has_circle(leads)
 
 
-def _applied(schema: Mapping[str, Any], root: Any, named: Mapping[str, Any]) -> Iterator[Any]:
+def _subschemas(schema: Mapping[str, Any], root: Any, named: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the parts of a schema that look at the same value as it does."""
     for name in ("$ref", "$dynamicRef"):
         if isinstance(reference := schema.get(name), str):

@@ -7,12 +7,14 @@ from typing import get_args
 from agentfs.core import paths
 from agentfs.core.facts import Facts, GateWord, PlannerCall, Proposal, Talk, gate_word, words_below
 from agentfs.core.plan_graph import PlanGraph
+from agentfs.core.proposed_edit import ProposedEdit, proposed_edit
 from agentfs.core.records import Answer, Call, Mode, Plan, Result, Run, Trigger, Verdict
 from agentfs.core.step_table import StepTable
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS, result_path
 
 DO = "do"  # the one step of the plan that code writes: a loop that does the goal as a whole
 LOOPS: tuple[Mode, ...] = ("single", "scratchpad")
+FIRST_CALL = 1
 
 
 def starts_as_loop(run: Run, *, executor: bool) -> bool:
@@ -100,16 +102,16 @@ class CallsSummary:
         if one.answer.verdict == "failed" or interrupted >= MAX_INTERRUPTIONS:
             return replace(self, failed=one, replans=replans)
         if not applied and _leaves_the_plan(one, facts):
-            return self._spent_by(one, call, "keep", replans)
+            return self._spend_on(one, call, "keep", replans)
         if one.answer.verdict == "interrupted" or (not applied and not can_be_used(one, facts)):
             return self
         if not applied and (rejection(one) or needs_yes(one, facts)) and decision(one, facts) != "approve":
-            return replace(self._held_up(one, facts), replans=replans)
+            return replace(self._hold_up(one, facts), replans=replans)
         unapplied = one if one.answer.plan is not None and not applied else None
-        return replace(self._spent_by(one, call, one.answer.verdict, replans), unapplied=unapplied)
+        return replace(self._spend_on(one, call, one.answer.verdict, replans), unapplied=unapplied)
 
-    def _spent_by(self, one: PlannerCall, call: Call, verdict: Verdict, replans: int) -> "CallsSummary":
-        """Return this summary with a call that has settled what it was about."""
+    def _spend_on(self, one: PlannerCall, call: Call, verdict: Verdict, replans: int) -> "CallsSummary":
+        """Return this summary with a call that has answered what it was about."""
         return CallsSummary(
             spent={**self.spent, **dict.fromkeys(call.evidence, verdict)},
             rejected=self.rejected,
@@ -118,7 +120,7 @@ class CallsSummary:
             goal_sha256=call.goal_sha256,
         )
 
-    def _held_up(self, one: PlannerCall, facts: Facts) -> "CallsSummary":
+    def _hold_up(self, one: PlannerCall, facts: Facts) -> "CallsSummary":
         """Return this summary with an answer that has no yes: it waits, or a person said no."""
         if rejection(one) is None:
             return replace(self, unapplied=one)
@@ -134,6 +136,8 @@ class CallsSummary:
 
 def _leaves_the_plan(one: PlannerCall, facts: Facts) -> bool:
     """Whether a person said no to what this goal would make of their edits: the plan stays as it is."""
+    if one.call is not None and one.call.edit_by is not None:
+        return rejection(one) is not None
     asked_about = facts.goal.has_steps and one.call is not None and one.call.goal_sha256 == facts.goal.sha256
     return asked_about and rejection(one) is not None and not _has_surprise(one, facts)
 
@@ -200,7 +204,7 @@ def rejection(one: PlannerCall) -> Talk | None:
 
 
 def question_of(one: PlannerCall, facts: Facts) -> Talk | None:
-    """Return the question about an answer that stands; one that showed other changes than there would be does not."""
+    """Return the question about an answer that still holds; one that showed other changes does not."""
     last, proposal = one.talks[-1] if one.talks else None, proposal_of(one, facts)
     if last is None or (facts.goal.has_steps and last.key is None):  # it is about a result, which does not change
         return last
@@ -245,8 +249,13 @@ def rejected_steps(facts: Facts) -> tuple[str, ...]:
         step
         for step, attempt in latest.items()
         if attempt.result is not None and attempt.result.status == "rejected" and not attempt.again
-        if f"{paths.STEPS}/{paths.step_file(step, attempt.number, 'result')}" not in taken_up
+        if paths.step_path(step, attempt.number, "result") not in taken_up
     )
+
+
+def is_forks_own(call: Call, run: Run) -> bool:
+    """Whether a call is the one that a fork was made with: code answered it."""
+    return call.call == FIRST_CALL and call.detail == run.source and paths.is_fork_source(run.source)
 
 
 def next_call(facts: Facts) -> int:
@@ -266,7 +275,7 @@ def pending_without_plan(facts: Facts, calls: CallsSummary) -> tuple[Pending, ..
     """Return why a planner is asked for a first plan, unless it said that there can be none and nobody asks again."""
     said = calls.latest.answer if calls.latest else None
     gave_up = said is not None and said.verdict == "impossible" and calls.goal_sha256 == facts.goal.sha256
-    asked = tuple(_asked(facts, calls))
+    asked = tuple(_find_asked(facts, calls))
     return (FIRST, *asked) if asked or not gave_up else ()
 
 
@@ -279,29 +288,42 @@ def pending_in(facts: Facts, table: StepTable, graph: PlanGraph, calls: CallsSum
     ]
     if calls.goal_sha256 not in (None, facts.goal.sha256):
         found.append(Pending("goal_changed", None, "the goal was edited", ()))
-    found += [*_asked(facts, calls), *_every_step(facts, table, calls)]
+    found += [*_find_asked(facts, calls), *_every_step(facts, table, calls)]
     return tuple(sorted(found, key=lambda pending: TRIGGER_ORDER.index(pending.trigger)))
 
 
-def _asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
+def _find_asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
     """A person's own words: in replan.md, in one that a call has taken, or in a reply that rejects an answer."""
     if facts.replan is not None:
         evidence = paths.call_file(next_call(facts), "asked")
-        yield Pending("asked", None, _said(facts.replan), (f"{paths.PLANNING}/{evidence}",))
+        yield Pending("asked", None, _reply_to(facts.replan), (f"{paths.PLANNING}/{evidence}",))
     for one in facts.calls:
-        taken = f"{paths.PLANNING}/{paths.call_file(one.number, 'asked')}"
+        taken = paths.call_path(one.number, "asked")
         if one.words is not None and taken not in calls.spent:
-            yield Pending("asked", None, _said(one.words), (taken,))
+            yield Pending("asked", None, _reply_to(one.words), (taken,))
     for one in calls.rejected:
         talk = rejection(one) or Talk()
-        reply = f"{paths.PLANNING}/{paths.call_file(one.number, 'reply', talk.count)}"
+        reply = paths.call_path(one.number, "reply", talk.count)
         if reply not in calls.spent:
             said = words_below(talk.reply or "") or f"the answer of call {one.number} was rejected"
             yield Pending("asked", None, said, (reply,))
 
 
-def _said(words: str) -> str:
-    return words.strip() or WITHOUT_WORDS
+def _reply_to(words: str) -> str:
+    edit = proposed_edit(words)
+    return edit.detail if edit else words.strip() or WITHOUT_WORDS
+
+
+def edit_in(pending: Pending, facts: Facts) -> ProposedEdit | None:
+    """Return the edit that a wish brings; None where a person asked for something in words, or nobody did."""
+    own = paths.call_path(next_call(facts), "asked")
+    if own in pending.evidence:
+        return proposed_edit(facts.replan)
+    for one in facts.calls:
+        taken = paths.call_path(one.number, "asked")
+        if taken in pending.evidence and (edit := proposed_edit(one.words)):
+            return edit
+    return None
 
 
 def _every_step(facts: Facts, table: StepTable, calls: CallsSummary) -> Iterator[Pending]:

@@ -17,10 +17,14 @@ class Problem:
     line: int = 1
     column: int = 1
     quote: str = field(default="", compare=False, repr=False)  # the part that is wrong of the text at the pointer
-    before: int = field(default=0, compare=False, repr=False)  # how often that part stands in the text before
+    before: int = field(default=0, compare=False, repr=False)  # how often that part is in the text before
 
     def at(self, line: int, column: int) -> "Problem":
         return replace(self, line=line, column=column)
+
+    def below(self, prefix: str) -> "Problem":
+        """Return it with a pointer that begins further up in the document."""
+        return replace(self, pointer=prefix + self.pointer)
 
     def at_quote(self, lines: Sequence[str]) -> "Problem":
         """Return it at the place of its quote, looked for from its place on in the lines of the file."""
@@ -92,7 +96,7 @@ Locate = Callable[[str, bool], Place]  # a pointer, and whether the name of its 
 
 @dataclass(slots=True)
 class Places:
-    """JSON pointers of one value and where each stands; a part that has no place of its own has its parent's."""
+    """JSON pointers of one value and where each is; a part that has no place of its own has its parent's."""
 
     start: Place
     marks: dict[str, Place] = field(default_factory=dict)
@@ -110,12 +114,12 @@ class Places:
         return self.start
 
 
-def under(prefix: str, locate: Locate) -> Locate:
+def locate_below(prefix: str, locate: Locate) -> Locate:
     """Return the locator of the value at a prefix, which knows nothing of what is around it."""
     return lambda pointer, key: locate(prefix + pointer, key)
 
 
-def moved(locate: Locate, lines: int, columns: int) -> Locate:
+def shift_places(locate: Locate, lines: int, columns: int) -> Locate:
     """Return the locator of a document that begins further down and to the right in a file."""
 
     def place(pointer: str, key: bool) -> Place:
@@ -171,7 +175,7 @@ class Finding:
     fix: str | None = None  # what to do; always there where something is wrong
 
     def as_json(self) -> dict[str, str | None]:
-        return {"about": self.about, "grade": self.grade, "what": self.what, "mend": self.fix}
+        return {"about": self.about, "grade": self.grade, "what": self.what, "fix": self.fix}
 
 
 def fine(about: str, what: str) -> Finding:

@@ -9,8 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from agentfs.core import paths
+from agentfs.core.excerpts import list_first
 from agentfs.core.facts import Facts
 from agentfs.core.hashing import canonical, check_value, sha256_of
+from agentfs.core.paths import step_of
 from agentfs.core.planner_calls import loops
 from agentfs.core.records import (
     Check,
@@ -20,7 +23,6 @@ from agentfs.core.records import (
     GoalChecks,
     JsonObject,
     JudgeCheck,
-    OutputCheck,
     ProofLevel,
     ProofOfDone,
     ProvenBy,
@@ -71,20 +73,25 @@ def steps_to_check(state: RunState) -> tuple[Step, ...]:
     facts = state.facts
     if facts.goal.has_steps or facts.run.proof is None:
         return ()
-    done = {view.id: view.step for view in state.steps.values() if view.status == "done"}
-    found = {name: _looking(step.checks) for name, step in done.items()}
-    for name, checks in _dropped(facts):
+    done = [one for view in state.steps.values() if view.status == "done" for one in view.items or (view,)]
+    found = {one.id: _looking(one.step.checks) for one in done if one.status == "done" and one.step.each is None}
+    for name, checks in _find_dropped(facts):
         known = [check_sha256(one) for one in found.get(name, ())]
         more = [one for one in checks if check_sha256(one) not in known]
         found[name] = (*found.get(name, ()), *more)
-    return tuple(Step(id=name, checks=checks) for name, checks in found.items() if checks)
+    return tuple(_bearer(name, checks) for name, checks in found.items() if checks)
+
+
+def _bearer(name: str, checks: tuple[Check, ...]) -> Step:
+    """Return a step that bears checks, or an item, whose id no plan may have."""
+    return Step(id=paths.step_of(name), checks=checks).model_copy(update={"id": name})
 
 
 def _looking(checks: Iterable[Check] | None) -> tuple[Check, ...]:
     return tuple(one for one in checks or () if isinstance(one, _LOOKS))
 
 
-def _dropped(facts: Facts) -> Iterator[tuple[str, tuple[Check, ...]]]:
+def _find_dropped(facts: Facts) -> Iterator[tuple[str, tuple[Check, ...]]]:
     """Yield the checks of each plan that took effect; what a person edited is theirs to drop."""
     applied = {revision.call for revision in facts.revisions}
     edited = {
@@ -97,7 +104,7 @@ def _dropped(facts: Facts) -> Iterator[tuple[str, tuple[Check, ...]]]:
     for call in facts.calls:
         plan = call.answer.plan if call.answer and call.number in applied else None
         for step in _steps_of(plan):
-            if step.id not in edited and step.id in facts.attempts:
+            if step.id not in edited and step.id in facts.attempts and step.each is None:
                 yield step.id, _looking(step.checks)
 
 
@@ -109,7 +116,7 @@ def _steps_of(plan: JsonObject | None) -> Iterator[Step]:
 
 
 def _bare(value: JsonObject) -> bytes:
-    return canonical({name: value[name] for name in ("id", "checks")})
+    return canonical({name: value[name] for name in ("id", "checks", "each") if name in value})
 
 
 # ── whose a check of a step is ────────────────────────────────────────────────────────────────────────────
@@ -214,12 +221,12 @@ def proof_of(state: RunState, found: GoalChecks | None) -> ProofOfDone:
             judge += 1
         elif held is None:
             person += 1
-        elif not held and not isinstance(check, OutputCheck):
+        elif not held:
             planner += 1
     accepted_judges = judge
     unproven = []
     held_in_steps = 0
-    for view in state.steps.values():
+    for view in (one for step in state.steps.values() for one in step.items or (step,)):
         if view.status != "done" or view.result is None:
             continue
         held_in_steps += len(view.result.held_before)
@@ -227,7 +234,7 @@ def proof_of(state: RunState, found: GoalChecks | None) -> ProofOfDone:
         judge += sum(one.kind == "judge" for one in passed)
         person += sum(check_sha256(one) not in planned for one in _certain(view.step.checks)) if passed else 0
         if not _is_proven(passed, view.result.held_before) and not loops(facts):
-            unproven.append(view.id)
+            unproven.append(step_of(view.id))
     level: ProofLevel = "checked" if person or planner else "judged" if accepted_judges else "claimed"
     return ProofOfDone(
         level=level,
@@ -235,7 +242,7 @@ def proof_of(state: RunState, found: GoalChecks | None) -> ProofOfDone:
         held_before=sum(before.get(check_sha256(one), False) for one in acceptance_checks(facts)) + held_in_steps,
         touched=found.touched if found else (),
         shed=tuple(shed_in(found)),
-        unproven=tuple(unproven),
+        unproven=tuple(dict.fromkeys(unproven)),
     )
 
 
@@ -259,9 +266,9 @@ def proof_words(proof: ProofOfDone) -> str:
     """Return the proof as it is said beside `done`."""
     parts = [_LEVEL_WORDS[proof.level]]
     if proof.touched:
-        parts.append(f"changed by a step: {_listed(proof.touched)}")
+        parts.append(f"changed by a step: {list_first(proof.touched)}")
     if proof.shed:
-        parts.append(f"no longer holds: {_listed(proof.shed)}")
+        parts.append(f"no longer holds: {list_first(proof.shed)}")
     return "; ".join(parts)
 
 
@@ -270,11 +277,6 @@ _LEVEL_WORDS: dict[ProofLevel, str] = {
     "judged": "judged by a model",
     "claimed": "claimed, not checked",
 }
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 # ── what failed ───────────────────────────────────────────────────────────────────────────────────────────

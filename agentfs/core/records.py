@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 ID_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
+PARAM_NAME = r"[a-z][a-z0-9_]{0,31}"
+ATTEMPT_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}(~[a-z0-9][a-z0-9-]{0,47})?$"
 TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
 SHA256_PATTERN = r"^[0-9a-f]{64}$"
 
@@ -20,6 +22,8 @@ def _whole(schema: dict[str, Any]) -> None:
 
 
 StepId = Annotated[str, Field(pattern=ID_PATTERN, json_schema_extra=_whole)]
+ParamName = Annotated[str, Field(pattern=rf"^{PARAM_NAME}$", json_schema_extra=_whole)]
+AttemptId = Annotated[str, Field(pattern=ATTEMPT_PATTERN, json_schema_extra=_whole)]  # a step, or one of its items
 Timestamp = Annotated[str, Field(pattern=TIME_PATTERN, description="RFC 3339, UTC, microseconds")]
 Sha256 = Annotated[str, Field(pattern=SHA256_PATTERN)]
 Counter = Annotated[int, Field(ge=1)]
@@ -42,7 +46,7 @@ ForeignObject = Annotated[JsonObject, Foreign()]
 
 PlanStatus = Literal["draft", "paused", "approved", "cancelled"]
 OnFailure = Literal["replan", "stop", "continue"]
-ResultStatus = Literal["done", "failed", "blocked", "interrupted", "rejected"]
+ResultStatus = Literal["done", "failed", "blocked", "interrupted", "rejected", "skipped"]
 Verdict = Literal["plan", "keep", "finished", "impossible", "failed", "interrupted"]
 Role = Literal["planner", "person", "runbook", "agentfs"]
 Mode = Literal["auto", "split", "stepwise", "single", "scratchpad"]
@@ -75,6 +79,11 @@ Reason = Literal[
 ProofLevel = Literal["checked", "judged", "claimed"]  # the strongest first
 
 
+def is_absent(value: object) -> bool:
+    """Whether a field is left out of its file: one that most records do not have."""
+    return value is None
+
+
 class Record(BaseModel):
     """Frozen: a fact does not change. Closed: an unknown field is a mistake. Strict: a type is what it says."""
 
@@ -96,7 +105,7 @@ class FileCheck(Record):
 
     kind: Literal["file"] = Field(description="A file that must be there")
     path: ForeignText = Field(min_length=1, description="Relative to the working folder")
-    contains: ForeignText | None = Field(None, description="Text that must stand in the file")
+    contains: ForeignText | None = Field(None, description="Text that must be in the file")
     matches: ForeignText | None = Field(
         None, description="A regular expression that must match somewhere in the file"
     )
@@ -128,6 +137,9 @@ class JudgeCheck(Record):
 Check = Annotated[CommandCheck | FileCheck | OutputCheck | HttpCheck | JudgeCheck, Field(discriminator="kind")]
 
 
+Condition = Annotated[CommandCheck | FileCheck, Field(discriminator="kind")]
+
+
 class ResolvedCommandCheck(CommandCheck):
     """A command check whose references have become environment variables."""
 
@@ -137,6 +149,9 @@ class ResolvedCommandCheck(CommandCheck):
 ResolvedCheck = Annotated[
     ResolvedCommandCheck | FileCheck | OutputCheck | HttpCheck | JudgeCheck, Field(discriminator="kind")
 ]
+
+
+ResolvedCondition = Annotated[ResolvedCommandCheck | FileCheck, Field(discriminator="kind")]
 
 
 # ── plan ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -155,19 +170,30 @@ class Limits(Record):
     tokens: Annotated[int, Field(ge=0)] | None = Field(None, description="Tokens, in and out, over all models")
     cost_usd: Amount | None = Field(None, description="Money spent on models")
     minutes: Amount | None = Field(None, description="Time in which a step ran or a model planned; waiting is free")
+    items: Counter | None = Field(None, description="Items that one step may go through (each)")
     output_bytes: Annotated[int, Field(ge=256)] | None = Field(
         None, description="Output kept in a result; more goes to a file beside it"
     )
 
+    def given(self) -> dict[str, float]:
+        """Return the limits that are set."""
+        return {name: value for name, value in self if value is not None}
+
 
 SandboxWish = Literal["auto", "require", "off"]
+Network = bool | Literal["agents"]  # agents: not the tools, but coding agents
+
+
+def _is_absent(value: object) -> bool:
+    """Whether a field is left out of what is written: it is newer than the first release, and says nothing."""
+    return value is None
 
 
 class Tools(Record):
     """What the tools of one run may do, in the place of what it began with: as [tools] in the settings."""
 
     allow: tuple[str, ...] | None = Field(None, description="The tools this run may use")
-    network: bool | None = Field(None, description="true: tools may use the network")
+    network: Network | None = Field(None, description="true: tools may use the network; agents: only agents may")
     sandbox: SandboxWish | None = Field(None, description="auto: bubblewrap where there is one; require; off")
     read: tuple[str, ...] | None = Field(None, description="Folders the tools may also read")
     env: tuple[str, ...] | None = Field(None, description="Variables the tools may see, by name")
@@ -183,11 +209,23 @@ class Step(Record):
     tool: str | None = Field(
         None, min_length=1, description="The tool it calls (agentfs tools lists them); absent: a model does the step"
     )
+    agent: str | None = Field(
+        None,
+        min_length=1,
+        description="The coding agent that does it, in the place of a tool (agentfs agents lists them)",
+    )
     input: ForeignObject | None = Field(None, description="What the tool gets; may hold {{steps.ID.output}}")
     depends_on: tuple[StepId, ...] | None = Field(
         None, description="Ids of steps that come first; absent: the step before it; []: none"
     )
     success_condition: ForeignText | None = Field(None, description="When the step counts as done, in words")
+    each: ForeignText | tuple[ForeignValue, ...] | None = Field(
+        None,
+        description="A list, or a reference to one: the step is done once per item, {{item}} in its other fields",
+    )
+    when: Condition | None = Field(
+        None, description="A command or file check, looked at once before all else; it does not hold: skipped"
+    )
     needs: tuple[Check, ...] | None = Field(None, description="Checks before it starts; one fails: blocked")
     checks: tuple[Check, ...] | None = Field(None, description="Checks after it; one fails: the step failed")
     expects: ForeignObject | bool | None = Field(
@@ -214,6 +252,7 @@ class Step(Record):
     )
     model: ForeignText | None = Field(None, min_length=1, description="Another model for this step (no tool)")
     tools: tuple[str, ...] | None = Field(None, description="The tools a model may use for this step (no tool)")
+    place: StepId | None = Field(None, description="Where it runs: a name of [places] in the settings; absent: here")
 
 
 class Plan(Record):
@@ -254,6 +293,9 @@ class Goal(Record):
     approve: Approve | None = Field(None, description="When a person must approve plans; may only tighten")
     workdir: str | None = Field(None, min_length=1, description="The folder to work in; default: the run's files/")
     context: str | tuple[str, ...] | None = Field(None, description="Text or paths for the planner")
+    isolate: Literal["worktree"] | None = Field(
+        None, description="worktree: the run works in a worktree of its own, on a branch of its own"
+    )
     checks: tuple[Check, ...] | None = Field(None, description="Run before the run may end done")
     protect: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
         None, description="Paths and globs in the working folder that no model may change"
@@ -262,6 +304,24 @@ class Goal(Record):
     limits: Limits | None = Field(None, description="May only tighten")
     planner: ModelChoice | None = Field(None, description="Another model to plan with")
     executor: ModelChoice | None = Field(None, description="Another model to do the steps with")
+    params: dict[ParamName, JsonValue] | None = Field(
+        None,
+        max_length=100,
+        description="What it takes: name -> type or JSON Schema; required without a default. With uses: the values",
+    )
+    uses: str | None = Field(
+        None, min_length=1, description="A goal in runbooks/ to run with these params (YAML and JSON goals)"
+    )
+    schedule: str | None = Field(
+        None, min_length=1, description="In schedules/: five cron fields, or every 6h; watch runs it then"
+    )
+    timezone: str | None = Field(None, min_length=1, description="Of the schedule; default: the local one")
+    overlap: Literal["skip", "queue"] | None = Field(
+        None, description="A time that comes while a run of the schedule is under way: skip (default) or queue"
+    )
+    catch_up: str | None = Field(
+        None, min_length=1, description="How old a time may be that nothing watched: 6h, 2d; default: none"
+    )
     goal: str | None = Field(None, description="What is asked, in the person's words (YAML and JSON goals)")
     status: PlanStatus | None = Field(None, description="With steps: the status the plan begins with")
     steps: tuple[Step, ...] | None = Field(None, min_length=1, description="A plan of the person's own")
@@ -291,6 +351,28 @@ class Proof(Record):
     )
 
 
+Sha1 = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+
+
+class Isolation(Record):
+    """The worktree that a run works in."""
+
+    repository: str = Field(description="The person's repository: where its files are")
+    git_dir: str = Field(description="Where git keeps its own")
+    base: Sha1 = Field(description="The person's HEAD when the run began")
+    first: Sha1 | None = Field(None, description="What was not committed then, as the branch's first commit")
+    branch: str = Field(description="The run's branch")
+    left_behind: tuple[str, ...] = Field((), description="Files that were not committed, and are not in the worktree")
+
+
+class Parent(Record):
+    """The attempt of another run that a run is."""
+
+    run: str = Field(description="day/name")
+    step: AttemptId = Field(description="The step, or STEP~SLUG for one item of it")
+    attempt: Counter = Field(description="Which try at it")
+
+
 class Run(Record):
     """The settings of one run, resolved when it began."""
 
@@ -303,20 +385,43 @@ class Run(Record):
     workdir: str = Field(description="The folder the tools work in: absolute, or relative to the run's folder")
     limits: Limits = Field(description="Bounds on this run")
     tools: tuple[str, ...] = Field(description="The tools this run may use")
-    network: bool = Field(description="true: tools may use the network")
+    network: Network = Field(description="true: tools may use the network; agents: only coding agents may")
     sandbox: SandboxWish = Field(description="auto: bubblewrap where there is one; require; off")
     read: tuple[str, ...] = Field(description="Folders the tools may also read")
     env: tuple[str, ...] = Field(description="Variables the tools may see, by name")
     hosts: tuple[str, ...] = Field((), description="Private or local hosts that http_get may reach")
     models: Models = Field(description="The models the run began with")
+    place: str | None = Field(
+        None, exclude_if=_is_absent, description="Where steps run that do not say; null: where the driver runs"
+    )
+    agent: str | None = Field(
+        None, exclude_if=_is_absent, description="The coding agent that does steps without a tool; null: a model does"
+    )
+    agents: tuple[str, ...] | None = Field(
+        None, exclude_if=_is_absent, description="The coding agents that a planner may name in a step"
+    )
+    isolation: Isolation | None = Field(
+        None, exclude_if=_is_absent, description="The worktree the run works in; null: it works in its folder"
+    )
     repair: bool = Field(default=False, description="true: the executor's model may repair a tool step that failed")
     proof: Proof | None = Field(None, description="How much has to be shown; null: a run of the first release")
     source: str = Field(description="Where the goal came from: a path, text or stdin")
     goal_sha256: Sha256 | None = Field(
         None, description="The goal as it was judged, hashed; null: by an older release"
     )
+    max_turns: Counter | None = Field(
+        None, exclude_if=is_absent, description="Turns of one step's loop; null: by an older release"
+    )
     context_from: tuple[str, ...] | None = Field(
         None, description="Folders whose files a dropped goal's context may name; null: a person's own goal"
+    )
+    params: JsonObject | None = Field(None, description="The value of each parameter; null: the goal takes none")
+    uses: str | None = Field(None, description="The goal of runbooks/ that request.yaml asked for")
+    request_sha256: Sha256 | None = Field(None, description="request.yaml as it was judged, hashed")
+    schedule: str | None = Field(None, description="The file in schedules/, without its ending, that began the run")
+    due: Timestamp | None = Field(None, description="The time of the schedule that it was begun for")
+    parent: Parent | None = Field(
+        None, exclude_if=is_absent, description="The step of another run that began it; null: it is no run in a run"
     )
     started_at: Timestamp
 
@@ -344,6 +449,11 @@ class Failure(Record):
     kind: str = Field(description="exit, timeout, check, input, outside, sandbox, drift, model, superseded, …")
     message: ForeignText = Field(description="What happened, in a line; below it the end of what a program printed")
     hint: ForeignText | None = Field(None, description="What to do about it")
+    cause: Literal["crash", "no_reason"] | None = Field(
+        None,
+        exclude_if=is_absent,
+        description="crash: agentfs itself was ended; no_reason: a person said no, and not why",
+    )
 
 
 class Call(Record):
@@ -361,6 +471,9 @@ class Call(Record):
     role: Literal["planner", "executor"] = Field(
         "planner", description="Who is asked; executor: to repair the input of one step"
     )
+    edit_by: ForeignText | None = Field(
+        None, description="Who proposed the edit that is its answer; null: nobody did. A person is asked about it"
+    )
 
 
 class CheckBefore(Record):
@@ -371,8 +484,15 @@ class CheckBefore(Record):
     detail: ForeignText = Field(description="What was found")
 
 
+class FolderShown(Record):
+    """The working folder as a planner was shown it."""
+
+    entries: tuple[ForeignText, ...] = Field(description="A line for each entry; below some, how the file begins")
+    complete: bool = Field(description="false: there is more than is listed")
+
+
 class Answer(Record):
-    """How a call settled."""
+    """How a call ended."""
 
     format: Literal["agentfs/answer-1"] = Field("agentfs/answer-1", description="What kind of record this is")
     call: Counter = Field(description="The call that is answered")
@@ -383,6 +503,9 @@ class Answer(Record):
     answer: ForeignValue = Field(None, description="The answer to the goal, when the verdict is finished")
     error: Failure | None = Field(None, description="Why there is no answer")
     before: tuple[CheckBefore, ...] = Field((), description="What the acceptance checks found before the work")
+    folder: FolderShown | None = Field(
+        None, exclude_if=is_absent, description="The working folder as the planner was shown it"
+    )
     prompt_sha256: Sha256 | None = Field(None, description="The prompt, hashed")
     usage: Usage | None = Field(None, description="What the call cost")
     started_at: Timestamp | None = Field(None, description="When it was asked; null: no model was")
@@ -430,7 +553,7 @@ class Order(Record):
 
     format: Literal["agentfs/order-1"] = Field("agentfs/order-1", description="What kind of record this is")
     run: str = Field(description="day/name")
-    step: StepId = Field(description="The step's id")
+    step: AttemptId = Field(description="The step's id, or STEP~SLUG for one item of it")
     attempt: Counter = Field(description="Tries at one step are numbered from 1")
     revision: Counter = Field(description="The revision the step was read from")
     key: Sha256 = Field(description="What the step does, hashed: a result counts while its key matches")
@@ -438,6 +561,12 @@ class Order(Record):
     description: str | None = Field(description="What the step does")
     tool: str | None = Field(description="The tool to call; null: a model does the step")
     input: JsonObject = Field(description="What the tool gets, references resolved")
+    agent: str | None = Field(
+        None, exclude_if=_is_absent, description="The coding agent that does it, in its sandbox, with the network on"
+    )
+    network: bool | None = Field(
+        None, exclude_if=_is_absent, description="true: an agent does it, and may use the network"
+    )
     tools: tuple[str, ...] | None = Field(description="The tools a model may use; null: the step has a tool")
     model: str | None = Field(description="The model that does the step; null: the executor's")
     success_condition: str | None = Field(description="When the step counts as done, in words")
@@ -445,7 +574,14 @@ class Order(Record):
     expects: JsonObject | bool | None = Field(description="JSON Schema of an unsurprising output")
     timeout_s: Seconds = Field(description="Seconds before the attempt is killed")
     repeatable: bool = Field(description="false: never run twice without a person's permission")
+    place: str | None = Field(
+        None, exclude_if=_is_absent, description="Where it is to run, by name; null: where its driver runs"
+    )
     issued_at: Timestamp
+
+    def shared_with_result(self) -> dict[str, Any]:
+        """Return the fields that say which attempt it is: its result has them too."""
+        return {name: getattr(self, name) for name in ("run", "step", "attempt", "revision", "key", "after")}
 
 
 class CheckResult(Record):
@@ -456,14 +592,17 @@ class CheckResult(Record):
     detail: ForeignText = Field(description="What was found; below its first line the end of what a command printed")
     run: ForeignText | None = Field(None, description="The command, as it was run")
     hint: ForeignText | None = Field(None, description="What to do about it")
+    error: Literal["timeout", "sandbox"] | None = Field(
+        None, exclude_if=is_absent, description="Why it gave no verdict; absent: it did"
+    )
 
 
 class Result(Record):
-    """How an attempt settled."""
+    """How an attempt ended."""
 
     format: Literal["agentfs/result-1"] = Field("agentfs/result-1", description="What kind of record this is")
     run: str = Field(description="day/name")
-    step: StepId = Field(description="The step's id")
+    step: AttemptId = Field(description="The step's id, or STEP~SLUG for one item of it")
     attempt: Counter = Field(description="Tries at one step are numbered from 1")
     revision: Counter = Field(description="The revision the step was read from")
     key: Sha256 = Field(description="What the step did, hashed: it counts while the step's key matches")
@@ -480,12 +619,34 @@ class Result(Record):
     )
     evidence: tuple[ForeignText, ...] = Field((), description="What the result rests on")
     sandbox: Sandbox = Field(description="What confined the step")
+    agent: str | None = Field(None, exclude_if=_is_absent, description="The coding agent that did it")
+    commit: Sha1 | None = Field(
+        None, exclude_if=_is_absent, description="In an isolated run: the commit of what it changed; null: nothing"
+    )
+    network: bool | None = Field(
+        None, exclude_if=_is_absent, description="true: an agent that had the network did it"
+    )
     prompt_sha256: Sha256 | None = Field(None, description="The prompt its model was given, hashed")
     usage: Usage | None = Field(None, description="What the step's model cost")
     started_at: Timestamp | None = Field(description="null: it never started")
     ended_at: Timestamp
     duration_s: Amount = Field(description="Seconds it took")
+    items: dict[str, Annotated[int, Field(ge=0)]] | None = Field(
+        None, exclude_if=is_absent, description="Of a step with `each`: each item's slug, and its attempt"
+    )
+    when_sha256: Sha256 | None = Field(
+        None, exclude_if=is_absent, description="It was skipped: the condition that did not hold, hashed"
+    )
+    child: str | None = Field(
+        None, exclude_if=is_absent, description="Of the tool `run`: the run it was; `usage` is what that one used"
+    )
     retry_at: Timestamp | None = Field(None, description="It failed: not tried again before that; null: at once")
+    place: str | None = Field(
+        None, exclude_if=_is_absent, description="Where the attempt ran, by name; null: where its driver ran"
+    )
+    host: str | None = Field(
+        None, exclude_if=_is_absent, description="The machine it ran on; null: that of its driver"
+    )
 
 
 class StepsByEnd(Record):
@@ -539,6 +700,11 @@ class Outcome(Record):
     calls: Annotated[int, Field(ge=0)] = Field(description="Calls of the planner")
     usage: UsageByRole = Field(description="What the models cost, by role")
     proof: ProofOfDone | None = Field(None, description="What shows that it is done; null: it is not")
+    branch: str | None = Field(None, exclude_if=_is_absent, description="Of an isolated run: its branch")
+    base: Sha1 | None = Field(None, exclude_if=_is_absent, description="Of an isolated run: where its branch began")
+    commits: tuple[Sha1, ...] | None = Field(
+        None, exclude_if=_is_absent, description="Of an isolated run: the commits of its steps, oldest first"
+    )
     blame: Literal["planning", "execution"] | None = Field(None, description="What failed; null: nothing did")
     started_at: Timestamp
     ended_at: Timestamp
@@ -547,7 +713,7 @@ class Outcome(Record):
 class StepChecks(Record):
     """What the checks of a step found when they were run again at the end."""
 
-    step: StepId = Field(description="The step; it may have left the plan")
+    step: AttemptId = Field(description="The step, or STEP~SLUG for one item of it; it may have left the plan")
     checks: tuple[CheckResult, ...] = Field(description="What each check found")
 
 

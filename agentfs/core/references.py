@@ -1,4 +1,4 @@
-"""References, {{steps.ID.output}} and their like: find, rename, and refuse those that are wrong. Pure.
+"""References, {{steps.ID.output}}, {{params.NAME}}: find, rename, and refuse those that are wrong. Pure.
 
 `resolve` turns them into values, `shell_text` says where one may be in a shell text.
 """
@@ -6,8 +6,8 @@
 import math
 import re
 import tokenize
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from token import ERRORTOKEN, tok_name
 from typing import Literal, TypeVar
@@ -16,27 +16,45 @@ from pydantic import JsonValue
 
 from agentfs.core.paths import STEP_ID
 from agentfs.core.problems import Hints, Problem, did_you_mean
-from agentfs.core.records import Check, Step
+from agentfs.core.records import PARAM_NAME, Check, Step
 from agentfs.core.shell_text import place_references
-from agentfs.core.shell_words import Refusal
+from agentfs.core.shell_words import Refusal, replace_spans
+from agentfs.core.values import NoPart, value_inside
 
-Kind = Literal["output", "file", "goal"]
+Kind = Literal["output", "file", "goal", "param"]
 T = TypeVar("T")
 
 _CANDIDATE = re.compile(r"\{\{([^{}\n]*)\}\}|\{step_([^{}\s]+)_result\}")
 _SHORT_IN_DOUBLE = re.compile(r"step_(.+)_result\Z")
 _ID = re.compile(rf"{STEP_ID}\Z")
+ITEM, INDEX = "~item", "~index"  # {{item}} and {{index}}, their names among the parameters
+_PARAM = re.compile(rf"{PARAM_NAME}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A place in a text where a value belongs."""
 
-    step: str | None  # None: the goal
+    step: str | None  # None: the goal, or a parameter
     kind: Kind
-    path: tuple[str, ...]
+    path: tuple[str, ...]  # of a parameter, its name first
     start: int
     end: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The parameters that references may name, and their values as far as these are known."""
+
+    names: tuple[str, ...] = ()
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+NO_PARAMS = Params()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +84,13 @@ def find(text: str) -> tuple[Reference, ...]:
     return tuple(found for found in scan(text) if isinstance(found, Reference))
 
 
+def spans_of(references: Iterable[Reference]) -> list[tuple[int, int]]:
+    return [reference.span for reference in references]
+
+
 def is_whole(text: str) -> bool:
     """Return whether the text is one reference and nothing else."""
-    return [(found.start, found.end) for found in find(text)] == [(0, len(text))]
+    return spans_of(find(text)) == [(0, len(text))]
 
 
 def walk(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
@@ -84,8 +106,11 @@ def walk(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
 
 
 def texts_of(step: Step) -> Iterator[tuple[str, str]]:
-    """Yield every text of a step in which a reference may stand, with its pointer within the step."""
+    """Yield every text of a step in which a reference may be, with its pointer within the step."""
+    yield from walk(_listed(step.each), "/each")
     yield from walk(step.input, "/input")
+    if step.when:
+        yield from walk(fields_of(step.when), "/when")
     for name, checks in (("needs", step.needs), ("checks", step.checks)):
         for index, check in enumerate(checks or ()):
             yield from walk(fields_of(check), f"/{name}/{index}")
@@ -93,9 +118,14 @@ def texts_of(step: Step) -> Iterator[tuple[str, str]]:
 
 def texts_in(step: Step) -> Iterator[str]:
     """Yield the same texts without their pointers, which take longer to make than the texts to find."""
+    yield from _strings(_listed(step.each))
     yield from _strings(step.input)
-    for check in (*(step.needs or ()), *(step.checks or ())):
+    for check in (*((step.when,) if step.when else ()), *(step.needs or ()), *(step.checks or ())):
         yield from _strings(fields_of(check))
+
+
+def _listed(each: str | tuple[JsonValue, ...] | None) -> JsonValue:
+    return list(each) if isinstance(each, tuple) else each
 
 
 def _strings(value: JsonValue) -> Iterator[str]:
@@ -140,15 +170,12 @@ def problem_with(found: Reference | Malformed, text: str, message: str, fix: str
 
 
 def _rename_in(text: str, old: str, new: str) -> str:
-    parts, at = [], 0
-    for reference in find(text):
-        written = text[reference.start : reference.end]
-        if reference.step == old:
-            short = written.startswith("{step_")
-            written = f"{{step_{new}_result}}" if short else written.replace(f"steps.{old}.", f"steps.{new}.", 1)
-        parts += [text[at : reference.start], written]
-        at = reference.end
-    return "".join([*parts, text[at:]])
+    def rewrite(written: str) -> str:
+        short = written.startswith("{step_")
+        return f"{{step_{new}_result}}" if short else written.replace(f"steps.{old}.", f"steps.{new}.", 1)
+
+    spans = [reference.span for reference in find(text) if reference.step == old]
+    return replace_spans(text, spans, [rewrite(text[start:end]) for start, end in spans])
 
 
 def _short(match: re.Match[str]) -> Reference | Malformed:
@@ -165,12 +192,31 @@ def _long(match: re.Match[str]) -> Reference | Malformed | None:
         return Reference(None, "goal", (), match.start(), match.end())
     if short := _SHORT_IN_DOUBLE.match(body):
         return Malformed(f"{written} mixes two forms", f"write {{{{steps.{short[1]}.output}}}} or {{{body}}}")
+    if body == "index" or body.split(".")[0] == "item":
+        return _item(match, body.split("."))
+    if body.startswith("params."):
+        return _param(match, body.split(".")[1:])
     if not body.startswith("steps."):
         return None
     _, step, *rest = body.split(".")
     if problem := _fault(written, step, rest):
         return problem
     return Reference(step, "file" if rest[0] == "file" else "output", tuple(rest[1:]), match.start(), match.end())
+
+
+def _param(match: re.Match[str], parts: list[str]) -> Reference | Malformed:
+    if not _PARAM.match(parts[0]):
+        fix = "a parameter's name is lower case letters, digits and _"
+        return Malformed(f"{match[0]} names no parameter: {parts[0]!r} is no name", fix)
+    if "" in parts:
+        return Malformed(f"{match[0]} has an empty part between its dots", f"write {{{{params.{parts[0]}.KEY}}}}")
+    return Reference(None, "param", tuple(parts), match.start(), match.end())
+
+
+def _item(match: re.Match[str], parts: list[str]) -> Reference | Malformed:
+    if "" in parts:
+        return Malformed(f"{match[0]} has an empty part between its dots", "write {{item.KEY}}")
+    return Reference(None, "param", (f"~{parts[0]}", *parts[1:]), match.start(), match.end())
 
 
 def _fault(written: str, step: str, rest: list[str]) -> Malformed | None:
@@ -193,39 +239,100 @@ def _fault(written: str, step: str, rest: list[str]) -> Malformed | None:
 # ── what may be wrong with those of a step ───────────────────────────────────────────────────────────────
 
 
-_COMMAND_CHECK = re.compile(r"/(needs|checks)/[0-9]+/run\Z")  # no other check has a `run`
+_COMMAND_CHECK = re.compile(r"/(?:when|(?:needs|checks)/[0-9]+)/run\Z")  # no other check has a `run`
 _SHELLS = ("sh", "bash", "dash")
-_MOST_TOLD = 20  # ids in one message
+_MOST_LISTED = 20  # ids in one message
 _MOST_PROBLEMS = 1000
 
 
 def in_step(step: Step) -> Iterator[tuple[str, Reference]]:
-    """Yield every reference of a step with the JSON pointer, within the step, of the text it stands in."""
+    """Yield every reference of a step with the JSON pointer, within the step, of the text it is in."""
     for pointer, text in texts_of(step):
         for reference in find(text):
             yield pointer, reference
 
 
-def problems_in_step(step: Step, known: Collection[str], hints: Hints | None = None) -> list[Problem]:
+def problems_in_step(
+    step: Step, known: Collection[str], hints: Hints | None = None, params: Params = NO_PARAMS
+) -> list[Problem]:
     """Return what is wrong with the references of a step, with pointers within the step; of thousands, the first."""
-    return list(islice(_problems(step, known, hints or Hints()), _MOST_PROBLEMS))
+    return list(islice(_problems(step, known, hints or Hints(), params), _MOST_PROBLEMS))
 
 
-def _problems(step: Step, known: Collection[str], hints: Hints) -> Iterator[Problem]:
+def _problems(step: Step, known: Collection[str], hints: Hints, params: Params) -> Iterator[Problem]:
     for pointer, text in texts_of(step):
         references = find(text)
         yield from malformed_in(pointer, text)
-        yield from _unknown(step.id, known, pointer, text, references, hints)
-        yield from _misplaced(step, pointer, text, references)
+        yield from _find_unknown(step.id, known, pointer, text, references, hints)
+        yield from _unknown_params(pointer, text, params)
+        yield from _find_misplaced(step, pointer, text, references)
+        yield from _item_problems(step, pointer, text)
+    for name in ("description", "success_condition"):
+        yield from param_problems(f"/{name}", getattr(step, name) or "", params)
+        yield from _item_problems(step, f"/{name}", getattr(step, name) or "")
 
 
-def _unknown(
+def names_item(reference: Reference) -> bool:
+    return reference.kind == "param" and reference.path[0] in (ITEM, INDEX)
+
+
+def _item_problems(step: Step, pointer: str, text: str) -> Iterator[Problem]:
+    """Yield a problem for each {{item}} where there is none: outside `each`, in the list itself, in a condition."""
+    for reference in find(text):
+        if not names_item(reference):
+            continue
+        written = text[reference.start : reference.end]
+        if step.each is None:
+            message, fix = f"{written} is in a step without 'each'", 'add "each": "{{steps.ID.output}}"'
+        elif pointer.startswith("/each"):
+            message, fix = (
+                f"{written} is in the list itself",
+                "for lists in lists let each item be a run of its own",
+            )
+        elif pointer.startswith("/when"):
+            message, fix = (
+                f"{written} is in the condition of the whole step",
+                "use 'needs', or test it in the command",
+            )
+        else:
+            continue
+        yield problem_with(reference, text, message, fix, pointer)
+
+
+def param_problems(pointer: str, text: str, params: Params) -> Iterator[Problem]:
+    """Yield what is wrong with the references of words to parameters: other references are left alone there."""
+    for found in scan(text) if "{{" in text else ():
+        if isinstance(found, Malformed) and text[found.start : found.end].lstrip("{ \t").startswith("params."):
+            yield problem_with(found, text, found.message, found.fix, pointer)
+    yield from _unknown_params(pointer, text, params)
+
+
+def _unknown_params(pointer: str, text: str, params: Params) -> Iterator[Problem]:
+    """Yield a problem for each parameter that is not there, or whose value has nothing at the path."""
+    for reference in find(text):
+        if reference.kind != "param":
+            continue
+        name, written = reference.path[0], text[reference.start : reference.end]
+        if name in (ITEM, INDEX):
+            continue
+        if name not in params.names:
+            known = f"the parameters are {', '.join(params.names)}" if params.names else "declare it under params"
+            fix = did_you_mean(name, params.names, known)
+            yield problem_with(reference, text, f"{written}: there is no parameter {name!r}", fix, pointer)
+        elif name in params.values:
+            inner = value_inside(params.values[name], reference.path[1:])
+            if isinstance(inner, NoPart):
+                message = f"{written}: {inner.words(f'the parameter {name!r}')}"
+                yield problem_with(reference, text, message, "correct the path, or the value", pointer)
+
+
+def _find_unknown(
     own: str, known: Collection[str], pointer: str, text: str, references: Sequence[Reference], hints: Hints
 ) -> Iterator[Problem]:
     for reference in references:
         written, step = text[reference.start : reference.end], reference.step
         if step == own:
-            message, fix = f"{written} refers to the step it stands in", "refer to an earlier step"
+            message, fix = f"{written} refers to the step it is in", "refer to an earlier step"
             yield problem_with(reference, text, message, fix, pointer)
         elif step is not None and step not in known:
             message = f"{written} refers to a step that is not in the plan"
@@ -233,21 +340,20 @@ def _unknown(
 
 
 def _who_is_there(step: str, own: str, known: Collection[str], hints: Hints) -> str:
-    if len(known) > _MOST_TOLD:
+    if len(known) > _MOST_LISTED:
         return hints(step, known, "write the id of a step of the plan")
     others = sorted(set(known) - {own})
     return hints(step, others, f"the other steps are {', '.join(others)}" if others else "there is no other step")
 
 
-def _misplaced(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
-    """Yield a problem for each reference that stands where its value could become code, or would not arrive."""
+def _find_misplaced(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
+    """Yield a problem for each reference that is where its value could become code, or would not arrive."""
     if not references:
         return
-    spans = [(reference.start, reference.end) for reference in references]
     if is_shell_text(step, pointer):
         yield from _misplaced_in_shell(step, pointer, text, references)
     elif step.tool == "python" and pointer == "/input/code":
-        for reference, fine in zip(references, stands_as_value(text, spans), strict=True):
+        for reference, fine in zip(references, are_values(text, spans_of(references)), strict=True):
             if not fine:
                 written = text[reference.start : reference.end]
                 message, fix = f"{written}: {NOT_AN_EXPRESSION}", f"write name = {written}"
@@ -269,11 +375,10 @@ def reads_shell_text(step: Step, pointer: str) -> bool:
 
 def _misplaced_in_shell(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
     if not reads_shell_text(step, pointer):
-        message, fix = "references can stand in the text of sh, bash and dash only", "use one of these"
+        message, fix = "references can be in the text of sh, bash and dash only", "use one of these"
         yield problem_with(references[0], text, message, fix, pointer)
         return
-    spans = [(reference.start, reference.end) for reference in references]
-    for reference, place in zip(references, place_references(text, spans), strict=True):
+    for reference, place in zip(references, place_references(text, spans_of(references)), strict=True):
         if isinstance(place, Refusal):
             written = text[reference.start : reference.end]
             fix = place.fix.replace("{ref}", written)
@@ -286,13 +391,13 @@ def _misplaced_in_shell(step: Step, pointer: str, text: str, references: Sequenc
 NOT_AN_EXPRESSION = "a reference in Python is a value, not text inside quotes"
 
 
-def stands_as_value(code: str, spans: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
-    """Return for each span whether a value may stand there: as a token of its own, in no string or comment."""
+def are_values(code: str, spans: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
+    """Return for each span whether a value may be there: as a token of its own, in no string or comment."""
     mark = "_ref"
     while mark in code:
         mark += "_"
     names = [f"{mark}{n}" for n in range(len(spans))]
-    alone = frozenset(_lone_names(_with(code, spans, names)))
+    alone = frozenset(_lone_names(replace_spans(code, spans, names)))
     return tuple(
         name in alone and not _joins(code[start - 1 : start]) for name, (start, _) in zip(names, spans, strict=True)
     )
@@ -315,16 +420,8 @@ def _literal(value: JsonValue) -> str:
     return repr(value)
 
 
-def _with(code: str, spans: Sequence[tuple[int, int]], names: Sequence[str]) -> str:
-    parts, at = [], 0
-    for (start, end), name in zip(spans, names, strict=True):
-        parts += [code[at:start], name]
-        at = end
-    return "".join([*parts, code[at:]])
-
-
 def _lone_names(code: str) -> Iterator[str]:
-    """Yield the names of the code that stand outside strings and after no dot; nothing if it is no Python."""
+    """Yield the names of the code that are outside strings and after no dot; nothing if it is no Python."""
     try:
         tokens = list(tokenize.generate_tokens((f"{line}\n" for line in code.split("\n")).__next__))
     except (tokenize.TokenError, SyntaxError, ValueError):

@@ -4,7 +4,6 @@ A value that is put in is never scanned again. In shell text it travels as an en
 literal; everywhere else it is the value itself, or its text.
 """
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,22 +21,30 @@ from agentfs.core.records import (
 from agentfs.core.references import (
     NOT_AN_EXPRESSION,
     Reference,
+    are_values,
     fields_of,
     find,
     is_whole,
     literal,
+    names_item,
     reads_shell_text,
-    stands_as_value,
+    spans_of,
 )
 from agentfs.core.shell_text import place_references
-from agentfs.core.shell_words import Refusal
+from agentfs.core.shell_words import Refusal, replace_spans
+from agentfs.core.values import NoPart, as_text, value_inside
 
+ANY_SIZE = 2**62
 LARGEST_VARIABLE = 120 * 1024  # bytes; the kernel takes 128 KiB with the name
 OUTPUTS_OF_A_STEP, OUTPUTS_OF_A_PLAN = 16, 4096  # limits.output_bytes that its references may come to
-SHOWN_KEYS = 12
+ROOMS_OF_A_LIST, ROOMS_OF_A_GATED_LIST = (
+    64,
+    8,
+)  # as much as so many steps: a question shows every order of a gated one
 
-_INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 _VARIABLE = re.compile(r"REF_[0-9]+")
+_PARAM_BY_FILE = "put the text into a file, and give its path"
+_NONE: Mapping[str, JsonValue] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ class Resolved:
     needs: tuple[ResolvedCheck, ...]
     checks: tuple[ResolvedCheck, ...]
     files: tuple[str, ...]  # steps whose output file must be readable
+    when: ResolvedCheck | None = None  # the step's condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +80,38 @@ def room_of_step(output_bytes: int, steps: int) -> int:
     return output_bytes * min(OUTPUTS_OF_A_STEP * steps, OUTPUTS_OF_A_PLAN) // max(1, steps)
 
 
-def resolve_step(step: Step, outputs: Mapping[str, Output], goal: str, room: int) -> Resolved | Unresolved:
+def room_of_item(room: int, items: int, *, gated: bool) -> int:
+    """Return how many bytes one item of a list may come to, where a step may come to `room`."""
+    return min(room, room * (ROOMS_OF_A_GATED_LIST if gated else ROOMS_OF_A_LIST) // max(1, items))
+
+
+def resolve_step(
+    step: Step, outputs: Mapping[str, Output], goal: str, room: int, params: Mapping[str, JsonValue] = _NONE
+) -> Resolved | Unresolved:
     """Return the step's input and checks with every reference replaced by its value, or the first that has none.
 
     `room`: how many bytes all of these values may come to.
     """
-    resolver = _Resolver(step, outputs, goal, room)
+    resolver = _Resolver(step, outputs, goal, room, params)
     try:
         given = resolver.input()
+        when = resolver.check(step.when) if step.when else None
         needs = tuple(resolver.check(check) for check in step.needs or ())
         checks = tuple(resolver.check(check) for check in step.checks or ())
     except _NoValueError as failed:
         return failed.unresolved
-    return Resolved(given, needs, checks, tuple(resolver.files))
+    return Resolved(given, needs, checks, tuple(resolver.files), when)
+
+
+def resolve_list(
+    step: Step, outputs: Mapping[str, Output], goal: str, params: Mapping[str, JsonValue]
+) -> JsonValue | Unresolved:
+    """Return what `each` of a step comes to: whatever its size, for each of its items is bounded on its own."""
+    each: JsonValue = list(step.each) if isinstance(step.each, tuple) else step.each
+    try:
+        return _Resolver(step, outputs, goal, ANY_SIZE, params).value(each)
+    except _NoValueError as failed:
+        return failed.unresolved
 
 
 class _NoValueError(Exception):
@@ -99,13 +126,14 @@ class _Resolver:
     outputs: Mapping[str, Output]
     goal: str
     room: int
+    params: Mapping[str, JsonValue]
     left: int = field(init=False)
     files: dict[str, None] = field(default_factory=dict)  # an ordered set
 
     def __post_init__(self) -> None:
         self.left = self.room
 
-    # ── the places a reference may stand in ───────────────────────────────────────────────────────────────
+    # ── the places a reference may be in ───────────────────────────────────────────────────────────────
 
     def input(self) -> JsonObject:
         given = dict(self.step.input or {})
@@ -120,7 +148,7 @@ class _Resolver:
 
     def _shell_input(self, rest: JsonObject, code: str) -> JsonObject:
         if not reads_shell_text(self.step, "/input/command"):
-            raise self._none(find(code)[0], "it stands in the text of a shell other than sh, bash and dash")
+            raise self._none(find(code)[0], "it is in the text of a shell other than sh, bash and dash")
         given = rest.get("env")
         own = given if isinstance(given, dict) else {}
         command, env = self.shell(code, own)
@@ -160,7 +188,7 @@ class _Resolver:
         references = find(text)
         names, env = _variables({*own, *_VARIABLE.findall(text)}, references), {}
         written = []
-        for reference, place in zip(references, place_references(text, _spans(references)), strict=True):
+        for reference, place in zip(references, place_references(text, spans_of(references)), strict=True):
             if isinstance(place, Refusal):
                 raise self._none(reference, f"its place is not safe: it {place.why}")
             name = names[_key(reference)]
@@ -171,7 +199,7 @@ class _Resolver:
     def python(self, code: str) -> str:
         """Return Python code with literals in place of references."""
         references = find(code)
-        for reference, fine in zip(references, stands_as_value(code, _spans(references)), strict=True):
+        for reference, fine in zip(references, are_values(code, spans_of(references)), strict=True):
             if not fine:
                 raise self._none(reference, NOT_AN_EXPRESSION)
         literals = [literal(self.value_of(r), code[r.end : r.end + 1]) for r in references]
@@ -180,14 +208,16 @@ class _Resolver:
     # ── the values ────────────────────────────────────────────────────────────────────────────────────────
 
     def value_of(self, reference: Reference) -> JsonValue:
-        value = self._looked_up(reference)
-        self.left -= 0 if reference.kind == "file" else len(_text(value).encode("utf-8", "surrogatepass"))
+        value = self._look_up(reference)
+        self.left -= 0 if reference.kind == "file" else len(as_text(value).encode("utf-8", "surrogatepass"))
         if self.left < 0:
             why = f"all that {self.step.id!r} refers to comes to more than {self.room} bytes; {_by_file(reference)}"
             raise self._none(reference, why)
         return value
 
-    def _looked_up(self, reference: Reference) -> JsonValue:
+    def _look_up(self, reference: Reference) -> JsonValue:
+        if reference.kind == "param":
+            return self._param(reference)
         if reference.step is None:
             return self.goal
         output = self.outputs.get(reference.step)
@@ -201,7 +231,7 @@ class _Resolver:
         return self._inside(reference, output.value)
 
     def text(self, reference: Reference) -> str:
-        return _text(self.value_of(reference))
+        return as_text(self.value_of(reference))
 
     def variable(self, reference: Reference) -> str:
         """Return a value as an environment variable can carry it."""
@@ -214,36 +244,29 @@ class _Resolver:
         return text
 
     def _inside(self, reference: Reference, value: JsonValue) -> JsonValue:
-        walked = "its output"
-        for part in reference.path:
-            if isinstance(value, dict) and part in value:
-                value = value[part]
-            elif isinstance(value, list) and _INDEX.match(part) and int(part) < len(value):
-                value = value[int(part)]
-            else:
-                raise self._none(reference, f"{walked} has no {part!r}: it is {_described(value)}")
-            walked += f".{part}"
-        return value
+        inner = value_inside(value, reference.path)
+        if isinstance(inner, NoPart):
+            raise self._none(reference, inner.words("its output"))
+        return inner
+
+    def _param(self, reference: Reference) -> JsonValue:
+        name, *path = reference.path
+        if name not in self.params:
+            raise self._none(reference, "this run has no such parameter")
+        inner = value_inside(self.params[name], path)
+        if isinstance(inner, NoPart):
+            raise self._none(reference, inner.words("its value"))
+        return inner
 
     def _none(self, reference: Reference, why: str) -> _NoValueError:
-        subject = "the goal" if reference.step is None else f"step {reference.step!r}"
+        subject = "the goal" if reference.kind == "goal" else f"step {reference.step!r}"
+        subject = f"the parameter {reference.path[0]!r}" if reference.kind == "param" else subject
+        subject = "the item" if names_item(reference) else subject
         return _NoValueError(Unresolved(reference.step or self.step.id, f"{subject} cannot be referred to: {why}"))
 
     @staticmethod
     def _interpolate(text: str, values: Sequence[str]) -> str:
-        parts, at = [], 0
-        for reference, value in zip(find(text), values, strict=True):
-            parts += [text[at : reference.start], value]
-            at = reference.end
-        return "".join([*parts, text[at:]])
-
-
-def _text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _spans(references: Sequence[Reference]) -> list[tuple[int, int]]:
-    return [(reference.start, reference.end) for reference in references]
+        return replace_spans(text, spans_of(find(text)), values)
 
 
 def _key(reference: Reference) -> tuple[str | None, str, tuple[str, ...]]:
@@ -267,18 +290,8 @@ def _variables(
 
 
 def _by_file(reference: Reference) -> str:
+    if reference.kind == "param":
+        return "put the text into a file, and let the item be its path" if names_item(reference) else _PARAM_BY_FILE
     if reference.step is None:
         return "read goal.md instead"
     return f"read it from its file: {{{{steps.{reference.step}.file}}}}"
-
-
-def _described(value: JsonValue) -> str:
-    """Return in words what a value is, so that the right path can be found."""
-    if isinstance(value, dict):
-        keys = ", ".join(list(value)[:SHOWN_KEYS]) + (", …" if len(value) > SHOWN_KEYS else "")
-        return f"an object with the keys {keys}" if value else "an empty object"
-    if isinstance(value, list):
-        return f"a list of {len(value)}, counted from 0" if value else "an empty list"
-    if isinstance(value, str):
-        return "text"
-    return json.dumps(value)

@@ -7,14 +7,18 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Literal
 
+from pydantic import JsonValue
+
 from agentfs.core.config import LimitSettings
-from agentfs.core.facts import Attempt, Facts, PlannerCall
+from agentfs.core.facts import RUN, Attempt, Facts, PlannerCall
+from agentfs.core.paths import step_of
 from agentfs.core.plan_graph import PlanGraph
 from agentfs.core.planner_calls import DO, CallsSummary, Pending, loops, pending_in, pending_without_plan
 from agentfs.core.records import Failure, Limits, Result, Revision, Step, Usage
 from agentfs.core.resolve import room_of_step
 from agentfs.core.step_table import BUSY, StepTable, build_table, update_table
 from agentfs.core.steps import Around, StepView, is_repeatable, result_path
+from agentfs.core.tool_spec import runs_here
 
 # ── limits and usage ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -34,6 +38,7 @@ class Bounds:
     tokens: int
     cost_usd: float
     minutes: float
+    items: int
     output_bytes: int
 
 
@@ -63,13 +68,13 @@ class Spent:
         )
 
     def plus(self, result: Result) -> "Spent":
-        if result.started_at is None:
+        if result.started_at is None or result.items is not None:  # its items were counted
             return self
         return self.plus_usage(result.usage).plus_time(result.started_at, result.duration_s)
 
     def plus_time(self, started_at: str, duration_s: float) -> "Spent":
         began = _seconds(started_at)
-        spans, added = merged(self.spans, (began, began + duration_s))
+        spans, added = merge_span(self.spans, (began, began + duration_s))
         return replace(self, seconds=self.seconds + added, spans=spans)
 
 
@@ -77,11 +82,18 @@ class Spent:
 class Reached:
     """A limit that keeps anything new from starting."""
 
-    name: Literal["minutes", "requests", "tokens", "cost_usd"]
+    name: Literal["minutes", "requests", "tokens", "cost_usd", "day_usd"]
     amount: str
 
     def __str__(self) -> str:
         return f"the limit of {self.amount} is reached (limits.{self.name})"
+
+    @property
+    def fix(self) -> str:
+        """What a person can do about it."""
+        if self.name == "day_usd":
+            return "raise it in agentfs.toml, or wait for tomorrow"
+        return "raise it in plan.json"
 
 
 def bounds_of(facts: Facts) -> Bounds:
@@ -98,7 +110,7 @@ def bounds_of(facts: Facts) -> Bounds:
     return Bounds(**{f.name: value(f.name) for f in fields(Bounds)})  # type: ignore[arg-type]
 
 
-def reached(bounds: Bounds, attempts: Spent, calls: Spent) -> Reached | None:
+def find_reached(bounds: Bounds, attempts: Spent, calls: Spent) -> Reached | None:
     """Return which limit stops the run from starting anything new; None if none does."""
     if seconds_left(bounds, attempts, calls) <= 0:
         return minutes_reached(bounds)
@@ -115,7 +127,7 @@ def seconds_left(bounds: Bounds, attempts: Spent, calls: Spent) -> float:
     """Return how long a run may still work: time in which an attempt ran and a model planned counts once."""
     spans, seconds = attempts.spans, attempts.seconds
     for span in calls.spans:
-        spans, added = merged(spans, span)
+        spans, added = merge_span(spans, span)
         seconds += added
     return bounds.minutes * 60 - seconds
 
@@ -146,7 +158,7 @@ Attempts = Mapping[str, tuple[Attempt, ...]]
 def spent_of(attempts: Attempts, before: Attempts | None = None, spent: Spent | None = None) -> Spent:
     """Return what attempts have used, on top of what was counted before."""
     if before is None or spent is None:
-        return _spent_on([attempt.result for mine in attempts.values() for attempt in mine if attempt.result])
+        return spent_on([attempt.result for mine in attempts.values() for attempt in mine if attempt.result])
     for step, mine in attempts.items():
         counted = {attempt.number for attempt in before.get(step, ()) if attempt.result}
         for attempt in mine:
@@ -155,9 +167,9 @@ def spent_of(attempts: Attempts, before: Attempts | None = None, spent: Spent | 
     return spent
 
 
-def _spent_on(results: Iterable[Result]) -> Spent:
+def spent_on(results: Iterable[Result]) -> Spent:
     """Return what these results have used: as if they were added one by one, but their spans are laid at once."""
-    started = [(_seconds(result.started_at), result) for result in results if result.started_at is not None]
+    started = [(_seconds(one.started_at), one) for one in results if one.started_at is not None and one.items is None]
     spent = Spent()
     for _, result in started:
         spent = spent.plus_usage(result.usage)
@@ -181,7 +193,7 @@ def spent_on_calls(facts: Facts) -> Spent:
     return spent
 
 
-def merged(spans: tuple[Span, ...], new: Span) -> tuple[tuple[Span, ...], float]:
+def merge_span(spans: tuple[Span, ...], new: Span) -> tuple[tuple[Span, ...], float]:
     """Return spans with one more laid over them, still sorted and apart, and the seconds that adds."""
     start, end = new
     if not spans or spans[-1][1] < start:  # as a rule it is the latest
@@ -202,6 +214,9 @@ def _seconds(timestamp: str) -> float:
 # ── state ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+Use = Literal["apart", "reads", "writes"]  # of the working folder
+
+
 @dataclass(frozen=True, slots=True)
 class Means:
     """What this process has to work with, beside the files: models, and tools that may be repeated or not."""
@@ -209,11 +224,15 @@ class Means:
     planner: bool = False
     executor: bool = False
     repeatable: Mapping[str, bool] = field(default_factory=dict)
+    gated: frozenset[str] = frozenset()  # tools of which a person approves every call
+    agent: bool = False  # a coding agent does steps without a tool
+    isolated: bool = False  # what an attempt did is undone before the next
+    uses: Mapping[str, Use] = field(default_factory=dict)  # by tool; one that is not in it may write
 
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """An unsettled attempt of a step that has left the plan."""
+    """An unfinished attempt of a step that has left the plan."""
 
     step: str
     attempt: Attempt
@@ -235,10 +254,15 @@ class RunState:
     strays: tuple[Stray, ...] = ()
     pending: tuple[Pending, ...] = ()
     doomed: bool = False  # the current plan only cleans up: the run will end failed
+    day: Reached | None = None  # all runs together have spent what they may today
 
     @property
     def steps(self) -> Mapping[str, StepView]:
         return self.table.views
+
+    def view(self, name: str) -> StepView | None:
+        """Return the view of a step, or of one item of a step."""
+        return self.table.view(name)
 
     @property
     def running(self) -> tuple[StepView, ...]:
@@ -246,11 +270,35 @@ class RunState:
 
     @property
     def limit_reached(self) -> Reached | None:
-        return reached(self.bounds, self.spent, self.calls_spent)
+        own = find_reached(self.bounds, self.spent, self.calls_spent)
+        return own or (self.day if self.day and _asks_models(self) else None)
+
+    @property
+    def uses_places(self) -> bool:
+        """Whether any step may run elsewhere."""
+        plan = self.facts.plan
+        return self.facts.run.place is not None or any(step.place for step in (plan.steps if plan else ()))
+
+    def place_of(self, step: Step) -> str | None:
+        """Return where a step runs, by name; None: where its driver runs, as all do that only wait or take notes."""
+        return None if runs_here(step.tool) else step.place or self.facts.run.place
 
     def moving(self, *moves: str, most: int | None = None) -> tuple[StepView, ...]:
         """Return the steps that call for one of these moves, in the plan's order; `most`: no more than that."""
         return self.table.moving(self.graph, *moves, most=most) if self.graph else ()
+
+
+def _asks_models(state: RunState) -> bool:
+    """Whether a run may ask a model for anything: one that cannot has nothing to spend."""
+    facts = state.facts
+    if not facts.goal.has_steps or facts.plan is None or state.spent.asked or state.calls_spent.asked:
+        return True
+    checks = [*facts.goal.checks, *(facts.plan.checks or ())]
+    for step in facts.plan.steps:
+        if step.tool is None or step.tool == "summarize":
+            return True
+        checks += step.checks or ()
+    return any(check.kind == "judge" for check in checks)
 
 
 def used_by(state: RunState) -> Spent:
@@ -289,7 +337,7 @@ def _derive_again(facts: Facts, before: RunState, touched: frozenset[str]) -> Ru
     if before.graph is None or before.around is None:
         return replace(before, facts=facts, spent=spent)
     table = update_table(before.table, touched, facts, before.graph, before.around)
-    strays = before.strays if all(step in table.views for step in touched) else _strays(facts, table)
+    strays = before.strays if all(table.view(step) for step in touched) else _strays(facts, table)
     pending = pending_in(facts, table, before.graph, before.calls)
     return replace(before, facts=facts, spent=spent, table=table, strays=strays, pending=pending)
 
@@ -301,10 +349,15 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, gra
     def can_answer_no(step: str) -> bool:
         return step in facts.cleanable if facts.goal.has_steps else means.planner
 
+    def whole(step: str, attempt: int, result: Result) -> tuple[JsonValue, bool]:
+        path = result_path(step, attempt)
+        return (facts.whole[path], False) if path in facts.whole else (result.output, result.cut)
+
     def repeatable(step: Step) -> bool:
-        return is_repeatable(step, means.repeatable)
+        return is_repeatable(step, means.repeatable, by_agent=means.agent, isolated=means.isolated)
 
     def planner_made_stale(step: str, since: int) -> bool:
+        step = step_of(step)
         touched = graph.ancestors(step) | {step}
         return any(
             revision.by.role == "planner" and any(change.step in touched for change in revision.changes)
@@ -322,12 +375,17 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, gra
         repeatable=repeatable,
         planner_made_stale=planner_made_stale,
         room=room_of_step(bounds.output_bytes, len(graph.steps)),
+        params=facts.run.params or {},
+        items=bounds.items,
+        held=facts.held,
+        whole=whole,
         loop=DO if loops(facts) else None,
+        gated=means.gated if facts.goal.has_steps else means.gated | {RUN},  # of a planner's, each is approved
     )
 
 
 def _strays(facts: Facts, table: StepTable) -> tuple[Stray, ...]:
-    left = facts.attempts.keys() - table.views.keys()
+    left = [step for step in facts.attempts if table.view(step) is None]
     latest = ((step, facts.attempts[step][-1]) for step in sorted(left))
     return tuple(Stray(step, attempt) for step, attempt in latest if attempt.is_unfinished)
 
@@ -368,7 +426,7 @@ def may_be_repaired(state: RunState, pending: tuple[Pending, ...]) -> bool:
         return False
     asked = any(one.call and one.call.role == "executor" and one.call.step == view.id for one in facts.calls)
     failed = first.trigger in ("step_failed", "repeated_failure") and view.status == "failed"
-    return failed and view.step.tool is not None and not asked
+    return failed and view.step.tool is not None and view.step.each is None and not asked
 
 
 def next_step(state: RunState) -> Pending:

@@ -27,11 +27,11 @@ from agentfs.core.hashing import in_order
 from agentfs.core.markdown import Block, Fence, Heading, OpenComment, Prose
 from agentfs.core.near_misses import Known, near_anything, outside_steps
 from agentfs.core.paths import STEP_ID, plain_name
-from agentfs.core.problems import Locate, Place, Places, Problem, Rejected, did_you_mean, moved
+from agentfs.core.problems import Locate, Place, Places, Problem, Rejected, did_you_mean, shift_places
 from agentfs.core.records import JsonObject
 from agentfs.core.references import Reference, find, problem_with, walk
 from agentfs.core.step_lines import Draft, read_form
-from agentfs.core.tool_spec import Catalogue, ToolSpec
+from agentfs.core.tool_spec import Catalogue, ToolSpec, split_name
 
 _ID = re.compile(rf"{STEP_ID}\Z")
 _ID_LENGTH = 63
@@ -40,7 +40,7 @@ MOST_STEPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
-    """A step in plan form, and where its parts stand in the file it was written in."""
+    """A step in plan form, and where its parts are in the file it was written in."""
 
     value: JsonObject
     places: Locate = field(repr=False, compare=False)
@@ -65,7 +65,7 @@ class Fallback(PlacedStep):
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """What stands under `## Steps`, and what is wrong with it."""
+    """What is under `## Steps`, and what is wrong with it."""
 
     steps: tuple[PlacedStep, ...]
     fallbacks: tuple[Fallback, ...]
@@ -84,16 +84,12 @@ def read_runbook(blocks: Sequence[Block], catalogue: Catalogue) -> Runbook | Non
     steps, fallbacks = _steps(drafts), _fallbacks(drafts)
     slips = list(outside_steps(blocks, section))
     for number, draft in enumerate(sorted(drafts, key=lambda draft: draft.of is not None)):
-        problems += _below(f"/steps/{number}", draft.problems)
-        slips += _below(f"/steps/{number}", draft.slips)
+        problems += [problem.below(f"/steps/{number}") for problem in draft.problems]
+        slips += [problem.below(f"/steps/{number}") for problem in draft.slips]
     if not steps and not problems:
         problems.append(_nothing(blocks[headings[0]], fallbacks))
     problems.extend(fallback_problems(steps, fallbacks))
     return Runbook(steps, fallbacks, tuple(problems), tuple(slips))
-
-
-def _below(pointer: str, problems: Sequence[Problem]) -> list[Problem]:
-    return [replace(problem, pointer=pointer + problem.pointer) for problem in problems]
 
 
 def _is_steps(block: Block) -> bool:
@@ -168,7 +164,7 @@ def _take_line(draft: Draft, prose: Prose, known: Known) -> None:
 
 
 def _draft(heading: Heading, number: int) -> Draft:
-    """Begin a step. A heading that is no id stands for the id it could be, so that the rest can be checked."""
+    """Begin a step. A heading that is no id is read as the id it could be, so that the rest can be checked."""
     written = heading.text.strip("`")
     place = (heading.line, heading.column)
     if _ID.match(written):
@@ -285,12 +281,12 @@ def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
     """Set a tool's input from a body that holds its fields, or the text of the one that is required."""
     text_field = spec.text_field if spec else None
     try:
-        document = _embedded(fence, as_json=_is_json(fence.body))
+        document = _read_embedded(fence, as_json=_is_json(fence.body))
     except Rejected as rejected:
         if text_field and not _is_json(fence.body):
             _fill(draft, fence, {text_field: fence.body})
         elif spec:
-            draft.problems.extend(_inside("/input", rejected))
+            draft.problems.extend(problem.below("/input") for problem in rejected.problems)
             draft.places.marks["/input"] = (rejected.problems[0].line, rejected.problems[0].column)
         return
     if isinstance(document.value, dict) and _means_fields(document.value, fence.body, spec):
@@ -311,9 +307,10 @@ def _is_json(body: str) -> bool:
 
 def _means_fields(value: dict[str, Any], body: str, spec: ToolSpec | None) -> bool:
     """Tell fields from prose such as `Remember: the keys`, which reads as YAML too."""
-    if spec is None or spec.text_field is None or _is_json(body):
+    if spec is None or spec.text_field is None or _is_json(body) or split_name(spec.name):
         return True
-    return all(key in spec.input_schema.get("properties", {}) for key in value)
+    known = spec.input_schema.get("properties", {})
+    return all(key in known or bool(did_you_mean(key, known)) for key in value)
 
 
 def _field_names(spec: ToolSpec) -> str:
@@ -331,29 +328,25 @@ def _expects(draft: Draft, fence: Fence, words: list[str]) -> None:
         draft.refuse(place, f"the step {draft.id!r} has 'json expects' twice", "keep one of them", "/expects")
         return
     try:
-        document = _embedded(fence, as_json=True)
+        document = _read_embedded(fence, as_json=True)
     except Rejected as rejected:
-        draft.problems.extend(_inside("/expects", rejected))
+        draft.problems.extend(problem.below("/expects") for problem in rejected.problems)
         return
     draft.put("expects", document.value, (fence.line + 1, fence.indent + 1))
     draft.places.inside["/expects"] = document.places
 
 
-def _embedded(fence: Fence, *, as_json: bool) -> Document:
+def _read_embedded(fence: Fence, *, as_json: bool) -> Document:
     """Return the body as a document whose places are those in the goal file."""
     body = fence.body.encode()
     try:
         document = read_json(body) if as_json else read_yaml(body)
     except Rejected as rejected:
-        raise Rejected([_moved(problem, fence) for problem in rejected.problems]) from None
-    return Document(document.value, moved(document.places, fence.line, fence.indent))
+        raise Rejected([_move(problem, fence) for problem in rejected.problems]) from None
+    return Document(document.value, shift_places(document.places, fence.line, fence.indent))
 
 
-def _inside(pointer: str, rejected: Rejected) -> list[Problem]:
-    return [replace(problem, pointer=pointer + problem.pointer) for problem in rejected.problems]
-
-
-def _moved(problem: Problem, fence: Fence) -> Problem:
+def _move(problem: Problem, fence: Fence) -> Problem:
     return problem.at(problem.line + fence.line, problem.column + fence.indent)
 
 
@@ -366,7 +359,7 @@ def originals(fallbacks: Sequence[Fallback]) -> dict[str, str]:
 
 
 def chain(step: str, instead: Mapping[str, str]) -> list[str]:
-    """Return a step, the step it stands instead of, and so on to the one of the plan as it was written."""
+    """Return a step, the step it replaces, and so on to the one of the plan as it was written."""
     found = {step: None}  # in order, and quick to look into
     while (before := instead.get(step)) is not None and before not in found:
         found[before] = None
@@ -387,7 +380,7 @@ def firsts(fallbacks: Sequence[Fallback]) -> dict[str, str]:
     return ends
 
 
-def referred(step: Mapping[str, Any]) -> set[str]:
+def find_referred_in(step: Mapping[str, Any]) -> set[str]:
     """Return the ids of the steps whose results a step uses."""
     return {one.name for one in _references(step)}
 
@@ -411,7 +404,7 @@ class _Use:
 
 def _references(step: Mapping[str, Any]) -> Iterator[_Use]:
     """Yield where a step refers to another, and to which."""
-    for name in ("input", "needs", "checks"):
+    for name in ("each", "input", "when", "needs", "checks"):
         for pointer, text in walk(step.get(name), f"/{name}"):
             for reference in find(text):
                 if reference.step:
@@ -431,23 +424,23 @@ def fallback_problems(steps: Sequence[PlacedStep], fallbacks: Sequence[Fallback]
         if (problem := _target(one, plan, kinds, first))
     ]
     if wrong:
-        return wrong  # what they may use depends on whom they stand for
+        return wrong  # what they may use depends on what they replace
     return [*_used_too_early(steps, fallbacks, kinds), *_used_in_vain(steps, fallbacks, first)]
 
 
 def _target(one: Fallback, plan: set[str], kinds: Mapping[str, str], first: Mapping[str, str]) -> Problem | None:
     if one.of not in plan and one.of not in kinds:
         known = (plan | kinds.keys()) - {one.id}
-        return Problem(f"no step {one.of!r}", did_you_mean(one.of, known, _known(plan)))
+        return Problem(f"no step {one.of!r}", did_you_mean(one.of, known, _list_steps(plan)))
     if kinds.get(one.of) == "cleanup":
         return Problem(f"{one.of!r} is a clean-up: nothing follows it", "name a step of the plan, or an alternative")
     if first.get(one.of, one.of) not in plan:
-        fix = f"let one stand instead of a step of the plan; {_known(plan)}"
-        return Problem(f"{one.id!r} and {one.of!r} have no step to stand for", fix)
+        fix = f"let one replace a step of the plan; {_list_steps(plan)}"
+        return Problem(f"{one.id!r} and {one.of!r} replace no step of the plan", fix)
     return None
 
 
-def _known(plan: set[str]) -> str:
+def _list_steps(plan: set[str]) -> str:
     return "the steps are " + ", ".join(sorted(plan)) if plan else "there is no step in the plan"
 
 
@@ -472,7 +465,7 @@ def _used_in_vain(
     followers = _followers(steps)
     for number, one in enumerate(fallbacks, start=len(steps)):
         uses = list(_references(one.value))
-        lost = _reached(first.get(one.of, one.of), followers) if uses else set()
+        lost = _find_reached(first.get(one.of, one.of), followers) if uses else set()
         for use in uses:
             if use.name in lost:
                 message = f"{one.id!r} runs only when {one.of!r} has failed: there is no result of {use.name!r} then"
@@ -487,12 +480,12 @@ def _depends_on(step: PlacedStep) -> list[str]:
 def _followers(steps: Sequence[PlacedStep]) -> dict[str, set[str]]:
     followers: dict[str, set[str]] = {}
     for step in steps:
-        for name in (*_depends_on(step), *referred(step.value)):
+        for name in (*_depends_on(step), *find_referred_in(step.value)):
             followers.setdefault(name, set()).add(step.id)
     return followers
 
 
-def _reached(first: str, followers: Mapping[str, set[str]]) -> set[str]:
+def _find_reached(first: str, followers: Mapping[str, set[str]]) -> set[str]:
     """Return a step and all that waits for it."""
     found, ahead = {first}, [first]
     while ahead:

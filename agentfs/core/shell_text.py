@@ -23,6 +23,7 @@ from agentfs.core.shell_words import (
     GLUED,
     HEREDOC,
     OVER_LINES,
+    PIPED,
     SINGLE,
     STREAM,
     SUBSTITUTION,
@@ -31,6 +32,7 @@ from agentfs.core.shell_words import (
     Mode,
     Refusal,
     Word,
+    replace_spans,
 )
 
 Placement = Literal["bare", "double"] | Refusal
@@ -56,13 +58,10 @@ _SHOWN = 20  # characters of what ends the reading that a message shows
 
 
 def place_references(text: str, spans: Sequence[tuple[int, int]]) -> tuple[Placement, ...]:
-    """Return how each span of the text stands, in order. Spans are sorted, apart, and hold no line break."""
+    """Return where each span of the text is, in order. Spans are sorted, apart, and hold no line break."""
     mark = next(sign for sign in map(chr, range(0xE000, 0xF8FF)) if sign not in text)
-    parts, at = [], 0
-    for start, end in spans:
-        parts += [text[at:start], mark]
-        at = end
-    return tuple(_Scanner("".join([*parts, text[at:]]), mark).read(len(spans)))
+    marked = replace_spans(text, spans, [mark] * len(spans))
+    return tuple(_Scanner(marked, mark).read(len(spans)))
 
 
 class _StopError(Exception):
@@ -91,6 +90,7 @@ class _Scanner:
             while self.at < len(self.text):
                 self._part(self.text[self.at])
             self._end_word()
+            self._restart()
             if self.open:
                 self.at = self.open[-1][0]
                 raise _UnclosedError
@@ -135,7 +135,7 @@ class _Scanner:
             case '"':
                 self._double_quotes()
             case "'":
-                self._quoted(self.text.find("'", self.at + 1) + 1)
+                self._quote(self.text.find("'", self.at + 1) + 1)
             case _:
                 self._word_part(char, quoted=False)
 
@@ -173,12 +173,16 @@ class _Scanner:
             self._restart("pattern")
             self.at += 1
         elif self.command.mode not in ("condition", "pattern"):
-            self._restart()
+            around = self.text[max(0, self.at - 1) : self.at + 2]
+            self._restart(piped=self.text[self.at] == "|" and "||" not in around)
         self.at += 1
 
-    def _restart(self, mode: Mode = "start") -> None:
-        """Begin the next simple command."""
-        self.command = Command(mode, self.command.cases)
+    def _restart(self, mode: Mode = "start", *, piped: bool = False) -> None:
+        """Begin the next simple command. `piped`: it reads what the one before prints."""
+        before = self.command
+        if before.runs_its_input:
+            self.found = [one if isinstance(one, Refusal) else PIPED for one in self.found]
+        self.command = Command(mode, before.cases, piped or (before.piped and before.is_empty))
 
     def _line_break(self) -> None:
         self._end_word()
@@ -267,7 +271,7 @@ class _Scanner:
             raise _UnclosedError
         self.at += 1
 
-    def _quoted(self, end: int) -> None:
+    def _quote(self, end: int) -> None:
         """Go past single quotes."""
         if not end:
             raise _UnclosedError

@@ -5,8 +5,18 @@ variable, or an argument? Only an argument may hold a value that nobody has read
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
+
+
+def replace_spans(text: str, spans: Iterable[tuple[int, int]], texts: Iterable[str]) -> str:
+    """Return a text with others in the places of some of its spans, which are sorted and apart."""
+    parts, at = [], 0
+    for (start, end), new in zip(spans, texts, strict=True):
+        parts += [text[at:start], new]
+        at = end
+    return "".join([*parts, text[at:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +36,19 @@ EVALUATED = Refusal(
     "put the code into the plan and hand over the value by a variable: n={ref}",
 )
 SHELL_CODE = Refusal(
-    "stands in the arguments of a shell that is given code with -c",
+    "is in the arguments of a shell that is given code with -c",
     "write the command without sh -c, or assign the value to a variable first and export it: export n={ref}",
 )
 SCRIPT = Refusal(
     "would choose the script that a shell runs",
     "write the script's name in the plan and give the value as an argument: sh script.sh {ref}",
 )
+PIPED = Refusal(
+    "is before a shell or an interpreter that reads its code from a pipe",
+    "write the code into a file of the plan and give the value as an argument: sh script.sh {ref}",
+)
 INLINE = Refusal(
-    "stands inside the code of another language",
+    "is inside the code of another language",
     "read it there from the environment: export n={ref}; or use a step with tool python",
 )
 VARIABLE_NAME = Refusal(
@@ -45,28 +59,28 @@ OWN_VARIABLE = Refusal(
     "would set a variable that changes how the shell itself works",
     "choose another name: n={ref}",
 )
-CONDITION = Refusal("stands inside [[ ]]", 'use [ ] with double quotes instead: [ "{ref}" = … ]')
+CONDITION = Refusal("is inside [[ ]]", 'use [ ] with double quotes instead: [ "{ref}" = … ]')
 
-_MEND = "put it in double quotes outside $( ), or assign it to a variable first: n={ref}"
+_FIX = "put it in double quotes outside $( ), or assign it to a variable first: n={ref}"
 SINGLE = Refusal(
-    "stands inside single quotes, where the shell puts in no values", "write it bare or in double quotes: {ref}"
+    "is inside single quotes, where the shell puts in no values", "write it bare or in double quotes: {ref}"
 )
-COMMENT = Refusal("stands in a comment", "take it out of the comment, or write the braces in another way")
-BACKTICK = Refusal("stands inside backticks", _MEND)
-SUBSTITUTION = Refusal("stands inside $( )", _MEND)
-STREAM = Refusal("stands inside <( ) or >( )", _MEND)
-EXPANSION = Refusal("stands inside ${ }", _MEND)
+COMMENT = Refusal("is in a comment", "take it out of the comment, or write the braces in another way")
+BACKTICK = Refusal("is inside backticks", _FIX)
+SUBSTITUTION = Refusal("is inside $( )", _FIX)
+STREAM = Refusal("is inside <( ) or >( )", _FIX)
+EXPANSION = Refusal("is inside ${ }", _FIX)
 ARITHMETIC = Refusal(
-    "stands inside arithmetic, where the shell may run a value as code",
+    "is inside arithmetic, where the shell may run a value as code",
     'make sure that it is a number first: n={ref}; case $n in ""|*[!0-9]*) exit 1;; esac; then use $n',
 )
-ARRAY = Refusal("stands inside an array's ( )", _MEND)
-GLUED = Refusal("stands inside ( ) that are part of a word", _MEND)
+ARRAY = Refusal("is inside an array's ( )", _FIX)
+GLUED = Refusal("is inside ( ) that are part of a word", _FIX)
 HEREDOC = Refusal(
-    "stands in a here-document", "assign it to a variable first and use that there: n={ref}, then $n; or use printf"
+    "is in a here-document", "assign it to a variable first and use that there: n={ref}, then $n; or use printf"
 )
-ESCAPED = Refusal("stands directly after a backslash", "leave the backslash out: {ref}")
-DOLLAR = Refusal("stands directly after a $", "leave the $ out: {ref}")
+ESCAPED = Refusal("is directly after a backslash", "leave the backslash out: {ref}")
+DOLLAR = Refusal("is directly after a $", "leave the $ out: {ref}")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -86,6 +100,7 @@ _OWN_VARIABLES = _words(
 _INTERPRETER = re.compile(r"(python[0-9.]*|perl|ruby|node|php)\Z")
 _INLINE_CODE = re.compile(r"-[A-Za-z]*[ceEr]\b|--eval\b")
 _SHELL_CODE = re.compile(r"-[A-Za-z]*c[A-Za-z]*\Z")
+_FROM_INPUT = re.compile(r"-[A-Za-z]*s[A-Za-z]*\Z")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _PLAIN_OPTION = re.compile(r"-[xrg]+\Z")
 _LONGEST = 200  # characters of a word that are looked at; names and options are shorter
@@ -142,13 +157,26 @@ class Command:
 
     mode: Mode = "start"
     cases: int = 0  # `case` bodies that are open
+    piped: bool = False  # it reads what another command prints
     head: str = ""  # the program
     wrapped: bool = False  # after `env`, `xargs` and their like the program is still to come
     shell: bool = False
     coded: bool = False  # a shell was given -c
     script: bool = False  # an argument that is no option has been seen
+    reads_anyway: bool = False  # a shell was given -s
     attributes: bool = False  # a declaration with options, such as -i
     previous: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no word of it has been read."""
+        return self.mode == "start" and not self.head and not self.wrapped
+
+    @property
+    def runs_its_input(self) -> bool:
+        """Whether what another command prints is code to it."""
+        is_interpreter = self.head in _SHELLS or _INTERPRETER.match(self.head) is not None
+        return self.piped and is_interpreter and not self.coded and (not self.script or self.reads_anyway)
 
     def take(self, word: Word) -> Refusal | None:
         """Go past a word, and return why a reference may not be in it, if so."""
@@ -209,6 +237,8 @@ class Command:
             self.shell = True
         elif self.shell and _SHELL_CODE.match(word.text):
             self.coded = True
+        if self.head in _SHELLS and not self.script and _FROM_INPUT.match(word.text):
+            self.reads_anyway = True
         if not word.text.startswith("-"):
             self.script = True
         elif not _PLAIN_OPTION.match(word.text):

@@ -19,6 +19,7 @@ _BULLET = re.compile(r"[-*+][ \t]+")
 _TIME = re.compile(r"(?:([0-9]{1,5})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8}(?:\.[0-9]{1,6})?)s?)?\Z")
 _RETRIES = re.compile(r"([0-9]{1,6})(?:[ \t]+every[ \t]+(\S.*))?\Z", re.IGNORECASE)
 _ID = re.compile(rf"{STEP_ID}\Z")
+_AGENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
 _SENTENCE_ENDS = ".!?:;)`"
 
 
@@ -32,7 +33,7 @@ class Draft:
     words: list[str] = field(default_factory=list)
     instead_of: str | None = None
     on_failure_of: str | None = None
-    seen: dict[str, Place] = field(default_factory=dict)  # keyword -> where its value stands
+    seen: dict[str, Place] = field(default_factory=dict)  # keyword -> where its value is
     problems: list[Problem] = field(default_factory=list)
     slips: list[Problem] = field(default_factory=list)  # what is read as prose, and was surely not meant as such
     open_line: int = 0  # the last line of prose, if its sentence goes on below
@@ -67,7 +68,7 @@ class LineForm:
     read: "Callable[[Draft, LineValue], None]"
     takes: Literal["value", "words", "nothing"] = "value"  # words: any text is right
     names: Literal["", "steps", "tools"] = ""  # what its value names
-    many: bool = False  # may stand more than once
+    many: bool = False  # may occur more than once
     also: tuple[str, ...] = ()  # what it is called by people who do not remember its name
 
     @property
@@ -82,7 +83,7 @@ class LineForm:
 
 @dataclass(frozen=True, slots=True)
 class LineValue:
-    """`keyword: value`, and where the value stands."""
+    """`keyword: value`, and where the value is."""
 
     form: LineForm
     value: str
@@ -99,14 +100,14 @@ def read_form(draft: Draft, prose: Prose) -> bool:
     if prose.indented:
         return False
     skipped = bullet.end() if (bullet := _BULLET.match(prose.text)) else 0
-    said = read_line(prose.text[skipped:], prose.line, prose.column + skipped)
-    if said is None:
+    given = read_line(prose.text[skipped:], prose.line, prose.column + skipped)
+    if given is None:
         return False
     start = (prose.line, prose.column + skipped)
-    if said.form.takes == "nothing" and said.column > start[1]:
-        draft.refuse(start, f"{said.form.keyword!r} takes no value", said.form.write, said.form.pointer)
-    elif said.form.takes == "nothing" or _is_first(draft, said, start):
-        said.form.read(draft, said)
+    if given.form.takes == "nothing" and given.column > start[1]:
+        draft.refuse(start, f"{given.form.keyword!r} takes no value", given.form.write, given.form.pointer)
+    elif given.form.takes == "nothing" or _is_first(draft, given, start):
+        given.form.read(draft, given)
     return True
 
 
@@ -128,66 +129,83 @@ def takes_value(form: LineForm, value: str) -> bool:
     return bool(value) and not scratch.problems
 
 
-def _is_first(draft: Draft, said: LineValue, start: Place) -> bool:
-    """Tell whether a form that may stand once stands for the first time; an empty one is a mistake too."""
-    form, name = said.form, f"{said.form.keyword}:"
-    if not said.value:
+def _is_first(draft: Draft, given: LineValue, start: Place) -> bool:
+    """Return whether a form that may occur once occurs for the first time; an empty one is a mistake too."""
+    form, name = given.form, f"{given.form.keyword}:"
+    if not given.value:
         draft.refuse(start, f"{name!r} says nothing", form.write, form.pointer)
         return False
     if not form.many and form.keyword in draft.seen:
-        draft.refuse(start, f"{name!r} stands twice in the step {draft.id!r}", "keep one of them", form.pointer)
+        draft.refuse(start, f"{name!r} occurs twice in the step {draft.id!r}", "keep one of them", form.pointer)
         return False
-    draft.seen[form.keyword] = said.place
+    draft.seen[form.keyword] = given.place
     return True
 
 
 # ── one function for each form ────────────────────────────────────────────────────────────────────────────
 
 
-def _after(draft: Draft, said: LineValue) -> None:
-    draft.put("depends_on", [], said.place)
-    if said.value.lower() == "nothing":
+def _after(draft: Draft, given: LineValue) -> None:
+    draft.put("depends_on", [], given.place)
+    if given.value.lower() == "nothing":
         return
-    for name, column in names_in(said):
+    for name, column in names_in(given):
         pointer = f"/depends_on/{len(draft.fields['depends_on'])}"
         if not _ID.match(name):
-            draft.refuse((said.line, column), f"{name!r} is no step id", said.form.write, pointer)
+            draft.refuse((given.line, column), f"{name!r} is no step id", given.form.write, pointer)
             continue
-        draft.places.marks[pointer] = (said.line, column)
+        draft.places.marks[pointer] = (given.line, column)
         draft.fields["depends_on"].append(name)
 
 
-def _tools(draft: Draft, said: LineValue) -> None:
-    draft.put("tools", [], said.place)
-    for at, (name, column) in enumerate(names_in(said)):
-        draft.places.marks[f"/tools/{at}"] = (said.line, column)
+def _tools(draft: Draft, given: LineValue) -> None:
+    draft.put("tools", [], given.place)
+    for at, (name, column) in enumerate(names_in(given)):
+        draft.places.marks[f"/tools/{at}"] = (given.line, column)
         draft.fields["tools"].append(name)
 
 
-def names_in(said: LineValue) -> list[tuple[str, int]]:
+def names_in(given: LineValue) -> list[tuple[str, int]]:
     """Return the parts of `a, b` with their columns."""
-    found, column = [], said.column
-    for part in said.value.split(","):
+    found, column = [], given.column
+    for part in given.value.split(","):
         found.append((part.strip(), column + len(part) - len(part.lstrip())))
         column += len(part) + 1
     return found
 
 
-def _command(draft: Draft, said: LineValue) -> None:
-    pointer = f"{said.form.pointer}/{len(draft.fields.get(said.form.field, ()))}"
-    if not (span := code_span(said.value)):
-        wrong = f"'{said.form.keyword}:' wants a command between backticks"
-        fix = f"{said.form.write}; two backticks on each side hold a command that has one inside"
-        draft.refuse(said.place, wrong, fix, pointer)
+def _command(draft: Draft, given: LineValue) -> None:
+    pointer = f"{given.form.pointer}/{len(draft.fields.get(given.form.field, ()))}"
+    if not (span := code_span(given.value)):
+        wrong = f"'{given.form.keyword}:' wants a command between backticks"
+        fix = f"{given.form.write}; two backticks on each side hold a command that has one inside"
+        draft.refuse(given.place, wrong, fix, pointer)
         return
     command, start = span
-    draft.places.marks.setdefault(said.form.pointer, said.place)
-    draft.places.marks[pointer] = (said.line, said.column + start)
-    draft.fields.setdefault(said.form.field, []).append({"kind": "command", "run": command})
+    draft.places.marks.setdefault(given.form.pointer, given.place)
+    draft.places.marks[pointer] = (given.line, given.column + start)
+    draft.fields.setdefault(given.form.field, []).append({"kind": "command", "run": command})
+
+
+def _each(draft: Draft, given: LineValue) -> None:
+    if "{{" in given.value:
+        draft.put("each", given.value, given.place)
+    else:
+        draft.put("each", [name for name, _ in names_in(given) if name], given.place)
+
+
+def _condition(draft: Draft, given: LineValue) -> None:
+    if not (span := code_span(given.value)):
+        fix = f"{given.form.write}; two backticks on each side hold a command that has one inside"
+        draft.refuse(given.place, "'when:' wants a command between backticks", fix, given.form.pointer)
+        return
+    command, start = span
+    draft.put("when", {"kind": "command", "run": command}, given.place)
+    draft.places.marks["/when/run"] = (given.line, given.column + start)
 
 
 def code_span(text: str) -> tuple[str, int] | None:
-    """Return what stands between the backticks, and from which character on; None if that is not all there is."""
+    """Return what is between the backticks, and from which character on; None if that is not all there is."""
     runs = [len(run) for run in re.findall("`+", text)]
     if len(runs) < 2 or not text[0] == text[-1] == "`" or runs[0] != runs[-1] or runs[0] in runs[1:-1]:
         return None
@@ -200,22 +218,22 @@ def code_span(text: str) -> tuple[str, int] | None:
     return inner, ticks
 
 
-def _retries(draft: Draft, said: LineValue) -> None:
-    match = _RETRIES.match(said.value)
+def _retries(draft: Draft, given: LineValue) -> None:
+    match = _RETRIES.match(given.value)
     pause = _seconds(match[2]) if match and match[2] else 0
     if match is None or (match[2] and not pause):
-        draft.refuse(said.place, f"{said.value!r} is no number of retries", said.form.write, said.form.pointer)
+        draft.refuse(given.place, f"{given.value!r} is no number of retries", given.form.write, given.form.pointer)
         return
-    draft.put("max_attempts", int(match[1]) + 1, said.place)
+    draft.put("max_attempts", int(match[1]) + 1, given.place)
     if pause:
-        draft.put("retry_wait_s", pause, (said.line, said.column + match.start(2)))
+        draft.put("retry_wait_s", pause, (given.line, given.column + match.start(2)))
 
 
-def _timeout(draft: Draft, said: LineValue) -> None:
-    if seconds := _seconds(said.value):
-        draft.put("timeout_s", seconds, said.place)
+def _timeout(draft: Draft, given: LineValue) -> None:
+    if seconds := _seconds(given.value):
+        draft.put("timeout_s", seconds, given.place)
     else:
-        draft.refuse(said.place, f"{said.value!r} is no length of time", said.form.write, said.form.pointer)
+        draft.refuse(given.place, f"{given.value!r} is no length of time", given.form.write, given.form.pointer)
 
 
 def _seconds(text: str) -> float | int:
@@ -225,36 +243,45 @@ def _seconds(text: str) -> float | int:
     return int(seconds) if seconds.is_integer() else seconds
 
 
-def _on_failure(draft: Draft, said: LineValue) -> None:
-    if said.value.lower() not in ("stop", "continue", "replan"):
-        wrong = f"{said.value!r} is nothing to do on failure"
-        draft.refuse(said.place, wrong, said.form.write, said.form.pointer)
+def _on_failure(draft: Draft, given: LineValue) -> None:
+    if given.value.lower() not in ("stop", "continue", "replan"):
+        wrong = f"{given.value!r} is nothing to do on failure"
+        draft.refuse(given.place, wrong, given.form.write, given.form.pointer)
     else:
-        draft.put("on_failure", said.value.lower(), said.place)
+        draft.put("on_failure", given.value.lower(), given.place)
 
 
-def _fallback(draft: Draft, said: LineValue) -> None:
+def _fallback(draft: Draft, given: LineValue) -> None:
     if draft.of is not None:
         wrong = f"the step {draft.id!r} cannot be both an alternative and a clean-up"
-        draft.refuse(said.place, wrong, "make two steps of it")
-    elif not _ID.match(said.value):
-        draft.refuse(said.place, f"{said.value!r} is no step id", said.form.write)
-    elif said.form.keyword == "instead of":
-        draft.instead_of = said.value
+        draft.refuse(given.place, wrong, "make two steps of it")
+    elif not _ID.match(given.value):
+        draft.refuse(given.place, f"{given.value!r} is no step id", given.form.write)
+    elif given.form.keyword == "instead of":
+        draft.instead_of = given.value
     else:
-        draft.on_failure_of = said.value
+        draft.on_failure_of = given.value
 
 
-def _text(draft: Draft, said: LineValue) -> None:
-    draft.put(said.form.field, said.value, said.place)
+def _agent_name(draft: Draft, given: LineValue) -> None:
+    if _AGENT.match(given.value):
+        draft.put("agent", given.value, given.place)
+    else:
+        draft.refuse(given.place, f"{given.value!r} is no name of an agent", given.form.write, given.form.pointer)
+
+
+def _text(draft: Draft, given: LineValue) -> None:
+    draft.put(given.form.field, given.value, given.place)
 
 
 def _flag(value: bool) -> Callable[[Draft, LineValue], None]:
-    def read(draft: Draft, said: LineValue) -> None:
-        if (name := said.form.field) in draft.fields:
-            draft.refuse(said.place, f"the step {draft.id!r} says {name!r} twice", "keep one line", said.form.pointer)
+    def read(draft: Draft, given: LineValue) -> None:
+        if (name := given.form.field) in draft.fields:
+            draft.refuse(
+                given.place, f"the step {draft.id!r} says {name!r} twice", "keep one line", given.form.pointer
+            )
         else:
-            draft.put(name, value, said.place)
+            draft.put(name, value, given.place)
 
     return read
 
@@ -279,6 +306,26 @@ LINES = (
         _command,
         many=True,
         also=("precondition", "pre check"),
+    ),
+    LineForm(
+        "when",
+        "when: `command`",
+        "a condition, looked at once before all else: it must exit with 0, else the step is *skipped*, and so is "
+        "what uses its output; what only comes after it goes on",
+        "write when: `command`",
+        "when",
+        _condition,
+        also=("only if", "only when", "skip unless", "run if"),
+    ),
+    LineForm(
+        "each",
+        "each: {{steps.ID.output}}",
+        "a list, or text with one item on each line: the step is done once for each item, several at a time; "
+        "`{{item}}`, `{{item.path}}` and `{{index}}` stand for it in the step",
+        "write each: {{steps.ID.output}}, or a list: each: a, b",
+        "each",
+        _each,
+        also=("for each", "foreach", "with items", "loop over"),
     ),
     LineForm(
         "after",
@@ -396,6 +443,24 @@ LINES = (
         "tools",
         _tools,
         names="tools",
+    ),
+    LineForm(
+        "place",
+        "place: NAME",
+        "where the step runs: a [place](places.md) of the settings",
+        "name a place of [places]: place: cluster",
+        "place",
+        _text,
+        also=("runs on",),
+    ),
+    LineForm(
+        "agent",
+        "agent: codex",
+        "a [coding agent](agents.md) does it: the prose is its task. No fence",
+        "name one agent: agent: codex",
+        "agent",
+        _agent_name,
+        also=("coding agent",),
     ),
 )
 _BY_KEYWORD = {form.keyword: form for form in LINES}

@@ -97,13 +97,13 @@ def table(
         return []
     sizes = [max(columns(row[n][0]) for row in rows) for n in range(len(rows[0]))]
     if width is not None:
-        sizes = _fitted([min(widest, size) for size in sizes[:-1]], width)
+        sizes = _fit([min(widest, size) for size in sizes[:-1]], width)
     wraps = wrap and width is not None and len(sizes) == len(rows[0])
-    lines = [part for row in rows for part in (_wrapped(row, sizes[-1]) if wraps else [row])]
+    lines = [part for row in rows for part in (_wrap(row, sizes[-1]) if wraps else [row])]
     return [_row_line(row[: len(sizes)], sizes, colours=colours).rstrip() for row in lines]
 
 
-def _wrapped(row: Sequence[Cell], size: int) -> list[Sequence[Cell]]:
+def _wrap(row: Sequence[Cell], size: int) -> list[Sequence[Cell]]:
     """Return a row as several: what the last cell has no room for goes on below."""
     text, colour = row[-1]
     first, *more = wrapped(text, size)
@@ -111,7 +111,7 @@ def _wrapped(row: Sequence[Cell], size: int) -> list[Sequence[Cell]]:
     return [[*row[:-1], (first, colour)], *([*blank, (line, colour)] for line in more)]
 
 
-def _fitted(sizes: list[int], width: int) -> list[int]:
+def _fit(sizes: list[int], width: int) -> list[int]:
     """Return how wide the columns are that fit, given those before the last."""
     room = width - sum(sizes) - GAP * len(sizes)
     if room >= LEAST:

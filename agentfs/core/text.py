@@ -15,6 +15,7 @@ ELLIPSIS = "…"
 ROWS = 4  # of a terminal that one line of a log may take
 _KERNEL = ("driver", "pgid", "start_time", "boot_id")  # of a claim: for finding survivors, not for people
 _NOT_PLAIN = re.compile(r"[^ -~]")
+_SEQUENCE = re.compile(r"\x1b\[[0-9;:?]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")  # what a program asks of a terminal
 
 
 def inert(text: str) -> str:
@@ -33,6 +34,11 @@ def _visible(character: str) -> str:
     if code == 0x7F:
         return "\u2421"
     return f"<U+{code:04X}>"
+
+
+def without_colours(text: str) -> str:
+    """Return what a program printed without its colours, and whatever else it asks of a terminal."""
+    return _SEQUENCE.sub("", text)
 
 
 def first_line(text: str) -> str:
@@ -170,15 +176,15 @@ def size(count: int) -> str:
 
 def json_text(value: Any) -> str:
     """Return JSON that reads well and is inert too: what a terminal might obey is written as an escape."""
-    return _NOT_PLAIN.sub(_escaped, json.dumps(value, indent=2, ensure_ascii=False))
+    return _NOT_PLAIN.sub(_escape, json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def json_line(value: Any) -> str:
     """Return the same on one line."""
-    return _NOT_PLAIN.sub(_escaped, json.dumps(value, ensure_ascii=False))
+    return _NOT_PLAIN.sub(_escape, json.dumps(value, ensure_ascii=False))
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     character = match[0]
     return character if character == "\n" or character.isprintable() else json.dumps(character)[1:-1]
 
@@ -224,11 +230,11 @@ def in_ascii(text: str) -> str:
 
 def look(line: str) -> str:
     """Return what a reader sees of a line: the same for two that look alike."""
-    seen = _UNSEEN.sub("", "".join(_seen(character) for character in line.expandtabs(4)))
+    seen = _UNSEEN.sub("", "".join(_look_of(character) for character in line.expandtabs(4)))
     return unicodedata.normalize("NFKC", seen).translate(_TWINS).rstrip()
 
 
-def _seen(character: str) -> str:
+def _look_of(character: str) -> str:
     if character.isprintable():
         return character
     return " " if unicodedata.category(character) == "Zs" else ""
@@ -252,16 +258,40 @@ def most_of(width: int | None) -> int | None:
     return None if width is None else width * ROWS
 
 
-def log_line(line: bytes, most: int | None) -> str | None:
-    """Return one line of a log in words, so much of it; None if it is torn."""
+def log_entry(line: bytes) -> tuple[str, str, str] | None:
+    """Return when a line of a log was written, what happened, and more in words; None if there is nothing to see.
+
+    For output, what happened is its stream, and the words are the text as it was printed.
+    """
     try:
         entry = json.loads(line)
         event, at = str(entry.pop("event")), str(entry.pop("at"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if event == "output":
-        words = f"{entry.get('stream')}: {str(entry.get('text', '')).rstrip()}"
-    else:
-        shown = {key: value for key, value in entry.items() if value is not None and key not in _KERNEL}
-        words = " ".join(f"{key}={value}" for key, value in shown.items())
-    return cut(inert(f"{at[11:19]} {event} {words}"), most)
+        return at[11:19], f"output {entry.get('stream')}", str(entry.get("text", ""))
+    if event == "agent_event":  # without words, the raw line is in the file and says nothing to a person
+        words = "; ".join(map(str, entry.get("words") or ()))
+        return (at[11:19], "agent", words) if words else None
+    if event in ("agent", "agent_end"):
+        return at[11:19], "agent", _agent_words(event, entry)
+    shown = {key: value for key, value in entry.items() if value is not None and key not in _KERNEL}
+    return at[11:19], event, " ".join(f"{key}={value}" for key, value in shown.items())
+
+
+def _agent_words(event: str, entry: Mapping[str, Any]) -> str:
+    """Return how a coding agent began or ended; its command, and what it printed on stderr, are in the file."""
+    if event == "agent":
+        network = "on" if entry.get("network") else "off"
+        return f"starts: {entry.get('agent')} (sandbox {entry.get('sandbox')}, network {network})"
+    code = entry.get("exit_code")
+    return f"ended: {entry.get('detail') or ('by a signal' if code is None else f'exit code {code}')}"
+
+
+def log_line(line: bytes, most: int | None) -> str | None:
+    """Return one line of a log in words, so much of it; None if there is nothing to see."""
+    if (entry := log_entry(line)) is None:
+        return None
+    at, event, words = entry
+    colon = ":" if event.startswith("output ") else ""
+    return cut(inert(f"{at} {event}{colon} {words.rstrip()}"), most)

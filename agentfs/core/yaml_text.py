@@ -1,4 +1,4 @@
-"""YAML text -> a value, and where each part of it stands. Pure: is given text, opens nothing.
+"""YAML text -> a value, and where each part of it is. Pure: is given text, opens nothing.
 
 Only PyYAML's parser is used, and the values are built here from its events. Its constructors read YAML 1.1 (`no` is
 false, 2026-11-16 is a date), keep the last of two equal names and follow aliases without end. Its composer forgets
@@ -40,7 +40,7 @@ def _in_words(problem: str) -> tuple[str, str]:
 
 
 class YamlReader:
-    """Builds the value of one document from the parser's events, and notes where each part stands."""
+    """Builds the value of one document from the parser's events, and notes where each part is."""
 
     def __init__(self, text: str, first_line: int) -> None:
         self._text = text

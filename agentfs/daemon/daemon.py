@@ -15,52 +15,59 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Begun, Inbox, Intake
-from agentfs.daemon.reporter import Teller
-from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, ManagedRun, describe, glance, share_places
+from agentfs.daemon.reporter import Reporter
+from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, Glance, ManagedRun, describe, glance, share_places
+from agentfs.daemon.timetable import Timetable
 from agentfs.engine.driver import World
-from agentfs.engine.foreground import RESCAN_SECONDS, RESTLESS_SECONDS, SHORTEST_SECONDS, Stop
+from agentfs.engine.foreground import Stop
 from agentfs.engine.world import open_driver
-from agentfs.errors import UserError
+from agentfs.errors import UserError, Watched
 from agentfs.ledger import Ledger, LedgerError
 from agentfs.ledger.maintenance import Maintenance, Upkeep
 from agentfs.storage.completeness import ignore_lease_signal
 from agentfs.storage.locks import HeldFolder, locked
-from agentfs.storage.run_folders import ended_runs, is_open, open_runs
 from agentfs.storage.starting import Pool
+from agentfs.storage.timing import TIMING
 from agentfs.storage.watcher import FolderWatch
-from agentfs.storage.workspace import Workspace
+from agentfs.storage.workspace import Workspace, ended_runs, is_open, open_runs
 
 AT_ONCE = 4  # runs turned, or goals taken, at the same time; more would only wait for the interpreter
-GLANCE_SECONDS = 0.5  # how often every open run is looked at
-GLANCE_AT_MOST = 0.03  # seconds of that; the rest comes next time
-PAGE_SECONDS = 1.0  # how old STATUS.md may be
 PAGES_AT_ONCE = 4
 ENOUGH_TO_DO = 32  # runs that have something to do, or wait for a place: while there are more, goals come one by one
-CROWDED_SECONDS = 0.1  # from one to the next then: what is begun is ended first, and no goal is kept out
-GARBAGE, MUCH_GARBAGE = 10, 3000  # passes over younger objects before a full one: when idle, and at work
+COLLECT_IDLE, COLLECT_BUSY = 10, 3000  # passes over younger objects before a full collection
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Unopened:
+    """Why a run could not be opened, and how its folder was before that."""
+
+    error: Exception
+    seen: Glance
 
 
 class Daemon:
     """Drives many runs until it is asked to stop."""
 
     def __init__(
-        self, workspace: Workspace, settings: Settings, world: World, inbox: Inbox, stop: Stop, teller: Teller
+        self, workspace: Workspace, settings: Settings, world: World, inbox: Inbox, stop: Stop, reporter: Reporter
     ) -> None:
-        self.workspace, self.settings, self.world, self.stop, self.teller = workspace, settings, world, stop, teller
-        self.goals, self.intake = HeldFolder(inbox.folder), Intake(inbox, teller)
+        self.workspace, self.settings, self.world = workspace, settings, world
+        self.stop, self.reporter = stop, reporter
+        self.goals, self.intake = HeldFolder(inbox.folder), Intake(inbox, reporter)
+        self.timetable = Timetable(inbox, reporter)
         self.runs: dict[Path, ManagedRun] = {}
-        self.ended, self.failed = EndedRuns(teller), FailedRuns(teller)
+        self.ended, self.failed = EndedRuns(reporter), FailedRuns(reporter)
         self.elsewhere: set[Path] = set()  # runs that another process drives
-        self.upkeep = Upkeep(Maintenance(workspace.runs), teller.tell)
+        self.upkeep = Upkeep(Maintenance(workspace.runs), reporter.report)
         self.fatal: UserError | None = None
         self._watch: FolderWatch | None = None  # None: no events are asked for
         self._watching = ExitStack()
@@ -72,13 +79,14 @@ class Daemon:
 
     # ── the loop ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def run(self, *, poll: bool) -> None:
-        """Drive until asked to stop and nothing runs any more."""
-        self.goals.take()
+    def run(self, *, poll: bool, wait: bool = False) -> None:
+        """Drive until asked to stop and nothing runs any more. `wait`: for another daemon to end first."""
+        if not self._hold_goals(wait=wait):
+            return
         try:
             self._begin(poll=poll)
             while not (self.stop.asked and not self._has_jobs()):
-                self._take_news()
+                self._receive()
                 self._do_what_is_due()
                 if not self._turn_runs():
                     self.stop.wake.wait(self._idle_seconds())
@@ -88,34 +96,51 @@ class Daemon:
         if self.fatal is not None:
             raise self.fatal
 
+    def _hold_goals(self, *, wait: bool) -> bool:
+        """Lock goals/, which one daemon has at a time; return whether that is done: a stop may be asked before."""
+        while not self.stop.asked:
+            try:
+                self.goals.take()
+            except Watched as other:
+                if not wait:
+                    raise
+                self.reporter.report_once(f"waiting: {other}")
+                self.stop.wake.wait(TIMING.glance)
+                self.stop.wake.clear()
+            else:
+                return True
+        return False
+
     def _begin(self, *, poll: bool) -> None:
         ignore_lease_signal()  # only the main thread can
         gc.freeze()  # with fifty long runs a full collection takes a second, in which all wait
         gc.set_threshold(*gc.get_threshold()[:2], 1_000_000_000)
         is_polling, folder = poll or not self._watch_goals(), self.goals.path
         words = f"{'looking every second' if is_polling else 'watching'}: drop goals into {folder}"
-        self.teller.tell("watching", words, goals=str(folder), polling=is_polling, pid=os.getpid())
+        self.reporter.report("watching", words, goals=str(folder), polling=is_polling, pid=os.getpid())
         self.intake.begin()
         ended = ended_runs(self.workspace.runs)
         for folder in ended:
             self.ended.add(folder)
-        self.world.keeper.look_through(reversed(ended))
+        self.world.committer.look_through(reversed(ended))
+        if self.world.on_end:
+            self.world.on_end.make_up(ended)
 
     def _watch_goals(self) -> bool:
         """Ask for events of goals/, which may be another folder than before; return whether all of them come."""
         self._watching.close()
         self._watch = self._watching.enter_context(FolderWatch([self.goals.path], self.stop.wake.set))
-        if self._watch.deaf:
-            self.teller.tell("polling", f"goals/ is looked at every second: {self._watch.deaf}")
-        return not self._watch.deaf
+        if self._watch.no_events:
+            self.reporter.report("polling", f"goals/ is looked at every second: {self._watch.no_events}")
+        return not self._watch.no_events
 
-    def _take_news(self) -> None:
-        """Take in what happened since the last time."""
+    def _receive(self) -> None:
+        """Take in what happened since the last time: events, reports, signals."""
         if self._watch is not None and self._watch.seen():
             self.intake.due = 0.0
         if self._watch is not None and self._watch.overflowed:
             self._watch.overflowed = False
-            self.teller.note("event queue overflowed; rescanning")
+            self.reporter.note("event queue overflowed; rescanning")
             self.intake.due = self._rescan_at = 0.0
         while not self._woken.empty():
             run = self.runs.get(self._woken.get())
@@ -124,19 +149,19 @@ class Daemon:
         if self.stop.asked > 1:
             for run in self.runs.values():
                 run.driver.stop_all()
-        if self.stop.asked != self.stop.told:
-            self.stop.told = self.stop.asked
+        if self.stop.asked != self.stop.announced:
+            self.stop.announced = self.stop.asked
             if self._has_jobs():
                 gently = "what runs finishes; Ctrl-C again ends it"
-                self.teller.tell("stopping", gently if self.stop.asked == 1 else "what runs is being ended")
+                self.reporter.report("stopping", gently if self.stop.asked == 1 else "what runs is being ended")
 
     def _do_what_is_due(self) -> None:
         now, pages = time.monotonic(), PAGES_AT_ONCE
         if now >= self._glance_at:
-            self._glance_at = now + GLANCE_SECONDS
+            self._glance_at = now + TIMING.glance
             self._glance(now)
         if now >= self._rescan_at:
-            self._rescan_at = now + RESCAN_SECONDS
+            self._rescan_at = now + TIMING.rescan
             self._rescan()
         for run in list(self.runs.values()):
             if run.is_leaving and not run.is_busy:
@@ -150,9 +175,11 @@ class Daemon:
                 self._write_page(run)
         if not self.stop.asked:
             self._take_goals(now)
+            self._manage(self.timetable.take(now))
+        self._manage(self.world.children.take_begun())
         is_idle = self._is_idle()
         self.upkeep.tend(idle=is_idle)
-        if gc.get_count()[2] > (GARBAGE if is_idle else MUCH_GARBAGE):
+        if gc.get_count()[2] > (COLLECT_IDLE if is_idle else COLLECT_BUSY):
             gc.collect()
 
     def _take_goals(self, now: float) -> None:
@@ -160,7 +187,7 @@ class Daemon:
         waiting = sum(run.due <= now or run.waits_since < NEVER for run in self.runs.values())
         self._is_crowded = waiting > ENOUGH_TO_DO
         if not self._is_crowded or now >= self._take_at:
-            self._take_at = now + CROWDED_SECONDS
+            self._take_at = now + TIMING.crowded
             self._manage(self.intake.take(1 if self._is_crowded else AT_ONCE, self._at_once))
 
     def _has_jobs(self) -> bool:
@@ -169,7 +196,7 @@ class Daemon:
 
     def _is_idle(self) -> bool:
         """Whether nothing runs, here or driven by another process, and nothing waits for its commit."""
-        if self.stop.asked or self.elsewhere or self.intake.is_busy or not self.world.keeper.is_idle():
+        if self.stop.asked or self.elsewhere or self.intake.is_busy or not self.world.committer.is_idle():
             return False
         now = time.monotonic()
         return not any(run.driver.jobs or run.due <= now or run.look_at < NEVER for run in self.runs.values())
@@ -191,7 +218,7 @@ class Daemon:
         self._check_folders()
         for run in sorted(self.runs.values(), key=lambda run: run.glanced_at):
             run.look(now)
-            if time.monotonic() > now + GLANCE_AT_MOST:
+            if time.monotonic() > now + TIMING.glance_longest:
                 break
         self.ended.report_edits()
         if not self.stop.asked:
@@ -207,7 +234,7 @@ class Daemon:
             if not self.goals.is_there():
                 self.goals.take()
                 words = "goals/ was moved or deleted: the folder that is there now is the one being watched"
-                self.teller.note(words)
+                self.reporter.note(words)
                 if self._watch is not None:
                     self._watch_goals()
                 self.intake.begin()
@@ -216,7 +243,7 @@ class Daemon:
             self.fatal = error
             self.stop.ask(2)
         except LedgerError as error:
-            self.teller.once(str(error))
+            self.reporter.report_once(str(error))
 
     def _check_runs(self) -> None:
         found, were_there = _identify(self.workspace.runs), self._has_runs
@@ -224,12 +251,12 @@ class Daemon:
         if found is None:
             if were_there:
                 words = "runs/ was moved or deleted, so its runs are not driven; the next goal makes a new one"
-                self.teller.note(words)
+                self.reporter.note(words)
         elif found != self._runs_id:
             Ledger.create(self.workspace.runs)
             self._runs_id, self._rescan_at = found, 0.0
             words = "runs/ is another folder now: the runs in it are driven, and it has a ledger of its own"
-            self.teller.note(words)
+            self.reporter.note(words)
 
     def _rescan(self) -> None:
         """Find runs that nobody drives, and those of ours that are gone."""
@@ -264,24 +291,25 @@ class Daemon:
     def _manage(self, begun: Sequence[Begun]) -> None:
         """Drive these runs from now on; their locks are held."""
         for (folder, hold), run in zip(begun, self._at_once(self._open, begun), strict=True):
-            if isinstance(run, Exception):
+            if isinstance(run, _Unopened):
                 hold.close()
-                self.failed.add(folder, run)
+                self.failed.add(folder, run.error, run.seen)
                 continue
             self.failed.remove(folder)
             self.runs[folder] = run
-            self.teller.opened(run.driver)
+            self.reporter.report_opened(run.driver)
             if run.is_restless:
-                run.look_at = time.monotonic() + RESTLESS_SECONDS
+                run.look_at = time.monotonic() + TIMING.restless
 
-    def _open(self, begun: Begun) -> ManagedRun | Exception:
+    def _open(self, begun: Begun) -> "ManagedRun | _Unopened":
         """Take a run over, or return what is in the way."""
         folder, hold = begun
+        seen = glance(folder)
         try:
-            world, seen = replace(self.world, wake=partial(self._wake, folder)), glance(folder)
+            world = replace(self.world, wake=partial(self._wake, folder))
             return ManagedRun.of(open_driver(folder, self.settings, world), hold, seen)
         except Exception as error:  # noqa: BLE001 - one broken run never holds up another
-            return error
+            return _Unopened(error, seen)
 
     def _wake(self, folder: Path) -> None:
         self._woken.put(folder)
@@ -323,33 +351,42 @@ class Daemon:
 
     def _report(self, run: ManagedRun) -> None:
         with self._reporting:
-            self.teller.turn(run.driver, run.actions, run.reported)
+            self.reporter.report_turn(run.driver, run.actions, run.reported)
 
     def _plan_next(self, run: ManagedRun) -> None:
         """Decide when a run has its next turns."""
         now = run.acted_at = time.monotonic()
         if run.has_ended:
-            self.teller.ended(run.driver)
+            self.reporter.report_end(run.driver)
             self._close(run)
             self.ended.add(run.folder)
+            self._wake_parent(run)
             return
-        run.page_at = min(run.page_at, now + PAGE_SECONDS)
+        run.page_at = min(run.page_at, now + TIMING.status_page)
         if not run.has_to_wait:
             run.due = now
         elif run.is_restless:
-            run.look_at = min(run.look_at, now + RESTLESS_SECONDS)
+            run.look_at = min(run.look_at, now + TIMING.restless)
         if (due := run.driver.due_in()) is not None:  # looked at again now and then: the clock may be set
-            run.due = min(run.due, now + min(max(due, SHORTEST_SECONDS), RESCAN_SECONDS))
+            run.due = min(run.due, now + min(max(due, TIMING.shortest), TIMING.rescan))
         if wait := run.new_wait():
             self._write_page(run)
-            self.teller.waits(run.driver, wait)
+            self.reporter.report_wait(run.driver, wait)
+
+    def _wake_parent(self, run: ManagedRun) -> None:
+        """Have the run look again that one was a step of."""
+        parent = run.driver.facts.run.parent
+        above = self.runs.get(self.workspace.runs / parent.run) if parent else None
+        if above is not None:
+            above.driver.look_again()
 
     def _write_page(self, run: ManagedRun, *, driven: bool = True) -> None:
-        run.page_at = time.monotonic() + PAGE_SECONDS if run.is_busy else NEVER  # its logs grow, without any event
+        soon = time.monotonic() + TIMING.status_page
+        run.page_at = soon if run.is_busy else NEVER  # its logs grow, without any event
         try:
             run.status.keep(run.driver.state, now=True, driven=driven)
         except OSError as error:
-            self.teller.once(f"{run.driver.facts.run.run}: STATUS.md cannot be written: {describe(error)}")
+            self.reporter.report_once(f"{run.driver.facts.run.run}: STATUS.md cannot be written: {describe(error)}")
 
     # ── letting go ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -368,10 +405,13 @@ class Daemon:
         if not run.is_leaving:
             self._write_page(run, driven=False)
         del self.runs[run.folder]
+        self.world.run_ended(run.folder)
         run.hold.close()
 
     def _leave(self) -> None:
         self.upkeep.close()
+        for _, hold in self.world.children.take_begun():
+            hold.close()
         for run in list(self.runs.values()):
             run.driver.stop_all()  # whatever went wrong, nothing is left running that nobody looks after
             with suppress(OSError):
@@ -382,7 +422,7 @@ class Daemon:
 
 
 def _identify(folder: Path) -> tuple[int, int] | None:
-    """Return what tells a folder from another one of the same name; None if there is none."""
+    """Return what distinguishes a folder from another of the same name; None if there is none."""
     try:
         found = os.stat(folder)
     except OSError:

@@ -23,11 +23,12 @@ from agentfs.core.paths import run_name
 from agentfs.core.problems import Problem
 from agentfs.core.text import in_markdown, inert
 from agentfs.core.tool_spec import Catalogue
-from agentfs.daemon.reporter import Teller
+from agentfs.daemon.reporter import Reporter
 from agentfs.daemon.runs import FULL, describe
-from agentfs.engine.intake import GoalSource, judge_goal, taking
+from agentfs.engine.goal_source import GoalSource, Hide
+from agentfs.engine.intake import judge_goal, taking
 from agentfs.errors import AgentfsError, BadFile, UserError
-from agentfs.storage.completeness import Stillness
+from agentfs.storage.completeness import Completeness
 from agentfs.storage.dropped_goals import (
     ON_ITS_WAY,
     Spot,
@@ -38,13 +39,10 @@ from agentfs.storage.dropped_goals import (
 )
 from agentfs.storage.files import appear, move_to_new_name
 from agentfs.storage.safe_open import NotRegular, hold_inside, hold_named, read_regular
+from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
 
 REJECTED = "rejected"
-LOOK_SECONDS = 1.0  # between two looks at the folder, whether or not events come
-RESTLESS_SECONDS = 0.05  # while something there is being written
-LATE_SECONDS = 1.0  # for which watchdog may hold events back
-AGAIN_SECONDS = 10.0  # until something that failed for want of room or rights is tried again
 _JUNK = re.compile(
     r"""
     \..* | ~.* | .*~ | \#.*\# | 4913 | sed[A-Za-z0-9]{6}          # hidden, Office, backups, Emacs, vim, sed -i
@@ -99,8 +97,9 @@ class Inbox:
     settings: Settings
     catalogue: Catalogue
     planner: bool  # there is a model to plan with
-    still: Stillness = field(default_factory=Stillness)
+    completeness: Completeness = field(default_factory=Completeness)
     clock: Callable[[], float] = time.monotonic
+    hide: Hide = lambda text: text  # takes secrets out of a text
     _reported: set[str] = field(default_factory=set)
     _later: dict[str, float] = field(default_factory=dict)
 
@@ -126,7 +125,7 @@ class Inbox:
                 self._leave(name, words, found)
             elif not stat.S_ISREG(status.st_mode):
                 found.wrong.append((self.folder / name, _wrong_kind(status.st_mode)))
-            elif self.still.is_complete(self.folder / name):
+            elif self.completeness.is_complete(self.folder / name):
                 found.complete.append(self.folder / name)
                 ages[self.folder / name] = status.st_mtime_ns
             else:
@@ -143,12 +142,12 @@ class Inbox:
         self._reported &= listed.keys()
         for name in self._later.keys() - listed.keys():
             del self._later[name]
-        for path in [path for path in self.still.seen if path.name not in listed]:
-            self.still.forget(path)
+        for path in [path for path in self.completeness.seen if path.name not in listed]:
+            self.completeness.forget(path)
 
     def later(self, name: str) -> None:
         """Leave a file alone for a while."""
-        self._later[name] = self.clock() + AGAIN_SECONDS
+        self._later[name] = self.clock() + TIMING.inbox_again
 
     def bring_back(self) -> None:
         """Finish what an intake that was cut off left on its way to another file system."""
@@ -170,9 +169,10 @@ class Inbox:
 
     def taking(self, path: Path) -> AbstractContextManager[Path]:
         """Make a goal a run; the block has the run's folder, locked. Raises AgentfsError if it is invalid."""
-        self.still.forget(path)
+        self.completeness.forget(path)
         source = dropped_goal(path, path.name)
-        goal = judge_goal(source, self.workspace.root, self.settings, self.catalogue, planner=self.planner)
+        root, settings, catalogue = self.workspace.root, self.settings, self.catalogue
+        goal = judge_goal(source, root, settings, catalogue, planner=self.planner, hide=self.hide)
         return taking(goal, self.workspace)
 
     def reject(self, path: Path, error: AgentfsError) -> Refused:
@@ -181,7 +181,7 @@ class Inbox:
             return self._turn_away(goals, Spot(goals, path.name), path.name, error)
 
     def _turn_away(self, goals: int, spot: Spot, called: str, error: AgentfsError) -> Refused:
-        """Move what stands in a spot to rejected/. Nothing is written through a link, or over another file."""
+        """Move what is in a spot to rejected/. Nothing is written through a link, or over another file."""
         try:
             with hold_inside(REJECTED, goals, make=True) as rejected:
                 place = next(free_names(rejected, called, beside=_ERROR))
@@ -254,7 +254,7 @@ def _wrong_kind(mode: int) -> Problem:
 
 
 def _reason(name: str, error: AgentfsError) -> str:
-    """Return what stands in NAME.error.md."""
+    """Return the text of NAME.error.md."""
     lines = [f"    {inert(line)}" for line in str(error).splitlines()]
     return "\n".join(
         [
@@ -277,8 +277,8 @@ AtOnce = Callable[[Callable[[Path], Begun | Exception], list[Path]], list[Begun 
 class Intake:
     """Takes goals from an inbox, a few at a time, and reports what became of each. `due`: when to look again."""
 
-    def __init__(self, inbox: Inbox, teller: Teller) -> None:
-        self.inbox, self._teller = inbox, teller
+    def __init__(self, inbox: Inbox, reporter: Reporter) -> None:
+        self.inbox, self._reporter = inbox, reporter
         self.due = 0.0
         self._late_until = 0.0  # until when events may be late
         self._waiting: deque[Path] = deque()  # goals that were complete when they were looked at
@@ -305,7 +305,7 @@ class Intake:
         except OSError as error:
             refused, is_finished = [], False
             self._report_trouble("", f"{_NOT_FINISHED}: {describe(error)}")
-        self._finish_at = None if is_finished else time.monotonic() + AGAIN_SECONDS
+        self._finish_at = None if is_finished else time.monotonic() + TIMING.inbox_again
         for one in refused:
             self._report_refused(one)
 
@@ -328,13 +328,13 @@ class Intake:
         return list(found.values())
 
     def _is_complete(self, path: Path, now: float) -> bool:
-        if self.inbox.still.is_complete(path):
+        if self.inbox.completeness.is_complete(path):
             return True
-        self.due = now + RESTLESS_SECONDS
+        self.due = now + TIMING.inbox_restless
         return False
 
     def _look(self, now: float) -> None:
-        self.due = now + LOOK_SECONDS
+        self.due = now + TIMING.inbox
         if self._finish_at is not None and now >= self._finish_at:
             self._finish_intakes()
         try:
@@ -344,16 +344,16 @@ class Intake:
             return
         self._waiting.extend(found.complete)
         for name, words in found.left:
-            self._teller.tell("left", f"goals/{name} is left alone: {words}", goal=name)
+            self._reporter.report("left", f"goals/{name} is left alone: {words}", goal=name)
         for path, problem in found.wrong:
             self._refuse(path, BadFile(path.name, [problem]))
         if found.restless or now < self._late_until:
-            self.due = now + RESTLESS_SECONDS
+            self.due = now + TIMING.inbox_restless
 
     def _look_often(self) -> None:
         """Look often for a while: after a file has left a folder, watchdog holds back what else happens there."""
-        self._late_until = time.monotonic() + LATE_SECONDS
-        self.due = min(self.due, time.monotonic() + RESTLESS_SECONDS)
+        self._late_until = time.monotonic() + TIMING.events_late
+        self.due = min(self.due, time.monotonic() + TIMING.inbox_restless)
 
     def _take_one(self, path: Path) -> Begun | Exception:
         """Make a goal a run, or return what is in the way. Other goals are being taken at the same time."""
@@ -376,45 +376,46 @@ class Intake:
             case (folder, _):
                 self._trouble.pop(path.name, None)
                 if self._trouble.pop("", None):
-                    self._teller.note("goals are taken again")
-                run = f"{folder.parent.name}/{folder.name}"
-                self._teller.tell("taken", f"took goals/{path.name}", run, goal=path.name)
+                    self._reporter.note("goals are taken again")
+                run = paths.run_id(folder)
+                self._reporter.report("taken", f"took goals/{path.name}", run, goal=path.name)
                 return result
         return None
 
     def _put_off(self, path: Path, error: OSError) -> None:
         """Try a goal again later; all of them, if it is no fault of this one."""
-        self._finish_at = time.monotonic() + AGAIN_SECONDS
+        self._finish_at = time.monotonic() + TIMING.inbox_again
         if error.errno not in _NOT_THIS_GOALS_FAULT:
             self.inbox.later(path.name)
             words = f"goals/{path.name} cannot be taken now, and is tried again: {describe(error)}"
             self._report_trouble(path.name, words)
             return
         self._waiting.clear()
-        self.due = time.monotonic() + AGAIN_SECONDS
+        self.due = time.monotonic() + TIMING.inbox_again
         self._report_trouble("", f"no goal can be taken now; they stay in goals/: {describe(error)}")
 
     def _refuse(self, path: Path, error: AgentfsError) -> None:
         self._look_often()
-        self._report_refused(self.inbox.reject(path, error), is_file=isinstance(error, BadFile))
+        problems = len(error.problems) if isinstance(error, BadFile) else 1
+        self._report_refused(self.inbox.reject(path, error), problems)
 
-    def _report_refused(self, refused: Refused, *, is_file: bool = True) -> None:
-        first, *more = refused.words.splitlines()
-        count = f" (and {len(more)} more)" if is_file and more else ""
-        words = f"rejected: {first.removesuffix(':')}{count}"  # what follows a colon stands in the file
+    def _report_refused(self, refused: Refused, problems: int = 1) -> None:
+        first = refused.words.splitlines()[0]
+        count = f" (and {problems - 1} more)" if problems > 1 else ""
+        words = f"rejected: {first.removesuffix(':')}{count}"  # what follows a colon is in the file
         if refused.error is None:
             self._report_trouble(refused.name, words)
             return
         beside = refused.error.relative_to(self.inbox.workspace.root)
         self._trouble.pop(refused.name, None)
-        self._teller.tell("rejected", f"{words}; see {beside}", goal=refused.name, error=str(beside))
+        self._reporter.report("rejected", f"{words}; see {beside}", goal=refused.name, error=str(beside))
 
     def _report_trouble(self, name: str, words: str) -> None:
         """Report trouble that comes again and again once, until it is over."""
         if self._trouble.get(name) != words:
             self._trouble[name] = words
-            self._teller.tell("trouble", words)
+            self._reporter.report("trouble", words)
 
 
-_NOT_FINISHED = "what an earlier watch was about to take cannot be settled"
+_NOT_FINISHED = "what an earlier watch was taking cannot be finished"
 _NOT_THIS_GOALS_FAULT = (*FULL, errno.EROFS, errno.EMFILE, errno.ENFILE)

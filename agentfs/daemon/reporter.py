@@ -7,23 +7,24 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from agentfs.core.decide import Action, Wait
+from agentfs.core.actions import Action, Wait
 from agentfs.core.text import inert
-from agentfs.engine.report import ended_words, failures, reply_lines, turn_news, what_to_do
+from agentfs.engine.isolation import isolation_words
+from agentfs.engine.report import branch_words, ended_words, failures, reply_lines, turn_news, what_to_do
 
 if TYPE_CHECKING:
     from agentfs.engine.driver import Driver
 
 
-class Teller:
+class Reporter:
     """Follows many runs; writes a line for what is worth one. A stream that is gone is no trouble."""
 
     def __init__(self, stream: TextIO, stamp: Callable[[], str] | None = None) -> None:
         self._stream, self._stamp = stream, stamp  # with a stamp: JSON
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._replies: dict[str, set[str]] = {}  # by run: those that do not count, and were pointed out
 
-    def tell(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
+    def report(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
         """Write one line."""
         if self._stamp is None:
             line = inert(f"{run}: {words}" if run else words)
@@ -42,42 +43,47 @@ class Teller:
             print(f"agentfs: {error}; going on without it", file=sys.stderr, flush=True)
 
     def note(self, words: str) -> None:
-        self.tell("note", words)
+        self.report("note", words)
 
-    def once(self, words: str, run: str | None = None) -> None:
-        """Tell of trouble that may come again and again."""
-        if (line := f"{run}: {words}") not in self._told:
-            self._told.add(line)
-            self.tell("trouble", words, run)
+    def report_once(self, words: str, run: str | None = None) -> None:
+        """Report trouble that may come again and again."""
+        if (line := f"{run}: {words}") not in self._reported:
+            self._reported.add(line)
+            self.report("trouble", words, run)
 
-    def opened(self, driver: "Driver") -> None:
+    def report_opened(self, driver: "Driver") -> None:
         run = driver.facts.run
-        self.tell("driving", f"working in {driver.folder.resolve() / run.workdir}", run.run)
+        self.report("driving", f"working in {driver.folder.resolve() / run.workdir}", run.run)
+        if not driver.facts.attempts and not driver.facts.outcome:
+            for words in isolation_words(run, "`agentfs run GOAL --with-uncommitted` takes it along"):
+                self.report("isolated", words, run.run)
 
-    def turn(self, driver: "Driver", actions: list[Action], settled: set[tuple[str, int]]) -> None:
-        """Report what a turn found finished and what it decided. `settled`: the attempts reported before."""
+    def report_turn(self, driver: "Driver", actions: list[Action], reported: set[tuple[str, int]]) -> None:
+        """Report what a turn found finished and what it decided. `reported`: the attempts reported before."""
         run = driver.facts.run.run
-        for event, words, more in turn_news(driver.state, actions, settled):
-            self.tell(event, words, run, **more)
+        for event, words, more in turn_news(driver.state, actions, reported):
+            self.report(event, words, run, **more)
         for words in reply_lines(driver.state, self._replies.setdefault(run, set())) if driver.jobs else ():
-            self.tell("todo", words, run)  # at rest, `waits` says it
+            self.report("todo", words, run)  # at rest, `waits` says it
 
-    def waits(self, driver: "Driver", rest: Wait) -> None:
+    def report_wait(self, driver: "Driver", rest: Wait) -> None:
         run = driver.facts.run.run
-        self.tell("waiting", f"waits: {rest.why}", run)
+        self.report("waiting", f"waits: {rest.why}", run)
         for line in what_to_do(driver.folder, driver.state):
-            self.tell("todo", line.strip(), run)
+            self.report("todo", line.strip(), run)
 
-    def ended(self, driver: "Driver") -> None:
+    def report_end(self, driver: "Driver") -> None:
         outcome, run = driver.facts.outcome, driver.facts.run.run
         self._replies.pop(run, None)
         if outcome is None:
             return
-        self.tell("ended", ended_words(outcome), run, status=outcome.status, reason=outcome.reason)
+        self.report("ended", ended_words(outcome), run, status=outcome.status, reason=outcome.reason)
         if outcome.status == "failed":
             for line in failures(driver.state):
-                self.tell("todo", line.strip(), run)
+                self.report("todo", line.strip(), run)
+        for line in branch_words(outcome, run):
+            self.report("todo", line, run)
 
-    def let_go(self, run: str) -> None:
+    def forget_run(self, run: str) -> None:
         """Forget a run that is no longer driven though it has not ended; why was reported."""
         self._replies.pop(run, None)

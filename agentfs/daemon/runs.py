@@ -15,21 +15,23 @@ from itertools import islice
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.core.decide import Action, Wait, takes_place
-from agentfs.daemon.reporter import Teller
+from agentfs.core.actions import Action, Wait
+from agentfs.core.decide import needs_place
+from agentfs.daemon.reporter import Reporter
 from agentfs.engine.driver import Driver, at_rest
+from agentfs.engine.foreground import open_children
+from agentfs.engine.report import finished_attempts
 from agentfs.engine.status_page import StatusFile
 from agentfs.errors import AgentfsError
-from agentfs.storage.completeness import Signature, signature
+from agentfs.storage.completeness import Signature
 from agentfs.storage.files import listing, read_whole
-from agentfs.storage.run_folders import is_open
+from agentfs.storage.locks import keep
 from agentfs.storage.safe_open import names_in
+from agentfs.storage.timing import TIMING
+from agentfs.storage.workspace import is_open
 
 NEVER = math.inf
 TURNS = 16  # of one run in a row, while it has something to do at once: it ends the sooner, and costs less
-ACTIVE_SECONDS = 1.0  # after its last action, a run's folders change by the driver's own doing
-REREAD_SECONDS = 10.0  # until an active run is read again in full all the same
-RACY_NS = 20_000_000  # a folder's time says nothing of what follows within the same tick of the kernel's clock
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _PEOPLES = (".again.md", ".reply.md")
 _EDITED = (paths.RUN, paths.PLAN, paths.OUTCOME, paths.REPLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES))
@@ -47,19 +49,28 @@ class Glance:
     replies: dict[str, Signature | None]  # what people have written there
 
 
-def glance(run: Path, before: Glance | None = None) -> Glance:
-    """Return what is there now. It is asked of every open run all the time: some 20 µs."""
+def glance(run: Path, before: Glance | None = None, beside: Sequence[str] = ()) -> Glance:
+    """Return what is there now. It is asked of every open run all the time: some 20 µs. `beside`: of other runs."""
     top = str(run)
-    folders = (_changed(f"{top}/{paths.STEPS}"), _changed(f"{top}/{paths.PLANNING}"))
+    folders = (_change(f"{top}/{paths.STEPS}"), _change(f"{top}/{paths.PLANNING}"))
     replies = before.replies if before and before.folders == folders else _replies(top)
     return Glance(
-        tuple(signature(f"{top}/{name}") for name in _EDITED),
+        tuple(map(_trace, (*(f"{top}/{name}" for name in _EDITED), *beside))),
         folders,
-        {path: signature(path) for path in replies},
+        {path: _trace(path) for path in replies},
     )
 
 
-def _changed(folder: str) -> int:
+def _trace(path: str) -> Signature | None:
+    """Return what changes when something else has that name, be it a file or not; None: nothing has it."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _change(folder: str) -> int:
     try:
         return os.stat(folder).st_mtime_ns
     except OSError:
@@ -100,9 +111,7 @@ class ManagedRun:
 
     @classmethod
     def of(cls, driver: Driver, hold: ExitStack, seen: Glance) -> "ManagedRun":
-        attempts = driver.facts.attempts.items()
-        reported = {(step, one.number) for step, tries in attempts for one in tries if one.result}
-        return cls(driver, hold, StatusFile(driver.folder), seen, reported)
+        return cls(driver, hold, StatusFile(driver.folder), seen, finished_attempts(driver.facts))
 
     @property
     def folder(self) -> Path:
@@ -116,7 +125,7 @@ class ManagedRun:
     @property
     def is_restless(self) -> bool:
         """Whether something is being written, so that the folder has to be read again soon."""
-        return bool(self.driver.reader.restless or self.driver.leftovers)
+        return bool(self.driver.reader.restless or self.driver.displaced)
 
     @property
     def place_order(self) -> tuple[float, float]:
@@ -136,11 +145,12 @@ class ManagedRun:
                 driver.trouble = error
             if driver.trouble is not None:
                 return
+            driver.notify(driver.state, self.actions)
             report(self)
             if self.has_to_wait:
                 break
         if room:
-            self.waits_since = time.monotonic() if sum(map(takes_place, self.actions)) >= room else NEVER
+            self.waits_since = time.monotonic() if sum(map(needs_place, self.actions)) >= room else NEVER
         else:
             could_start = driver.state.moving("order", "start", "ask", "retry", most=1)
             self.waits_since = min(self.waits_since, time.monotonic()) if could_start else NEVER
@@ -153,19 +163,30 @@ class ManagedRun:
     def has_ended(self) -> bool:
         """Whether nothing is left to do but to let go of the run."""
         driver = self.driver
-        return driver.facts.outcome is not None and not driver.jobs and not driver.leftovers and self.has_to_wait
+        return driver.facts.outcome is not None and not driver.jobs and not driver.displaced and self.has_to_wait
 
     def look(self, now: float) -> None:
         """Have the folder read again if a person, or another process, has changed it."""
-        before, seen, self.glanced_at = self.seen, glance(self.folder, self.seen), now
+        before, seen, self.glanced_at = self.seen, glance(self.folder, self.seen, self._relatives()), now
+        if not keep(self.folder):
+            self.driver.look_again()  # its next turn says so
         if (seen.files, seen.replies) == (before.files, before.replies):
-            is_own_doing = now < self.acted_at + ACTIVE_SECONDS and now < self.read_at + REREAD_SECONDS
+            is_own_doing = now < self.acted_at + TIMING.own_doing and now < self.read_at + TIMING.reread
             if seen.folders == before.folders or is_own_doing:
                 return
-        is_racy = any(abs(time.time_ns() - changed) < RACY_NS for changed in seen.folders)
+        is_racy = any(abs(time.time_ns() - changed) < TIMING.racy * 1e9 for changed in seen.folders)
         self.seen = replace(seen, folders=()) if is_racy else seen
         self.read_at = now
         self.driver.look_again()
+
+    def _relatives(self) -> list[str]:
+        """Return what of other runs concerns this one: revisions of the one above, outcomes of those below."""
+        facts, runs = self.driver.facts, self.folder.parents[1]
+        above = [f"{runs}/{facts.run.parent.run}/{paths.REVISIONS}"] if facts.run.parent else []
+        return [
+            *above,
+            *(f"{runs}/{child}/{name}" for child in open_children(facts) for name in (paths.OUTCOME, paths.RUN)),
+        ]
 
     def new_wait(self) -> Wait | None:
         """Return why the run waits for a person, if that has not been reported yet."""
@@ -212,8 +233,8 @@ class EndedRuns:
     LOOKS = 20  # go through all of them in search of edits
     EACH = 3  # are reported one by one; after a copy of the workspace every file may look edited
 
-    def __init__(self, teller: Teller) -> None:
-        self._teller = teller
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
         self._reported: dict[Path, set[tuple[str, int]]] = {}  # the run that ended last comes last
         self._unseen: list[Path] = []  # whose edits are still to be looked for before all are again
         self._open_before: set[Path] = set()
@@ -246,14 +267,14 @@ class EndedRuns:
             if known is not None and (new := set(_edits(str(folder))) - known):
                 known.update(new)
                 if changed := sorted(name for name, _ in new if not _is_last_revision(folder, name)):
-                    edited[f"{folder.parent.name}/{folder.name}"] = ", ".join(changed)
+                    edited[paths.run_id(folder)] = ", ".join(changed)
         if len(edited) > self.EACH:
             words = f"files of {len(edited)} runs changed after their end, of {next(iter(edited))} among them"
-            self._teller.note(f"{words}: `agentfs resume RUN` takes one up again")
+            self._reporter.note(f"{words}: `agentfs resume RUN` takes one up again")
             return
         for run, files in edited.items():
             words = f"{files} changed, but the run has ended: `agentfs resume {run}` takes it up again"
-            self._teller.tell("note", words, run)
+            self._reporter.report("note", words, run)
 
 
 def _edits(folder: str) -> Iterator[tuple[str, int]]:
@@ -294,20 +315,21 @@ class _Failure:
 class FailedRuns:
     """Runs that could not be driven: each is left alone until it has changed, or for a while if that may help."""
 
-    def __init__(self, teller: Teller) -> None:
-        self._teller = teller
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
         self._failures: dict[Path, _Failure] = {}
 
-    def add(self, folder: Path, error: BaseException) -> None:
+    def add(self, folder: Path, error: BaseException, seen: Glance | None = None) -> None:
+        """Leave a run alone until it is no longer as it was seen before the failure (None: as it is now)."""
         if (folder / paths.RUN).exists():
             words = f"set aside: {describe(error)}"
         else:
             words = "its folder was moved or deleted; what ran in it is ended"
-        known, run = self._failures.get(folder), f"{folder.parent.name}/{folder.name}"
-        self._failures[folder] = _Failure(glance(folder), isinstance(error, OSError | MemoryError), words)
+        known, run = self._failures.get(folder), paths.run_id(folder)
+        self._failures[folder] = _Failure(seen or glance(folder), isinstance(error, OSError | MemoryError), words)
         if known is None or known.words != words:
-            self._teller.tell("trouble", words, run)
-        self._teller.let_go(run)
+            self._reporter.report("trouble", words, run)
+        self._reporter.forget_run(run)
 
     def may_be_tried(self, folder: Path) -> bool:
         found = self._failures.get(folder)
@@ -320,7 +342,7 @@ class FailedRuns:
     def remove(self, folder: Path) -> None:
         """Forget a run that is driven again."""
         if self._failures.pop(folder, None):
-            self._teller.tell("note", "goes on", f"{folder.parent.name}/{folder.name}")
+            self._reporter.report("note", "goes on", paths.run_id(folder))
 
     def keep_only(self, there: set[Path]) -> None:
         for folder in self._failures.keys() - there:

@@ -1,9 +1,8 @@
 """Examine a machine and a workspace, and say how to fix what is found. Reads; starts nothing that was planted.
 
     machine.py           git, bubblewrap, what the kernel allows, what a file system can do
-    workspace_check.py   agentfs.toml, trust, schemas, user tools (by their source), rejected goals, open runs
-    endpoints.py         whether models can be reached: by listing them, which costs nothing
-    ledger.py            the repository in runs/: whole, on its branch, without stale locks
+    workspace_check.py   agentfs.toml, trust, schemas, user tools (by source), rejected goals, open runs, the ledger
+    outside.py           models, coding agents and places that the settings name: whether they can be reached
 
 Each is a function from what it examines to findings. What a workspace holds is only read: no tool is imported, no
 hook, filter or program of its settings runs, and no endpoint that an untrusted workspace names gets a key.
@@ -18,7 +17,7 @@ from agentfs.storage.workspace import Workspace, is_trusted
 
 def examine(workspace: Workspace | None, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Yield what is found, the machine first; without a workspace, the machine alone."""
-    from agentfs.doctor import endpoints, ledger, machine, workspace_check
+    from agentfs.doctor import machine, outside, workspace_check
 
     settings = workspace_check.settings_of(workspace, environment)
     yield from machine.examine(settings)
@@ -26,10 +25,12 @@ def examine(workspace: Workspace | None, environment: Mapping[str, str]) -> Iter
         return
     trusted = is_trusted(workspace.root, environment)
     yield from workspace_check.examine(workspace, environment, settings, trusted=trusted)
-    yield from endpoints.examine(settings, environment, trusted=trusted)
+    yield from outside.examine_models(settings, environment, trusted=trusted)
+    yield from outside.examine_places(settings, workspace.root, environment, trusted=trusted)
+    yield from outside.examine_agents(settings, environment) if trusted else ()
     drivable = not missing()
     if drivable:
         yield from machine.examine_disks(workspace)
-    yield from ledger.examine(workspace)
+    yield from workspace_check.examine_ledger(workspace)
     if drivable:
         yield from workspace_check.examine_runs(workspace)

@@ -26,6 +26,7 @@ from agentfs.storage import system
 from agentfs.storage.completeness import being_written, written_behind
 from agentfs.storage.files import exchange, open_unnamed, sync_folder, write_new
 from agentfs.storage.installation import find_program, why_missing
+from agentfs.storage.timing import TIMING
 from agentfs.storage.watcher import FolderWatch
 from agentfs.storage.workspace import Workspace
 from agentfs.tools import sandbox
@@ -33,7 +34,6 @@ from agentfs.tools import sandbox
 OLDEST_GIT = (2, 27)  # knows a commit-graph of changed paths
 INOTIFY = Path("/proc/sys/fs/inotify")
 FEW_FILES, FEW_WATCHES = 1024, 64
-EVENT_SECONDS = 2.0  # for the event of a file
 DISTRIBUTION = "agentfs-plan"  # the name in pyproject.toml: another project is called agentfs
 _INSTALL = "sudo apt install {0} (Debian, Ubuntu), sudo dnf install {0} (Fedora) or sudo pacman -S {0} (Arch)"
 
@@ -91,17 +91,19 @@ def git() -> Finding:
             _INSTALL.format("git"),
         )
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        said = done.stdout.strip() or f"exit code {done.returncode}"
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=TIMING.sandbox_probe, check=False
+        )
+        printed = done.stdout.strip() or f"exit code {done.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:
-        said = str(error)
-    found = re.search(r"(\d+)\.(\d+)", said)
+        printed = str(error)
+    found = re.search(r"(\d+)\.(\d+)", printed)
     if found is None:
-        return wrong("git", f"{program} does not say its version: {said}", _INSTALL.format("git"))
+        return wrong("git", f"{program} does not say its version: {printed}", _INSTALL.format("git"))
     if (int(found[1]), int(found[2])) < OLDEST_GIT:
-        words = f"{said} is old: a large ledger stays slow"
+        words = f"{printed} is old: a large ledger stays slow"
         return remark("git", words, f"install {'.'.join(map(str, OLDEST_GIT))} or newer")
-    return fine("git", f"{said.removeprefix('git version ')} ({program})")
+    return fine("git", f"{printed.removeprefix('git version ')} ({program})")
 
 
 def bubblewrap(wanted: str) -> Finding:
@@ -203,7 +205,7 @@ def _examine_one(about: str, folder: Path) -> Iterator[Finding]:
     yield from _kind(about, mount, written_behind(folder))
     try:
         with probe_folder(folder) as probe:
-            yield from _tried(about, probe, mount)
+            yield from _try_folder(about, probe, mount)
     except OSError as error:
         words = f"nothing can be written in {folder}: {error.strerror}"
         yield wrong(about, words, "give yourself the right to write there, or mount it read-write")
@@ -237,12 +239,12 @@ def probe_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(probe, ignore_errors=True)
 
 
-def _tried(about: str, probe: Path, mount: Mount) -> Iterator[Finding]:
+def _try_folder(about: str, probe: Path, mount: Mount) -> Iterator[Finding]:
     """Yield what could not be done, each with what it means; one line if everything can."""
     missing = [finding for trial in _TRIALS if (finding := trial(about, probe))]
     yield from missing
-    yield _synced(about, probe, mount)
-    yield _heard(about, probe)
+    yield _check_sync(about, probe, mount)
+    yield _check_events(about, probe)
     if not missing:
         yield fine(about, f"{mount.kind}: links, exchange, unnamed files, locks and leases work")
 
@@ -270,7 +272,7 @@ def _exchange(about: str, probe: Path) -> Finding | None:
     return None
 
 
-def _unnamed(about: str, probe: Path) -> Finding | None:
+def _check_unnamed(about: str, probe: Path) -> Finding | None:
     descriptor = open_unnamed(probe, os.O_WRONLY)
     if descriptor is None:
         return remark(about, "files cannot begin without a name: a little slower, and a kill may leave a .tmp file")
@@ -303,10 +305,10 @@ def _leases(about: str, probe: Path) -> Finding | None:
     return None
 
 
-_TRIALS: tuple[Callable[[str, Path], Finding | None], ...] = (_links, _exchange, _unnamed, _locks, _leases)
+_TRIALS: tuple[Callable[[str, Path], Finding | None], ...] = (_links, _exchange, _check_unnamed, _locks, _leases)
 
 
-def _synced(about: str, probe: Path, mount: Mount) -> Finding:
+def _check_sync(about: str, probe: Path, mount: Mount) -> Finding:
     """Whether fsync does something, as far as can be seen from here: only a power cut would prove it."""
     if "eatmydata" in os.environ.get("LD_PRELOAD", ""):
         return wrong(
@@ -332,17 +334,17 @@ def _fsync_seconds(path: Path) -> float:
     return took
 
 
-def _heard(about: str, probe: Path) -> Finding:
+def _check_events(about: str, probe: Path) -> Finding:
     """Whether events come: drop a file there and wait for its event."""
     with FolderWatch([probe], lambda: None) as watch:
-        if watch.deaf:
-            return remark(about, f"`watch` looks every second: {watch.deaf}")
+        if watch.no_events:
+            return remark(about, f"`watch` looks every second: {watch.no_events}")
         write_new(probe / "event", b"", durable=False)
-        deadline = time.monotonic() + EVENT_SECONDS
+        deadline = time.monotonic() + TIMING.doctor_event
         while not watch.seen():
             if time.monotonic() > deadline:
                 return remark(about, "`watch` looks every second: no events come from this file system")
-            time.sleep(0.01)
+            time.sleep(TIMING.poll)
     return fine(about, "events arrive")
 
 

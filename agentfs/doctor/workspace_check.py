@@ -1,29 +1,39 @@
-"""A workspace: settings, trust, schemas, user tools, rejected goals; runs that have not ended."""
+"""A workspace: settings, trust, schemas, user tools, rejected goals; runs that have not ended; its ledger."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.core.config import Settings
-from agentfs.core.problems import Finding, fine, remark, wrong
+from agentfs.core.problems import Finding, Problem, fine, remark, wrong
 from agentfs.core.records import Run
 from agentfs.core.text import counted, first_line, inert
-from agentfs.errors import AgentfsError
-from agentfs.executor.log import marks_in
+from agentfs.core.tool_spec import split_name
+from agentfs.engine.goal_source import GoalSource
+from agentfs.engine.intake import judge_goal
+from agentfs.engine.means import allowing_own, catalogue_of, has_model
+from agentfs.errors import AgentfsError, BadFile, NoModel
+from agentfs.executor.attempt_log import marks_in
+from agentfs.ledger import Ledger
+from agentfs.ledger.claims import Claims
+from agentfs.ledger.git import BRANCH, LedgerError, find_damage, find_substitutes
+from agentfs.ledger.index import UNDERWAY
+from agentfs.ledger.maintenance import Maintenance
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
-from agentfs.storage.run_folders import open_runs
-from agentfs.storage.safe_open import names_in, subfolders
+from agentfs.storage.safe_open import names_in, read_text, subfolders
 from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import Workspace
+from agentfs.storage.timing import TIMING
+from agentfs.storage.workspace import Workspace, open_runs
 from agentfs.tools.process import ProcessMark, find_survivors
+from agentfs.tools.registry import known_tools
 
 REJECTED = "rejected"
 
 
 def settings_of(workspace: Workspace | None, environment: Mapping[str, str]) -> Settings:
-    """Return the settings; the defaults where they do not read, which `examine` tells."""
+    """Return the settings; the defaults where they do not read, which `examine` reports."""
     try:
         return load_settings(workspace.settings, environment) if workspace else Settings()
     except AgentfsError:
@@ -39,7 +49,8 @@ def examine(
     yield _trust(workspace, trusted=trusted)
     yield _schemas(workspace.root / "schemas")
     yield from _tools(workspace.root, settings)
-    yield from _rejected(workspace.root / "goals")
+    yield from _find_rejected(workspace.root / "goals")
+    yield from _schedules(workspace, environment, settings)
 
 
 def _settings(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -51,6 +62,42 @@ def _settings(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[
             yield wrong("settings", inert(line), "fix it; what follows assumes the defaults")
         return
     yield fine("settings", f"{workspace.settings} reads")
+
+
+def _schedules(workspace: Workspace, environment: Mapping[str, str], settings: Settings) -> Iterator[Finding]:
+    """Yield which files in schedules/ would not be begun when they are due."""
+    from agentfs.engine.schedules import read_file, schedule_names
+
+    names = schedule_names(workspace.root)
+    found = []
+    for name in names:
+        try:
+            file = read_file(workspace.root, name)
+        except OSError as error:
+            found.append(wrong("schedules", f"{inert(name)} cannot be read: {error.strerror}", "put the goal there"))
+            continue
+        problems = file.problems or _goal_problems(file.source(file.changed), workspace, environment, settings)
+        found += [wrong("schedules", inert(one.shown(file.shown)), "fix it; it is not begun so") for one in problems]
+    yield from found
+    if names and not found:
+        yield fine("schedules", f"{counted(len(names), 'schedule')}, `agentfs schedule` says when")
+
+
+def _goal_problems(
+    source: GoalSource, workspace: Workspace, environment: Mapping[str, str], settings: Settings
+) -> Sequence[Problem]:
+    known = known_tools(workspace.root)
+    settings = allowing_own(settings, known)
+    try:
+        planner, catalogue = has_model(settings.planner, environment), catalogue_of(settings, environment, known)
+        judge_goal(source, workspace.root, settings, catalogue, planner=planner)
+    except BadFile as error:
+        return error.problems
+    except NoModel as error:
+        return (error.problem,)
+    except AgentfsError as error:
+        return (Problem(str(error), ""),)
+    return ()
 
 
 def _links(workspace: Workspace, settings: Settings) -> Iterator[Finding]:
@@ -111,15 +158,17 @@ def _tools(root: Path, settings: Settings) -> Iterator[Finding]:
             "tools", f"[tools] allow names {inert(name)!r}, and there is no such tool", "`agentfs tools` lists them"
         )
     if not known.broken and not unknown:
-        own = (
-            f"{counted(len(known.own), 'tool')} of your own, read by source"
-            if known.own
-            else "those that come with agentfs"
-        )
-        yield fine("tools", own)
+        from_servers = sum(split_name(name) is not None for name in known.own)
+        own = len(known.own) - from_servers
+        parts = [
+            "those that come with agentfs",
+            *([f"{counted(own, 'tool')} of your own, read by source"] if own else ()),
+            *([f"{counted(from_servers, 'tool')} of MCP servers, as you approved them"] if from_servers else ()),
+        ]
+        yield fine("tools", "; ".join(parts))
 
 
-def _rejected(goals: Path) -> Iterator[Finding]:
+def _find_rejected(goals: Path) -> Iterator[Finding]:
     """Say of goals that were turned away: nothing else would, once the daemon's words have scrolled away."""
     try:
         left = sorted(name for name in os.listdir(goals / REJECTED) if not name.endswith(".error.md"))
@@ -135,7 +184,7 @@ def _rejected(goals: Path) -> Iterator[Finding]:
 # ── runs that have not ended ──────────────────────────────────────────────────────────────────────────────
 
 
-TOLD = 20  # runs that are told one by one
+MOST_LISTED = 20  # runs that are listed one by one
 
 
 def examine_runs(workspace: Workspace) -> Iterator[Finding]:
@@ -144,19 +193,19 @@ def examine_runs(workspace: Workspace) -> Iterator[Finding]:
     found = list(open_runs(workspace.runs))
     driven = sum(is_driven(folder, held) for folder in found)
     yield fine("runs", f"{counted(len(found), 'open run')}, {driven} of them driven now")
-    told = [one for folder in found for one in _examine_one(folder, driven=is_driven(folder, held))]
-    yield from told[:TOLD]
-    if len(told) > TOLD:
-        yield remark("runs", f"and {len(told) - TOLD} more of the same kind")
-    yield from _half_made(workspace)
+    findings = [one for folder in found for one in _examine_one(folder, driven=is_driven(folder, held))]
+    yield from findings[:MOST_LISTED]
+    if len(findings) > MOST_LISTED:
+        yield remark("runs", f"and {len(findings) - MOST_LISTED} more of the same kind")
+    yield from _find_half_made(workspace)
 
 
 def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
-    run = f"{folder.parent.name}/{folder.name}"
+    run = paths.run_id(folder)
     yield from _format(folder, run)
     if driven:
         return
-    claimed = _unsettled(folder / paths.STEPS)
+    claimed = _find_unfinished(folder / paths.STEPS)
     if not claimed:
         return
     left = sorted({pid for log in claimed for mark in _marks(log) for pid in find_survivors(mark)})
@@ -178,7 +227,7 @@ def _format(folder: Path, run: str) -> Iterator[Finding]:
         yield wrong("runs", f"{run}/run.json cannot be read: {first}", fix)
 
 
-def _unsettled(steps: Path) -> list[Path]:
+def _find_unfinished(steps: Path) -> list[Path]:
     """Return the logs of attempts without a result, but for those that wait for a person's answer."""
     try:
         attempts = paths.by_attempt(names_in(steps))
@@ -200,12 +249,14 @@ def _marks(log: Path) -> Iterator[ProcessMark]:
         return
 
 
-def _half_made(workspace: Workspace) -> Iterator[Finding]:
+def _find_half_made(workspace: Workspace) -> Iterator[Finding]:
     """Say of folders in which no run has begun, and of runs that have yet to be deleted."""
     folders = [run for day in subfolders(str(workspace.runs)) for run in subfolders(day)]
-    empty = [run for run in folders if not os.path.lexists(f"{run}/{paths.RUN}") and _is_run(run)]
+    empty = [
+        run for run in folders if not os.path.lexists(f"{run}/{paths.RUN}") and paths.is_run_id(paths.run_id(run))
+    ]
     if empty:
-        words = f"{counted(len(empty), 'folder')} without a run.json ({'/'.join(empty[0].rsplit('/', 2)[1:])})"
+        words = f"{counted(len(empty), 'folder')} without a run.json ({paths.run_id(empty[0])})"
         fix = "a goal of that name takes such a folder; if none is on its way, delete it"
         yield remark("runs", words, fix)
     if any(subfolders(f"{workspace.runs}/{paths.FORGOTTEN}")):
@@ -213,5 +264,59 @@ def _half_made(workspace: Workspace) -> Iterator[Finding]:
         yield remark("runs", words, "the next `agentfs run`, `watch` or `forget` finishes that")
 
 
-def _is_run(folder: str) -> bool:
-    return paths.is_run_id("/".join(folder.rsplit("/", 2)[1:]))
+# ── the repository in runs/: whole, on its branch, without locks that no process holds any more ───────────
+
+
+_LEDGER = "ledger"
+_COPY = "take runs/.git from a copy, or move it away and run `agentfs init`: the runs' files are not touched"
+
+
+def examine_ledger(workspace: Workspace) -> Iterator[Finding]:
+    """Yield what is found in runs/.git."""
+    ledger = Ledger(workspace.runs)
+    if words := ledger.trouble():
+        yield wrong(_LEDGER, inert(words), _COPY)
+        return
+    yield from _find_faults(workspace.runs)
+    claims = Claims(workspace.runs / ".git")
+    yield from _find_locks(claims)
+    if dead := claims.dead():
+        words = f"{counted(len(dead), 'claim')} of processes that are gone"
+        yield remark(_LEDGER, words, "the next commit clears them away")
+    yield from _find_other_branch(workspace.runs / ".git")
+    if Maintenance(workspace.runs).due():
+        words = "many loose objects or packs: `git log` is slower than it could be"
+        yield remark(_LEDGER, words, "`agentfs watch` packs them when it is idle, or: git -C runs gc")
+
+
+def _find_faults(runs: Path) -> Iterator[Finding]:
+    for path, does in find_substitutes(runs):
+        yield wrong(_LEDGER, f"{path} {does}", "delete it, unless you put it there and know why")
+    try:
+        lines = find_damage(runs, TIMING.fsck)
+    except LedgerError as why:
+        yield remark(_LEDGER, f"not looked through: {why}", "`agentfs verify` takes the time it needs; it wants git")
+        return
+    for line in lines:
+        yield wrong(_LEDGER, f"git fsck: {inert(line)}", _COPY)
+    if not lines:
+        yield fine(_LEDGER, "git fsck finds it whole")
+
+
+def _find_locks(claims: Claims) -> Iterator[Finding]:
+    """Report what a person has under way: agentfs waits for it, and never removes it."""
+    git = claims.git
+    locks = {name for name in os.listdir(git) if name.endswith(".lock")} | {f"{BRANCH}.lock"}
+    for name in sorted(locks | set(UNDERWAY)):
+        if os.path.lexists(git / name) and not claims.holds(git / name):
+            words = f"{git / name} exists: commits to the branch, or the index, wait for it"
+            yield remark(
+                _LEDGER, words, "finish what you have begun in runs/; if no git command is running, delete it"
+            )
+
+
+def _find_other_branch(git: Path) -> Iterator[Finding]:
+    head = read_text(git / "HEAD").strip()
+    if head != f"ref: {BRANCH}":
+        words = f"HEAD is not on main ({inert(head)[:60]}): commits go to main all the same"
+        yield remark(_LEDGER, words, "git -C runs checkout main shows them in runs/'s index again")

@@ -1,55 +1,73 @@
 """Write orders and have them carried out: what a step becomes when it may run."""
 
-import contextlib
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from agentfs.agents.presets import Agent
 from agentfs.core import paths
-from agentfs.core.excerpts import TimeLimit, check_words, hints_of, joined
-from agentfs.core.facts import ASK, Facts, Talk
+from agentfs.core.actions import JobKey
+from agentfs.core.each import STARTS
+from agentfs.core.evidence import no_evidence
+from agentfs.core.excerpts import TimeLimit, check_words, hints_of, join_messages
+from agentfs.core.facts import ASK, RUN, Facts
+from agentfs.core.planner_calls import DO, loops
 from agentfs.core.proof import acceptance_checks, check_sha256, held_before, persons_checks, planners_checks
-from agentfs.core.records import Failure, JudgeCheck, Order, Result, Run, Step
+from agentfs.core.records import CheckResult, Failure, JudgeCheck, Order, ResolvedCheck, Result, Run, Step
+from agentfs.core.reports import (
+    AttemptAsked,
+    AttemptFinished,
+    ConditionHeld,
+    GateAsked,
+    Nothing,
+    OrderIssued,
+    OrderTaken,
+    Report,
+)
 from agentfs.core.resolve import Output, Resolved, resolve_step, room_of_step
-from agentfs.core.steps import StepView, retry_wait
-from agentfs.engine.driver import Driver, Job, News, World
-from agentfs.engine.model_context import desk_for
-from agentfs.executor.asking import next_question, put_question
+from agentfs.core.sharing import use_of
+from agentfs.core.spans import traceparent
+from agentfs.core.steps import StepView, condition_sha256, retry_wait
+from agentfs.engine.driver import Driver, Job, World
+from agentfs.engine.isolation import IsolatedFolder
+from agentfs.engine.remote_attempts import Remote, attempt_elsewhere
+from agentfs.errors import UserError
 from agentfs.executor.attempt import (
-    Doubts,
-    Workshop,
+    Halt,
     asks_a_model,
     attempt,
+    finish_answered,
     publish_result,
     render,
     resume,
-    settled,
     unstarted,
 )
-from agentfs.executor.desk import Accept, Asked, Desk
-from agentfs.executor.evidence import left_spoiled, no_evidence, protected_files, snapshot
-from agentfs.executor.log import AlreadyClaimed, AttemptLog
-from agentfs.executor.questions import gate
-from agentfs.executor.rebuilding import remembered
+from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog
+from agentfs.executor.evidence import left_spoiled, protected_files
+from agentfs.executor.questions import gate, next_question, put_question
+from agentfs.executor.resume import read_memory
+from agentfs.executor.task import Acceptance, AgentRules, Asked, LoopRules, ProofRules, Task
+from agentfs.ledger.worktrees import WorktreeError
+from agentfs.models.base import ModelSession
+from agentfs.places.relay import Lost
 from agentfs.storage.files import temp_name
-from agentfs.tools.base import Bench, Confinement, Preparable, ToolResult
+from agentfs.storage.timing import TIMING
+from agentfs.tools.base import Confinement, Preparable, StepContext, ToolResult
+from agentfs.tools.process import StopSign
 from agentfs.tools.sandbox import readable_path
 from agentfs.tools.secrets import given_secrets
 from agentfs.tools.text_tools import Note
-
-DEFAULT_TIMEOUT = 600.0
-CHECK_SECONDS = 120.0
 
 
 def order_for(view: StepView, number: int, driver: Driver) -> Order:
     """Return the order of a step that could run now."""
     step, facts = view.step, driver.facts
-    if view.key is None or view.resolved is None:
+    if view.key is None or (view.resolved is None and step.each is None):
         raise RuntimeError(f"{view.id} has no order yet: {view.why}")
-    resolved = _with_real_paths(view, driver)
+    resolved = Resolved({}, (), (), ()) if step.each is not None else _with_real_paths(view, driver)
     return Order(
         run=facts.run.run,
         step=step.id,
@@ -60,15 +78,29 @@ def order_for(view: StepView, number: int, driver: Driver) -> Order:
         description=step.description,
         tool=step.tool,
         input=resolved.input,
+        agent=(agent := agent_for(view, driver)),
+        network=True if agent else None,
         tools=step.tools,
         model=step.model,
         success_condition=step.success_condition,
         checks=resolved.checks,
         expects=step.expects,
-        timeout_s=step.timeout_s or DEFAULT_TIMEOUT,
+        timeout_s=step.timeout_s or TIMING.step,
         repeatable=driver.state.around.repeatable(step) if driver.state.around else False,
+        place=driver.state.place_of(step),
         issued_at=driver.world.clock.stamp(),
     )
+
+
+def agent_for(view: StepView, driver: Driver) -> str | None:
+    """Return the agent that does the next attempt at a step: when one has failed, the next of its `fallback`."""
+    first = view.step.agent or (driver.facts.settings.agent if view.step.tool is None else None)
+    if first is None:
+        return None
+    known = driver.world.agents.get(first)
+    chain = (first, *(known.fallback if known else ()))
+    failed = [one for one in driver.facts.attempts.get(view.id, ()) if one.result and one.result.status == "failed"]
+    return chain[min(len(chain) - 1, sum(one.result is not None and one.result.key == view.key for one in failed))]
 
 
 def _with_real_paths(view: StepView, driver: Driver) -> Resolved:
@@ -78,23 +110,43 @@ def _with_real_paths(view: StepView, driver: Driver) -> Resolved:
     if not view.resolved.files:
         return view.resolved
     room = room_of_step(driver.state.bounds.output_bytes, len(driver.state.steps))
-    resolved = resolve_step(view.step, outputs_of(driver), driver.facts.goal.text, room)
+    params = view.params or driver.facts.run.params or {}
+    resolved = resolve_step(view.step, outputs_of(driver), driver.facts.goal.text, room, params)
     return resolved if isinstance(resolved, Resolved) else view.resolved
 
 
 def issue(view: StepView, driver: Driver) -> None:
-    """Write the order, then have it carried out; a step with `needs` first has to pass them."""
+    """Write the order, then have it carried out; a condition and `needs` are looked at before."""
     order = order_for(view, view.next, driver)
-    if view.resolved and view.resolved.needs:
-        driver.submit(("attempt", view.id, view.next), lambda job: _after_needs(view, order, driver, job))
+    if needs_checking(view):
+        key = JobKey("attempt", view.id, view.next)
+        driver.submit(key, lambda job: _after_needs(view, order, driver, job), place=order.place)
         return
     _publish_order(order, driver)
     _carry_out(order, driver)
 
 
+def needs_checking(view: StepView) -> bool:
+    """Whether something is looked at before a step gets its order, or its gate asks."""
+    return view.condition is not None or (view.resolved is not None and bool(view.resolved.needs))
+
+
+def look_at_condition(view: StepView, driver: Driver) -> None:
+    """Look at the condition of a step that goes through a list, before any of its items gets an order."""
+    blank, condition = order_for(view, view.next, driver), view.condition
+
+    def work(job: Job) -> Report:
+        with _looking(view, driver, job):
+            skipped = _skipped(condition, blank, driver, job) if condition else None
+        return skipped or ConditionHeld(view.id, blank.key)
+
+    driver.submit(JobKey("gate", view.id, view.next), work)
+
+
 def _publish_order(order: Order, driver: Driver) -> None:
     name = paths.step_file(order.step, order.attempt, "order")
-    driver.shelf.put(name, render(order), durable=False)  # derivable again: no fsync
+    durable = order.tool == RUN  # its end may be recorded by another process, on another day
+    driver.steps_folder.put(name, render(order), durable=durable)  # else derivable again: no fsync
 
 
 def start(view: StepView, driver: Driver) -> None:
@@ -108,11 +160,13 @@ def _carry_out(order: Order, driver: Driver) -> None:
     if order.tool == ASK:
         _put_question(order, driver)
         return
-    key, at_once = ("attempt", order.step, order.attempt), driver.alone and _takes_no_time(order, driver)
-    driver.submit(key, lambda job: _attempted(order, driver, job), at_once=at_once)
+    if order.tool == RUN:
+        driver.world.children.begin(order, driver)
+        return
+    key, at_once = JobKey("attempt", order.step, order.attempt), driver.alone and _takes_no_time(order, driver)
+    driver.submit(key, lambda job: _attempt(order, driver, job), at_once=at_once, place=order.place)
     if not at_once:  # else the order comes with its result
-        known = replace(driver.facts.attempt(order.step, order.attempt), order=order)
-        driver.facts = driver.facts.with_attempt(order.step, known)
+        driver.learn(OrderIssued(order))
 
 
 def _takes_no_time(order: Order, driver: Driver) -> bool:
@@ -122,9 +176,9 @@ def _takes_no_time(order: Order, driver: Driver) -> bool:
 
 
 def _put_question(order: Order, driver: Driver) -> None:
-    """Carry out an `ask`: claim it and write the question; the answer settles it, however long that takes."""
-    shop = workshop(driver, ())
-    log = AttemptLog(shop.shelf, order, shop.mask, shop.clock)
+    """Carry out an `ask`: claim it and write the question; the answer ends it, however long that takes."""
+    context = step_context(driver, Halt(), paths.conversation(order.step, order.attempt))
+    log = AttemptLog(context.steps_folder, order, context.mask, context.clock)
     try:
         log.claim(None)
     except AlreadyClaimed:
@@ -132,24 +186,13 @@ def _put_question(order: Order, driver: Driver) -> None:
         return
     finally:
         log.close()
-    count = next_question(order, shop.shelf)
-    put_question(order, str(order.input.get("question", "")), count, shop.shelf, shop.mask)
-    driver.facts = _waiting(order, count)(driver.facts)
-
-
-def _waiting(order: Order, count: int) -> News:
-    """Return the news that an attempt waits with a question."""
-
-    def news(facts: Facts) -> Facts:
-        known = facts.attempt(order.step, order.attempt)
-        talks = (*known.talks, Talk(count, ask=True))
-        return facts.with_attempt(order.step, replace(known, order=order, claimed=True, talks=talks))
-
-    return news
+    count = next_question(order, context.steps_folder)
+    put_question(order, str(order.input.get("question", "")), count, context)
+    driver.learn(AttemptAsked(order, count))
 
 
 def take_answer(view: StepView, reply: str, driver: Driver) -> None:
-    """Settle an `ask` with what the person wrote, or let the model that asked go on; the checks decide either way."""
+    """Finish an `ask` with what the person wrote, or let the model that asked go on; the checks decide either way."""
     attempt = driver.facts.attempt(view.id, view.attempt)
     order = attempt.order
     if order is None:
@@ -158,19 +201,22 @@ def take_answer(view: StepView, reply: str, driver: Driver) -> None:
         talks = (*attempt.talks[:-1], replace(attempt.talks[-1], taken=True))
         driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=talks))
 
-    def work(job: Job) -> News:
-        files = _files_of(order, driver)
-        shop = workshop(driver, files, order)
-        if order.tool is None:
-            return _came_to(resume(order, reply, shop, job.stop), order, driver)
-        return _came_to(settled(order, ToolResult(output=reply.strip("\r\n")), shop, job.stop), order, driver)
+    def work(job: Job) -> Report:
+        with in_folder(order, driver, job, goes_on=order.tool is None) as keeping:
+            task = task_for(order, driver, keeping)
+            context = attempt_context(task, driver, job)
+            if order.tool is None and order.place and not driver.world.places.recorded:
+                return _attempt_elsewhere(task, context, driver, job, reply)
+            if order.tool is None:
+                return _report(resume(task, reply, context), order)
+            return _report(finish_answered(task, ToolResult(output=reply.strip("\r\n")), context), order)
 
-    driver.submit(("attempt", order.step, order.attempt), work)
+    driver.submit(JobKey("attempt", order.step, order.attempt), work, place=order.place)
 
 
 def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
     """Return the result of an attempt that waited for a person and is no longer wanted."""
-    memory = remembered(driver.folder / paths.STEPS / paths.step_file(order.step, order.attempt, "log"))
+    memory = read_memory(driver.folder / paths.STEPS / paths.step_file(order.step, order.attempt, "log"))
     blank = unstarted(order, "interrupted", error, driver.world.clock, driver.world.sandbox)
     if memory is None:  # a step that only asked: nothing was begun
         return blank
@@ -179,89 +225,154 @@ def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
     )
 
 
-def _attempted(order: Order, driver: Driver, job: Job) -> News:
-    files = _files_of(order, driver)
+def _attempt(order: Order, driver: Driver, job: Job) -> Report:
     try:
-        came_to = attempt(order, workshop(driver, files, order), job.stop)
+        with in_folder(order, driver, job) as keeping:
+            task = task_for(order, driver, keeping)  # what may not change is looked at once nothing else runs
+            context = attempt_context(task, driver, job)
+            if order.place and not driver.world.places.recorded:
+                return _attempt_elsewhere(task, context, driver, job)
+            return _report(attempt(task, context), order)
     except AlreadyClaimed:
-        return lambda facts: facts.with_attempt(
-            order.step, replace(facts.attempt(order.step, order.attempt), order=order, claimed=True)
-        )
-
-    return _came_to(came_to, order, driver)
+        return OrderTaken(order)
 
 
-def _came_to(came_to: Result | Asked, order: Order, driver: Driver) -> News:
-    """Return the news of an attempt: its result, or that it waits with a question."""
+@contextmanager
+def in_folder(order: Order, driver: Driver, job: Job, *, goes_on: bool = False) -> Iterator[IsolatedFolder | None]:
+    """Let an attempt use the folder of its run; yield what keeps its changes, in an isolated run."""
+    if driver.isolated is None:
+        yield None
+        return
+    try:
+        use = use_of(order, driver.state.means)
+        with driver.isolated.turn(use, job.stop, order, goes_on=goes_on) as keeping:
+            yield keeping
+    except WorktreeError as error:
+        raise UserError(f"{order.run}: its worktree cannot be used: {error}") from None
 
-    def news(facts: Facts) -> Facts:
-        if isinstance(came_to, Asked):
-            driver.look_again()  # a reply that came at once was not looked at while the attempt was under way
-            return _waiting(order, came_to.count)(facts)
-        known = facts.attempt(order.step, order.attempt)
-        return facts.with_attempt(order.step, replace(known, order=order, claimed=True, result=came_to))
 
-    return news
+@contextmanager
+def _looking(view: StepView, driver: Driver, job: Job) -> Iterator[None]:
+    """Let what is looked at before an order use the folder of its run."""
+    if driver.isolated is None:
+        yield
+        return
+    with driver.isolated.look(use_of(view.step, driver.state.means), job.stop):
+        yield
+
+
+def _attempt_elsewhere(
+    task: Task, context: StepContext, driver: Driver, job: Job, reply: str | None = None
+) -> Report:
+    """Have an order carried out at its place."""
+
+    def count(result: Result) -> None:
+        if result.usage:
+            driver.budget.spent = driver.budget.spent.plus_usage(result.usage)
+
+    facts, budget = driver.facts, driver.budget
+    remote = Remote(facts.settings, facts.goal.has_steps, budget.bounds, lambda: budget.spent, count)
+    try:
+        found = attempt_elsewhere(task, context, remote, driver.world.places, job.stop, reply)
+        return _report(found, task.order)
+    except AlreadyClaimed:
+        return OrderTaken(task.order)
+    except Lost:
+        return Nothing()  # it may still be running: the next driver waits, and records it
+
+
+def _report(found: Result | Asked, order: Order) -> Report:
+    """Return what an attempt reports: its result, or that it waits with a question."""
+    return AttemptAsked(order, found.count) if isinstance(found, Asked) else AttemptFinished(found, order)
 
 
 def _files_of(order: Order, driver: Driver) -> tuple[str, ...]:
     """Return the steps whose whole output this order refers to by path."""
-    view = driver.state.steps.get(order.step)
+    view = driver.state.view(order.step)
     return view.resolved.files if view and view.resolved else ()
 
 
-def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> News:
-    """Carry out an order once the step's `needs` hold."""
-    if (unready := _unready(view, order, driver, job, paths.NEEDS)) is not None:
+def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> Report:
+    """Carry out an order once the step's condition and `needs` hold."""
+    with _looking(view, driver, job):
+        unready = _unready(view, order, driver, job, paths.NEEDS)
+    if unready:
         return unready
     _publish_order(order, driver)
-    return _attempted(order, driver, job)
+    return OrderIssued(order) if order.tool in (ASK, RUN) else _attempt(order, driver, job)
 
 
 def ask_gate(view: StepView, driver: Driver) -> None:
-    """Put a gate's question; what the step needs is looked at before a person is asked."""
+    """Put a gate's question; what the step needs is checked before a person is asked."""
     order = order_for(view, view.next, driver)
-    if not (view.resolved and view.resolved.needs):
-        driver.facts = _put_gate(view, order, driver)(driver.facts)
+    if not needs_checking(view):
+        driver.learn(_put_gate(view, order, driver))
         return
 
-    def work(job: Job) -> News:
-        unready = _unready(view, order, driver, job, paths.GATE_NEEDS)
-        return unready if unready is not None else _put_gate(view, order, driver)
+    def work(job: Job) -> Report:
+        with _looking(view, driver, job):
+            unready = _unready(view, order, driver, job, paths.GATE_NEEDS)
+        return unready or _put_gate(view, order, driver)
 
-    driver.submit(("gate", view.id, view.next), work)
+    driver.submit(JobKey("gate", view.id, view.next), work)
 
 
-def _put_gate(view: StepView, order: Order, driver: Driver) -> News:
-    """Write the question of a gate, and return the news that it stands."""
+def _put_gate(view: StepView, order: Order, driver: Driver) -> GateAsked:
+    """Write the question of a gate, and report that it is there."""
     count = len(driver.facts.attempt(view.id, order.attempt).talks) + 1
-    text = gate(order, paths.step_file(view.id, order.attempt, "reply", count), view.result, view.step.why)
-    driver.shelf.put(paths.step_file(view.id, order.attempt, "question", count), text.encode(), durable=True)
-
-    def news(facts: Facts) -> Facts:
-        attempt = facts.attempt(view.id, order.attempt)
-        known = tuple(talk for talk in attempt.talks if talk.count < count)
-        return facts.with_attempt(view.id, replace(attempt, talks=(*known, Talk(count, order.key))))
-
-    return news
+    tool = driver.world.tools.get(order.tool or "")
+    orders = [order_for(one, one.next, driver) for one in view.items if one.move in STARTS]
+    reply, touches = paths.step_file(view.id, order.attempt, "reply", count), tool.spec.touches if tool else ""
+    text = gate(order, reply, view.result, view.step.why, orders, touches)
+    driver.steps_folder.put(paths.step_file(view.id, order.attempt, "question", count), text.encode(), durable=True)
+    return GateAsked(view.id, order.attempt, count, order.key)
 
 
-def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str) -> News | None:
-    """Run a step's `needs`: one fails, and it is blocked, with a result and no order. None: all hold."""
-    shop = workshop(driver, ())
-    needs = view.resolved.needs if view.resolved else ()
-    whose = f"{paths.conversation(view.id, order.attempt)}{suffix}"
-    found = shop.check(needs, bench_for_checks(shop, driver, job, whose), None, no_evidence)
-    if job.stop.is_set():  # what was found says nothing then
-        return lambda facts: facts
-    if all(check.ok for check in found):
-        return None
+def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str) -> Report | None:
+    """Look at a step's condition and `needs`; return that it is skipped or blocked, with no order. None: all hold."""
+    if view.condition and (skipped := _skipped(view.condition, order, driver, job)):
+        return skipped
+    found = _look(view.resolved.needs if view.resolved else (), order, driver, job, suffix)
+    if job.stop.is_set():
+        return Nothing()
     wrong = [check for check in found if not check.ok]
-    words = joined(check_words(check) for check in wrong)
+    if not wrong:
+        return None
+    words = join_messages(check_words(check) for check in wrong)
     error = Failure(kind="needs", message=f"what it needs is missing: {words}", hint=hints_of(wrong))
-    blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
-    result = publish_result(blank.model_copy(update={"checks": found}), shop.shelf, shop.mask)
-    return lambda facts: facts.with_attempt(view.id, replace(facts.attempt(view.id, order.attempt), result=result))
+    return _without_order(unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox), found, driver)
+
+
+def _skipped(condition: ResolvedCheck, order: Order, driver: Driver, job: Job) -> Report | None:
+    """Look at a step's condition; return that it is skipped, or blocked where there is no verdict. None: it holds."""
+    found = _look((condition,), order, driver, job, paths.WHEN)
+    if job.stop.is_set():
+        return Nothing()
+    (one,) = found
+    if one.ok:
+        return None
+    error = Failure(kind="when", message=f"its condition gave no verdict: {check_words(one)}", hint=one.hint)
+    if one.error:
+        blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
+        return _without_order(blank, found, driver)
+    blank = unstarted(order, "skipped", None, driver.world.clock, driver.world.sandbox)
+    hashed = blank.model_copy(update={"when_sha256": condition_sha256(condition)})
+    return _without_order(hashed, found, driver)
+
+
+def _look(
+    checks: Sequence[ResolvedCheck], order: Order, driver: Driver, job: Job, suffix: str
+) -> tuple[CheckResult, ...]:
+    """Return what checks find that are looked at before an order."""
+    if not checks:
+        return ()
+    context = step_context(driver, job.stop, f"{paths.conversation(order.step, order.attempt)}{suffix}")
+    return context.observer.check(checks, context, None, no_evidence)
+
+
+def _without_order(result: Result, found: tuple[CheckResult, ...], driver: Driver) -> AttemptFinished:
+    found_too = result.model_copy(update={"checks": found})
+    return AttemptFinished(publish_result(found_too, driver.steps_folder, driver.world.mask))
 
 
 def outputs_of(driver: Driver) -> dict[str, Output]:
@@ -299,12 +410,6 @@ def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
     return replace(room, readable=(*room.readable, *outputs))
 
 
-def confine_model(room: Confinement, doubts: Doubts | None) -> Confinement:
-    """Return a room in which what checks rest on is read-only."""
-    more = tuple(Path(os.path.realpath(path)) for path in (doubts.protected if doubts else ()))
-    return replace(room, protected=(*room.protected, *more)) if more else room
-
-
 def get_ready(tools: Collection[str], world: World, room: Confinement) -> None:
     """Let tools that take their time to begin with begin before they are called."""
     for name in tools:
@@ -320,14 +425,17 @@ def room_of(folder: Path, run: Run, world: World, *, own_steps: bool) -> Confine
         workdir=own / run.workdir,  # run.json has its real path: it is held as that whenever something starts
         workspace=workspace,
         run_files=own / paths.FILES,
-        readable=tuple(Path(readable_path(os.path.join(workspace, one))) for one in run.read),
-        network=run.network,
+        readable=(
+            *(Path(readable_path(os.path.join(workspace, one))) for one in run.read),
+            *([Path(run.isolation.git_dir)] if run.isolation else ()),  # read-only: only agentfs commits
+        ),
+        network=run.network is True,
         sandbox=world.sandbox,
         programs=world.sandbox != "none" or run.sandbox == "off" or own_steps,
         env={name: world.environment[name] for name in run.env if name in world.environment},
         protected=world.protected,
         hosts=run.hosts,
-        run=f"{folder.parent.name}/{folder.name}",
+        run=paths.run_id(folder),
     )
 
 
@@ -337,76 +445,130 @@ def _whole_output(view: StepView, driver: Driver) -> Path:
     if view.result and not view.result.cut and not path.exists():
         output = view.result.output
         text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-        with contextlib.suppress(FileExistsError):  # two steps may ask for it at once
-            driver.shelf.put(path.name, text.encode(), durable=True)
+        with suppress(FileExistsError):  # two steps may ask for it at once
+            driver.steps_folder.put(path.name, text.encode(), durable=True)
     return path
 
 
-def workshop(driver: Driver, files: tuple[str, ...], order: Order | None = None) -> Workshop:
-    """Return what one attempt of this run works with."""
-    doubts = doubts_about(order, driver) if order else None
-    return Workshop(
-        shelf=driver.shelf,
-        confinement=confine_model(confine(driver, files), doubts),
-        tools=driver.world.tools,
-        mask=driver.world.mask,
-        clock=driver.world.clock,
+def step_context(driver: Driver, stop: StopSign, name: str) -> StepContext:
+    """Return the context of checks that belong to no attempt: nothing to claim, no log of their own, no model."""
+    world = driver.world
+    return StepContext(
+        name=name,
+        confinement=confine(driver, ()),
+        observer=world.observer,
+        steps_folder=driver.steps_folder,
+        mask=driver.world.mask,  # which knows more once the tools are confined
+        deadline=world.clock.monotonic() + TIMING.check,
+        stop=stop,
         output_bytes=driver.state.bounds.output_bytes,
-        desk=_desk(order, driver),
-        check=driver.world.check,
-        retry_wait_s=_retry_wait(order, driver) if order else 0.0,
-        starter=driver.world.starter,
-        watch=driver.world.watch,
-        doubts=doubts,
+        output_file=driver.folder / paths.STEPS / temp_name("check"),
+        claim=lambda _mark: None,
+        log=lambda _event, _fields: None,
+        clock=world.clock,
+        limit=TimeLimit(TIMING.check, "check"),
+        tools=world.tools,
+        starter=world.starter,
+        traceparent=traceparent(driver.facts.run.run, driver.facts.run.started_at, name),
     )
 
 
-def _desk(order: Order | None, driver: Driver) -> Desk | None:
-    if order is not None and not asks_a_model(order, driver.world.tools):
+def attempt_context(task: Task, driver: Driver, job: Job) -> StepContext:
+    """Return the context of an attempt; what checks rest on is read-only in it where a model has a part."""
+    order, name = task.order, paths.conversation(task.order.step, task.order.attempt)
+    context, room = step_context(driver, job.stop, name), confine(driver, _files_of(order, driver))
+    protected = tuple(Path(os.path.realpath(path)) for path in (task.proof.protected if task.proof else ()))
+    output_file = Path(context.steps_folder.path(order.step, order.attempt, "output"))
+    context = replace(
+        context, output_file=output_file, confinement=replace(room, protected=(*room.protected, *protected))
+    )
+    return with_model(context, order.model, driver) if asks_a_model(order, driver.world.tools) else context
+
+
+def with_model(context: StepContext, model: str | None, driver: Driver) -> StepContext:
+    """Return a context in which a model can be asked."""
+    session = ModelSession(
+        context.log, driver.budget, context.stop, context.deadline, driver.receives(context.name), name=context.name
+    )
+    return replace(context, model=driver.world.executor(driver.facts.settings, model), session=session)
+
+
+def task_for(order: Order, driver: Driver, keeping: IsolatedFolder | None = None) -> Task:
+    """Return an order with the rules by which it is carried out."""
+    return Task(
+        order,
+        loop_rules(order, driver),
+        proof_rules(order, driver),
+        _retry_wait(order, driver),
+        keeping=keeping,
+        agent=agent_rules(order, driver),
+    )
+
+
+def agent_rules(order: Order, driver: Driver) -> AgentRules | None:
+    """Return which agent does an order, and what it may take; None: a tool or a model does it."""
+    if order.agent is None:
         return None
-    return desk_for(order, driver, _acceptance(driver))
+    agent = driver.world.agents.get(order.agent) or Agent(order.agent, (), "text")  # the settings no longer have it
+    name = paths.conversation(order.step, order.attempt)
+    return AgentRules(agent, driver.budget, driver.world.environment, driver.shows(name))
 
 
-def _acceptance(driver: Driver) -> Accept | None:
-    """Return what runs the plan's checks when a loop claims to be done; a judge is asked only at the end."""
+def loop_rules(order: Order, driver: Driver) -> LoopRules:
+    """Return how a model does an order: what it may know, and how far it may go."""
+    if order.tool is not None:
+        return LoopRules()
+    run, facts = driver.facts.settings, driver.facts
+    own = order.step == DO and loops(facts)
+    return LoopRules(
+        goal=facts.goal.title,
+        earlier=earlier_errors(order, facts),
+        max_turns=run.max_turns or driver.world.max_turns,
+        may_hand_over=own,
+        split_over=run.split_over,
+        scratchpad=own and run.mode == "scratchpad",
+        acceptance=_acceptance(driver) if own else None,
+        unconfined=run.sandbox == "off",
+    )
+
+
+def earlier_errors(order: Order, facts: Facts) -> tuple[str, ...]:
+    """Return what went wrong in earlier attempts at this very step, as it is now."""
+    results = [one.result for one in facts.attempts.get(order.step, ()) if one.number < order.attempt]
+    return tuple(
+        f"{result.error.message} ({result.error.hint})" if result.error.hint else result.error.message
+        for result in results
+        if result and result.error and result.status == "failed" and result.key == order.key
+    )
+
+
+def _acceptance(driver: Driver) -> Acceptance | None:
+    """Return the plan's checks that are run when a loop claims to be done."""
     facts, written = driver.facts, held_before(driver.facts)
     own = tuple(check for check in acceptance_checks(facts) if not isinstance(check, JudgeCheck))
     if not own or facts.run.proof is None:
         return None
-    workdir, runs = driver.folder.resolve() / facts.run.workdir, driver.world.workspace / "runs"
-    before = snapshot(workdir, without=runs)
-
-    def accept(bench: Bench, output: Any) -> list[str]:
-        room = room_of_step(driver.state.bounds.output_bytes, 1)
-        resolved = resolve_step(Step(id="goal", checks=own), {}, facts.goal.text, room)
-        checks = resolved.checks if isinstance(resolved, Resolved) else ()
-        aside = replace(bench, whose=f"{bench.whose}{paths.ACCEPT}", looks_only=frozenset(written))
-        found = driver.world.check(checks, aside, output, no_evidence)
-        bench.log("acceptance", {"checks": [one.model_dump(exclude_none=True) for one in found]})
-        shown = [
-            one if check_sha256(check) not in written else one.model_copy(update={"run": None})
-            for check, one in zip(own, found, strict=False)
-        ]
-        wrong = [f"{one.kind}: {check_words(one)}" for one in shown if not one.ok]
-        untouched = wrong and before == snapshot(workdir, without=runs)
-        return [*wrong, "no file has been changed so far"] if untouched else wrong
-
-    return accept
+    room = room_of_step(driver.state.bounds.output_bytes, 1)
+    resolved = resolve_step(Step(id="goal", checks=own), {}, facts.goal.text, room, facts.run.params or {})
+    if not isinstance(resolved, Resolved):
+        return None
+    hidden = tuple(check_sha256(check) in written for check in own)
+    return Acceptance(resolved.checks, hidden, frozenset(written))
 
 
-def doubts_about(order: Order, driver: Driver) -> Doubts | None:
+def proof_rules(order: Order, driver: Driver) -> ProofRules | None:
     """Return what is looked at where a model has a part in an attempt; None: a tool does a person's own step."""
     facts = driver.facts
     if facts.run.proof is None or (order.tool is not None and facts.goal.has_steps):
         return None
     planned = planners_checks(facts) if order.tool is None else frozenset()
-    view = driver.state.steps.get(order.step)
+    view = driver.state.view(order.step)
     own = zip((view.step.checks if view else None) or (), order.checks, strict=False)
     unproven = tuple(resolved for check, resolved in own if check_sha256(check) in planned)
     earlier = [one for one in facts.attempts.get(order.step, ()) if one.result and one.number != order.attempt]
     seen = [check for one in earlier if one.order and _began(one.result) for check in one.order.checks]
     persons = persons_checks(driver.state)
-    return Doubts(
+    return ProofRules(
         names_in=(facts.goal.text,),
         unproven=unproven,
         unseen=tuple(check for check in unproven if check not in seen),
@@ -426,7 +588,7 @@ def spoiled_files(whose: str, driver: Driver) -> list[str]:
         for one in attempts
         if one.result and one.result.error and one.result.error.kind == "tampered"
     )
-    return driver.world.watch.spoiled(whose, lambda: left_spoiled(guilty))
+    return driver.world.observer.see("spoiled", whose, lambda: left_spoiled(guilty))
 
 
 def _began(result: Result | None) -> bool:
@@ -435,25 +597,7 @@ def _began(result: Result | None) -> bool:
 
 def _retry_wait(order: Order, driver: Driver) -> float:
     """Return how long it is waited before another try, if this order fails."""
-    view, around = driver.state.steps.get(order.step), driver.state.around
+    view, around = driver.state.view(order.step), driver.state.around
     if view is None or around is None:
         return 0.0
     return retry_wait(view.step, order.key, driver.facts.attempts.get(order.step, ()), around)
-
-
-def bench_for_checks(shop: Workshop, driver: Driver, job: Job, whose: str) -> Bench:
-    """Return a bench for checks that belong to no attempt: nothing to claim, no log of their own."""
-    return Bench(
-        confinement=shop.confinement,
-        deadline=shop.clock.monotonic() + CHECK_SECONDS,
-        stop=job.stop,
-        output_bytes=shop.output_bytes,
-        output_file=driver.folder / paths.STEPS / temp_name("check"),
-        claim=lambda _mark: None,
-        log=lambda _event, _fields: None,
-        mask=shop.mask,
-        whose=whose,
-        now=shop.clock.monotonic,
-        limit=TimeLimit(CHECK_SECONDS, "check"),
-        starter=shop.starter,
-    )

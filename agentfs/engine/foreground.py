@@ -1,27 +1,23 @@
-"""Drive one run in the foreground: turn, wait for something to happen, turn again, until it rests."""
+"""Drive one run in the foreground, with the runs that are its steps: turn, wait for something, turn again."""
 
 import queue
 import time
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from agentfs.core import paths
-from agentfs.core.decide import Action, Wait
+from agentfs.core.actions import Action, Wait
 from agentfs.core.facts import Facts
 from agentfs.core.run_state import RunState
 from agentfs.engine.driver import Driver, at_rest
-from agentfs.engine.status_page import EVERY_SECONDS as PAGE_SECONDS
 from agentfs.engine.status_page import StatusFile
+from agentfs.errors import AgentfsError
 from agentfs.storage.files import is_own_temp
+from agentfs.storage.timing import TIMING
 from agentfs.storage.watcher import FolderWatch
-
-RESCAN_SECONDS = 10.0
-RESTLESS_SECONDS = 0.1
-ALERT_SECONDS = 1.0
-SHORTEST_SECONDS = 0.01  # clocks do not agree to the microsecond
-CALM_SECONDS = 0.05  # what has begun is shown when nothing else has come for that long
-DEAF_SECONDS = 1.0  # where not everything is heard
 
 
 class Wake:
@@ -32,22 +28,22 @@ class Wake:
     """
 
     def __init__(self) -> None:
-        self._rung: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._signals: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def set(self) -> None:
-        if self._rung.empty():
-            self._rung.put(None)
+        if self._signals.empty():
+            self._signals.put(None)
 
     def wait(self, seconds: float) -> None:
         """Return when it was set since it was last cleared, or when that long has passed."""
         with suppress(queue.Empty):
-            self._rung.get(timeout=max(0.0, seconds))
-            self._rung.put(None)  # it stays set until it is cleared
+            self._signals.get(timeout=max(0.0, seconds))
+            self._signals.put(None)  # it stays set until it is cleared
 
     def clear(self) -> None:
         with suppress(queue.Empty):
             while True:
-                self._rung.get_nowait()
+                self._signals.get_nowait()
 
 
 @dataclass(slots=True)
@@ -56,7 +52,7 @@ class Stop:
 
     asked: int = 0
     wake: Wake = field(default_factory=Wake)
-    told: int = 0
+    announced: int = 0
     lent: bool = False  # another program has the terminal: Ctrl-C is for that one
 
     def ask(self, times: int = 1) -> None:
@@ -65,7 +61,7 @@ class Stop:
 
 
 class Watcher(Protocol):
-    """Whoever is told what happens."""
+    """Is informed of what happens in a run."""
 
     def turn(self, state: RunState, actions: list[Action]) -> None: ...
 
@@ -73,9 +69,9 @@ class Watcher(Protocol):
 
 
 class Asker(Protocol):
-    """Whoever asks a person, on the terminal, what the run asks."""
+    """Asks a person, on the terminal, what the run asks."""
 
-    def turn(self, state: RunState, *, stopping: bool) -> bool:
+    def turn(self, driver: Driver, *, stopping: bool) -> bool:
         """Ask what is open, act on what was answered; return whether the run goes on when that is answered."""
         ...
 
@@ -85,45 +81,189 @@ class Asker(Protocol):
 class AsksNothing:
     """Leaves every question to its file."""
 
-    def turn(self, state: RunState, *, stopping: bool) -> bool:  # noqa: ARG002
+    def turn(self, driver: Driver, *, stopping: bool) -> bool:  # noqa: ARG002
         return False
 
     def has_news(self) -> bool:
         return False
 
 
-def drive(driver: Driver, stop: Stop, watcher: Watcher, asker: Asker | None = None) -> Wait | None:
-    """Drive until the run rests; return why it does, or None if a person asked to stop."""
-    asker = asker or AsksNothing()
-    folders, steps = [driver.folder, driver.folder / paths.PLANNING], [driver.folder / paths.STEPS]
-    status = StatusFile(driver.folder)
-    with FolderWatch(folders, stop.wake.set, written=steps) as watch:
-        lookout = Lookout(driver, watch)
-        if watch.deaf:
-            watcher.note(f"the run is looked at every second: {watch.deaf}")
-        while True:
-            actions = driver.turn(draining=stop.asked > 0)
-            watcher.turn(driver.state, actions)
-            status.keep(driver.state)
-            _tell(stop, driver, watcher)
-            if driver.trouble is not None:
-                raise driver.trouble
-            if stop.asked > 1:
-                driver.stop_all()
-            asks = asker.turn(driver.state, stopping=stop.asked > 0)
-            rest = None if stop.asked or asks else _resting(actions, driver)
-            if rest or (stop.asked and not driver.jobs):
-                status.keep(driver.state, now=True, driven=False)
-                return rest
-            if driver.mail.empty() and driver.awaits(actions):
-                _wait(driver, stop, lookout, asker, _patience(driver, actions))
-            elif lookout.has_news():
-                driver.look_again()
+class Family(Protocol):
+    """Opens the runs that are steps of the one that is driven."""
+
+    def begun(self) -> list[Path]:
+        """Return the runs that were begun here since this was last asked; their locks are held."""
+        ...
+
+    def take(self, run: str) -> Path | None:
+        """Return the folder of a run, whose lock is held now; None: another process has it."""
+        ...
+
+    def enter(self, folder: Path) -> tuple[Driver, Watcher]: ...
+
+    def release(self, folder: Path) -> None:
+        """Let go of a run's lock."""
+        ...
+
+
+@dataclass(slots=True)
+class DrivenRun:
+    """A run that is driven here, with what looks at its folder."""
+
+    driver: Driver
+    watcher: Watcher
+    lookout: "Lookout"
+    status: StatusFile
+    close: Callable[[], None]
+    actions: list[Action] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, driver: Driver, watcher: Watcher, stop: Stop) -> "DrivenRun":
+        folders, steps = [driver.folder, driver.folder / paths.PLANNING], [driver.folder / paths.STEPS]
+        with ExitStack() as stack:
+            watch = stack.enter_context(FolderWatch(folders, stop.wake.set, written=steps))
+            if watch.no_events:
+                watcher.note(f"the run is looked at every second: {watch.no_events}")
+            close = stack.pop_all().close
+        return cls(driver, watcher, Lookout(driver, watch), StatusFile(driver.folder), close)
+
+    def turn(self, stop: Stop) -> None:
+        driver = self.driver
+        self.actions = driver.turn(draining=stop.asked > 0)
+        driver.notify(driver.state, self.actions)
+        self.watcher.turn(driver.state, self.actions)
+        self.status.keep(driver.state)
+        if driver.trouble is not None:
+            raise driver.trouble
+        if stop.asked > 1:
+            driver.stop_all()
+
+    @property
+    def has_ended(self) -> bool:
+        driver = self.driver
+        return driver.facts.outcome is not None and not driver.jobs and not driver.displaced
+
+    def resting(self) -> Wait | None:
+        """Return why nothing more happens by itself, or before a run that is a step of this one ends."""
+        rest = _resting(self.actions, self.driver)
+        return None if rest and rest.on == "child" and self.driver.must_look else rest
+
+
+def drive(
+    driver: Driver, stop: Stop, watcher: Watcher, asker: Asker | None = None, family: Family | None = None
+) -> Wait | None:
+    """Drive a run, and those that are steps of it, until all rest; return why, or None if a person asked to stop."""
+    runs = [DrivenRun.of(driver, watcher, stop)]
+    try:
+        return _drive(runs, stop, asker or AsksNothing(), family)
+    finally:
+        for one in runs:
+            one.close()
+
+
+def _drive(runs: list[DrivenRun], stop: Stop, asker: Asker, family: Family | None) -> Wait | None:
+    root, children = runs[0], Children(runs, stop, family)
+    while True:
+        root.turn(stop)
+        children.turn()
+        _announce(stop, runs, root.watcher)
+        asks = any(asker.turn(one.driver, stopping=stop.asked > 0) for one in runs)
+        rests = [one.resting() for one in runs]
+        rest = None if stop.asked or asks or children.elsewhere or not all(rests) else rests[0]
+        if rest or (stop.asked and not any(one.driver.jobs for one in runs)):
+            for one in runs:
+                one.status.keep(one.driver.state, now=True, driven=False)
+            return rest
+        if all(one.driver.reports.empty() and one.driver.awaits(one.actions) for one in runs):
+            _wait(runs, stop, asker, _longest_wait(runs, elsewhere=bool(children.elsewhere)))
+        else:
+            for one in runs:
+                if one.lookout.has_news():
+                    one.driver.look_again()
+
+
+class Children:
+    """The runs, of those that are driven here, that are steps of others."""
+
+    def __init__(self, runs: list[DrivenRun], stop: Stop, family: Family | None) -> None:
+        self.runs, self._stop, self._family = runs, stop, family
+        self.elsewhere: set[str] = set()  # another process drives them
+        self._failed: set[str] = set()  # they cannot be driven
+        self._revisions = 0
+
+    def turn(self) -> None:
+        """Turn every one, take in those that began, let go of those that have ended."""
+        if self._family is None:
+            return
+        self._look_up()
+        for one in self.runs[1:]:
+            try:
+                one.turn(self._stop)
+            except Exception as error:  # noqa: BLE001 - what is wrong with a run is no fault of the one above
+                self._failed.add(one.driver.facts.run.run)
+                self._let_go(one)
+                self.runs[0].watcher.note(f"{one.driver.facts.run.run} cannot be driven: {error}")
+            else:
+                if one.has_ended:
+                    self._let_go(one)
+        if not self._stop.asked:
+            self._take_in(self._family)
+
+    def _look_up(self) -> None:
+        """Have those below look again when a plan has changed: it may be paused or cancelled."""
+        revisions = sum(len(one.driver.facts.revisions) for one in self.runs)
+        if revisions != self._revisions:
+            self._revisions = revisions
+            for one in self.runs[1:]:
+                one.driver.look_again()
+
+    def _let_go(self, one: DrivenRun) -> None:
+        one.driver.stop_all()
+        with suppress(OSError):
+            one.status.keep(one.driver.state, now=True, driven=False)
+        one.close()
+        self.runs.remove(one)
+        if self._family:
+            self._family.release(one.driver.folder)
+        for other in self.runs:
+            other.driver.look_again()
+
+    def _take_in(self, family: Family) -> None:
+        """Drive the runs that began here, and those that are open and nobody drives."""
+        for folder in family.begun():
+            self._open(folder, family)
+        before, self.elsewhere = self.elsewhere, set()
+        here = {one.driver.facts.run.run for one in self.runs}
+        for one in [*self.runs]:
+            for run in () if one.driver.must_look else open_children(one.driver.facts):
+                if run in here or run in self._failed:
+                    continue
+                if (taken := family.take(run)) is not None:
+                    self._open(taken, family)
+                else:
+                    self.elsewhere.add(run)
+        if before - self.elsewhere:
+            self.runs[0].driver.look_again()
+
+    def _open(self, folder: Path, family: Family) -> None:
+        try:
+            self.runs.append(DrivenRun.of(*family.enter(folder), self._stop))
+        except (OSError, AgentfsError, ValueError) as error:
+            family.release(folder)
+            run = paths.run_id(folder)
+            self._failed.add(run)
+            self.runs[0].watcher.note(f"{run} cannot be driven: {error}")
+
+
+def open_children(facts: Facts) -> list[str]:
+    """Return the runs that are steps of a run and have not ended."""
+    unfinished = (one.child for attempts in facts.attempts.values() for one in attempts[-1:] if one.result is None)
+    return [child.run for child in unfinished if child and child.begun and not child.is_over]
 
 
 @dataclass(slots=True)
 class Lookout:
-    """Tells when to look at the folder again: a file that is news, one that is being written, or time has passed."""
+    """Says when to look at the folder again: a file that is news, one that is being written, or time has passed."""
 
     driver: Driver
     watch: FolderWatch
@@ -133,7 +273,7 @@ class Lookout:
     def has_news(self) -> bool:
         seen = self.watch.seen()
         if any(is_unnamed(path, self.driver) for path in seen):
-            self.alert = time.monotonic() + ALERT_SECONDS
+            self.alert = time.monotonic() + TIMING.alert
         elif not any(is_news(path, self.driver) for path in seen) and self.patience() > 0:
             return False
         self.looked = time.monotonic()
@@ -141,9 +281,9 @@ class Lookout:
 
     def patience(self) -> float:
         """Return for how many seconds there is no need to look unless something is seen."""
-        pause = DEAF_SECONDS if self.watch.deaf else RESCAN_SECONDS
-        if self.driver.reader.restless or self.driver.leftovers or self.alert > time.monotonic():
-            pause = RESTLESS_SECONDS
+        pause = TIMING.rescan_without_events if self.watch.no_events else TIMING.rescan
+        if self.driver.reader.restless or self.driver.displaced or self.alert > time.monotonic():
+            pause = TIMING.restless
         return self.looked + pause - time.monotonic()
 
 
@@ -159,32 +299,41 @@ def _in_run(path: str, driver: Driver) -> tuple[str, str]:
     return folder, name
 
 
-def _patience(driver: Driver, actions: list[Action]) -> float:
+def _longest_wait(runs: list[DrivenRun], *, elsewhere: bool) -> float:
     """Return for how many seconds no turn is needed though nothing happens."""
+    most = min(_patience(one.driver, one.actions) for one in runs)
+    return min(most, TIMING.rescan_without_events) if elsewhere else most
+
+
+def _patience(driver: Driver, actions: list[Action]) -> float:
+    """Return for how many seconds one run needs no turn though nothing happens."""
     if not all(isinstance(action, Wait) for action in actions):
-        return CALM_SECONDS
-    due, pause = driver.due_in(), PAGE_SECONDS if driver.jobs else RESCAN_SECONDS
-    return pause if due is None else min(pause, max(due, SHORTEST_SECONDS))
+        return TIMING.calm
+    due, pause = driver.due_in(), TIMING.status_page if driver.jobs else TIMING.rescan
+    return pause if due is None else min(pause, max(due, TIMING.shortest))
 
 
-def _wait(driver: Driver, stop: Stop, lookout: Lookout, asker: Asker, most: float) -> None:
-    """Wait until there is a reason to turn: mail, news of the folder, a person's word, or that long has passed."""
+def _wait(runs: list[DrivenRun], stop: Stop, asker: Asker, most: float) -> None:
+    """Wait until there is a reason to turn: a report, a change in a folder, a person's word, or time has passed."""
     asked, until = stop.asked, time.monotonic() + most
-    while driver.mail.empty() and stop.asked == asked and time.monotonic() < until:
-        if asker.has_news() or driver.must_look:
+    while all(one.driver.reports.empty() for one in runs) and stop.asked == asked and time.monotonic() < until:
+        if asker.has_news() or any(one.driver.must_look for one in runs):
             return
-        stop.wake.wait(max(0.0, min(lookout.patience(), until - time.monotonic())))
+        patience = min(one.lookout.patience() for one in runs)
+        stop.wake.wait(max(0.0, min(patience, until - time.monotonic())))
         stop.wake.clear()
-        if lookout.has_news():
-            driver.look_again()
+        news = [one for one in runs if one.lookout.has_news()]
+        for one in news:
+            one.driver.look_again()
+        if news:
             return
 
 
-def _tell(stop: Stop, driver: Driver, watcher: Watcher) -> None:
+def _announce(stop: Stop, runs: list[DrivenRun], watcher: Watcher) -> None:
     """Say, once each, what a person's Ctrl-C does."""
-    if stop.asked == stop.told or not driver.jobs:
+    if stop.asked == stop.announced or not any(one.driver.jobs for one in runs):
         return
-    stop.told = stop.asked
+    stop.announced = stop.asked
     watcher.note("what runs finishes; Ctrl-C again ends it" if stop.asked == 1 else "what runs is being ended")
 
 
@@ -200,7 +349,7 @@ def is_news(path: str, driver: Driver) -> bool:
         case paths.STEPS:
             file = paths.parse_step_file(name)
             if file is None or ("attempt", file.step, file.attempt) in driver.jobs:
-                return False  # none of ours, or its news comes by mail
+                return False  # none of ours, or its job reports it
             return not _knows(driver.facts, file)
         case paths.PLANNING:
             return paths.parse_call_file(name) is not None

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from agentfs.core import decide as acts
+from agentfs.core import actions as acts
 from agentfs.core import paths
+from agentfs.core.evidence import Changes, Gather, Piece, is_named, no_evidence
 from agentfs.core.excerpts import TimeLimit, as_text
 from agentfs.core.hashing import check_value
 from agentfs.core.outcome import answer_of
@@ -23,37 +25,35 @@ from agentfs.core.records import (
     Step,
     StepChecks,
 )
+from agentfs.core.reports import ChecksFinished, Nothing, Report
 from agentfs.core.resolve import Resolved, resolve_step, room_of_step
 from agentfs.core.steps import LIMIT, UNREACHABLE
-from agentfs.engine.attempts import bench_for_checks, outputs_of, spoiled_files, workshop
-from agentfs.engine.driver import Driver, Job, News
-from agentfs.executor.attempt import Workshop, render
+from agentfs.engine.attempts import outputs_of, spoiled_files, step_context, with_model
+from agentfs.engine.driver import Driver, Job
+from agentfs.executor.attempt import render
 from agentfs.executor.checks import is_small
 from agentfs.executor.evidence import (
     NOT_PUT_BACK,
-    Changes,
-    Gather,
-    Piece,
+    SPOILED,
     changes_in,
     changes_in_order,
     changes_piece,
     file_pieces,
-    is_named,
-    no_evidence,
     output_piece,
     snapshot,
     tool_pieces,
     watched_by,
 )
-from agentfs.models.base import ModelError, ModelSession
+from agentfs.executor.task import failure_of
+from agentfs.models.base import ModelError
 from agentfs.planner.acceptance import Look, file_names
 from agentfs.storage.files import publish
 from agentfs.storage.jsonl import JsonLines
-from agentfs.tools.base import Bench
+from agentfs.storage.timing import TIMING
+from agentfs.tools.base import StepContext
 
 # What is put into a file that is not there yet, to see whether a check looks at it; a sum over the wrong column is 0.
 _IN_IT = {"": "whatever is in it", "-\n": "whatever is in it", "0\n": "with nothing but 0 in it"}
-BEFORE_SECONDS = 20.0  # that one check may take before the work: a model wrote it, and nobody has looked at it
 
 
 # ── before the work ───────────────────────────────────────────────────────────────────────────────────────
@@ -63,30 +63,30 @@ def look_before(call: int, driver: Driver, job: Job) -> Look:
     """Return what runs checks before the work: the working folder is only shown, and there is no network."""
 
     def look(checks: Sequence[Check]) -> tuple[CheckResult | None, ...]:
-        shop = workshop(driver, ())
-        if shop.confinement.sandbox == "none":
+        context = step_context(driver, job.stop, f"{paths.call_conversation(call)}{paths.BEFORE}")
+        if context.confinement.sandbox == "none":
             return tuple(None for _ in checks)  # a model wrote them, and nothing would confine them
-        room = replace(shop.confinement, writable=False, network=False)
-        bench = bench_for_checks(shop, driver, job, f"{paths.call_conversation(call)}{paths.BEFORE}")
-        return tuple(_found_before(check, shop, replace(bench, confinement=room)) for check in checks)
+        shown = replace(context.confinement, writable=False, network=False)
+        return tuple(_found_before(check, replace(context, confinement=shown)) for check in checks)
 
     return look
 
 
-def _found_before(check: Check, shop: Workshop, bench: Bench) -> CheckResult:
-    until = replace(bench, deadline=bench.now() + BEFORE_SECONDS, limit=TimeLimit(BEFORE_SECONDS, "check"))
+def _found_before(check: Check, context: StepContext) -> CheckResult:
+    limit = TimeLimit(TIMING.check_before, "check")
+    until = replace(context, deadline=context.now() + limit.seconds, limit=limit)
     resolved = ResolvedCommandCheck(kind="command", run=check.run) if isinstance(check, CommandCheck) else check
-    alone = replace(until, looks_only=frozenset((check_sha256(check),)))
-    found = shop.check((resolved,), alone, None, no_evidence)[0]
+    alone = replace(until, read_only_checks=frozenset((check_sha256(check),)))
+    found = context.observer.check((resolved,), alone, None, no_evidence)[0]
     if found.ok or not isinstance(check, CommandCheck):
         return found
-    missing = [name for name in file_names(check.run) if not (shop.confinement.workdir / name).exists()]
-    return _found_with(missing, check, shop, until) or found
+    missing = [name for name in file_names(check.run) if not (context.confinement.workdir / name).exists()]
+    return _found_with(missing, check, until) or found
 
 
-def _found_with(missing: Sequence[str], check: CommandCheck, shop: Workshop, bench: Bench) -> CheckResult | None:
+def _found_with(missing: Sequence[str], check: CommandCheck, context: StepContext) -> CheckResult | None:
     """Return that a check holds once the files it names are there, with next to nothing in them."""
-    if not missing or not is_small(shop.confinement.workdir):
+    if not missing or not is_small(context.confinement.workdir):
         return None
     for content, words in _IN_IT.items():
         put = "; ".join(
@@ -94,8 +94,8 @@ def _found_with(missing: Sequence[str], check: CommandCheck, shop: Workshop, ben
             for name in missing
         )
         mutant = ResolvedCommandCheck(kind="command", run=f"{put}; sh -c {quote(check.run)}")
-        alone = replace(bench, looks_only=frozenset((check_sha256(mutant),)))
-        if shop.check((mutant,), alone, None, no_evidence)[0].ok:
+        alone = replace(context, read_only_checks=frozenset((check_sha256(mutant),)))
+        if context.observer.check((mutant,), alone, None, no_evidence)[0].ok:
             detail = f"it holds as soon as {missing[0]} is there, {words}"
             return CheckResult(kind="command", ok=True, detail=detail, run=check.run)
     return None
@@ -106,73 +106,77 @@ def _found_with(missing: Sequence[str], check: CommandCheck, shop: Workshop, ben
 
 def check_goal(action: acts.RunGoalChecks, driver: Driver) -> None:
     """Run the goal's checks, and those of steps that can be run again; what they found is written down."""
-    driver.submit(("checks", "", action.call), lambda job: _checked(action, driver, job))
+
+    def work(job: Job) -> Report:
+        with driver.isolated.look("writes", job.stop) if driver.isolated else nullcontext():
+            return _check(action, driver, job)
+
+    driver.submit(acts.JobKey("checks", "", action.call), work)
 
 
-def _checked(action: acts.RunGoalChecks, driver: Driver, job: Job) -> News:
-    state, shop = driver.state, workshop(driver, ())
+def _check(action: acts.RunGoalChecks, driver: Driver, job: Job) -> Report:
+    state = driver.state
     log = driver.folder / paths.PLANNING / paths.checks_log_file(action.call)
     whose = f"{paths.call_conversation(action.call)}.checks"
-    with JsonLines(log, shop.mask, shop.clock) as said:
-        bench = bench_for_checks(shop, driver, job, whose)
-        line = ModelSession(said.write, driver.meter, job.stop, bench.deadline, driver.hears(whose), name=whose)
-        written = written_by_models(state.facts)
-        bench = replace(bench, model=driver.world.executor(state.facts.run, None), line=line, looks_only=written)
-        found, error = _found(driver, shop, bench)
+    context = step_context(driver, job.stop, whose)
+    with JsonLines(log, context.mask, context.clock) as lines:
+        context = replace(context, log=lines.write, read_only_checks=written_by_models(state.facts))
+        context = with_model(context, None, driver)
+        found, error = _run_goal_checks(driver, context)
         if spoiled := spoiled_files(whose, driver):
+            lines.write(SPOILED, {"files": [*spoiled]})
             words = f"{NOT_PUT_BACK}: {', '.join(map(os.path.basename, spoiled))}"
             found = (*found, CheckResult(kind="file", ok=False, detail=words))
-        again = tuple(_found_again(step, driver, shop, bench) for step in steps_to_check(state)) if not error else ()
+        again = tuple(_found_again(step, driver, context) for step in steps_to_check(state)) if not error else ()
     record = driver.world.mask.record(
         GoalChecks(
             revision=len(state.facts.revisions),
             after={step: view.attempt for step, view in state.steps.items()},
             checks=found,
             steps=again,
-            touched=driver.world.watch.touched(action.call, lambda: tuple(touched(driver, bench))),
+            touched=context.observer.see("touched", whose, lambda: tuple(touched(driver, context))),
             error=error,
-            usage=line.usage,
+            usage=context.session.usage if context.session else None,
         )
     )
     if job.stop.is_set() and not error:  # what was found says nothing then
-        return lambda facts: facts
+        return Nothing()
     publish(driver.folder / paths.PLANNING / paths.call_file(action.call, "checks"), render(record), durable=True)
-    return lambda facts: facts.with_call(replace(facts.planner_call(action.call), checks=record))
+    return ChecksFinished(action.call, record)
 
 
-def _resolved(step: Step, driver: Driver) -> tuple[ResolvedCheck, ...] | str:
+def _resolve(step: Step, driver: Driver) -> tuple[ResolvedCheck, ...] | str:
     """Return the checks of a step with values in place of references, or why there are none."""
-    room = room_of_step(driver.state.bounds.output_bytes, 1)
-    resolved = resolve_step(step, outputs_of(driver), driver.facts.goal.text, room)
+    room, view = room_of_step(driver.state.bounds.output_bytes, 1), driver.state.view(step.id)
+    params = (view.params if view else None) or driver.facts.run.params or {}
+    resolved = resolve_step(step, outputs_of(driver), driver.facts.goal.text, room, params)
     return resolved.checks if isinstance(resolved, Resolved) else resolved.why
 
 
-def _found(driver: Driver, shop: Workshop, bench: Bench) -> tuple[tuple[CheckResult, ...], Failure | None]:
+def _run_goal_checks(driver: Driver, context: StepContext) -> tuple[tuple[CheckResult, ...], Failure | None]:
     """Return what the goal's checks found, or why a judge could not be asked; one that gives no verdict says no."""
-    checks = _resolved(Step(id="goal", checks=acceptance_checks(driver.facts)), driver)
+    checks = _resolve(Step(id="goal", checks=acceptance_checks(driver.facts)), driver)
     if isinstance(checks, str):
         return (CheckResult(kind="command", ok=False, detail=checks),), None
     try:
-        return shop.check(checks, bench, answer_of(driver.state), _gather(driver, bench)), None
+        return context.observer.check(checks, context, answer_of(driver.state), _gather(driver, context)), None
     except ModelError as error:
-        from agentfs.executor.ends import failure_of
-
-        failure = failure_of(error, bench)
+        failure = failure_of(error, context)
         if failure.kind in (LIMIT, UNREACHABLE):
             return (), failure
         return (CheckResult(kind="judge", ok=False, detail=f"it could not be judged: {failure.message}"),), None
 
 
-def _found_again(step: Step, driver: Driver, shop: Workshop, bench: Bench) -> StepChecks:
-    checks = _resolved(step, driver)
+def _found_again(step: Step, driver: Driver, context: StepContext) -> StepChecks:
+    checks = _resolve(step, driver)
     if isinstance(checks, str):  # what it used has gone with a step that left the plan
         gone = CheckResult(kind="command", ok=False, detail=f"it cannot be run again: {checks}")
         return StepChecks(step=step.id, checks=(gone,))
-    aside = replace(bench, whose=f"{bench.whose}.{step.id}")
-    return StepChecks(step=step.id, checks=shop.check(checks, aside, None, no_evidence))
+    aside = replace(context, name=f"{context.name}.{step.id}")
+    return StepChecks(step=step.id, checks=context.observer.check(checks, aside, None, no_evidence))
 
 
-def _gather(driver: Driver, bench: Bench) -> Gather:
+def _gather(driver: Driver, context: StepContext) -> Gather:
     """Return what collects the evidence about a whole run: every done step, and what became of the folder."""
     state = driver.state
     done = [view for view in state.steps.values() if view.status == "done" and view.result]
@@ -188,7 +192,7 @@ def _gather(driver: Driver, bench: Bench) -> Gather:
             if len(done) > 1 and output is not None:
                 pieces.append(output_piece(output, f"The output of the step {view.id}"))
             pieces += tool_pieces(logs[view.id], f"What the tools of {view.id} returned")
-        return [*pieces, *file_pieces(texts, bench), *changes_piece(_changes(driver))]
+        return [*pieces, *file_pieces(texts, context), *changes_piece(_changes(driver))]
 
     return gather
 
@@ -209,12 +213,12 @@ def _changes(driver: Driver) -> Changes:
     )
 
 
-def touched(driver: Driver, bench: Bench) -> Iterator[str]:
+def touched(driver: Driver, context: StepContext) -> Iterator[str]:
     """Yield the files that a person's checks name and that a step changed; of a folder also what was put into it."""
-    checks, first, workdir = persons_checks(driver.state), _first_changes(driver), bench.confinement.workdir
+    checks, first, workdir = persons_checks(driver.state), _first_changes(driver), context.confinement.workdir
     if not checks or not first:
         return
-    watched = watched_by(checks, bench)
+    watched = watched_by(checks, context)
     own = {path for path, what in first.items() if what == "added"}
     had = [word for word in watched.names if any(f"{word}/{name}" not in own for name in snapshot(workdir / word))]
     for path in first:

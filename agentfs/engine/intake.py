@@ -8,16 +8,36 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from agentfs.core import paths
 from agentfs.core.config import Settings, allowed_tools
-from agentfs.core.goal_file import MAX_BYTES, ParsedGoal, examine_goal
+from agentfs.core.goal_file import ParsedGoal, examine_goal
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.params import Fits
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Approve, Limits, Mode, ModelChoice, Models, Run
+from agentfs.core.records import Approve, Goal, Isolation, Limits, ModelChoice, Models, Run
+from agentfs.core.references import Params
+from agentfs.core.request import APPROVE_ORDER, RUNBOOKS, loosening_problems, tighten, tightened
+from agentfs.core.schedule import misplaced
 from agentfs.core.tool_spec import Catalogue
+from agentfs.engine.goal_source import (
+    AboveChild,
+    Flags,
+    GoalSource,
+    Hide,
+    RequestSource,
+    bounded_fits,
+    values_given,
+    with_runbooks,
+    with_used_goal,
+)
+from agentfs.engine.means import default_agent, named_agents
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
-from agentfs.planner.goal_context import ContextRule, allowed_folders, folders_without_links
+from agentfs.ledger.git import LedgerError, person
+from agentfs.ledger.worktrees import Repository
+from agentfs.planner.surroundings import ContextRule, allowed_folders, folders_without_links
 from agentfs.storage.clock import Clock
 from agentfs.storage.dropped_goals import move_in
 from agentfs.storage.files import publish_inside, sync_folder
@@ -25,8 +45,7 @@ from agentfs.storage.locks import locked
 from agentfs.storage.safe_open import hold_inside, hold_named
 from agentfs.storage.workspace import Workspace
 
-_APPROVE_ORDER: tuple[Approve, ...] = ("never", "plan", "always")
-
+_BEFORE_GOAL = (paths.RUN, paths.REQUEST, paths.USED)  # what an intake writes before the goal
 _PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS, paths.FILES)
 _NO_MODEL = "this goal has no steps, and no model is configured to plan it"
 _WAYS_OUT = (
@@ -34,28 +53,7 @@ _WAYS_OUT = (
     "configure a model: set OPENAI_API_KEY, or base_url under [planner] in agentfs.toml",
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """What was typed on the command line; it may loosen what a goal file may only tighten."""
-
-    mode: Mode | None = None
-    approve: Approve | None = None
-    workdir: Path | None = None
-    planner: str | None = None
-    executor: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GoalSource:
-    """A goal before it is a run."""
-
-    content: bytes
-    filename: str  # its extension says how to read it
-    shown: str  # what messages call it
-    origin: str  # what run.json says it came from
-    name: str | None = None  # what the run is called, if neither goal nor file says
-    dropped: Path | None = None  # the file itself, if it moves into the run instead of being copied
+MOST_LEFT_BEHIND = 100  # files that run.json names
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,10 @@ class JudgedGoal:
     settings: Settings
     flags: Flags
     workdir: str  # as run.json has it
+    isolated: Repository | None  # whose worktree it is to work in; None: it works in its folder
     planner: bool  # there is a model to plan with
     executor: bool  # and one to do steps with
+    values: Mapping[str, JsonValue]  # of its parameters
 
 
 def judge_goal(
@@ -79,20 +79,26 @@ def judge_goal(
     *,
     planner: bool,
     flags: Flags | None = None,
+    hide: Hide = lambda text: text,
+    with_values: bool = True,
 ) -> JudgedGoal:
     """Return the goal, held against the workspace in `root`; raise BadFile with all that is wrong, or NoModel.
 
-    The one judge of `check`, `run` and `watch`. It looks at folders, and makes none.
+    The one judge of `check`, `run` and `watch`. It looks at folders, and makes none. `hide`: takes secrets out of a
+    text. `with_values`: it is to run, so that its parameters need values.
     """
+    source, flags, fits = with_used_goal(source, root), flags or Flags(), bounded_fits()
+    catalogue = with_runbooks(catalogue, root, _in_runbooks(source, root), fits=fits)
     try:
-        parsed, problems = examine_goal(source.content, source.filename, catalogue)
+        parsed, problems = examine_goal(source.content, source.filename, catalogue, fits=fits)
     except Rejected as rejected:
         raise BadFile(source.shown, rejected.problems, source.content) from None
-    flags = flags or Flags()
-    found = _loosened(parsed, settings, _default_approve(source, parsed, settings))
-    workdir = _workdir(parsed, root, settings, flags, found)
+    found = _find_loosened(parsed, settings, _loosest(source, parsed, settings))
+    found += [] if source.schedule else misplaced(source.used_by.request.fields if source.used_by else parsed.fields)
+    workdir = _workdir(parsed, root, settings, flags, found, source.above)
     found += _context_problems(parsed, source, root, settings, workdir)
-    problems = sorted([*problems, *_placed(parsed, found)], key=lambda one: (one.line, one.column))
+    isolated = _repository(parsed, root, settings, workdir, found, source.above)
+    problems = sorted([*problems, *_place_problems(parsed, found)], key=lambda one: (one.line, one.column))
     lacks_model = parsed.kind == "words" and not (planner or catalogue.model)
     if lacks_model and not problems:
         raise _no_model(source)
@@ -100,7 +106,50 @@ def judge_goal(
         is_near = any(problem.pointer.startswith("/steps") for problem in problems)
         problems += [_no_model(source).problem] if lacks_model and not is_near else []
         raise BadFile(source.shown, problems, source.content)
-    return JudgedGoal(source, parsed, settings, flags, workdir, planner, catalogue.model)
+    values = _values(parsed, source, settings, catalogue, flags, hide, fits) if with_values or source.used_by else {}
+    parsed = parsed if source.used_by is None else replace(parsed, fields=_under(parsed, source.used_by))
+    filled = parsed.filled(values)
+    return JudgedGoal(source, filled, settings, flags, workdir, isolated, planner, catalogue.model, values)
+
+
+def _in_runbooks(source: GoalSource, root: Path) -> str | None:
+    """Return the goal of runbooks/ that this is, if it is one: a step of it that runs it would run itself."""
+    if source.used_by is not None:
+        return source.used_by.request.uses
+    path = Path(source.origin)
+    if not path.is_absolute() or not path.is_relative_to(root / RUNBOOKS):
+        return None
+    return str(path.relative_to(root))
+
+
+def _under(parsed: ParsedGoal, used_by: RequestSource) -> Goal:
+    return tightened(parsed.fields, used_by.request.fields)
+
+
+def _values(
+    parsed: ParsedGoal,
+    source: GoalSource,
+    settings: Settings,
+    catalogue: Catalogue,
+    flags: Flags,
+    hide: Hide,
+    fits: Fits,
+) -> dict[str, JsonValue]:
+    """Return the value of each parameter; raise BadFile with all that is wrong with them, or with the request."""
+    given = values_given(parsed, source, flags.params, hide, fits)
+    found = list(given.problems)
+    if used_by := source.used_by:
+        approve = parsed.fields.approve or _loosest(source, parsed, settings)
+        loose = loosening_problems(used_by.request.fields, _limits(parsed.fields.limits, settings).given(), approve)
+        found += [one.at(*used_by.request.places(one.pointer, True)) for one in loose]
+    if found:
+        shown, content = (used_by.shown, used_by.content) if used_by else (source.shown, source.content)
+        found.sort(key=lambda one: (one.line, one.column))
+        raise BadFile(shown, found, content, given.advice)
+    known = replace(catalogue, params=Params(tuple(given.values), given.values))
+    if paths_wrong := examine_goal(source.content, source.filename, known)[1] if given.values else []:
+        raise BadFile(source.shown, paths_wrong, source.content)
+    return given.values
 
 
 def _no_model(source: GoalSource) -> NoModel:
@@ -108,65 +157,74 @@ def _no_model(source: GoalSource) -> NoModel:
     return NoModel("\n".join(lines), Problem(_NO_MODEL, "; or ".join(_WAYS_OUT)))
 
 
-def _placed(parsed: ParsedGoal, problems: Sequence[Problem]) -> list[Problem]:
+def _place_problems(parsed: ParsedGoal, problems: Sequence[Problem]) -> list[Problem]:
     """Return problems of a goal's fields, each at the field's name."""
     return [problem.at(*parsed.places(problem.pointer, True)) for problem in problems]
 
 
 def _default_approve(source: GoalSource, parsed: ParsedGoal, settings: Settings) -> Approve:
     """Of a dropped goal in words the first plan is looked at; a person's own steps are approved by being there."""
-    return settings.approve or ("plan" if source.dropped and parsed.kind == "words" else "never")
+    watched = source.dropped or source.schedule
+    return settings.approve or ("plan" if watched and parsed.kind == "words" else "never")
 
 
-def _loosened(parsed: ParsedGoal, settings: Settings, approve: Approve) -> list[Problem]:
+def _loosest(source: GoalSource, parsed: ParsedGoal, settings: Settings) -> Approve:
+    """Return the loosest approval that a goal may ask for; a schedule is a person's own, who may ask for none."""
+    return "never" if source.schedule else _default_approve(source, parsed, settings)
+
+
+def _find_loosened(parsed: ParsedGoal, settings: Settings, approve: Approve) -> list[Problem]:
     """Return where a goal asks for more than the settings give."""
-    fields, found = parsed.fields, []
-    if fields.approve is not None and _APPROVE_ORDER.index(fields.approve) < _APPROVE_ORDER.index(approve):
-        found.append(_tighten("approve", f"{fields.approve!r} is looser than {approve!r}"))
-    for name, asked in fields.limits or Limits():
-        given = getattr(settings.limits, name)
-        if asked is not None and asked > given:
-            found.append(_tighten(f"limits.{name}", f"{asked:g} is more than {given:g}"))
+    fields = parsed.fields
+    found = list(loosening_problems(fields, settings.limits.model_dump(), approve))
     for place, tool in enumerate(fields.tools or ()):
         if tool not in settings.tools.allow:
-            found.append(replace(_tighten("tools", f"{tool!r} is not in [tools] allow"), pointer=f"/tools/{place}"))
+            found.append(replace(tighten("tools", f"{tool!r} is not in [tools] allow"), pointer=f"/tools/{place}"))
     return found
 
 
-def _tighten(field: str, words: str) -> Problem:
-    fix = "a goal may only tighten the settings; change agentfs.toml, or use a flag"
-    return Problem(f"{field}: {words}", fix, f"/{field.replace('.', '/')}")
-
-
 @contextmanager
-def taking(goal: JudgedGoal, workspace: Workspace) -> Iterator[Path]:
+def taking(
+    goal: JudgedGoal, workspace: Workspace, clock: Clock | None = None, run: str | None = None
+) -> Iterator[Path]:
     """Make the run's folder and put the goal into it, which is the commit point; the block has the folder, locked.
 
-    No other process can drive a new run before the one that made it: the lock is not let go of in between.
+    No other process can drive a new run before the one that made it: the lock is not let go of in between. `run`: the
+    name that it has already; FileExistsError if another has it.
     """
-    clock, source = Clock(), goal.source
-    with new_folder(workspace, clock.day(), paths.run_name(_called(source, goal.parsed))) as new:
-        run = _run_record(goal, new.run, clock)
-        publish_inside(new.held, paths.RUN, render(run))
-        name = paths.goal_file(source.filename)
+    clock, source = clock or Clock(), goal.source
+    day, _, name = (run or f"{clock.day()}/{paths.run_name(_name_of(source, goal.parsed))}").partition("/")
+    with new_folder(workspace, day, name, isolated=goal.isolated, exactly=run is not None) as new:
+        publish_inside(new.held, paths.RUN, render(_run_record(goal, new.run, clock)))
+        files = {paths.goal_file(source.filename): source.content}
+        if source.used_by is not None:
+            files = {paths.REQUEST: source.used_by.content, **files}
         if source.dropped is None:
-            publish_inside(new.held, name, source.content)
+            for name, content in files.items():
+                publish_inside(new.held, name, content)
         else:
-            move_in(source.dropped, new.held, new.run, name, source.content)
+            move_in(source.dropped, new.held, new.run, files)
         if not new.is_in_its_place():
             raise OSError(errno.ESTALE, "another folder has taken the run's place", str(new.path))
         new.let_go()
         yield new.path
 
 
-def _called(source: GoalSource, parsed: ParsedGoal) -> str:
+def _name_of(source: GoalSource, parsed: ParsedGoal) -> str:
     return parsed.fields.name or source.name or parsed.title
 
 
-def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, problems: list[Problem]) -> str:
+def _workdir(
+    parsed: ParsedGoal,
+    root: Path,
+    settings: Settings,
+    flags: Flags,
+    problems: list[Problem],
+    above: AboveChild | None = None,
+) -> str:
     """Return the folder to work in, as run.json has it; add what is wrong with the one that the goal names."""
     if flags.workdir is not None:
-        return _written(_typed_workdir(flags.workdir, root), root)
+        return _spell(_typed_workdir(flags.workdir, root), root)
     if (asked := parsed.fields.workdir) is None:
         return paths.FILES
     try:
@@ -176,14 +234,15 @@ def _workdir(parsed: ParsedGoal, root: Path, settings: Settings, flags: Flags, p
         problems.append(Problem(f"workdir: {asked!r} is no folder: {error}", "name one", "/workdir"))
         return paths.FILES
     allowed = allowed_folders(root, settings.goals.workdirs)
-    if not any(map(wanted.is_relative_to, folders_without_links(allowed))):
+    within = [*folders_without_links(allowed), *([above.workdir.resolve()] if above else ())]
+    if not any(map(wanted.is_relative_to, within)):
         problems.append(_not_allowed(asked, allowed))
     elif not is_there:
         problems.append(Problem(f"workdir: there is no folder {asked!r} in {root}", "make it first", "/workdir"))
-    return _written(wanted, root)
+    return _spell(wanted, root)
 
 
-def _written(workdir: Path, root: Path) -> str:
+def _spell(workdir: Path, root: Path) -> str:
     """Return a folder as run.json can have it, which is UTF-8: else relative to the run's folder, if that will do."""
     for path in (str(workdir), os.path.relpath(workdir, root / "runs" / "day" / "run")):
         if path.encode("utf-8", "replace").decode() == path:
@@ -223,7 +282,7 @@ _CONTEXT = "name a file below a folder of workdirs under [goals] in agentfs.toml
 
 def _context_from(source: GoalSource, settings: Settings) -> tuple[str, ...] | None:
     """Return the folders whose files a goal's context may name; None: it is a person's own, who named them."""
-    return settings.goals.workdirs if source.dropped else None
+    return settings.goals.workdirs if source.dropped or source.is_clients else None
 
 
 def _not_allowed(wanted: str, allowed: Mapping[str, Path]) -> Problem:
@@ -244,7 +303,7 @@ class NewFolder:
 
     @property
     def run(self) -> str:
-        return f"{self.path.parent.name}/{self.path.name}"
+        return paths.run_id(self.path)
 
     def is_in_its_place(self) -> bool:
         """Whether its path still leads to the folder that is held."""
@@ -255,14 +314,24 @@ class NewFolder:
 
 
 @contextmanager
-def new_folder(workspace: Workspace, day: str, name: str) -> Iterator[NewFolder]:
-    """Yield the first free folder of that name, locked; one that a dead intake left is free."""
+def new_folder(
+    workspace: Workspace, day: str, name: str, *, isolated: Repository | None = None, exactly: bool = False
+) -> Iterator[NewFolder]:
+    """Yield the first free folder of that name, locked; one that a dead intake left is free.
+
+    `isolated`: a name whose branch this repository has already, from a run that is gone, is not free.
+    `exactly`: that one or none: FileExistsError if it is not free.
+    """
     parent = workspace.runs / day
     _make_day(parent)
     with ExitStack() as held, ExitStack() as lock:
         held_day = held.enter_context(hold_inside(day, held.enter_context(hold_named(workspace.runs))))
         for number in itertools.count(1):
             folder = parent / (name if number == 1 else f"{name}-{number}")
+            if exactly and number > 1:
+                raise FileExistsError(errno.EEXIST, "another run has that name", str(parent / name))
+            if isolated and not exactly and isolated.tip(paths.branch_of(f"{day}/{folder.name}")):
+                continue
             if (descriptor := _taken_if_free(folder, held_day, lock)) is None:
                 continue
             held.callback(os.close, descriptor)
@@ -290,8 +359,9 @@ def _taken_if_free(folder: Path, day: int, lock: ExitStack) -> int | None:
 
 def _begin(folder: int) -> None:
     """Make what every run has; what a dead intake wrote there is written again."""
-    with suppress(FileNotFoundError):
-        os.unlink(paths.RUN, dir_fd=folder)
+    for name in _BEFORE_GOAL:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
     for part in _PARTS:
         with suppress(FileExistsError):
             os.mkdir(part, dir_fd=folder)
@@ -313,7 +383,7 @@ def _is_free(folder: int) -> bool:
     which the ledger does not hold: nothing is taken from them.
     """
     for name in os.listdir(folder):
-        unfinished = name == paths.RUN or (name.startswith(".") and name.endswith(".tmp"))
+        unfinished = name in _BEFORE_GOAL or (name.startswith(".") and name.endswith(".tmp"))
         if not unfinished and not (name in _PARTS and _is_empty(name, folder)):
             return False
     return True
@@ -333,11 +403,13 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
     return Run(
         run=run,
         mode=flags.mode or fields.mode or settings.mode,
-        approve=flags.approve or fields.approve or _default_approve(source, parsed, settings),
+        approve=_approve(goal),
         replan=settings.replan,
         split_over=settings.split_over,
-        workdir=goal.workdir,
-        limits=_limits(fields.limits, settings),
+        max_turns=settings.executor.max_turns,
+        workdir=_isolated_workdir(goal) if goal.isolated else goal.workdir,
+        isolation=_isolation(goal, goal.isolated, run, clock) if goal.isolated else None,
+        limits=_left(_limits(fields.limits, settings), source.above),
         tools=allowed_tools(settings.tools, fields.tools),
         network=settings.tools.network,
         sandbox=settings.tools.sandbox,
@@ -351,12 +423,96 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
             planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
             executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
         ),
+        agent=default_agent(settings),
+        agents=named_agents(settings) or None,
         repair=settings.executor.repair,
+        place=settings.executor.place,
         proof=settings.proof,
         source=source.origin.encode("utf-8", "replace").decode(),
         goal_sha256=sha256_bytes(source.content),
         context_from=_context_from(source, settings),
+        params=dict(goal.values) or None,
+        uses=source.used_by.request.uses if source.used_by else None,
+        request_sha256=sha256_bytes(source.used_by.content) if source.used_by else None,
+        schedule=source.schedule if source.due else None,
+        due=source.due,
+        parent=source.above.parent if source.above else None,
         started_at=clock.stamp(),
+    )
+
+
+def _approve(goal: JudgedGoal) -> Approve:
+    """Return when a person must approve plans: of a run in a run no later than of the one above."""
+    own = goal.flags.approve or goal.parsed.fields.approve
+    own = own or _default_approve(goal.source, goal.parsed, goal.settings)
+    above = goal.source.above
+    return max(own, above.approve, key=APPROVE_ORDER.index) if above else own
+
+
+def _left(limits: Limits, above: AboveChild | None) -> Limits:
+    """Return the limits of a run in a run: its own, as far as what is left above reaches."""
+    if above is None:
+        return limits
+    given = limits.given()
+    left = {name: min(value, given.get(name, value)) for name, value in above.limits.given().items()}
+    return limits.model_copy(update=left)
+
+
+def _repository(
+    parsed: ParsedGoal,
+    root: Path,
+    settings: Settings,
+    workdir: str,
+    found: list[Problem],
+    above: AboveChild | None = None,
+) -> Repository | None:
+    """Return the repository that a run is to have a worktree of, if it is isolated; add why there can be none.
+
+    A run in an isolated run is isolated too, unless it works in a folder of its own.
+    """
+    must_be = above is not None and above.isolated and workdir != paths.FILES
+    if (parsed.fields.isolate or settings.isolate) is None and not must_be:
+        return None
+    if settings.executor.place is not None:
+        message = f"isolate: the run has a worktree of its own, which is here, and not at {settings.executor.place!r}"
+        found.append(Problem(message, "take 'place' out of [executor], or leave 'isolate' out", "/isolate"))
+    where = None if workdir == paths.FILES else (root / "runs" / "day" / "run" / workdir).resolve()
+    fix = "name a workdir in a git repository, or leave 'isolate' out"
+    try:
+        repository = Repository.around(where) if where else None
+        unfit = repository.why_unfit() if repository else None
+    except LedgerError as error:
+        found.append(Problem(f"isolate: the repository of {where} cannot be used: {error}", fix, "/isolate"))
+        return None
+    if repository is None:
+        message = f"isolate: {where} lies in no git repository" if where else "isolate: there is no workdir"
+        found.append(Problem(message, fix, "/isolate"))
+    elif unfit:
+        found.append(Problem(f"isolate: {repository.top}: {unfit[0]}", unfit[1], "/isolate"))
+    return repository
+
+
+def _isolated_workdir(goal: JudgedGoal) -> str:
+    """Return where in its worktree a run works: there where its goal's folder lies in the repository."""
+    top = str(goal.isolated.top) if goal.isolated else ""
+    inner = os.path.relpath(os.path.realpath(goal.workdir), top)
+    return paths.FILES if inner == "." else f"{paths.FILES}/{inner}"
+
+
+def _isolation(goal: JudgedGoal, repository: Repository, run: str, clock: Clock) -> Isolation:
+    base, uncommitted = repository.head(), repository.uncommitted("normal")
+    first = None
+    if goal.flags.with_uncommitted and uncommitted:
+        message = f"What was not committed when {run} began\n\nAgentfs-Run: {run}\n"
+        at, author = clock.local(), person(repository.top)
+        first = repository.write_commit(repository.snapshot(), base, message, author, at)
+    return Isolation(
+        repository=str(repository.top),
+        git_dir=str(repository.common),
+        base=base,
+        first=first,
+        branch=paths.branch_of(run),
+        left_behind=() if first else tuple(uncommitted[:MOST_LEFT_BEHIND]),
     )
 
 
@@ -365,36 +521,6 @@ def _model(typed: str | None, own: ModelChoice | None, default: str) -> str:
 
 
 def _limits(own: Limits | None, settings: Settings) -> Limits:
-    given = settings.limits.model_dump()
+    given = settings.limits.model_dump(exclude={"day_usd"})  # that one holds all runs, as it is set today
     asked = {name: value for name, value in (own or Limits()) if value is not None}
     return Limits(**{**given, **asked})
-
-
-def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
-    """Return the goal that `run GOAL` names: a file, `-` for standard input, or the words themselves."""
-    if text == "-":
-        return GoalSource(stdin(), "goal.md", "standard input", "stdin")
-    path = cwd / text
-    looks_like_file = len(text) < 4096 and "\n" not in text and (path.exists() or _is_one_path(text))
-    if not looks_like_file:
-        return GoalSource(os.fsencode(text), "goal.md", "the goal", "text")
-    if path.is_dir():
-        raise UserError(f"{text} is a folder, not a goal file")
-    if path.suffix.lower() not in paths.GOAL_SUFFIXES:
-        raise UserError(f"{text}: a goal file ends in {', '.join(paths.GOAL_SUFFIXES)}")
-    try:
-        with path.open("rb") as file:  # a person's own: what they name may be a link or a pipe
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UserError(f"{text}: {error.strerror}") from None
-    return goal_in(path, content, text)
-
-
-def goal_in(path: Path, content: bytes, shown: str) -> GoalSource:
-    """Return the goal that a file holds, for `run` and `check`."""
-    return GoalSource(content, path.name, shown, str(path.resolve()), path.stem)
-
-
-def _is_one_path(text: str) -> bool:
-    """Whether a text can only be meant as a file: a goal in words may well end with the name of one."""
-    return not any(map(str.isspace, text)) and (text.endswith(paths.GOAL_SUFFIXES) or os.sep in text)

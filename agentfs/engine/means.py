@@ -9,14 +9,19 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from agentfs.agents.presets import configured
 from agentfs.core import paths
 from agentfs.core.config import ModelSettings, Settings
+from agentfs.core.problems import Problem
 from agentfs.core.records import Run, Tools
-from agentfs.core.run_state import Means
-from agentfs.core.tool_spec import Catalogue
+from agentfs.core.references import Params
+from agentfs.core.run_state import Means, Use
+from agentfs.core.tool_spec import Catalogue, ToolSpec
 from agentfs.engine.plan_judge import FileJudge
 from agentfs.engine.run_reader import RunReader
+from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.tools.registry import Known, known_tools, specs
 from agentfs.tools.web import NO_ENGINE
@@ -33,7 +38,36 @@ def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Know
     model = has_model(settings.executor, environment)
     allowed = frozenset(allowing_own(settings, known).tools.allow)
     models = settings.executor.models or (settings.executor.model,)
-    return Catalogue(known.specs, allowed, settings.tools.network, model, known.broken, unset_tools(settings), models)
+    return Catalogue(
+        known.specs,
+        allowed,
+        settings.tools.network,
+        model,
+        known.broken,
+        unset_tools(settings),
+        models,
+        agents=tuple(configured(settings.agents)),
+        named_agents=named_agents(settings),
+        agent=default_agent(settings),
+        places=tuple(settings.places),
+        must_be_known=True,
+        isolated=settings.isolate is not None,
+    )
+
+
+def default_agent(settings: Settings) -> str | None:
+    """Return the coding agent that does steps without a tool; None: a model does."""
+    if settings.executor.kind != "agent":
+        return None
+    if settings.executor.agent is None:
+        raise UserError('kind = "agent" under [executor] needs the name of one: agent = "codex" (see agentfs agents)')
+    return settings.executor.agent
+
+
+def named_agents(settings: Settings) -> tuple[str, ...]:
+    """Return the coding agents that a planner may name: those that the settings speak of."""
+    default = default_agent(settings)
+    return tuple(dict.fromkeys((*settings.agents, *([default] if default else ()))))
 
 
 def unset_tools(settings: Settings) -> dict[str, tuple[str, str]]:
@@ -49,17 +83,56 @@ def allowing_own(settings: Settings, known: Known) -> Settings:
     return settings.model_copy(update={"tools": tools})
 
 
-def means_of(run: Run, repeatable: Mapping[str, bool]) -> Means:
+_USES: Mapping[str, Use] = {"read": "reads", "network": "apart", "none": "apart"}
+
+
+def means_of(run: Run, tools: Means) -> Means:
     """Return what a run has to work with, as run.json says: never what the process that reads it has."""
     models = run.models
-    return Means(planner=models.planner is not None, executor=models.executor is not None, repeatable=repeatable)
+    return replace(
+        tools,
+        planner=models.planner is not None,
+        executor=models.executor is not None or run.agent is not None,
+        repeatable=tools.repeatable if run.isolation is None else _repeatable_isolated(run, tools.repeatable),
+        agent=run.agent is not None,
+        isolated=run.isolation is not None,
+    )
+
+
+def _repeatable_isolated(run: Run, repeatable: Mapping[str, bool]) -> dict[str, bool]:
+    """Return which tools may run again where what they did is undone: those that cannot reach outside, too."""
+    inside = () if run.network is True else ("shell", "python", "write_file", "edit_file")
+    return {**repeatable, **dict.fromkeys(inside, True)}
+
+
+def means_with(specs: Mapping[str, ToolSpec]) -> Means:
+    """Return what tools mean for the state of steps: which may be repeated, which need a yes each time."""
+    gated = frozenset(name for name, spec in specs.items() if spec.gated)
+    uses = {name: _USES.get(spec.effects, "writes") for name, spec in specs.items()}
+    return Means(repeatable={name: spec.repeatable for name, spec in specs.items()}, gated=gated, uses=uses)
 
 
 def catalogue_of_run(run: Run, settings: Settings, known: Known) -> Catalogue:
     """Return the tools and the model that one run began with. `settings`: what a planner is to be offered of them."""
     model = run.models.executor is not None
     unset, models = unset_tools(settings), run.models.named or (run.models.executor or settings.executor.model,)
-    return Catalogue(known.specs, frozenset(run.tools), run.network, model, known.broken, unset, models)
+    given = run.params or {}
+    agents = dict.fromkeys((*configured(settings.agents), *(run.agents or ())))
+    return Catalogue(
+        known.specs,
+        frozenset(run.tools),
+        run.network,
+        model,
+        known.broken,
+        unset,
+        models,
+        agents=tuple(agents),
+        named_agents=run.agents or (),
+        agent=run.agent,
+        params=Params(tuple(given), given),
+        places=tuple(settings.places),
+        isolated=run.isolation is not None,
+    )
 
 
 def reader_for(folder: Path, settings: Settings, *, patient: bool, known: Known | None = None) -> RunReader:
@@ -70,16 +143,32 @@ def reader_for(folder: Path, settings: Settings, *, patient: bool, known: Known 
     run = run_record(folder)
     known = known or known_tools(folder.parents[2], {*run.tools, *(tools_in_plan(folder).allow or ())})
     catalogue = catalogue_of_run(run, settings, known)
-    judge = FileJudge(replace(catalogue, run=f"{folder.parent.name}/{folder.name}"))
-    return RunReader(folder, judge, patient=patient, committed=partial(_committed, folder))
+    root = folder.parents[2]
+    uses, listed = partial(_used_problems, root, run, catalogue), partial(_runbooks, root, catalogue)
+    catalogue = replace(catalogue, uses=uses, runbooks=listed)
+    judge = FileJudge(replace(catalogue, run=paths.run_id(folder)))
+    return RunReader(folder, judge, patient=patient, committed=partial(_read_committed, folder))
 
 
-def _committed(folder: Path, name: str) -> Iterator[bytes]:
+def _used_problems(root: Path, run: Run, catalogue: Catalogue, given: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with a step that runs a goal of runbooks/; what reads those is loaded if there is one."""
+    from agentfs.engine.goal_source import step_problems
+
+    yield from step_problems(given, root, catalogue, run.uses)
+
+
+def _runbooks(root: Path, catalogue: Catalogue) -> list[str]:
+    from agentfs.engine.goal_source import runbook_lines
+
+    return runbook_lines(root, catalogue)
+
+
+def _read_committed(folder: Path, name: str) -> Iterator[bytes]:
     """Yield what a file of a run held in the ledger, newest first; nothing where that does not read."""
     from agentfs.ledger import Ledger, LedgerError
 
     with suppress(LedgerError, OSError):
-        yield from Ledger(folder.parents[1]).versions(f"{folder.parent.name}/{folder.name}", name)
+        yield from Ledger(folder.parents[1]).versions(paths.run_id(folder), name)
 
 
 def tools_in_plan(folder: Path) -> Tools:

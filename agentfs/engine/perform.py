@@ -6,30 +6,32 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
-from agentfs.core import decide as acts
+from agentfs.core import actions as acts
 from agentfs.core import paths
 from agentfs.core.facts import Facts, PlanFile, Proposal, Talk, cut_word, words_below
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.outcome import outcome_of
 from agentfs.core.plan_changes import changes
 from agentfs.core.plan_diff import proposal_page
-from agentfs.core.planner_calls import Pending, rejections_in
+from agentfs.core.planner_calls import Pending, edit_in, rejections_in
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
+from agentfs.core.reports import AttemptFinished, CallAnswered, Report
 from agentfs.core.run_state import RunState, minutes_reached, seconds_left
-from agentfs.core.steps import A_NO, StepView
+from agentfs.core.steps import StepView, rejection
 from agentfs.engine.attempts import (
     ask_gate,
     confine,
     cut_while_waiting,
     get_ready,
     issue,
+    look_at_condition,
     order_for,
     start,
     take_answer,
 )
-from agentfs.engine.driver import Driver, Job, News
+from agentfs.engine.driver import Driver, Job
+from agentfs.engine.each import gather
 from agentfs.engine.goal_checks import check_goal, look_before
-from agentfs.engine.plan_judge import FileJudge
 from agentfs.engine.recovery import cut_off
 from agentfs.executor import questions
 from agentfs.executor.attempt import publish_result, render, unstarted
@@ -49,10 +51,10 @@ def perform(action: acts.Action, driver: Driver) -> None:
             _record_revision(action, driver)
         case acts.WriteNote(name=name, text=text):
             replace_view(driver.folder / name, text.encode())
-            driver.learn(notes={**driver.facts.notes, name: text})
+            driver.update(notes={**driver.facts.notes, name: text})
         case acts.RemoveNote(name=name):
             (driver.folder / name).unlink(missing_ok=True)
-            driver.learn(notes={other: text for other, text in driver.facts.notes.items() if other != name})
+            driver.update(notes={other: text for other, text in driver.facts.notes.items() if other != name})
         case acts.CallPlanner():
             _call_planner(action, driver)
         case acts.InstallPlan():
@@ -61,14 +63,23 @@ def perform(action: acts.Action, driver: Driver) -> None:
             _ask_answer(action, driver)
         case acts.IssueOrder():
             issue(action.view, driver)
+        case acts.GatherItems():
+            gather(action.view, driver)
+        case acts.LookAtCondition():
+            look_at_condition(action.view, driver)
         case acts.StartAttempt():
             start(action.view, driver)
         case acts.StopAttempt():
             _stop(action, driver)
+        case acts.TakeOutcome():
+            driver.world.children.finish(action.step, action.attempt, driver)
+        case acts.StopJobs(jobs=jobs):
+            for key in jobs:
+                driver.jobs[key].stop.halt()
         case acts.AskPerson():
             _ask(action, driver)
-        case acts.SettleReply():
-            _settle(action, driver)
+        case acts.RecordReply():
+            _take_reply(action, driver)
         case acts.RunGoalChecks():
             check_goal(action, driver)
         case acts.EndRun():
@@ -83,9 +94,9 @@ def perform(action: acts.Action, driver: Driver) -> None:
 
 
 def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
-    """Give what stands in plan.json a number, and keep its exact bytes."""
+    """Give what is in plan.json a number, and keep its exact bytes."""
     facts, number = driver.facts, len(driver.facts.revisions) + 1
-    source, plan = _standing_bytes(action, driver), facts.plan_file.plan
+    source, plan = _bytes_to_record(action, driver), facts.plan_file.plan
     if plan is None or sha256_bytes(source) != facts.plan_file.sha256:
         driver.look_again()  # it has changed under our hands: look, then decide again
         return
@@ -97,12 +108,12 @@ def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
         publish(copy, source, durable=True)
     revision = _revision(action, driver, number, sha256_bytes(source))
     publish(folder / paths.revision_file(number), render(revision), durable=True)
-    driver.learn(revisions=(*facts.revisions, revision), plan=plan)
+    driver.update(revisions=(*facts.revisions, revision), plan=plan)
     driver.facts = driver.reader.judge.with_answers(driver.facts)
-    driver.world.keeper.note(driver.folder)
+    driver.world.committer.note(driver.folder)
 
 
-def _standing_bytes(action: acts.RecordRevision, driver: Driver) -> bytes:
+def _bytes_to_record(action: acts.RecordRevision, driver: Driver) -> bytes:
     """Return what is recorded: what a call put in place, though a person may have saved over it; or plan.json."""
     facts = driver.facts
     tries = facts.planner_call(action.call).tries if action.call else ()
@@ -141,6 +152,7 @@ def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: 
 def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
     """Write the call, and have it answered."""
     facts, first, decided = driver.facts, action.pending[0], driver.world.clock.stamp()
+    edit = edit_in(first, facts)
     call = Call(
         call=action.call,
         revision=len(facts.revisions),
@@ -151,6 +163,7 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
         goal_sha256=facts.goal.sha256,
         base_sha256=facts.revisions[-1].plan_sha256 if facts.revisions else None,
         role=action.role,
+        edit_by=edit.by if edit else None,
     )
     folder = driver.folder / paths.PLANNING
     words = _take_replan(action.call, driver)
@@ -158,13 +171,13 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
     _keep_context(driver)
     publish(folder / paths.call_file(action.call, "call"), render(call), durable=True)
     driver.facts = facts.with_call(replace(facts.planner_call(action.call), call=call, words=words))
-    driver.learn(replan=None)
+    driver.update(replan=None)
     state, takes_time = driver.state, driver.planner.takes_time(call, facts)
     driver.submit(
-        ("call", "", action.call),
+        acts.JobKey("call", "", action.call),
         lambda job: _answered(call, decided if takes_time else None, state, driver, job),
         at_once=not takes_time,
-        desk=driver.world.desk,
+        pool=driver.world.calls,
     )
 
 
@@ -187,12 +200,7 @@ def _keep_goal_before(driver: Driver) -> None:
 def _keep_context(driver: Driver) -> None:
     """Keep what planners are given to read as it is at the first call: a step could change it later."""
     facts, path = driver.facts, driver.folder / paths.PLANNING / paths.CONTEXT
-    if (
-        facts.goal.has_steps
-        or facts.run.proof is None
-        or facts.calls
-        or not isinstance(driver.reader.judge, FileJudge)
-    ):
+    if facts.goal.has_steps or facts.run.proof is None or facts.calls:
         return
     context = driver.reader.judge.parsed(facts.goal.sha256).fields.context
     material, _ = look_around(driver.folder, facts.settings, driver.world.workspace, context)
@@ -210,7 +218,7 @@ def _take_replan(number: int, driver: Driver) -> str | None:
     return driver.facts.replan
 
 
-def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, job: Job) -> News:
+def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, job: Job) -> Report:
     """Let the planner answer, and write the answer. `decided`: when it was called, for the log of a conversation."""
     folder, mask = driver.folder / paths.PLANNING, driver.world.mask
     with JsonLines(folder / paths.call_file(call.call, "log"), mask, driver.world.clock) as log:
@@ -218,14 +226,14 @@ def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, 
             log.write("called", {"at": decided})  # a replay puts it in order with what ended meanwhile
         whose = paths.call_conversation(call.call)
         deadline, late = _deadline(state, driver)
-        line = ModelSession(log.write, driver.meter, job.stop, deadline, driver.hears(whose), whose, late)
-        started = driver.world.clock.stamp()
+        line = ModelSession(log.write, driver.budget, job.stop, deadline, driver.receives(whose), whose, late)
+        started, began = driver.world.clock.stamp(), driver.world.clock.monotonic()
         answer = driver.planner.answer(call, state, driver.folder, line, look_before(call.call, driver, job))
-    if line.number:
-        answer = answer.model_copy(update={"started_at": started})
+    took = round(driver.world.clock.monotonic() - began, 6)
+    answer = answer.model_copy(update={"duration_s": took, "started_at": started if line.number else None})
     answer = mask.record(answer)
     publish(folder / paths.call_file(call.call, "answer"), render(answer), durable=True)
-    return lambda facts: facts.with_call(replace(facts.planner_call(call.call), answer=answer))
+    return CallAnswered(answer)
 
 
 def _deadline(state: RunState, driver: Driver) -> tuple[float, ModelError]:
@@ -252,12 +260,12 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
     if digest not in one.tries:
         publish(folder / paths.call_file(action.call, "plan", len(one.tries) + 1), source, durable=True)
         driver.facts = facts = facts.with_call(replace(one, tries=(*one.tries, digest)))
-    placed, leftover = install(driver.folder / paths.PLAN, source, _last_plan(driver))
-    if leftover is not None:
-        driver.leftovers.append(leftover)
+    placed, displaced = install(driver.folder / paths.PLAN, source, _last_plan(driver))
+    if displaced is not None:
+        driver.displaced.append(displaced)
     if placed:
         driver.placed = True
-        driver.learn(plan_file=PlanFile(digest, proposal.plan))
+        driver.update(plan_file=PlanFile(digest, proposal.plan))
     else:
         driver.look_again()
 
@@ -300,28 +308,31 @@ def _ask_answer(action: acts.AskAnswer, driver: Driver) -> None:
 
 
 def _stop(action: acts.StopAttempt, driver: Driver) -> None:
-    """End an attempt: ask its job to stop, or settle at once what was never started."""
-    if job := driver.jobs.get(("attempt", action.step, action.attempt)):
+    """End an attempt: ask its job to stop, or record at once what was never started."""
+    if job := driver.jobs.get(acts.JobKey("attempt", action.step, action.attempt)):
         job.stop.halt(Failure(kind=action.kind, message=action.why))
         return
     attempt = driver.facts.attempt(action.step, action.attempt)
     if attempt.order is None:
         world = driver.world
-        settle(cut_off(driver.folder, driver.state, action.step, attempt, world.clock, world.sandbox), driver)
+        record(cut_off(driver.folder, driver.state, action.step, attempt, world.clock, world.sandbox), driver)
         return
     error = Failure(kind=action.kind, message=action.why)
+    if attempt.child:
+        if not attempt.child.begun:
+            record(unstarted(attempt.order, "failed", error, driver.world.clock, driver.world.sandbox), driver)
+        return
     if attempt.asks:
-        settle(cut_while_waiting(attempt.order, error, driver), driver)
+        record(cut_while_waiting(attempt.order, error, driver), driver)
         return
     sandbox = driver.world.sandbox
-    settle(unstarted(attempt.order, "interrupted", error, driver.world.clock, sandbox), driver)
+    record(unstarted(attempt.order, "interrupted", error, driver.world.clock, sandbox), driver)
 
 
-def settle(result: Result, driver: Driver) -> None:
+def record(result: Result, driver: Driver) -> None:
     """Publish a result that no tool had a part in."""
-    result = publish_result(result, driver.shelf, driver.world.mask)
-    attempt = driver.facts.attempt(result.step, result.attempt)
-    driver.facts = driver.facts.with_attempt(result.step, replace(attempt, result=result))
+    result = publish_result(result, driver.steps_folder, driver.world.mask)
+    driver.learn(AttemptFinished(result))
 
 
 def _ask(action: acts.AskPerson, driver: Driver) -> None:
@@ -332,11 +343,11 @@ def _ask(action: acts.AskPerson, driver: Driver) -> None:
     attempt = driver.facts.attempt(view.id, view.attempt)
     count = len(attempt.talks) + 1
     text = questions.cut_off(attempt.order, view.id, paths.step_file(view.id, view.attempt, "reply", count))
-    driver.shelf.put(paths.step_file(view.id, view.attempt, "question", count), text.encode(), durable=True)
+    driver.steps_folder.put(paths.step_file(view.id, view.attempt, "question", count), text.encode(), durable=True)
     driver.facts = driver.facts.with_attempt(view.id, replace(attempt, talks=(*attempt.talks, Talk(count))))
 
 
-def _settle(action: acts.SettleReply, driver: Driver) -> None:
+def _take_reply(action: acts.RecordReply, driver: Driver) -> None:
     """Turn a person's words into a result."""
     view = action.view
     if action.about == "ask":
@@ -345,19 +356,19 @@ def _settle(action: acts.SettleReply, driver: Driver) -> None:
     if action.about == "gate":
         reply = _reply(driver.facts, view.id, view.next)
         order = order_for(view, view.next, driver)
-        error = Failure(kind="rejected", message=words_below(reply) or A_NO)
-        settle(unstarted(order, "rejected", error, driver.world.clock, driver.world.sandbox), driver)
+        error = rejection(words_below(reply))
+        record(unstarted(order, "rejected", error, driver.world.clock, driver.world.sandbox), driver)
         return
-    settle(_said(view, _reply(driver.facts, view.id, view.attempt), driver), driver)
+    record(_reported_result(view, _reply(driver.facts, view.id, view.attempt), driver), driver)
 
 
-def _said(view: StepView, reply: str, driver: Driver) -> Result:
-    """Return the result that a person gave an attempt which was cut off: it stands as the next attempt's."""
+def _reported_result(view: StepView, reply: str, driver: Driver) -> Result:
+    """Return the result that a person gave an attempt which was cut off: it counts as the next attempt's."""
     order = order_for(view, view.next, driver)
     words = words_below(reply)
     count = driver.facts.attempt(view.id, view.attempt).talks[-1].count
-    evidence = (f"{paths.STEPS}/{paths.step_file(view.id, view.attempt, 'reply', count)}",)
-    error = Failure(kind="person", message=words or "a person said it failed")
+    evidence = (paths.step_path(view.id, view.attempt, "reply", count),)
+    error = Failure(kind="person", message=words or "a person reports that it failed")
     failed = unstarted(order, "failed", error, driver.world.clock, driver.world.sandbox)
     failed = failed.model_copy(update={"evidence": evidence})
     if cut_word(reply) == "failed":
@@ -376,6 +387,15 @@ def _reply(facts: Facts, step: str, number: int) -> str:
 def end(action: acts.EndRun, driver: Driver) -> None:
     """Write the outcome."""
     outcome = driver.world.mask.record(outcome_of(driver.state, action, driver.world.clock.stamp()))
+    if driver.isolated and outcome.commits:
+        patch = driver.isolated.worktree.patch(str(outcome.base), outcome.commits[-1])
+        replace_view(driver.folder / paths.CHANGES, driver.world.mask.data(patch))
+    on_end = None if driver.facts.run.parent else driver.world.on_end  # not for a run in a run
+    if on_end:
+        on_end.expect(driver.folder, outcome)
     publish(driver.folder / paths.OUTCOME, render(outcome), durable=True)
-    driver.learn(outcome=outcome)
-    driver.world.keeper.note(driver.folder)
+    driver.update(outcome=outcome)
+    driver.world.run_ended(driver.folder)
+    if on_end:
+        on_end.ended(driver.folder, outcome)
+    driver.world.committer.note(driver.folder)

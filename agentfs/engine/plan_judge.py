@@ -6,10 +6,12 @@ from agentfs.core.documents import read_json
 from agentfs.core.facts import Facts, GoalFile
 from agentfs.core.goal_file import ParsedGoal, parse_goal
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.params import frozen_problems
 from agentfs.core.plan_check import check_plan, surely_fits
+from agentfs.core.problems import Rejected
 from agentfs.core.records import Plan, Tools
 from agentfs.core.tool_spec import Catalogue
-from agentfs.planner.runbook import answers, cleanups
+from agentfs.planner.without_model import answers, cleanups
 
 
 @dataclass(slots=True)
@@ -21,18 +23,24 @@ class FileJudge:
     _last: tuple[bytes, Plan] | None = None  # a new plan is looked at twice: before it is in its place, and there
 
     def plan(self, source: bytes) -> Plan:
+        """Return the plan that bytes are; raises Rejected."""
         if self._last is None or self._last[0] != source:
             self._last = (source, check_plan(read_json(source), self.catalogue.as_stored()))
         return self._last[1]
 
     def still_fits(self, plan: Plan) -> bool:
+        """Whether judging a plan again would be a waste."""
         return surely_fits(plan, self.catalogue.as_stored())
 
     def goal(
         self, source: bytes, filename: str, *, planned: bool = False, own_tools: Tools | None = None
     ) -> GoalFile:
+        """Return the goal that bytes are; raises Rejected. `planned`: its steps have been checked before."""
         digest, catalogue = sha256_bytes(source), self.catalogue.as_stored().under(own_tools)
-        parsed = self.goals[digest] = parse_goal(source, filename, catalogue, planned=planned)
+        parsed, given = parse_goal(source, filename, catalogue, planned=planned), catalogue.params.values
+        if not planned and (wrong := frozen_problems(parsed.params, given)):
+            raise Rejected([problem.at(*parsed.places(problem.pointer, True)) for problem in wrong])
+        parsed = self.goals[digest] = parsed.filled(given)
         return GoalFile(
             digest,
             parsed.text,

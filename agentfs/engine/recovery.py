@@ -1,27 +1,33 @@
-"""Take over a run: end what a dead driver left running, and settle what it left open."""
+"""Take over a run: end what a dead driver left running, and record what it left open."""
 
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from agentfs.agents.running import usage_in_log
 from agentfs.core import paths
-from agentfs.core.facts import Attempt, Facts, PlannerCall
+from agentfs.core.actions import JobKey
+from agentfs.core.facts import Attempt, Claim, Facts, PlannerCall
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.mask import Mask
 from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
+from agentfs.core.reports import AttemptFinished, Nothing, Report
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import UNKNOWN_KEY
+from agentfs.engine.driver import Driver, Job
+from agentfs.engine.remote_attempts import wait_for_orphan
 from agentfs.executor.attempt import publish_result, render
-from agentfs.executor.log import marks_in
+from agentfs.executor.attempt_log import claim_in, marks_in
 from agentfs.models.base import usage_in
 from agentfs.storage.clock import Clock
-from agentfs.storage.displaced_plans import keep_beside
-from agentfs.storage.files import listing, publish, read_whole
-from agentfs.storage.steps_folder import Shelf
+from agentfs.storage.files import StepsFolder, listing, publish, read_whole
+from agentfs.storage.jsonl import read_lines
+from agentfs.storage.plan_files import keep_beside
 from agentfs.tools.process import end_survivors
 
-_CUT = Failure(kind="interrupted", message="agentfs was ended before this attempt could settle")
+_CUT = Failure(kind="interrupted", message="agentfs was ended before this attempt finished", cause="crash")
 
 
 def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: Sandbox) -> Facts:
@@ -30,16 +36,49 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
     sweep(folder, {revision.plan_sha256 for revision in facts.revisions}.union(*(one.tries for one in facts.calls)))
     for step, attempts in state.facts.attempts.items():
         for attempt in attempts:
-            if attempt.is_unfinished and (attempt.claimed or attempt.torn) and not attempt.asks:
+            if _is_left_open(attempt) and claim_of(folder, step, attempt).place is None:
                 result = cut_off(folder, state, step, attempt, clock, sandbox)
-                settled = replace(attempt, result=publish_result(result, Shelf.of(folder), mask))
-                facts = facts.with_attempt(step, settled)
+                finished = replace(attempt, result=publish_result(result, StepsFolder.of(folder), mask))
+                facts = facts.with_attempt(step, finished)
     for one in state.facts.calls:
         if one.call is not None and one.answer is None:
             facts = facts.with_call(_interrupted(folder, one))
         if one.checks is not None and one.call is None and not one.again and facts.outcome is None:
             facts = facts.with_call(_outdated(folder, one))
     return facts
+
+
+def _is_left_open(attempt: Attempt) -> bool:
+    """Whether an attempt was made and has not ended; one that waits goes on from its files."""
+    return attempt.is_unfinished and (attempt.claimed or attempt.torn) and not attempt.asks and not attempt.child
+
+
+def claim_of(folder: Path, step: str, attempt: Attempt) -> Claim:
+    """Return what an attempt's claim says: where it runs or ran. Without one it never began, anywhere."""
+    return (
+        claim_in(folder / paths.STEPS / paths.step_file(step, attempt.number, "log")) if attempt.claimed else Claim()
+    )
+
+
+def take_over_orphans(driver: Driver) -> None:
+    """Wait for attempts elsewhere whose driver is gone: they end themselves; then record that they were cut off."""
+    since = driver.world.clock.monotonic()
+    for step, attempts in driver.facts.attempts.items():
+        for attempt in attempts:
+            if _is_left_open(attempt) and (place := claim_of(driver.folder, step, attempt).place):
+                key, work = JobKey("attempt", step, attempt.number), partial(_take_over_orphan, step, attempt, since)
+                driver.submit(key, partial(work, driver=driver), pool=driver.world.calls, place=place)
+
+
+def _take_over_orphan(step: str, attempt: Attempt, since: float, job: Job, driver: Driver) -> Report:
+    if not wait_for_orphan(job.stop, since):
+        return Nothing()
+    world = driver.world
+    result = cut_off(driver.folder, driver.state, step, attempt, world.clock, world.sandbox)
+    claim = claim_of(driver.folder, step, attempt)
+    lost = Failure(kind="interrupted", message=f"the attempt at {claim.place} was lost: its driver ended")
+    result = result.model_copy(update={"error": lost, "place": claim.place, "host": claim.host})
+    return AttemptFinished(publish_result(result, driver.steps_folder, world.mask), attempt.order)
 
 
 def asked_of_models(folder: Path, facts: Facts) -> Iterator[Usage]:
@@ -79,7 +118,7 @@ def cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: C
     if attempt.claimed:
         for mark in marks_in(log):
             end_survivors(mark)
-    order, view, now = attempt.order, state.steps.get(step), clock.stamp()
+    order, view, now = attempt.order, state.view(step), clock.stamp()
     claimed_key = attempt.claim.key if attempt.claim else None
     return Result(
         run=state.facts.run.run,
@@ -91,7 +130,7 @@ def cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: C
         status="interrupted",
         error=_CUT,
         sandbox=sandbox,
-        usage=usage_in(log),
+        usage=usage_in(log) or usage_in_log([*read_lines(log)]),
         started_at=(order.issued_at if order else now) if attempt.claimed else None,
         ended_at=now,
         duration_s=0.0,

@@ -6,21 +6,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfs.core import decide as acts
+from agentfs.core import actions as acts
+from agentfs.core import paths
+from agentfs.core.actions import Action, Wait
 from agentfs.core.attention import open_questions, ways_on
-from agentfs.core.decide import Action, Wait
 from agentfs.core.excerpts import hints_of
+from agentfs.core.facts import DEEPEST, Facts
 from agentfs.core.records import Failure, Outcome, Result
 from agentfs.core.run_state import RunState, goal_checks
-from agentfs.core.steps import StepView
+from agentfs.core.steps import StepView, skipped_words
 from agentfs.core.text import counted, duration, first_line, inert, state_and_why
+from agentfs.engine.means import run_record
 from agentfs.storage.locks import is_watched
 
 if TYPE_CHECKING:
     from agentfs.engine.driver import Driver
 
 
-ENDS = {"done": "done", "failed": "FAILED", "blocked": "BLOCKED", "rejected": "rejected", "interrupted": "cut off"}
+ENDS = {
+    "done": "done",
+    "failed": "FAILED",
+    "blocked": "BLOCKED",
+    "rejected": "rejected",
+    "interrupted": "cut off",
+    "skipped": "skipped",
+}
 FAILURES = ("step_failed", "repeated_failure")  # triggers
 
 
@@ -29,21 +39,32 @@ FAILURES = ("step_failed", "repeated_failure")  # triggers
 News = tuple[str, str, dict[str, Any]]  # event, words, what it is about
 
 
-def turn_news(state: RunState, actions: Sequence[Action], settled: set[tuple[str, int]]) -> Iterator[News]:
-    """Yield what a turn found finished and what it decided. `settled`: the attempts reported before."""
-    for view in (state.steps[step] for step in state.table.changed):
+def turn_news(state: RunState, actions: Sequence[Action], reported: set[tuple[str, int]]) -> Iterator[News]:
+    """Yield what a turn found finished and what it decided. `reported`: the attempts reported before."""
+    for view in (view for step in state.table.changed if (view := state.view(step))):
         result = view.result
-        if result is not None and (view.id, result.attempt) not in settled:
-            settled.add((view.id, result.attempt))
+        if result is not None and (view.id, result.attempt) not in reported:
+            reported.add((view.id, result.attempt))
             about = {"step": view.id, "attempt": result.attempt, "status": result.status}
-            yield "settled", settled_line(view), about
+            yield "settled", result_line(view), about
     for action in actions:
         if words := action_line(action, state):
             yield _event(action), words, _about(action)
 
 
+def finished_attempts(facts: Facts) -> set[tuple[str, int]]:
+    """Return the attempts that have their result: what a view that begins now need not report."""
+    return {(step, one.number) for step, attempts in facts.attempts.items() for one in attempts if one.result}
+
+
 def _event(action: Action) -> str:
-    return "started" if isinstance(action, acts.IssueOrder | acts.StartAttempt) else "action"
+    match action:
+        case acts.StartAttempt():
+            return "started"
+        case acts.IssueOrder(view=view):
+            return "started" if view.condition is None else "action"  # it may be skipped
+        case _:
+            return "action"
 
 
 def _about(action: Action) -> dict[str, Any]:
@@ -69,21 +90,25 @@ def reply_lines(state: RunState, reported: set[str]) -> list[str]:
 def opening_line(driver: "Driver") -> str:
     """Return which run this is, where it works, and for a new run how to choose another folder."""
     run = driver.facts.run
-    hint = "" if driver.facts.revisions else " (choose another with --workdir)"
+    hint = "" if driver.facts.revisions or run.parent or run.isolation else " (choose another with --workdir)"
     return f"{run.run}: working in {driver.folder.resolve() / run.workdir}{hint}"
 
 
-def settled_line(view: StepView) -> str:
+def result_line(view: StepView) -> str:
     """Return how an attempt ended, why, and whether it is tried again."""
     result = view.result
     if result is None:
         return ""
+    if result.status == "skipped":
+        return f"{view.id}: skipped: {skipped_words(result)}"
     which = f" (attempt {result.attempt})" if result.status != "done" or result.attempt > 1 else ""
     words = f"{view.id}: {ENDS[result.status]} in {duration(result.duration_s)}{which}"
     again = _again_words(view, result) if result.status == "failed" else ""
     if result.error:
         return f"{words}: {first_line(result.error.message)}{again}"
-    return f"{words}, but surprising: {first_line(result.surprise or '')}" if result.surprising else words
+    if result.surprising:
+        return f"{words}, but surprising: {first_line(result.surprise or '')}"
+    return f"{words}: {view.why}" if result.items else words
 
 
 def _again_words(view: StepView, result: Result) -> str:
@@ -97,6 +122,8 @@ def _again_words(view: StepView, result: Result) -> str:
 def action_line(action: Action, state: RunState) -> str | None:
     """Return what to print for an action decided in a state; None if it speaks for itself."""
     match action:
+        case acts.IssueOrder(view=view) | acts.AskPerson(view=view) if view.condition is not None:
+            return f"{view.id}: looking at its condition"  # it may be skipped
         case acts.IssueOrder(view=view):
             return f"{view.id}: started{f' (attempt {view.next})' if view.next > 1 else ''}"
         case acts.StartAttempt(view=view):
@@ -107,7 +134,7 @@ def action_line(action: Action, state: RunState) -> str | None:
             return f"plan: {action.why}"
         case acts.CallPlanner():
             return _call_line(action)
-        case acts.AskPerson(view=view) | acts.SettleReply(view=view):
+        case acts.AskPerson(view=view) | acts.RecordReply(view=view):
             return f"{view.id}: {action.why}"
         case acts.StopAttempt(step=step):
             return f"{step}: stopped, {action.why}"
@@ -152,19 +179,31 @@ NOTHING_DRIVES = "nothing drives it; go on with: "
 SHOWN = 5  # failed steps listed at the end: all are in `agentfs show`
 
 
-def closing_words(driver: "Driver", rest: Wait | None) -> list[str]:
-    """Return what a person has to know when a run rests."""
+Resting = Sequence[tuple["Driver", Wait]]  # runs that are steps of another, and why they rest
+
+
+def closing_words(driver: "Driver", rest: Wait | None, below: Resting = ()) -> list[str]:
+    """Return what a person has to know when a run rests. `below`: the same of the runs that are steps of it."""
     outcome, run = driver.facts.outcome, driver.facts.run.run
     if outcome is None:
         if rest is None:
             return []
+        if rest.on == "child" and (asked := [one for one in below if one[1].on != "child"]):
+            return [line for one in asked for line in closing_words(*one)]
         todo, then = what_to_do(driver.folder, driver.state), who_goes_on(run, driver.world.workspace, "then: ")
         resumes = any(f"agentfs resume {run}" in line for line in todo)  # that is all there is to type
         return [f"{run} waits: {inert(rest.why)}", *todo, *([] if resumes else [then])]
     lines = [f"{run}: {inert(ended_words(outcome))}"]
     if outcome.status == "failed":
         lines += [*failures(driver.state), f"see what happened: agentfs show {run}"]
-    return [*lines, *_files(driver.folder.resolve() / driver.facts.run.workdir)]
+    return [*lines, *branch_words(outcome, run), *_files(driver.folder.resolve() / driver.facts.run.workdir)]
+
+
+def branch_words(outcome: Outcome, run: str) -> Iterator[str]:
+    """Yield where the commits of an isolated run are, and what to do with them."""
+    if outcome.commits:
+        words = f"agentfs changes {run}, agentfs apply {run}, agentfs discard {run}"
+        yield f"on the branch {outcome.branch}: {words}"
 
 
 def ended_words(outcome: Outcome) -> str:
@@ -180,8 +219,30 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def who_goes_on(run: str, workspace: Path, else_type: str) -> str:
-    """Return that a watch goes on with a run that no process drives; else, behind these words, what to type."""
-    return "`agentfs watch` goes on with it" if is_watched(workspace) else f"{else_type}agentfs resume {run}"
+    """Return that a watch goes on with a run that no process drives; else, behind these words, what to type.
+
+    A run that is a step of another is driven with that one.
+    """
+    if is_watched(workspace):
+        return "`agentfs watch` goes on with it"
+    return f"{else_type}agentfs resume {topmost(run, workspace)}"
+
+
+def topmost(run: str, workspace: Path) -> str:
+    """Return the run that a run is in, at the top: itself, if it is no step of one that has not ended."""
+    top = run
+    for _ in range(DEEPEST):
+        try:
+            parent = run_record(workspace / "runs" / top).parent
+        except (OSError, ValueError):
+            break
+        if parent is None or not paths.is_run_id(parent.run):
+            break
+        above = workspace / "runs" / parent.run
+        if (above / paths.OUTCOME).exists() or not (above / paths.RUN).exists():
+            break
+        top = parent.run
+    return top
 
 
 def failures(state: RunState) -> Iterator[str]:
@@ -217,8 +278,8 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
         if opening.about == "draft":
             lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
         else:
-            if len(found) > 1 and opening.step is not None and _went_wrong(state.steps[opening.step]):
-                lines.append(f"  {opening.step}: {first_line(state.steps[opening.step].why)}")
+            if len(found) > 1 and opening.step is not None and _went_wrong(_view(opening.step, state)):
+                lines.append(f"  {opening.step}: {first_line(_view(opening.step, state).why)}")
             lines.append(f"  read {inert(str(folder / opening.question_path))}")
             if opening.about == "answer" and state.facts.proposal and state.facts.proposal.reasons:
                 lines.append(f"  see what it would change: agentfs diff {run} --question")
@@ -230,3 +291,10 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
     if plan is not None and plan.status == "paused":
         lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
     return lines or [f"  type: {way}" for way in ways_on(state, run)]
+
+
+def _view(step: str, state: RunState) -> StepView:
+    view = state.view(step)
+    if view is None:
+        raise KeyError(step)
+    return view

@@ -2,29 +2,46 @@
 
 import contextlib
 import errno
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from agentfs.core import paths
-from agentfs.core.facts import Attempt, Claim, Facts, GoalFile, PlanFile, PlannerCall, Talk
+from agentfs.core.each import listed_step
+from agentfs.core.facts import (
+    DEEPEST,
+    RUN,
+    Above,
+    Attempt,
+    Child,
+    Claim,
+    Facts,
+    GoalFile,
+    PlanFile,
+    PlannerCall,
+    Talk,
+)
 from agentfs.core.goal_file import MAX_BYTES
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.planner_calls import rejected_steps, waiting_answer
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run, Tools
+from agentfs.core.steps import latest_made, result_path
+from agentfs.engine.plan_judge import FileJudge
 from agentfs.errors import NotARun
-from agentfs.executor.log import claim_in
+from agentfs.executor.attempt_log import child_in, claim_in
 from agentfs.executor.questions import ASK_LINE
-from agentfs.executor.rebuilding import answers_in
-from agentfs.storage.completeness import Stillness, signature
+from agentfs.executor.resume import answers_in
+from agentfs.storage.completeness import Completeness, signature
 from agentfs.storage.files import listing, read_whole
-from agentfs.storage.past_plans import LostPlan, PastPlans
+from agentfs.storage.jsonl import whole_output
+from agentfs.storage.plan_files import LostPlan, PastPlans
 from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.storage.workspace import goal_path
 
@@ -33,23 +50,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 Shape = frozenset[paths.Trace]  # which files an attempt has
-KEY_LINE = re.compile(
-    r"^<!-- key: ([0-9a-f]{64}) -->\n?\Z", re.MULTILINE
-)  # the last line: above it may stand anything
-
-
-class Judge(Protocol):
-    """Reads what people write: plans and goals."""
-
-    def plan(self, source: bytes) -> Plan: ...  # raises Rejected
-
-    def still_fits(self, plan: Plan) -> bool: ...  # True only if judging it again is a waste
-
-    def goal(
-        self, source: bytes, filename: str, *, planned: bool = False, own_tools: Tools | None = None
-    ) -> GoalFile: ...  # raises Rejected
-
-    def with_answers(self, facts: Facts) -> Facts: ...  # what the goal itself answers to
+KEY_LINE = re.compile(r"^<!-- key: ([0-9a-f]{64}) -->\n?\Z", re.MULTILINE)  # the last line: anything may be above it
 
 
 @dataclass(slots=True)
@@ -57,10 +58,11 @@ class RunReader:
     """Reads one run's folder, again and again."""
 
     folder: Path
-    judge: Judge
-    still: Stillness = field(default_factory=Stillness)
+    judge: FileJudge
+    completeness: Completeness = field(default_factory=Completeness)
     patient: bool = True  # wait until a person's file is complete; False: take it as it is
     committed: Callable[[str], Iterable[bytes]] = lambda _: ()  # of a file, newest first
+    above: Above | None = None  # what the runs above hold it to, where they are not there to be read
     restless: bool = False  # something is still being written: look again soon
     _plan: PlanFile = field(default_factory=PlanFile)
     _plan_signature: object = None
@@ -71,9 +73,10 @@ class RunReader:
     _groups: dict[tuple[str, int], tuple[Shape, Attempt]] = field(default_factory=dict)
     _about: tuple[object, object, object] | None = None  # the facts that the proposal rests on
     _proposal: "Proposal | None" = None
-    _rejected: tuple[str, ...] = ()  # and what a person had said no to then
+    _rejected: tuple[str, ...] = ()  # and what a person had rejected then
     _laid: tuple[object, object, tuple[str, ...]] | None = None  # the answer that was laid over the plan, and when
     _lost: str | None = None
+    _lists: dict[str, JsonValue] = field(default_factory=dict)  # outputs that were cut, whole, by their results
     past: PastPlans = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,25 +105,47 @@ class RunReader:
             outcome=self._record(paths.OUTCOME, Outcome, broken),
             notes=self._notes(),
             replan=self._reply(paths.REPLAN),
-            asking=self._is_coming(self.folder / paths.REPLAN),
+            asking=self.is_coming(self.folder / paths.REPLAN),
             broken=tuple(broken),
+            above=self._above(run),
+            held=before.held if before else frozenset(),
         )
         return self.judged(self.judge.with_answers(facts))
 
+    def _with_lists(self, facts: Facts) -> Facts:
+        """Return the facts with the whole of each output that was cut and that a step goes through."""
+        wanted: dict[str, JsonValue] = {}
+        for step in facts.plan.steps if facts.plan else ():
+            listed = listed_step(step) if step.each is not None else None
+            last = latest_made(facts.attempts.get(listed, ())) if listed else None
+            if listed and last and last.result and last.result.cut:
+                path = result_path(listed, last.number)
+                wanted[path] = self._lists[path] if path in self._lists else self._whole(listed, last)
+        self._lists = wanted
+        return facts if facts.whole == wanted else replace(facts, whole=wanted)
+
+    def _whole(self, step: str, attempt: Attempt) -> JsonValue:
+        name = paths.step_file(step, attempt.number, "output")
+        whole: JsonValue = attempt.result.output if attempt.result else None
+        with contextlib.suppress(OSError):
+            whole = whole_output(self.folder / paths.STEPS / name)
+        return whole
+
     def judged(self, facts: Facts) -> Facts:
-        """Return the facts with what the answer that is not in effect comes to, on top of the plan as it stands."""
+        """Return the facts with what the answer that is not in effect comes to, on top of the plan as it is."""
+        facts = self._with_lists(facts)
         about = (facts.calls, facts.revisions, facts.goal)
         rejected = rejected_steps(facts) if waiting_answer(facts) else ()
         known = self._about is not None and all(one is other for one, other in zip(about, self._about, strict=True))
         if not known or rejected != self._rejected:
             self._rejected = rejected
-            self._proposal, self._lost = self._proposed(facts)
+            self._proposal, self._lost = self._read_proposal(facts)
             self._about = None if self._lost else about  # what is lost may be taken back at any time
         if self._lost and self._lost not in facts.broken:
             facts = replace(facts, broken=(*facts.broken, self._lost))
         return facts if facts.proposal is self._proposal else replace(facts, proposal=self._proposal)
 
-    def _proposed(self, facts: Facts) -> tuple["Proposal | None", str | None]:
+    def _read_proposal(self, facts: Facts) -> tuple["Proposal | None", str | None]:
         """Return what a waiting answer comes to, or the words for what of the run's past does not read."""
         if (one := waiting_answer(facts)) is None or one.call is None:
             return None, None
@@ -137,10 +162,10 @@ class RunReader:
 
         try:
             base = self._grown_from(one.call, facts)
-            pins = {} if facts.goal.has_steps else self.past.pins(facts.revisions, facts.plan)
+            hand_edits = {} if facts.goal.has_steps else self.past.hand_edits(facts.revisions, facts.plan)
         except LostPlan as lost:
             return None, str(lost)
-        return propose(one, facts, base, pins, self.judge.plan), None
+        return propose(one, facts, base, hand_edits, self.judge.plan), None
 
     def _grown_from(self, call: Call, facts: Facts) -> Plan | None:
         """Return the plan that an answer grew from, if that is not the one in force.
@@ -160,7 +185,13 @@ class RunReader:
         `planned`: hashes of the goals that a planner has been given. Their steps have been checked before.
         `own_tools`: what the plan in force says of the run's tools.
         """
-        path = goal_path(self.folder)
+        try:
+            path = goal_path(self.folder)
+        except NotARun:
+            if self._goal is None:
+                raise
+            self.restless = True  # some editors remove a file before they write it again
+            return self._with_problem(self._goal, "there is no goal file")
         try:
             source = read_regular(path, MAX_BYTES)
         except OSError as error:
@@ -194,10 +225,14 @@ class RunReader:
         words = "it is larger than 1 MiB" if error.errno == errno.EFBIG else str(error.strerror)
         if self._goal is None:
             raise NotARun(f"{path}: {words} (put the goal itself there)") from None
+        return self._with_problem(self._goal, words)
+
+    def _with_problem(self, last_good: GoalFile, words: str) -> GoalFile:
+        """Return the last good goal with what is wrong with the file now; whatever comes next is judged again."""
         problems = (Problem(words, "put the goal itself there"),)
-        if self._goal.problems != problems:
-            self._goal, self._seen_goal = replace(self._goal, problems=problems), ""
-        return self._goal
+        if last_good.problems != problems:
+            self._goal, self._seen_goal = replace(last_good, problems=problems), ""
+        return self._goal or last_good
 
     def plan_file(self, ours: Collection[str], *, planned: bool) -> PlanFile:
         """Return plan.json as it is, once its writer has finished; what is ours was written whole.
@@ -246,7 +281,7 @@ class RunReader:
             return PlanFile(digest, None, rejected.problems)
 
     def _complete(self, path: Path) -> bool:
-        if not self.patient or self.still.is_complete(path):
+        if not self.patient or self.completeness.is_complete(path):
             return True
         self.restless = True
         return False
@@ -276,7 +311,7 @@ class RunReader:
         run = self._record(paths.RUN, Run, broken)
         if run is None:
             raise NotARun(f"{self.folder}: {broken[0] if broken else 'there is no run.json'}")
-        here = f"{self.folder.parent.name}/{self.folder.name}"
+        here = paths.run_id(self.folder)
         return run if run.run == here or not paths.is_run_id(here) else run.model_copy(update={"run": here})
 
     def _revisions(self, before: Facts | None, broken: list[str]) -> tuple[tuple[Revision, ...], Plan | None]:
@@ -302,7 +337,7 @@ class RunReader:
 
     def _call(self, number: int, files: list[paths.CallFile], broken: list[str]) -> PlannerCall:
         def path(kind: paths.CallFileKind, count: int = 1) -> str:
-            return f"{paths.PLANNING}/{paths.call_file(number, kind, count)}"
+            return paths.call_path(number, kind, count)
 
         kinds = {file.kind for file in files}
         files = sorted(files, key=lambda file: file.count)
@@ -340,9 +375,9 @@ class RunReader:
         if shape == _CARRIED_OUT and before and before.result and before.claimed:
             self._groups[step, number] = (shape, before)
             return before  # its files are of our own making, and written once
-        path = f"{paths.STEPS}/{paths.step_file(step, number, 'result')}"
+        path = paths.step_path(step, number, "result")
         result = self._record(path, Result, broken) if ("result", 1) in shape else None
-        done = result is not None and result.status == "done"  # it stands alone: nobody asks for its order
+        done = result is not None and result.status == "done"  # it needs no other file: its order is not read
         order, torn = self._order(step, number) if ("order", 1) in shape and not done else (None, False)
         if torn and result is None:
             self.restless = True  # it may still be being written
@@ -354,11 +389,43 @@ class RunReader:
             claimed=claimed,
             claim=self._claim(step, number) if claimed and order is None and result is None else None,
             result=result,
-            talks=self._talks(step, number, files, settled=result is not None),
+            talks=self._talks(step, number, files, finished=result is not None),
             again=("again", 1) in shape,
+            child=self._child(step, number) if claimed and result is None and _may_be_run(order) else None,
         )
         self._groups[step, number] = (shape, attempt)
         return attempt
+
+    def _child(self, step: str, number: int) -> Child | None:
+        """Return the run that an unfinished attempt is, as far as that has come."""
+        named = child_in(self.folder / paths.STEPS / paths.step_file(step, number, "log"))
+        if named is None:
+            return None
+        run, begun = named
+        folder = self.folder.parents[1] / run
+        outcome = None
+        with contextlib.suppress(OSError, ValidationError):
+            outcome = Outcome.model_validate_json(read_whole(folder / paths.OUTCOME))
+        return Child(run, begun, (folder / paths.RUN).is_file(), outcome)
+
+    def _above(self, run: Run) -> Above | None:
+        """Return what the runs that this one is in hold it to; one that has ended holds nothing."""
+        found = self.above
+        for _ in range(DEEPEST):
+            if run.parent is None or not paths.is_run_id(run.parent.run):
+                break
+            folder = self.folder.parents[1] / run.parent.run
+            if (folder / paths.OUTCOME).exists() or (status := _plan_status(folder)) is None:
+                break
+            if status == "cancelled":
+                return "cancelled"
+            held = {status, _status_in(folder / paths.PLAN)} & {"paused", "draft", "cancelled"}
+            found = "paused" if held else found  # an edit that has no number yet holds it, too
+            try:
+                run = Run.model_validate_json(read_whole(folder / paths.RUN))
+            except (OSError, ValidationError):
+                break
+        return found
 
     def _order(self, step: str, number: int) -> tuple[Order | None, bool]:
         """An order is not fsynced: after a power cut it may be empty or torn, which is not a mistake of anyone's."""
@@ -371,10 +438,10 @@ class RunReader:
     def _claim(self, step: str, number: int) -> Claim:
         return claim_in(self.folder / paths.STEPS / paths.step_file(step, number, "log"))
 
-    def _talks(self, step: str, number: int, files: list[paths.Trace], *, settled: bool) -> tuple[Talk, ...]:
+    def _talks(self, step: str, number: int, files: list[paths.Trace], *, finished: bool) -> tuple[Talk, ...]:
         counts = sorted(count for kind, count in files if kind == "question")
         talks = tuple(self._talk(step, number, count) for count in counts)
-        if settled or not talks or not talks[-1].ask:
+        if finished or not talks or not talks[-1].ask:
             return talks
         taken = answers_in(self.folder / paths.STEPS / paths.step_file(step, number, "log"))
         return tuple(replace(talk, taken=talk.count in taken) for talk in talks)
@@ -383,18 +450,18 @@ class RunReader:
         """Return a question about a planner's answer, and what it is bound to; a runbook's is bound to nothing."""
         question = self.folder / paths.PLANNING / paths.call_file(call, "question", count)
         key = KEY_LINE.findall(_question(question))
-        reply = f"{paths.PLANNING}/{paths.call_file(call, 'reply', count)}"
+        reply = paths.call_path(call, "reply", count)
         return Talk(count, key[-1] if key else None, self._reply(reply))
 
     def _talk(self, step: str, number: int, count: int) -> Talk:
         folder = self.folder / paths.STEPS
         question = _question(folder / paths.step_file(step, number, "question", count))
-        reply = f"{paths.STEPS}/{paths.step_file(step, number, 'reply', count)}"
+        reply = paths.step_path(step, number, "reply", count)
         key = KEY_LINE.findall(question)
         ask = question.rstrip().endswith(ASK_LINE)
         return Talk(count, key[-1] if key else None, self._reply(reply), ask)
 
-    def _is_coming(self, path: Path) -> bool:
+    def is_coming(self, path: Path) -> bool:
         """Whether a person's file is there, but not complete yet."""
         return signature(path) is not None and not self._complete(path)
 
@@ -410,6 +477,26 @@ class RunReader:
             return None
         except (OSError, UnicodeDecodeError):
             return None
+
+
+def _may_be_run(order: Order | None) -> bool:
+    return order is None or order.tool == RUN
+
+
+def _plan_status(folder: Path) -> str | None:
+    """Return the status of a run's plan, by its last revision; None: it has none, or that does not read."""
+    numbers = [found[0] for name in listing(folder / paths.REVISIONS) if (found := paths.parse_revision_file(name))]
+    for number in sorted(set(numbers), reverse=True):
+        if (folder / paths.REVISIONS / paths.revision_file(number)).exists():  # it gives a revision its number
+            return _status_in(folder / paths.REVISIONS / paths.revision_plan_file(number))
+    return None
+
+
+def _status_in(plan: Path) -> str | None:
+    try:
+        return str(json.loads(read_whole(plan))["status"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def _question(path: Path) -> str:

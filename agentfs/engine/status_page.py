@@ -9,6 +9,7 @@ from agentfs.core import paths
 from agentfs.core.attention import all_steps, choose_steps, phase, reason
 from agentfs.core.facts import gate_word
 from agentfs.core.outcome import left_steps, tally
+from agentfs.core.place_use import places_in_use
 from agentfs.core.planner_calls import question_of
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
@@ -17,8 +18,8 @@ from agentfs.core.text import duration, first_line, in_markdown, inert, left_wor
 from agentfs.engine.report import what_to_do
 from agentfs.storage.files import replace
 from agentfs.storage.safe_open import reading
+from agentfs.storage.timing import TIMING
 
-EVERY_SECONDS = 1.0
 MOST_ROWS = 200  # a table of a thousand rows is no help
 MOST_LOGS, LOG_LINES = 8, 6
 LOG_WIDTH = 200  # of a line of a log that grows: all of it is in the log
@@ -37,7 +38,7 @@ class StatusFile:
 
     def keep(self, state: RunState, *, now: bool = False, driven: bool = True) -> None:
         """Write the page if it has changed and the last one is old enough, or if it has to be right now."""
-        if not now and self.clock() - self._at < EVERY_SECONDS:
+        if not now and self.clock() - self._at < TIMING.status_page:
             return
         self._at, page = self.clock(), status_page(self.folder, state, driven=driven)
         if page != self._written:
@@ -58,11 +59,12 @@ def _lines(folder: Path, state: RunState, *, driven: bool) -> Iterator[str]:
     word = NOT_DRIVEN if stands_still and now in ("running", "planning") else now
     yield from ("", f"**{word}**: {_cell(state_and_why(word, reason(state)).removeprefix(f'{word}, '))}")
     if facts.outcome is None:
-        yield from _section("Waits for you", [*what_to_do(folder, state), *_outdated(state)])
+        yield from _section("Waits for you", [*what_to_do(folder, state), *_list_outdated(state)])
     if stands_still:
         yield from ("", f"Nothing drives it; go on with: `agentfs resume {run}`")
     if facts.plan_file.problems:
         yield from ("", "plan.json is not valid, so the last revision holds; see plan.error.md.")
+    yield from _section("Places", [one.in_words() for one in places_in_use(state)])
     yield from _plan(state)
     for name, lines in _logs(folder, state):
         yield from _section(name, lines)
@@ -113,14 +115,14 @@ def log_tail(path: Path, most: int | None) -> list[str]:
     return lines if len(lines) <= TAIL_LINES else ["…", *lines[-TAIL_LINES:]]
 
 
-def _outdated(state: RunState) -> Iterator[str]:
+def _list_outdated(state: RunState) -> Iterator[str]:
     """Yield that a yes was for a plan that is no longer there."""
     if (one := state.calls.unapplied) is None:
         return
     asked = question_of(one, state.facts)
     for talk in one.talks:
         if talk is not asked and gate_word(talk.reply) == "approve":
-            file = f"{paths.PLANNING}/{paths.call_file(one.number, 'reply', talk.count)}"
+            file = paths.call_path(one.number, "reply", talk.count)
             yield f"  the yes in {file} does not apply: the plan has changed since it was asked for"
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from agentfs.core import paths
 from agentfs.errors import UserError
-from agentfs.storage.workspace import SETTINGS, Workspace, is_trusted, trust
+from agentfs.storage.workspace import Workspace, is_trusted, trust
 
 _TEMPLATE = """\
 # Settings of this workspace. Every key has a default; this file may be empty. See docs/format.md.
@@ -33,7 +34,7 @@ def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
     from agentfs.tools.user_tools import sources
 
     tools = [source.shown for source in sources(root, installed=False)]
-    others = (SETTINGS, "prompts", "runs", "goals")
+    others = (paths.SETTINGS, "prompts", "runs", "goals")
     return [name for name in others if (root / name).is_file() or any((root / name).glob("*"))] + tools[:5]
 
 
@@ -49,9 +50,9 @@ def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[st
             if not folder.is_dir():
                 folder.mkdir(parents=True)
                 made.append(f"{folder.relative_to(root)}/" if folder != root else f"{root}/")
-        if not (root / SETTINGS).exists():
-            (root / SETTINGS).write_text(_TEMPLATE, encoding="utf-8")
-            made.append(SETTINGS)
+        if not (root / paths.SETTINGS).exists():
+            (root / paths.SETTINGS).write_text(_TEMPLATE, encoding="utf-8")
+            made.append(paths.SETTINGS)
         for name, content in all_schemas().items():
             replace(root / "schemas" / name, content)
         Ledger.create(root / "runs").show_plans_by_meaning()

@@ -6,15 +6,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
-from agentfs.core.config import Settings
+from agentfs.agents.presets import configured
+from agentfs.agents.running import secrets_in
+from agentfs.core import paths
+from agentfs.core.config import ExecutorSettings, PlannerSettings, Settings
+from agentfs.core.mask import Mask
 from agentfs.core.records import Run, Sandbox
-from agentfs.core.run_state import Means, derive
+from agentfs.core.run_state import derive
+from agentfs.engine.children import ChildrenHere
+from agentfs.engine.day_limit import DayLimit
 from agentfs.engine.driver import Driver, Models, World, no_model
-from agentfs.engine.means import has_model, means_of, reader_for, run_record, tools_in_plan
-from agentfs.engine.notify import Bell, no_bell
+from agentfs.engine.isolation import open_isolation
+from agentfs.engine.means import has_model, means_of, means_with, reader_for, run_record, tools_in_plan
+from agentfs.engine.notify import EndNotifier, Notifier, notify_nobody
 from agentfs.engine.plan_judge import FileJudge
-from agentfs.engine.recovery import asked_of_models, take_over
+from agentfs.engine.recovery import asked_of_models, take_over, take_over_orphans
+from agentfs.engine.remote_attempts import opened_places
 from agentfs.engine.run_reader import RunReader
 from agentfs.errors import UserError
 from agentfs.ledger import Ledger, LedgerError, person
@@ -22,23 +31,24 @@ from agentfs.ledger.committer import Committer
 from agentfs.ledger.forget import Forgetting
 from agentfs.models import create_model
 from agentfs.models.base import Model
-from agentfs.planner import Planner
-from agentfs.planner.choosing import NEVER_A_PLANNER, Chosen, Nobody
+from agentfs.planner import NEVER_A_PLANNER, Chosen, Nobody, Planner
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
-from agentfs.planner.own_steps import OwnSteps
+from agentfs.planner.proposed import Proposed
 from agentfs.planner.repair import Repair
 from agentfs.planner.surroundings import look_around
+from agentfs.planner.without_model import OwnSteps
 from agentfs.prompts import load_prompt
 from agentfs.storage.clock import Clock
 from agentfs.storage.installation import named_files, searched_path
 from agentfs.storage.starting import Pool, Starter
+from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox
+from agentfs.tools.mcp_connections import server_commands, written_secrets
 from agentfs.tools.registry import Known, known_tools, opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
 
-FLUSH_SECONDS = 5.0
 CALLS_AT_ONCE = 16
 Say = Callable[[str], None]
 
@@ -66,27 +76,34 @@ def sandbox_for(settings: Settings, say: Say) -> Sandbox:
 def open_world(
     workspace: Workspace, settings: Settings, environment: Mapping[str, str], say: Say, wake: Callable[[], None]
 ) -> Iterator[World]:
-    """Yield a world to drive runs in; at the end, what the ledger is owed is committed."""
+    """Yield a world to drive runs in; at the end, what the ledger lacks is committed."""
     clock = Clock()
-    keeper, author = _keeper(workspace, settings, say)
-    pool, desk = Pool(settings.limits.parallel, "attempt"), Pool(CALLS_AT_ONCE, "call")
-    bell: Bell | None = None
+    committer, author = _open_committer(workspace, settings, say)
+    pool, calls = Pool(settings.limits.parallel, "attempt"), Pool(CALLS_AT_ONCE, "call")
+    notifier: Notifier | None = None
+    on_end: EndNotifier | None = None
     starting = {**environment, "PATH": searched_path(environment)}  # for what the settings have us run
     stack = ExitStack()
     try:
         confined = sandbox_for(settings, say)
-        box = stack.enter_context(opened_tools(workspace.root, confined, settings.tools.web_search.url))
-        mask = mask_for(settings, environment, box.tools)
+        protected = (trust_file(environment).parent, *_files_run(settings, workspace.root))
+        box = stack.enter_context(opened_tools(workspace.root, confined, settings, protected=protected))
+        agents = configured(settings.agents)
+        in_files = secrets_in(agents.values()) | written_secrets(workspace.root)
+        mask = mask_for(settings, environment, box.tools).hiding(in_files)
+        starter = Starter(say)
+        places = stack.enter_context(opened_places(settings, starting, starter))
         if settings.on_wait:
-            bell = Bell(settings.on_wait, workspace.root, starting, say, mask, clock)
+            notifier = Notifier(settings.on_wait, workspace.root, starting, say, mask, clock)
+        on_end = _end_notifier(settings, workspace, starting, say, mask, clock)
         yield World(
             workspace=workspace.root,
             clock=clock,
             pool=pool,
-            desk=desk,
+            calls=calls,
             tools=box.tools,
-            means=Means(repeatable={name: tool.spec.repeatable for name, tool in box.tools.items()}),
-            keeper=keeper,
+            means=means_with({name: tool.spec for name, tool in box.tools.items()}),
+            committer=committer,
             mask=mask,
             sandbox=confined,
             environment=dict(environment),
@@ -94,48 +111,71 @@ def open_world(
             wake=wake,
             own=box.own,
             broken=box.broken,
-            executor=_executors(settings, starting),
-            planner=_planners(settings, starting),
+            executor=_models("executor", settings, starting),
+            planner=_models("planner", settings, starting),
+            agents=agents,
             max_turns=settings.executor.max_turns,
             call_s=settings.planner.timeout_s,
-            bell=bell.of_run if bell else no_bell,
-            protected=(trust_file(environment).parent, *_files_run(settings, workspace.root)),
-            starter=Starter(say),
+            notify=notifier.of_run if notifier else notify_nobody,
+            on_end=on_end,
+            protected=protected,
+            run_ended=box.run_ended,
+            starter=starter,
+            places=places,
+            children=ChildrenHere(workspace, settings, dict(environment)),
+            day=DayLimit(workspace, environment, clock),
         )
     finally:
         pool.shutdown(wait=True)
-        desk.shutdown(wait=True)
+        calls.shutdown(wait=True)
         stack.close()
-        _close(keeper, say)
-        if bell:
-            bell.close()
+        _close(committer, say)
+        for command in (notifier, on_end):
+            if command:
+                command.close()
+
+
+def _end_notifier(
+    settings: Settings, workspace: Workspace, environment: Mapping[str, str], say: Say, mask: Mask, clock: Clock
+) -> EndNotifier | None:
+    """Return what runs `on_end`; None where there is no such command."""
+    if settings.on_end is None:
+        return None
+    root, log = workspace.root, paths.ON_END_LOG
+    return EndNotifier(Notifier(settings.on_end, root, environment, say, mask, clock, name="on_end", log=log))
 
 
 @contextmanager
 def idle_world(workspace: Workspace, settings: Settings, folder: Path, say: Say) -> Iterator[World]:
     """Yield a world in which one run can be ended, and nothing started; at the end that is committed."""
-    keeper, author = _keeper(workspace, settings, say)
+    committer, author = _open_committer(workspace, settings, say)
     environment, run = dict(os.environ), run_record(folder)
     known = known_tools(workspace.root, run.tools)
-    pool = Pool(1, "idle")
+    pool, mask, clock = Pool(1, "idle"), mask_for(settings, environment, {}), Clock()
+    starting = {**environment, "PATH": searched_path(environment)}
+    on_end = _end_notifier(settings, workspace, starting, say, mask, clock)
     try:
         yield World(
             workspace=workspace.root,
-            clock=Clock(),
+            clock=clock,
             pool=pool,
-            desk=pool,
+            calls=pool,
             tools={},
-            means=means_of(run, {name: spec.repeatable for name, spec in known.specs.items()}),
-            keeper=keeper,
-            mask=mask_for(settings, environment, {}),
+            means=means_of(run, means_with(known.specs)),
+            committer=committer,
+            mask=mask,
             sandbox=_confined_now(settings),
             environment=environment,
             person=author,
             wake=lambda: None,
+            children=ChildrenHere(workspace, settings, environment),
+            on_end=on_end,
         )
     finally:
         pool.shutdown(wait=True)
-        _close(keeper, say)
+        _close(committer, say)
+        if on_end:
+            on_end.close()
 
 
 def _confined_now(settings: Settings) -> Sandbox:
@@ -143,7 +183,7 @@ def _confined_now(settings: Settings) -> Sandbox:
     return "none" if settings.tools.sandbox == "off" or sandbox.unavailable_because() else "bubblewrap"
 
 
-def _keeper(workspace: Workspace, settings: Settings, say: Say) -> tuple[Committer, tuple[str, str]]:
+def _open_committer(workspace: Workspace, settings: Settings, say: Say) -> tuple[Committer, tuple[str, str]]:
     """Return who brings the ledger up to date, and the person whose edits it commits."""
     try:
         ledger = Ledger.create(workspace.runs)
@@ -156,45 +196,35 @@ def _keeper(workspace: Workspace, settings: Settings, say: Say) -> tuple[Committ
     return Committer(ledger, author, say, commit_logs=settings.ledger.commit_logs), author
 
 
-def _close(keeper: Committer, say: Say) -> None:
-    """Commit what is owed."""
-    if not keeper.flush(FLUSH_SECONDS):
+def _close(committer: Committer, say: Say) -> None:
+    """Commit what the ledger lacks."""
+    if not committer.flush(TIMING.flush):
         say("the ledger is behind: its next commits follow when agentfs runs again")
-    keeper.close()
+    committer.close()
 
 
 def _files_run(settings: Settings, root: Path) -> tuple[Path, ...]:
-    """Return the files that the settings have agentfs run, unconfined: no step may change them."""
+    """Return the files that the settings have agentfs run, unconfined or with a variable: no step may change them."""
     models = (one.command or () for one in (settings.planner, settings.executor) if one.kind == "command")
+    at_root = (settings.on_wait or (), settings.on_end or (), *server_commands(root, settings))
     found = [
-        *named_files(settings.on_wait or (), str(root)),
+        *(path for one in at_root for path in named_files(one, str(root))),
         *(path for one in models for path in named_files(one, os.getcwd())),
     ]
     return tuple(map(Path, dict.fromkeys(found)))
 
 
-def _executors(settings: Settings, environment: Mapping[str, str]) -> Models:
-    """Return who does the steps of a run that have no tool: by default the model that the run began with."""
-    if not has_model(settings.executor, environment):
+def _models(role: Literal["planner", "executor"], settings: Settings, environment: Mapping[str, str]) -> Models:
+    """Return who has a role in a run: by default the model it began with; address and key are read at each start."""
+    own: PlannerSettings | ExecutorSettings = getattr(settings, role)
+    if not has_model(own, environment):
         return no_model
 
-    def executor(run: Run, name: str | None) -> Model:
-        chosen = name or run.models.executor or settings.executor.model
-        return create_model(settings.executor, chosen, run.models.executor_temperature, environment)
+    def model(run: Run, name: str | None) -> Model:
+        chosen = name or getattr(run.models, role) or own.model
+        return create_model(own, chosen, getattr(run.models, f"{role}_temperature"), environment)
 
-    return executor
-
-
-def _planners(settings: Settings, environment: Mapping[str, str]) -> Models:
-    """Return who plans goals in words: the model a run began with; address and key are read at each start."""
-    if not has_model(settings.planner, environment):
-        return no_model
-
-    def planner(run: Run, name: str | None) -> Model:
-        chosen = name or run.models.planner or settings.planner.model
-        return create_model(settings.planner, chosen, run.models.planner_temperature, environment)
-
-    return planner
+    return model
 
 
 def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
@@ -206,47 +236,51 @@ def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
         return Nobody()
     prompt = load_prompt("planner", world.workspace)
     look = partial(look_around, mask=world.mask.text)
-    return ModelPlanner(model, prompt, judge.catalogue, judge.parsed, world.workspace, world.clock, look)
+    return ModelPlanner(model, prompt, judge.catalogue, judge.parsed, world.workspace, look)
 
 
 def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
     """Return a driver that has taken over a run. The caller holds its lock."""
     run = run_record(folder)
     given = (*run.env, *(tools_in_plan(folder).env or ()))
-    means = means_of(run, world.means.repeatable)
+    means = means_of(run, world.means)
     world = replace(world, mask=world.mask.also(given_secrets(given)), means=means)
     reader = reader_for(folder, settings, patient=True, known=known_to(world))
     planner = planner_for(folder, reader, world)
     driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)
     take_charge(driver)
+    if driver.facts.outcome is None:
+        try:
+            driver.isolated = open_isolation(folder, driver.facts, means, world.clock)
+        except LedgerError as error:
+            raise UserError(str(error)) from None
     return driver
 
 
 def planner_for(folder: Path, reader: RunReader, world: World, model: Planner | None = None) -> Chosen:
     """Return who answers the calls of a run; `model`: another planner in the place of the one on a model."""
-    if not isinstance(reader.judge, FileJudge):
-        raise TypeError("a driver judges files")
     return Chosen(
-        own=OwnSteps(reader.judge.parsed, world.clock),
+        own=OwnSteps(reader.judge.parsed),
         loop=OneStep(
             reader.judge.parsed,
             reader.judge.catalogue,
-            world.clock,
             world.workspace,
             lambda run: world.executor(run, None),
             partial(look_around, mask=world.mask.text),
         ),
+        proposed=Proposed(reader.judge.catalogue),
         model=model or _model_planner(folder, reader.judge, world),
-        repair=Repair(lambda run: world.executor(run, None), reader.judge.catalogue, world.workspace, world.clock),
+        repair=Repair(lambda run: world.executor(run, None), reader.judge.catalogue, world.workspace),
         executor=world.means.executor,
     )
 
 
 def take_charge(driver: Driver) -> None:
-    """Settle what a driver before this one left open, and count what it asked of models."""
+    """Record how what a driver before this one left open has ended, and count what it asked of models."""
     folder, world = driver.folder, driver.world
     driver.facts = take_over(folder, driver.state, world.clock, world.mask, world.sandbox)
     driver.state = derive(driver.facts, world.means)
+    take_over_orphans(driver)
     for usage in asked_of_models(folder, driver.facts):
-        driver.meter.spent = driver.meter.spent.plus_usage(usage)
-    world.keeper.note(folder)
+        driver.budget.spent = driver.budget.spent.plus_usage(usage)
+    world.committer.note(folder)

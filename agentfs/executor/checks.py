@@ -3,13 +3,15 @@
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
-from agentfs.core.excerpts import TimeLimit
+from agentfs.core import conformance, paths
+from agentfs.core.evidence import Gather, Snapshot, no_evidence
+from agentfs.core.excerpts import TimeLimit, check_words
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     CheckResult,
@@ -22,16 +24,16 @@ from agentfs.core.records import (
     ResolvedCheck,
     ResolvedCommandCheck,
 )
-from agentfs.executor.conform import mismatch
-from agentfs.executor.evidence import Gather, no_evidence
-from agentfs.tools.base import Bench, ToolResult
+from agentfs.executor.evidence import folder_of
+from agentfs.executor.task import Acceptance
+from agentfs.storage.timing import TIMING
+from agentfs.tools.base import Observer, StepContext
 from agentfs.tools.files import SEARCH, pattern_problem, read_beneath
 from agentfs.tools.process import Never, StopSign, TookTooLong, ask
-from agentfs.tools.programs import failure_of, run_shell
+from agentfs.tools.programs import run_shell
 
-CHECK_S = 120.0  # the most that one check may take
+SCHEMA_WORKER = Path(__file__).with_name("schema_worker.py")
 LARGEST_FILE = 64 * 1024 * 1024
-SURPRISE_S = 10.0
 # What a model wrote as a check changes nothing: it runs in a copy of the folder, or where it cannot write. One that
 # makes for itself what it looks for holds before the work, too.
 COPIED_FILES, COPIED_BYTES = 500, 4 * 1024 * 1024
@@ -47,65 +49,123 @@ ISOLATED = {
 }
 
 
-Checker = Callable[[Sequence[ResolvedCheck], Bench, Any, Gather], tuple[CheckResult, ...]]
+class RealObserver(Observer):
+    """Runs checks, and looks at folders."""
+
+    def check(
+        self, checks: Sequence[ResolvedCheck], context: StepContext, output: Any, gather: Gather
+    ) -> tuple[CheckResult, ...]:
+        return run_checks(checks, context, output, gather)
 
 
 def run_checks(
-    checks: Sequence[ResolvedCheck], bench: Bench, output: Any, gather: Gather = no_evidence
+    checks: Sequence[ResolvedCheck], context: StepContext, output: Any, gather: Gather = no_evidence
 ) -> tuple[CheckResult, ...]:
     """Return what each check found, in their order. Raises ModelError if a judge is needed and cannot be asked.
 
     `gather`: collects what a judge is shown.
     """
-    return tuple(_run_check(check, _timed(bench), output, gather) for check in checks)
+    return tuple(_run_check(check, _limit_time(context), output, gather) for check in checks)
 
 
-def _timed(bench: Bench) -> Bench:
-    until = time.monotonic() + CHECK_S
-    return bench if bench.deadline <= until else replace(bench, deadline=until, limit=TimeLimit(CHECK_S, "check"))
+UNCHANGED = (
+    "no file has changed: what a command prints is not saved. Write the result into the file that is asked for"
+)
 
 
-def _run_check(check: ResolvedCheck, bench: Bench, output: Any, gather: Gather) -> CheckResult:
+def refute_claim(
+    acceptance: Acceptance | None, before: Snapshot | None, context: StepContext, output: Any
+) -> list[str]:
+    """Return what the plan's own checks say against a claim to be done. `before`: the folder when the work began."""
+    if acceptance is None:
+        return []
+    aside = replace(context, name=f"{context.name}{paths.ACCEPT}", read_only_checks=acceptance.written)
+    found = context.observer.check(acceptance.checks, aside, output, no_evidence)
+    seen = context.observer.see("untouched", aside.name, lambda: before is not None and before == folder_of(context))
+    untouched = seen and not all(one.ok for one in found)
+    said = {"checks": [one.model_dump(exclude_none=True) for one in found], "untouched": untouched}
+    context.log("acceptance", said)
+    shown = [
+        _without_expectation(one, check) if hidden else one
+        for hidden, one, check in zip(acceptance.hidden, found, acceptance.checks, strict=False)
+    ]
+    wrong = [f"{one.kind}: {check_words(one)}" for one in shown if not one.ok]
+    wants_files = any(one.kind != "output" for one in found if not one.ok)
+    return [*wrong, UNCHANGED] if untouched and wants_files else wrong
+
+
+def _without_expectation(found: CheckResult, check: ResolvedCheck) -> CheckResult:
+    """Return what a check found without what it wants: who does the work is to do it, not to copy that."""
+    match check:
+        case OutputCheck():
+            return found.model_copy(update={"detail": "the answer is not as expected"})
+        case FileCheck(contains=None, matches=None):
+            return found
+        case FileCheck():
+            return found.model_copy(update={"detail": f"{check.path} is not as expected"})
+        case _:
+            return found.model_copy(update={"run": None})
+
+
+def _limit_time(context: StepContext) -> StepContext:
+    until = time.monotonic() + TIMING.check
+    if context.deadline <= until:
+        return context
+    return replace(context, deadline=until, limit=TimeLimit(TIMING.check, "check"))
+
+
+def _run_check(check: ResolvedCheck, context: StepContext, output: Any, gather: Gather) -> CheckResult:
     problem: Failure | str | None
     match check:
         case ResolvedCommandCheck():
-            problem, fine = _command(check, bench), "exit code 0"
+            problem, fine = _command(check, context), "exit code 0"
         case FileCheck():
-            problem, fine = _file(check, bench), f"{check.path} is as it should be"
+            problem, fine = _file(check, context), f"{check.path} is as it should be"
         case OutputCheck():
-            problem, fine = _output(check, bench, output), "the output satisfies the schema"
+            problem, fine = _output(check, context, output), "the output satisfies the schema"
         case HttpCheck():
-            problem, fine = _http(check, bench), f"{check.url} answered {check.status or 200}"
+            problem, fine = _http(check, context), f"{check.url} answered {check.status or 200}"
         case JudgeCheck():
-            return _judged(check, bench, gather)
+            return _ask_judge(check, context, gather)
         case _:
             assert_never(check)
-    command = bench.mask.text(check.run) if isinstance(check, ResolvedCommandCheck) else None
+    command = context.mask.text(check.run) if isinstance(check, ResolvedCommandCheck) else None
     said, hint = (problem.message, problem.hint) if isinstance(problem, Failure) else (problem or fine, None)
     return CheckResult(
         kind=check.kind,
         ok=problem is None,
-        detail=bench.mask.text(said),
+        detail=context.mask.text(said),
         run=command,
-        hint=bench.mask.text(hint) if hint else None,
+        hint=context.mask.text(hint) if hint else None,
+        error=_no_verdict(problem),
     )
 
 
-def _judged(check: JudgeCheck, bench: Bench, gather: Gather) -> CheckResult:
+def _no_verdict(problem: Failure | str | None) -> Literal["timeout", "sandbox"] | None:
+    """Return why a check says neither yes nor no: it was not run, or not to its end."""
+    match problem:
+        case Failure(kind="timeout"):
+            return "timeout"
+        case Failure(kind="sandbox"):
+            return "sandbox"
+        case _:
+            return None
+
+
+def _ask_judge(check: JudgeCheck, context: StepContext, gather: Gather) -> CheckResult:
     from agentfs.executor.judging import judge
 
-    verdict = judge(check.condition, gather(check.condition), bench)
-    return CheckResult(kind="judge", ok=verdict.met, detail=bench.mask.text(verdict.detail))
+    verdict = judge(check.condition, gather(check.condition), context)
+    return CheckResult(kind="judge", ok=verdict.met, detail=context.mask.text(verdict.detail))
 
 
-def _command(check: ResolvedCommandCheck, bench: Bench) -> Failure | None:
-    command, env, bench = check.run, {**ISOLATED, **(check.env or {})}, _with_isolation(bench)
-    if check_sha256(check) in bench.looks_only:
-        bench = replace(bench, confinement=replace(bench.confinement, writable=False))
-        if is_small(bench.confinement.workdir):
+def _command(check: ResolvedCommandCheck, context: StepContext) -> Failure | None:
+    command, env, context = check.run, {**ISOLATED, **(check.env or {})}, _with_isolation(context)
+    if check_sha256(check) in context.read_only_checks:
+        context = replace(context, confinement=replace(context.confinement, writable=False))
+        if is_small(context.confinement.workdir):
             command, env = _IN_A_COPY, {**env, "CHECK": command}
-    finished = run_shell(command, "sh", env, bench, spill=False)
-    return finished.failure if isinstance(finished, ToolResult) else failure_of(finished, bench)
+    return run_shell(command, env, context)
 
 
 def is_small(folder: Path) -> bool:
@@ -120,14 +180,14 @@ def is_small(folder: Path) -> bool:
     return True
 
 
-def _with_isolation(bench: Bench) -> Bench:
+def _with_isolation(context: StepContext) -> StepContext:
     """Show a check's Python the module that puts the working folder behind its own library."""
-    readable = (*bench.confinement.readable, Path(ISOLATION))
-    return replace(bench, confinement=replace(bench.confinement, readable=readable))
+    readable = (*context.confinement.readable, Path(ISOLATION))
+    return replace(context, confinement=replace(context.confinement, readable=readable))
 
 
-def _file(check: FileCheck, bench: Bench) -> Failure | str | None:
-    found = read_beneath(check.path, bench, LARGEST_FILE)
+def _file(check: FileCheck, context: StepContext) -> Failure | str | None:
+    found = read_beneath(check.path, context, LARGEST_FILE)
     if isinstance(found, Failure):
         return found
     size, content = found
@@ -139,34 +199,35 @@ def _file(check: FileCheck, bench: Bench) -> Failure | str | None:
         return f"{check.path} is larger than {LARGEST_FILE // 2**20} MiB: its content cannot be checked"
     text = content.decode("utf-8", "replace")
     if check.contains is not None and check.contains not in text:
-        return f"{check.path} does not contain {_quoted(check.contains)}"
-    return None if check.matches is None else _unmatched(check.path, check.matches, text, bench)
+        return f"{check.path} does not contain {_quote(check.contains)}"
+    return None if check.matches is None else _why_unmatched(check.path, check.matches, text, context)
 
 
-def _unmatched(path: str, pattern: str, text: str, bench: Bench) -> str | None:
+def _why_unmatched(path: str, pattern: str, text: str, context: StepContext) -> str | None:
     if problem := pattern_problem(pattern):
         return problem
     try:
-        found = ask(SEARCH, {"pattern": pattern, "text": text}, deadline=bench.deadline, stop=bench.stop)
+        found = ask(SEARCH, {"pattern": pattern, "text": text}, deadline=context.deadline, stop=context.stop)
     except TookTooLong:
-        return f"matching {_quoted(pattern)} took too long; simplify the pattern"
-    return None if found else f"nothing in {path} matches {_quoted(pattern)}"
+        return f"matching {_quote(pattern)} took too long; simplify the pattern"
+    return None if found else f"nothing in {path} matches {_quote(pattern)}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= 200 else f"{text[:200]}…")
 
 
-def _output(check: OutputCheck, bench: Bench, output: Any) -> str | None:
-    return mismatch(check.schema_, output, deadline=bench.deadline, stop=bench.stop)
+def _output(check: OutputCheck, context: StepContext, output: Any) -> str | None:
+    return mismatch(check.schema_, output, deadline=context.deadline, stop=context.stop)
 
 
-def _http(check: HttpCheck, bench: Bench) -> Failure | str | None:
-    from agentfs.tools.web import Refused, fetch
+def _http(check: HttpCheck, context: StepContext) -> Failure | str | None:
+    from agentfs.storage.safe_open import Refused
+    from agentfs.tools.web import fetch
 
     expected = check.status or 200
     try:
-        reply = fetch(check.url, bench, follow=not 300 <= expected < 400)
+        reply = fetch(check.url, context, follow=not 300 <= expected < 400)
     except Refused as refused:
         return refused.failure
     return None if reply.status == expected else f"{check.url} answered {reply.status}, not {expected}"
@@ -182,5 +243,22 @@ def surprise(
     """Return why an output is surprising; None if it is what the step expects, or if it expects nothing."""
     if expects is None:
         return None
-    until = min(deadline, time.monotonic() + SURPRISE_S)
+    until = min(deadline, time.monotonic() + TIMING.surprise)
     return mismatch(expects, output, deadline=until, stop=stop or Never())
+
+
+def mismatch(schema: Any, value: Any, *, deadline: float, stop: StopSign) -> str | None:
+    """Return how a value violates a schema; None if it does not. What may explode has a process of its own."""
+    if conformance.is_quick(schema, value):
+        return conformance.mismatch(schema, value)
+    now = time.monotonic()
+    until = min(deadline, now + TIMING.conform)
+    try:
+        if now >= until:
+            raise TookTooLong
+        answer: str | None = ask(SCHEMA_WORKER, {"schema": schema, "value": value}, deadline=until, stop=stop)
+    except TookTooLong:
+        if stop.is_set():
+            return "it was stopped before the schema was judged"
+        return "the schema took too long to judge; simplify its patterns, references and choices"
+    return answer

@@ -10,89 +10,31 @@ changes           what was added, changed or removed in the working folder
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from agentfs.agents.running import runs_in, spoken_in
+from agentfs.core.evidence import KINDS_OF_CHANGE, Changes, Piece, Snapshot, Watched
 from agentfs.core.excerpts import as_text, head_and_tail, one_line
 from agentfs.core.proof import first_word, names_in, settings_of, tests_of, words_in
-from agentfs.core.records import Check, Failure, JsonObject
+from agentfs.core.records import Check, Failure
 from agentfs.storage.jsonl import read_lines
 from agentfs.storage.safe_open import Refused, hold_folder
-from agentfs.tools.base import Bench
+from agentfs.tools.base import StepContext
 from agentfs.tools.files import read_beneath
 
 MOST_ENTRIES = 10_000  # of a folder that are compared
-MOST_NAMES = 200  # of what changed that are written down
 MOST_FILES, FILE_LENGTH, LARGEST_FILE = 8, 2_000, 256 * 1024
 TOOLS_LENGTH, CALL_LENGTH = 6_000, 1_500
 MOST_SCRIPTS, LARGEST_SCRIPT = 20, 64 * 1024  # that checks run, and whose words are looked at
 CHANGED, TAMPERED, SPOILED = "changed", "tampered", "spoiled"  # events in a log
 NOT_PUT_BACK = "a step changed what it may not change, and it has not been put back"
 OUTPUT_WORDS = "The output is:"
-_KINDS = ("added", "changed", "removed")
 _NAME = re.compile(r"[\w.+@-]+(?:/[\w.+@-]+)*")
 _LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
-
-Snapshot = Mapping[str, tuple[int, int, int]]  # path -> size, and when it was written and touched last
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One piece of evidence: what it is, and what it says. Only what it says can be quoted."""
-
-    label: str
-    body: str
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """What the checks of a person rest on."""
-
-    names: tuple[str, ...] = ()  # files, folders and other words
-    settings: tuple[str, ...] = ()  # patterns of files that count wherever they lie, also where one is put there
-    tests: tuple[str, ...] = ()  # patterns of files that count wherever they lie, if they were there
-
-    def has(self, path: str) -> bool:
-        """Whether a file that was there is one of them."""
-        return is_named(path, self.names) or _is_like(path, (*self.settings, *self.tests))
-
-    def has_new(self, path: str) -> bool:
-        """Whether a file counts that was not there."""
-        return _is_like(path, self.settings)
-
-
-def _is_like(path: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(os.path.basename(path), pattern) for pattern in patterns)
-
-
-Gather = Callable[[str], Sequence[Piece]]  # the evidence for a condition
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What became of a folder."""
-
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-
-    def as_json(self, watched: "Watched") -> JsonObject:
-        """Return as many names as are written down; those that are watched come first."""
-        named = {"added": self.added, "changed": self.changed, "removed": self.removed}
-        ordered = {what: sorted(names, key=lambda name: not watched.has(name)) for what, names in named.items()}
-        return {what: [*names[:MOST_NAMES]] for what, names in ordered.items() if names}
-
-    def all(self) -> tuple[str, ...]:
-        return (*self.added, *self.changed, *self.removed)
-
-    def lines(self) -> Iterator[str]:
-        for what, names in (("added", self.added), ("changed", self.changed), ("removed", self.removed)):
-            yield from (f"{what}: {name}" for name in names[:MOST_NAMES])
 
 
 def snapshot(folder: Path, without: Path | None = None) -> Snapshot:
@@ -112,6 +54,12 @@ def snapshot(folder: Path, without: Path | None = None) -> Snapshot:
                 seen = entry.stat(follow_symlinks=False)
                 found[_printable(path)] = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)  # nobody sets the last
     return found
+
+
+def folder_of(context: StepContext) -> Snapshot:
+    """Return the working folder of an attempt as it is."""
+    room = context.confinement
+    return snapshot(room.workdir, without=room.workspace / "runs")
 
 
 def _entries(folder: Path) -> "list[os.DirEntry[str]]":
@@ -145,46 +93,18 @@ def _hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def compare(before: Snapshot, after: Snapshot) -> Changes:
-    return Changes(
-        tuple(sorted(after.keys() - before.keys())),
-        tuple(sorted(path for path in after.keys() & before.keys() if after[path] != before[path])),
-        tuple(sorted(before.keys() - after.keys())),
-    )
-
-
 def changes_in(log: Path) -> Changes:
     """Return what an attempt changed, as its log has it."""
     found = [*changes_in_order(log)]
-    return Changes(*(tuple(dict.fromkeys(path for kind, path in found if kind == what)) for what in _KINDS))
+    return Changes(*(tuple(dict.fromkeys(path for kind, path in found if kind == what)) for what in KINDS_OF_CHANGE))
 
 
 def changes_in_order(log: Path) -> Iterator[tuple[str, str]]:
     """Yield what became of a file, and which, in the order of the log."""
     for entry in read_lines(log):
-        for what in _KINDS if entry.get("event") == CHANGED else ():
+        for what in KINDS_OF_CHANGE if entry.get("event") == CHANGED else ():
             listed = entry.get(what)
             yield from ((what, name) for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
-
-
-class FolderWatch:
-    """What became of a folder, found by looking; a replay has another that looks into the recording."""
-
-    def changes(self, whose: str, look: Callable[[], Changes]) -> Changes:  # noqa: ARG002
-        """Return what an attempt changed since it was last asked."""
-        return look()
-
-    def tampered(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
-        """Return the protected files that an attempt changed since it was last asked."""
-        return look()
-
-    def spoiled(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
-        """Return the protected files that are as an earlier attempt left them, which it may not."""
-        return look()
-
-    def touched(self, call: int, look: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the files under a person's checks that steps changed, at the checks of this number."""
-        return look()
 
 
 def left_spoiled(logs: Iterable[Path]) -> list[str]:
@@ -200,20 +120,24 @@ def left_spoiled(logs: Iterable[Path]) -> list[str]:
 # ── pieces ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def no_evidence(_condition: str) -> Sequence[Piece]:
-    """Return nothing: where no judge can be asked."""
-    return ()
-
-
 def output_piece(output: Any, label: str = "The output, which is to be judged") -> Piece:
     return Piece(label, f"{OUTPUT_WORDS} {text}" if (text := as_text(output)).strip() else "")
 
 
 def tool_pieces(log: Path, label: str = "What the tools returned") -> Iterator[Piece]:
     """Yield what the tools of a loop returned, the last of it in full."""
-    calls = [_call(entry) for entry in read_lines(log) if entry.get("event") == "tool" and entry.get("result")]
+    calls = [_call(entry) for entry in _calls(log) if entry.get("result")]
     if calls:
         yield Piece(label, head_and_tail("\n".join(calls), TOOLS_LENGTH))
+
+
+def _calls(log: Path) -> list[Mapping[str, Any]]:
+    """Return the calls of a loop or of an agent, with what they returned; what an agent says is none."""
+    entries = [*read_lines(log)]
+    if spoken := spoken_in(entries):
+        ran = runs_in(spoken[1], entries)
+        return [{"tool": "ran", "arguments": one.what, "result": one.output, "ok": one.ok} for one in ran]
+    return [entry for entry in entries if entry.get("event") == "tool"]
 
 
 def _call(entry: Mapping[str, Any]) -> str:
@@ -222,13 +146,13 @@ def _call(entry: Mapping[str, Any]) -> str:
     return f"{entry.get('tool')} {arguments}{failed}:\n{result}"
 
 
-def file_pieces(texts: Iterable[str], bench: Bench) -> Iterator[Piece]:
+def file_pieces(texts: Iterable[str], context: StepContext) -> Iterator[Piece]:
     """Yield the files that texts name, as they are."""
     words = (word.rstrip(".") for text in texts for word in _NAME.findall(text))
     names = dict.fromkeys(word for word in words if "." in word or "/" in word)
     shown = 0
     for name in names:
-        found = read_beneath(name, bench, LARGEST_FILE) if shown < MOST_FILES else None
+        found = read_beneath(name, context, LARGEST_FILE) if shown < MOST_FILES else None
         if found is None or isinstance(found, Failure):
             continue
         size, content = found
@@ -244,8 +168,8 @@ def changes_piece(changes: Changes | None) -> Iterator[Piece]:
 
 
 def quoted_piece(quotes: Sequence[str], log: Path) -> Iterator[Piece]:
-    """Yield what the doer quotes, as far as it stands in the log of what the tools returned."""
-    seen = _flat("\n".join(str(entry.get("result")) for entry in read_lines(log) if entry.get("event") == "tool"))
+    """Yield what the doer quotes, as far as it is in the log of what the tools returned."""
+    seen = _flat("\n".join(str(entry.get("result")) for entry in _calls(log)))
     true = [quote for quote in quotes if len(_flat(quote)) >= 3 and _flat(quote) in seen]
     if true:
         yield Piece("What the doer points at in it", "\n".join(true))
@@ -270,18 +194,13 @@ def _inside(found: Iterable[str], workdir: Path) -> Iterator[Path]:
     return (path for path in paths if path != workdir and path.is_relative_to(workdir))
 
 
-def is_named(path: str, words: Iterable[str]) -> bool:
-    """Whether one of these words is a file, or a folder that it lies in."""
-    return any(path == word or path.startswith(f"{word}/") for word in words)
-
-
-def watched_by(checks: Sequence[Check], bench: Bench) -> Watched:
+def watched_by(checks: Sequence[Check], context: StepContext) -> Watched:
     """Return what a person's checks rest on: what they name, and what the scripts among that name in turn."""
-    workdir = str(bench.confinement.workdir)
+    workdir = str(context.confinement.workdir)
     found = dict.fromkeys(_relative(word, workdir) for check in checks for word in names_in(check))
     waiting, looked_at = [*found], 0
     while waiting and looked_at < MOST_SCRIPTS:
-        content = read_beneath(waiting.pop(0), bench, LARGEST_SCRIPT)
+        content = read_beneath(waiting.pop(0), context, LARGEST_SCRIPT)
         if isinstance(content, Failure) or content[0] > LARGEST_SCRIPT or b"\0" in content[1]:
             continue  # there is none, or it is no script
         looked_at += 1

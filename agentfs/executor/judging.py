@@ -1,7 +1,7 @@
 """Let a model judge a condition in words, and believe it only as far as it can quote.
 
 It sees the condition and the evidence that code gathered, nothing else. That it is met counts only with quotes that
-really stand in the evidence: code looks. An answer of another form, or with a quote that does not, is sent back once;
+really are in the evidence: code looks. An answer of another form, or with a quote that does not, is sent back once;
 then the condition is not met.
 """
 
@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentfs.core.excerpts import fenced, head_and_tail, one_line
+from agentfs.core.evidence import Piece
+from agentfs.core.excerpts import fence_text, head_and_tail, one_line
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.values import NotJson, json_value
-from agentfs.executor.conversation import Message
-from agentfs.executor.evidence import OUTPUT_WORDS, Piece
+from agentfs.executor.evidence import OUTPUT_WORDS
+from agentfs.executor.loop_text import Message
 from agentfs.models.base import Form, Garbled, Refused, Request, Unreachable
 from agentfs.models.text_protocol import parse_truth
 from agentfs.prompts import load_prompt
-from agentfs.tools.base import Bench
+from agentfs.tools.base import StepContext
 
 EVIDENCE_LENGTH = 16_000  # characters, all of it together
 SHORTEST_QUOTE = 12  # characters
@@ -49,24 +50,24 @@ class Verdict:
     detail: str
 
 
-def judge(condition: str, evidence: Sequence[Piece], bench: Bench) -> Verdict:
+def judge(condition: str, evidence: Sequence[Piece], context: StepContext) -> Verdict:
     """Return what a model finds; raises LimitReached, Unreachable or Stopped when it cannot be asked."""
-    pieces = [Piece(one.label, bench.mask.text(one.body)) for one in _fitted(evidence)]
+    pieces = [Piece(one.label, context.mask.text(one.body)) for one in _fit(evidence)]
     if not pieces:
         return Verdict(met=False, detail=NO_EVIDENCE)
-    if bench.model is None or bench.line is None:
+    if context.model is None or context.session is None:
         raise Unreachable(NO_MODEL)
     messages: list[Message] = [
-        {"role": "system", "content": load_prompt("judge", bench.confinement.workspace).text},
-        {"role": "user", "content": _case(bench.mask.text(condition), pieces)},
+        {"role": "system", "content": load_prompt("judge", context.confinement.workspace).text},
+        {"role": "user", "content": _case(context.mask.text(condition), pieces)},
     ]
     try:
-        reply = bench.model.complete(Request("judge", tuple(messages), form=FORM), bench.line)
+        reply = context.model.complete(Request("judge", tuple(messages), form=FORM), context.session)
         found = _evaluate(reply.text, pieces)
         if isinstance(found, Verdict):
             return found
         messages += [reply.message(), {"role": "user", "content": f"{found.problem} {found.again}"}]
-        reply = bench.model.complete(Request("judge", tuple(messages), form=found.form), bench.line)
+        reply = context.model.complete(Request("judge", tuple(messages), form=found.form), context.session)
     except (Refused, Garbled) as error:
         return Verdict(met=False, detail=f"it could not be judged: {error.failure.message}")
     found = _evaluate(reply.text, pieces, found.because)
@@ -75,7 +76,7 @@ def judge(condition: str, evidence: Sequence[Piece], bench: Bench) -> Verdict:
     return Verdict(met=False, detail=f"the judge gave no answer that counts. {found.problem}")
 
 
-def _fitted(evidence: Sequence[Piece]) -> list[Piece]:
+def _fit(evidence: Sequence[Piece]) -> list[Piece]:
     """Return the evidence within its bounds: what is short is shown whole, the rest shares what is left."""
     pieces = [piece for piece in evidence if piece.body.strip()]
     left, waiting = EVIDENCE_LENGTH, sorted(len(piece.body) for piece in pieces)
@@ -86,8 +87,8 @@ def _fitted(evidence: Sequence[Piece]) -> list[Piece]:
 
 
 def _case(condition: str, pieces: Sequence[Piece]) -> str:
-    shown = "\n\n".join(f"### {one.label}\n\n{fenced(one.body)}" if one.label else one.body for one in pieces)
-    return f"## The condition\n\n{fenced(condition)}\n\n{EVIDENCE}{shown}\n"
+    shown = "\n\n".join(f"### {one.label}\n\n{fence_text(one.body)}" if one.label else one.body for one in pieces)
+    return f"## The condition\n\n{fence_text(condition)}\n\n{EVIDENCE}{shown}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def _evaluate(text: str, evidence: Sequence[Piece], because: str | None = None) 
 
 
 def _quote_problem(quote: object, evidence: Sequence[Piece]) -> str | None:
-    """Return why a quote does not count: each of its lines must stand in the evidence, and say something."""
+    """Return why a quote does not count: each of its lines must be in the evidence, and say something."""
     if not isinstance(quote, str) or not any(sign.isalnum() for sign in quote):
         return "You say that it is met, and quote nothing from the evidence."
     bodies = [_words(piece.body) for piece in evidence]
@@ -152,7 +153,7 @@ def _words(text: str) -> str:
 
 
 def _object_in(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that an answer is, or that stands alone between words and fences."""
+    """Return the JSON object that an answer is, or that is alone between words and fences."""
     start, end = text.find("{"), text.rfind("}")
     try:
         value = json_value(text[start : end + 1])

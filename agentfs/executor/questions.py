@@ -1,15 +1,26 @@
-"""The questions people are asked. Words only; what models and tools say in them is shown, and renders as no more."""
+"""The questions people are asked: their words, and how the question of an `ask` is written.
+
+What models and tools say in a question is shown, and renders as no more.
+"""
 
 import json
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from agentfs.core import paths
 from agentfs.core.records import Call, JsonObject, Order, Result
 from agentfs.core.steps import ended_words
 from agentfs.core.text import block, fenced, first_line, in_markdown, inert, json_text
+from agentfs.executor.attempt_log import AttemptLog
+from agentfs.executor.resume import QUESTION
+from agentfs.executor.task import Asked
+from agentfs.storage.files import StepsFolder
+from agentfs.tools.base import StepContext
 
 SHOWN = 4000  # characters of one value of an order, as it is shown to be read
 _VARIABLE = re.compile(r"\$\{(REF_[0-9]+)\}")
@@ -50,19 +61,36 @@ def _how(reply: str, words: dict[str, str]) -> str:
     return _HOW.format(reply=reply, words=listed)
 
 
-def gate(order: Order, reply: str, before: Result | None = None, why: str | None = None) -> str:
-    """Return a gate's question, bound to its key: what the last attempt came to, what would run, and why."""
-    shown = json_text(order.model_dump(mode="json", by_alias=True))  # no sign in it hides what is approved
+def gate(
+    order: Order,
+    reply: str,
+    before: Result | None = None,
+    why: str | None = None,
+    items: Sequence[Order] = (),
+    touches: str = "",
+) -> str:
+    """Return a gate's question, bound to its key: what the last attempt came to, what would run, and why.
+
+    `items`: the orders of a step that goes through a list, in the place of its own. `touches`: what that may touch,
+    where it is not what [tools] says.
+    """
+    orders = items or (order,)
+    shown = "\n".join(json_text(one.model_dump(mode="json", by_alias=True)) for one in orders)  # no sign hides any
     parts = [
         *_asks_to_run(order, before),
         *([in_markdown(first_line(order.description))] if order.description else []),
         *([f"Why: {in_markdown(first_line(why))}"] if why else []),
-        _does(order, "It would"),
-        _how(reply, {"approve": "the order below is given", "reject": "it is not; words below it say why"}),
-        f"The order in full:\n\n```json\n{shown}\n```",
+        *(_does(one, f"{one.step} would" if items else "It would") for one in orders),
+        *([f"What that may touch: {in_markdown(touches)}"] if touches else []),
+        _how(reply, {"approve": f"{_the_orders(items)} given", "reject": "it is not; words below it say why"}),
+        f"{'The orders' if items else 'The order'} in full:\n\n```json\n{shown}\n```",
         f"<!-- key: {order.key} -->",
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _the_orders(items: Sequence[Order]) -> str:
+    return f"the {len(items)} orders below are" if len(items) > 1 else "the order below is"
 
 
 def _asks_to_run(order: Order, before: Result | None) -> Iterator[str]:
@@ -83,20 +111,26 @@ def _does(order: Order, begin: str) -> str:
     if order.tool == "shell":
         head, text = f"{begin} run (`{order.input.get('interpreter') or 'sh'}`):", _command(order.input)
     elif order.tool == "python":
-        head, text = f"{begin} run (`python`):", _shortened(str(order.input.get("code", "")))
+        head, text = f"{begin} run (`python`):", _shorten(str(order.input.get("code", "")))
     elif order.tool is not None:
         head, text = f"{begin} call the tool `{order.tool}` with:", _fields(order.input)
     else:
-        tools = ", ".join(f"`{tool}`" for tool in order.tools or ()) or "no tool"
-        head, text = f"{begin} be done by a model, with {tools}:", order.description or "no description"
+        head, text = f"{begin} be done by {_doer(order)}:", order.description or "no description"
         text += f"\n\n{_fields(order.input)}" if order.input else ""
     return f"{head}\n\n{fenced(block(text))}"
 
 
+def _doer(order: Order) -> str:
+    if order.agent is not None:
+        return f"the coding agent `{order.agent}`, with tools of its own{' and the network' if order.network else ''}"
+    tools = ", ".join(f"`{tool}`" for tool in order.tools or ()) or "no tool"
+    return f"a model, with {tools}"
+
+
 def _command(given: JsonObject) -> str:
-    """Return shell text with the values of its variables in their places. They all stand in double quotes."""
+    """Return shell text with the values of its variables in their places. They are all in double quotes."""
     env = given.get("env")
-    values = {name: _shortened(str(value)) for name, value in env.items()} if isinstance(env, dict) else {}
+    values = {name: _shorten(str(value)) for name, value in env.items()} if isinstance(env, dict) else {}
 
     def value(match: re.Match[str]) -> str:
         return _QUOTED.sub(r"\\\g<0>", values[match[1]]) if match[1] in values else match[0]
@@ -110,11 +144,11 @@ def _fields(given: JsonObject) -> str:
 
 
 def _field(value: JsonValue) -> str:
-    text = _shortened(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    text = _shorten(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     return f" {text}" if "\n" not in text else "\n" + "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return a text with its middle left out if it is long: the order below has all of it."""
     left = len(text) - SHOWN
     return text if left <= 0 else f"{text[: SHOWN // 2]}[… {left} characters, see below …]{text[-SHOWN // 2 :]}"
@@ -171,3 +205,31 @@ def surprise(call: Call, text: str, reply: str) -> str:
     evidence = "\n".join(f"- {path}" for path in call.evidence)
     how = _how(reply, {"approve": "go on", "reject": "do not; words below it say why"})
     return f"# Go on after {call.trigger.replace('_', ' ')}?\n\n{fenced(block(text))}\n\nSee:\n{evidence}\n\n{how}"
+
+
+# ── an attempt that asks ──────────────────────────────────────────────────────────────────────────────────
+
+
+def wait_with(asked: Asked, order: Order, log: AttemptLog, context: StepContext, seconds: float) -> Asked:
+    """Write a question that a loop asks; the conversation is safe in the log before the question is there."""
+    count = next_question(order, context.steps_folder)
+    log.write(QUESTION, {**asked.memory, "count": count, "seconds": seconds})
+    log.sync()
+    put_question(order, asked.question, count, context)
+    return replace(asked, count=count)
+
+
+def next_question(order: Order, steps_folder: StepsFolder) -> int:
+    """Return the number that the next question of an attempt gets; a gate may have had the first."""
+    count = 1
+    while os.path.exists(f"{steps_folder.folder}/{paths.step_file(order.step, order.attempt, 'question', count)}"):
+        count += 1
+    return count
+
+
+def put_question(order: Order, question: str, count: int, context: StepContext) -> None:
+    """Make the question appear beside its order: the commit point of waiting."""
+    reply = paths.step_file(order.step, order.attempt, "reply", count)
+    text = ask(order.step, context.mask.text(question), reply)
+    name = paths.step_file(order.step, order.attempt, "question", count)
+    context.steps_folder.put(name, text.encode("utf-8", "replace"), durable=True)

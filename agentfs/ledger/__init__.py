@@ -9,8 +9,7 @@ go on without it, and their commits follow once it is there.
     index.py       the index in step with the branch, without touching what a person staged
     fast_import.py commits stored by git, many at a time
     ledger.py      Ledger: commit, committed, history
-    pending.py     what a run's folder has that the ledger has not
-    committer.py   commits in the background, many runs at a time
+    committer.py   what a run's folder has that the ledger has not, committed in the background, many runs at a time
     maintenance.py a ledger of many runs kept fast: packs, the commit-graph; and when
     forget.py      runs taken out of the tree, and their files deleted
     verify.py      whether files and ledger agree; walk.py reads the commits for it

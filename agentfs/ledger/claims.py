@@ -19,9 +19,9 @@ from pathlib import Path
 from agentfs.ledger.git import BRANCH, LedgerBroken, LedgerBusy
 from agentfs.storage.files import sync_folder, write_new
 from agentfs.storage.safe_open import MOST_RECORD, read_text
+from agentfs.storage.timing import TIMING
 
 TURN, BEHIND = "turn", "behind"
-PATIENCE_S = 60.0  # git works in a turn, for milliseconds; a process that holds it longer is stuck
 LOCKS = (f"{BRANCH}.lock", "index.lock")
 
 _SHA = re.compile(r"[0-9a-f]{40}")
@@ -67,10 +67,24 @@ class Claims:
             if _is_same(claim, lock):
                 os.unlink(lock)
 
+    def dead(self) -> list[Path]:
+        """Return the claims of processes that are gone."""
+        return [claim for claim in self._claims() if not _is_running(claim.name)]
+
+    def holds(self, lock: Path) -> bool:
+        """Return whether one of git's locks is a running agentfs's own."""
+        return any(_is_same(claim, lock) for claim in self._claims() if _is_running(claim.name))
+
+    def _claims(self) -> list[Path]:
+        try:
+            return [path for path in self.folder.iterdir() if path.name not in (TURN, BEHIND)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
     def _clear(self) -> None:
         """Remove the locks and claims of processes that are gone. Only in a turn: a live claim has it."""
-        for claim in self.folder.iterdir():
-            if claim.name in (TURN, BEHIND) or _is_alive(claim.name):
+        for claim in self._claims():
+            if _is_running(claim.name) and not _is_own(claim.name):
                 continue
             for lock in LOCKS:
                 if _is_same(claim, self.git / lock):
@@ -93,7 +107,7 @@ class Branch:
         try:
             text = read_text(self.path).strip()
         except (FileNotFoundError, IsADirectoryError):
-            return self._packed()  # after `git gc` the branch may live there only
+            return self._find_packed()  # after `git gc` the branch may live there only
         if not _SHA.fullmatch(text):
             raise LedgerBroken(
                 f"{self.path} does not name a commit: put the sha of the last good one in it "
@@ -122,7 +136,7 @@ class Branch:
             claim.unlink(missing_ok=True)
         return True
 
-    def _packed(self) -> str | None:
+    def _find_packed(self) -> str | None:
         try:
             lines = read_text(self.git / "packed-refs", MOST_RECORD).splitlines()
         except FileNotFoundError:
@@ -139,12 +153,15 @@ def start_time(pid: int) -> str | None:
     return text.rpartition(")")[2].split()[19]
 
 
-def _is_alive(name: str) -> bool:
-    """Return whether the process of a claim still runs; our own earlier ones were cut off, for we have the turn."""
+def _is_running(name: str) -> bool:
+    """Return whether the process of a claim still runs."""
     pid, start, *_ = [*name.split("."), "", ""]
-    if not pid.isdigit() or int(pid) == os.getpid():
-        return False
-    return start_time(int(pid)) == start
+    return pid.isdigit() and start_time(int(pid)) == start
+
+
+def _is_own(name: str) -> bool:
+    """Return whether a claim is of this process: one found in its own turn was cut off."""
+    return name.startswith(f"{os.getpid()}.")
 
 
 def _is_same(one: Path, other: Path) -> bool:
@@ -157,13 +174,13 @@ def _is_same(one: Path, other: Path) -> bool:
 def _wait_for_lock(descriptor: int) -> None:
     import fcntl
 
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMING.ledger_lock
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise LedgerBusy("another agentfs has been writing to the ledger for a while") from None
-            time.sleep(0.002)  # flock has no deadline of its own
+            time.sleep(TIMING.poll_lock)  # flock has no deadline of its own
         else:
             return

@@ -52,7 +52,7 @@ def store(git: Git, claims: Claims, tip: str | None, drafts: Sequence[Draft]) ->
         for each in (made, folder / "refs"):
             each.mkdir(parents=True)
         write_new(folder / "HEAD", f"ref: {BRANCH}\n".encode(), durable=False)
-        own = {"GIT_DIR": str(folder.absolute()), "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(objects.absolute())}
+        own = {"GIT_DIR": str(folder.absolute()), "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quote(objects.absolute())}
         given = b"".join((*stream, marks, b"done\n"))
         done = git.run("fast-import", "--quiet", "--done", given=given, settings=STORING, variables=own)
         if done.code != 0:
@@ -77,7 +77,7 @@ def _move_objects(made: Path, objects: Path) -> None:
             sync_folder(folder)
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     """Return a path as git reads it in a list of paths: it may hold the sign that ends one."""
     return '"' + re.sub(r'(["\\])', r"\\\1", str(path)).replace("\n", "\\n") + '"'
 

@@ -2,9 +2,10 @@
 
 A run is forgotten the moment its folder is renamed into `runs/.forgotten/`, where nobody takes it for a run. By then
 the ledger holds all it keeps of it. What lies there has yet to leave the ledger's tree and index, and to be deleted:
-whoever comes next finishes that, so that a kill at any moment leaves a run whole, or forgotten.
+the next process finishes that, so that a kill at any moment leaves a run whole, or forgotten.
 """
 
+import json
 import os
 import shutil
 import time
@@ -16,16 +17,20 @@ from pathlib import Path
 
 from agentfs.core import paths
 from agentfs.core.commit_messages import as_it_stood_message, forgotten_message
+from agentfs.core.paths import run_id
+from agentfs.core.text import counted
 from agentfs.errors import UserError
+from agentfs.ledger.committer import current_files, pending_entries
 from agentfs.ledger.git import LedgerBusy, LedgerError
 from agentfs.ledger.ledger import Entry, Ledger, blob_sha
-from agentfs.ledger.pending import current_files, pending_entries, run_id
+from agentfs.ledger.worktrees import Worktree, WorktreeError, worktree_of
 from agentfs.storage.clock import Clock
+from agentfs.storage.files import read_whole
 from agentfs.storage.locks import locked
+from agentfs.storage.timing import TIMING
 
 PER_COMMIT = 500  # a commit names every run it takes away
 MANY = 200  # the files of so many take their time
-PATIENCE_SECONDS = 5.0  # a person's git command has ended by then
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, UserError, OSError)
 
 
@@ -40,7 +45,7 @@ class Forgotten:
     gone: list[str] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)  # run -> why
     commits: list[str] = field(default_factory=list)
-    settled: set[str] = field(default_factory=set)  # those the ledger's tree no longer has
+    removed: set[str] = field(default_factory=set)  # those the ledger's tree no longer has
     later: str | None = None  # what is left to do, and who does it
 
 
@@ -100,6 +105,7 @@ class Forgetting:
                     raise Kept("another agentfs drives it")
                 if not os.path.lexists(folder / paths.OUTCOME):
                     raise Kept("it has not ended")
+                _refuse_unmerged(folder, run)
                 self._keep_story(folder, run, committed)
                 (self.aside / run).parent.mkdir(exist_ok=True)
                 os.rename(folder, self.aside / run)  # the commit point
@@ -118,14 +124,14 @@ class Forgetting:
         shas = {path: blob_sha(content) for path, content in files.items()}
         if shas.items() <= committed.items():
             return
-        with suppress(*_UNREADABLE):  # what does not read is kept as it stands
+        with suppress(*_UNREADABLE):  # what does not read is kept as it is
             self.ledger.commit_all(pending_entries(folder, committed, self.person, logs=self.logs))
         if not shas.items() <= self.ledger.committed(run).items():
             self.ledger.commit(Entry(run, files, as_it_stood_message(run), *self.person, self.clock.wall()))
 
     def _bring_back(self, done: Forgotten) -> None:
         """Put the folders back in their place: the ledger still has them."""
-        for run in [one for one in done.gone if one not in done.settled]:
+        for run in [one for one in done.gone if one not in done.removed]:
             with suppress(OSError):  # a run of that name has begun since: what is aside is finished another time
                 os.rename(self.aside / run, self.runs / run)
                 done.gone.remove(run)
@@ -139,35 +145,42 @@ class Forgetting:
             some = runs[first : first + PER_COMMIT]
             if sha := self._commit(some):
                 done.commits.append(sha)
-            done.settled.update(some)
+            done.removed.update(some)
         in_step = not runs or self._in_step(runs)
         if len(runs) > MANY:
             self.say(f"{len(runs)} runs are out of the way; their files are being deleted")
         for run in runs:
+            self._remove_branch(run)
             _empty(self.aside / run)  # it takes longest, and nobody waits for it to see what is so
         if not in_step:
-            done.later = "git's index still lists them: a lock, a merge or a rebase stands in runs/.git"
+            done.later = "git's index still lists them: a lock, a merge or a rebase is open in runs/.git"
             return  # an empty folder says that this is yet to do
         for folder in (*(self.aside / run for run in runs), *_folders(self.aside)):
             with suppress(OSError):  # what could not be deleted is tried again
                 os.rmdir(folder)
 
+    def _remove_branch(self, run: str) -> None:
+        """Remove the branch and the worktree of an isolated run, unless its name has another run by now."""
+        with suppress(LedgerError, OSError):  # the repository has gone, and took them with it
+            if not (self.runs / run).exists() and (own := _worktree(self.aside / run, self.runs / run)):
+                own.remove()
+
     def _commit(self, runs: Sequence[str]) -> str | None:
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + TIMING.person_in_git
         while True:
             try:
                 return self.ledger.remove(runs, forgotten_message(runs), self.person, self.clock.wall())
             except LedgerBusy:
                 if time.monotonic() > end:
                     raise
-                time.sleep(0.05)  # a lock of git's tells nobody when it goes
+                time.sleep(TIMING.tick)  # git does not announce when a lock goes
 
     def _in_step(self, runs: Sequence[str]) -> bool:
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + TIMING.person_in_git
         while not self.ledger.sync_removed(runs):
             if time.monotonic() > end:
                 return False
-            time.sleep(0.05)
+            time.sleep(TIMING.tick)
         return True
 
     def _tidy_days(self, days: set[Path]) -> None:
@@ -177,6 +190,23 @@ class Forgetting:
             if day.name < recent:
                 with suppress(OSError):
                     os.rmdir(day)
+
+
+def _worktree(folder: Path, named: Path) -> Worktree | None:
+    """Return the worktree of a run, by its run.json in a folder; None: it has none. `named`: where the run lay."""
+    with suppress(*_UNREADABLE):
+        isolation = json.loads(read_whole(folder / paths.RUN)).get("isolation")
+        return worktree_of(named, isolation["repository"], isolation["branch"]) if isolation else None
+    return None
+
+
+def _refuse_unmerged(folder: Path, run: str) -> None:
+    """Raise Kept if the branch of an isolated run holds what nothing else does."""
+    with suppress(WorktreeError):  # the repository has gone
+        own = _worktree(folder, folder)
+        if own and (count := own.commits_only_here()):
+            has = f"its branch {own.branch} has {counted(count, 'commit')} that nothing else has"
+            raise Kept(f"{has}: `agentfs apply {run}` or `agentfs discard {run}` first")
 
 
 def _still_there(done: Forgotten) -> str:

@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,17 +21,24 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from agentfs.storage.installation import find_program, searched_path, why_missing
 from agentfs.storage.safe_open import MOST_RECORD, MOST_SOURCE, read_regular, read_text
+from agentfs.storage.timing import TIMING
 
 if TYPE_CHECKING:
     import git as gitpython
 
 BRANCH = "refs/heads/main"
-TIMEOUT_SECONDS = 60.0
-QUIET = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.splitIndex=false", "protocol.allow=never")
+QUIET = (
+    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.splitIndex=false", "protocol.allow=never"),
+    *("log.showSignature=false", "gpg.program=false", "gpg.ssh.program=false", "gpg.x509.program=false"),
+)
 FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
 FSCK_LINES = 50
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _ENV = "/usr/bin/env"
+_READ_BY_NAME = (  # what git opens before it has looked at anything; it would wait for ever for a pipe
+    *("HEAD", "config", "config.worktree", "commondir", "packed-refs", "index", "shallow", "info/exclude"),
+    *("info/attributes", "info/grafts", "objects/info/alternates", "objects/info/commit-graph", BRANCH),
+)
 _UNREADABLE, _MORE = "git cannot read the ledger", "`git -C runs fsck` says more"
 
 
@@ -75,7 +83,7 @@ class Git:
         *words: str,
         given: bytes = b"",
         settings: Sequence[str] = (),
-        seconds: float | None = TIMEOUT_SECONDS,
+        seconds: float | None = TIMING.git,
         variables: Mapping[str, str] = NOTHING,
     ) -> Done:
         """Run git to its end; raises NoGit, or LedgerBusy if it takes too long or there is no room for it."""
@@ -103,7 +111,8 @@ class Git:
         variables: Mapping[str, str] = NOTHING,
         **options: Any,
     ) -> "subprocess.Popen[bytes]":
-        """Start git; raises NoGit or LedgerBusy."""
+        """Start git; raises NoGit, LedgerBusy, or LedgerBroken where it would wait for a file that is none."""
+        self._check_files()
         kinds = _classes()
         wrapper = kinds.command(str(self.root.absolute()))
         wrapper.update_environment(**{**environment(self.root), **variables})
@@ -116,9 +125,19 @@ class Git:
         started.proc = None  # it would end the process when it is collected
         return process
 
+    def _check_files(self) -> None:
+        for name in _READ_BY_NAME:
+            try:
+                is_regular = stat.S_ISREG(os.stat(self.folder / name).st_mode)
+            except OSError:  # git says what it thinks of that
+                continue
+            if not is_regular:
+                raise LedgerBroken(f"runs/.git/{name} is not a regular file: take runs/.git from a copy")
+
     @contextmanager
     def repository(self) -> Iterator["gitpython.Repo"]:
         """Yield the repository as GitPython knows it; what it cannot read there is raised as LedgerBroken."""
+        self._check_files()
         kinds = _classes()
         try:
             repo = kinds.repository(str(self.root.absolute()), expand_vars=False)
@@ -133,7 +152,7 @@ class Git:
 
 
 def environment(root: Path) -> dict[str, str]:
-    """Return all that git sees of an environment; no object stands in for another, whatever the repository says."""
+    """Return all that git sees of an environment; no object replaces another, whatever the repository says."""
     return {
         "PATH": searched_path(os.environ),
         "GIT_DIR": str((root / ".git").absolute()),

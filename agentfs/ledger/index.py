@@ -24,7 +24,10 @@ UNDERWAY = (
 )
 _FEW = 8
 _OWN_FOLDERS = (paths.STEPS, paths.PLANNING, paths.REVISIONS, paths.FILES)
-_OWN_FILES = (paths.RUN, paths.PLAN, paths.PLAN_ERROR, paths.GOAL_ERROR, paths.OUTCOME, paths.STATUS, paths.REPLAN)
+_OWN_FILES = (
+    *(paths.RUN, paths.REQUEST, paths.PLAN, paths.PLAN_ERROR, paths.GOAL_ERROR),
+    *(paths.OUTCOME, paths.STATUS, paths.REPLAN),
+)
 Stamp = tuple[int, int, int, int] | None
 
 
@@ -93,13 +96,13 @@ class Index:
                 return whole
             if self._run(copy, "update-index", "-z", "--index-info", given=os.fsencode("".join(lines))) is None:
                 return False
-            return self._put(copy, stamp) and whole
+            return self._put_index(copy, stamp) and whole
         except FileNotFoundError:
             return False  # the index went while it was copied
         finally:
             copy.unlink(missing_ok=True)
 
-    def _put(self, copy: Path, stamp: Stamp) -> bool:
+    def _put_index(self, copy: Path, stamp: Stamp) -> bool:
         """Let the copy take the index's place, unless a person changed the index since it was read."""
         with self._claims.locked(copy, self.lock):
             if _stamp(self.path) != stamp:

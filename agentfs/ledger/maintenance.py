@@ -23,9 +23,9 @@ from agentfs.ledger.claims import start_time
 from agentfs.ledger.git import BRANCH, Git, LedgerError, read_settings
 from agentfs.ledger.index import UNDERWAY
 from agentfs.storage.locks import locked
-from agentfs.storage.run_folders import open_runs
 from agentfs.storage.safe_open import read_text
-from agentfs.storage.workspace import Workspace
+from agentfs.storage.timing import TIMING
+from agentfs.storage.workspace import Workspace, open_runs
 
 LOOSE, PACKS = 6700, 50  # git's own defaults of gc.auto and gc.autoPackLimit
 SETTINGS = (
@@ -35,16 +35,10 @@ SETTINGS = (
 GRAPH = ("commit-graph", "write", "--reachable", "--changed-paths", "--no-progress")
 PACK = ("repack", "-d", "-l", "-n", "-q")
 MERGE = (*PACK, "-a", "-k")  # all packs become one, with what no commit refers to
-QUIET_SECONDS = 10.0  # with nothing to do, before it begins
-LOOK_SECONDS = 60.0  # until it is seen again whether there is something to do
-AGAIN_SECONDS = 300.0  # until it is tried again; each time it was of no use, twice as long
-PATIENCE_SECONDS = 10.0  # after a run
 QUICKLY_DONE = 30_000  # loose objects: some seconds' work
-_STOP_SECONDS = 5.0
-_LOOK_SECONDS = 0.02
 _NICE = 10
 _OBJECT = re.compile(r"[0-9a-f]{38}")
-Tell = Callable[[str, str], None]  # an event, and its words
+Report = Callable[[str, str], None]  # an event, and its words
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +97,7 @@ class Maintenance:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PGRP, process.pid, _NICE)
         try:
-            while process.poll() is None and not stop.wait(_LOOK_SECONDS):
+            while process.poll() is None and not stop.wait(TIMING.maintain_tick):
                 pass  # what it says is a few lines: they wait in the pipe
         finally:
             if process.poll() is None:
@@ -116,9 +110,7 @@ class Maintenance:
         locks = sorted(name for name in _names(self.git) if name.endswith(".lock"))
         for name in (*locks, f"{BRANCH}.lock", *UNDERWAY):
             if os.path.lexists(self.git / name):
-                return (
-                    f"{self.git / name} stands; it is tried again (if no git command is under way, delete that file)"
-                )
+                return f"{self.git / name} exists; it is tried again (if no git command is running, delete that file)"
         return "a `git gc` is under way" if self._has_gc() else None
 
     def _has_gc(self) -> bool:
@@ -136,7 +128,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_SECONDS)
+            process.wait(TIMING.maintain_stop)
             return
 
 
@@ -161,12 +153,12 @@ def _objects(folder: Path) -> list[str]:
 class Upkeep:
     """Maintains the ledger of a daemon, on a thread of its own, while the daemon is idle."""
 
-    def __init__(self, maintenance: Maintenance, tell: Tell) -> None:
-        self._maintenance, self._tell = maintenance, tell
+    def __init__(self, maintenance: Maintenance, report: Report) -> None:
+        self._maintenance, self._report = maintenance, report
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._idle_since: float | None = None
-        self._not_before, self._pause = 0.0, AGAIN_SECONDS
+        self._not_before, self._pause = 0.0, TIMING.idle_again
         self._last_line = ""
 
     def tend(self, *, idle: bool) -> None:
@@ -177,9 +169,9 @@ class Upkeep:
             self._stop.set()
             return
         self._idle_since = self._idle_since or now
-        if now < max(self._idle_since + QUIET_SECONDS, self._not_before) or self.is_running():
+        if now < max(self._idle_since + TIMING.idle, self._not_before) or self.is_running():
             return
-        self._not_before = now + LOOK_SECONDS
+        self._not_before = now + TIMING.idle_look
         if self._maintenance.due():
             self._stop = threading.Event()
             self._thread = threading.Thread(target=self._work, args=(self._stop,), name="upkeep", daemon=True)
@@ -199,11 +191,11 @@ class Upkeep:
     def _work(self, stop: threading.Event) -> None:
         done = self._maintenance.do(stop)
         useful = done is not None and done.trouble is None and not self._maintenance.due()
-        self._pause = AGAIN_SECONDS if useful else 2 * self._pause
+        self._pause = TIMING.idle_again if useful else 2 * self._pause
         self._not_before = time.monotonic() + self._pause
         if done and str(done) != self._last_line:
             self._last_line = str(done)
-            self._tell("maintained" if done.trouble is None else "trouble", str(done))
+            self._report("maintained" if done.trouble is None else "trouble", str(done))
 
 
 def maintain_after_run(workspace: Workspace, say: Callable[[str], None]) -> None:
@@ -216,7 +208,7 @@ def maintain_after_run(workspace: Workspace, say: Callable[[str], None]) -> None
         return
     sys.stdout.flush()  # the waiting process has the answer now
     stop = threading.Event()
-    timer = threading.Timer(PATIENCE_SECONDS, stop.set)
+    timer = threading.Timer(TIMING.maintain_after_run, stop.set)
     timer.start()
     try:
         done = maintenance.do(stop)

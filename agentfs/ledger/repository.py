@@ -23,8 +23,8 @@ DRIVER = "agentfs-plan"
 _RUN = "/[0-9]*-[0-9]*-[0-9]*/*"
 OWN = (
     *(f"{_RUN}/{folder}/" for folder in (paths.STEPS, paths.PLANNING, paths.REVISIONS, paths.FILES)),
-    *(f"{_RUN}/{name}" for name in (paths.RUN, "goal.*", paths.PLAN, paths.PLAN_ERROR)),
-    *(f"{_RUN}/{name}" for name in (paths.STATUS, paths.OUTCOME, paths.REPLAN, paths.ON_WAIT_LOG)),
+    *(f"{_RUN}/{name}" for name in (paths.RUN, "goal.*", paths.REQUEST, paths.PLAN, paths.PLAN_ERROR)),
+    *(f"{_RUN}/{name}" for name in (paths.STATUS, paths.OUTCOME, paths.REPLAN, paths.ON_WAIT_LOG, paths.ON_END_LOG)),
     f"{_RUN}/.*",  # a file that is being written
     f"/{paths.FORGOTTEN}/",
 )

@@ -18,21 +18,21 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from agentfs.core import paths
-from agentfs.core.agreement import Disagreement, Fault, Grade, RunFiles, faults, is_settled
+from agentfs.core.agreement import Disagreement, Fault, Grade, RunFiles, faults, is_acted_upon
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.paths import run_id
 from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
 from agentfs.ledger.git import LedgerError, find_damage, find_substitutes
 from agentfs.ledger.ledger import Ledger, blob_sha
-from agentfs.ledger.pending import run_id
 from agentfs.ledger.walk import History, read_commits
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven, is_watched
 from agentfs.storage.safe_open import reading, scan
+from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
 
 R = TypeVar("R", bound=Record)
 AT_ONCE = 64  # runs whose trees are read together
-PATIENCE_SECONDS = 3.0  # a process that has just ended a run, and let go of it, has committed by then
 _WHOLE = "take runs/.git from a copy; the runs' files are not touched by that"
 
 
@@ -46,7 +46,7 @@ class Verification:
     commits: int = 0
     revisions: int = 0
     tip: str | None = None
-    patience: float = PATIENCE_SECONDS
+    patience: float = TIMING.verify_patience
 
     def disagreements(self) -> Iterator[Disagreement]:
         """Yield everything in which files and ledger differ, as it is found."""
@@ -82,7 +82,7 @@ class Verification:
     def _check_runs(self, ledger: Ledger | None, history: History | None) -> Iterator[Disagreement]:
         listed = iter(self._list(ledger))
         while some := list(itertools.islice(listed, AT_ONCE)):
-            committed = _committed(ledger, some)
+            committed = _read_committed(ledger, some)
             for run in some:
                 self.runs += 1
                 yield from self._check_run(run, ledger, committed.get(run, {}))
@@ -102,9 +102,9 @@ class Verification:
         """Return in what one run disagrees; asked again where a process may just be about to commit it."""
         found = self._look(run, ledger, committed)
         while self.patience > 0 and ledger and any(one.grade == "wrong" for one in found):
-            time.sleep(0.1)
-            self.patience -= 0.1
-            found = self._look(run, ledger, _committed(ledger, [run]).get(run, {}))
+            time.sleep(TIMING.tick)
+            self.patience -= TIMING.tick
+            found = self._look(run, ledger, _read_committed(ledger, [run]).get(run, {}))
         return found
 
     def _look(self, run: str, ledger: Ledger | None, committed: dict[str, str]) -> list[Disagreement]:
@@ -118,7 +118,7 @@ class Verification:
         return list(check_folder(folder, committed, ledger, driven=driven))
 
 
-def _committed(ledger: Ledger | None, runs: list[str]) -> dict[str, dict[str, str]]:
+def _read_committed(ledger: Ledger | None, runs: list[str]) -> dict[str, dict[str, str]]:
     try:
         return ledger.committed_of(runs) if ledger else {}
     except LedgerError:
@@ -178,7 +178,7 @@ def _check_committed(
     """What was committed is still what it was."""
     for path, blob in committed.items():
         writing, now = paths.writing_of(path), found.blobs.get(path)
-        if writing is None or now == blob or (writing == "by people" and not is_settled(path, found.blobs)):
+        if writing is None or now == blob or (writing == "by people" and not is_acted_upon(path, found.blobs)):
             continue
         if (
             writing == "appended"
@@ -217,7 +217,7 @@ def _check_pending(run: str, found: "Folder", committed: Mapping[str, str], grad
     if committed.get(paths.OUTCOME) != found.blobs[paths.OUTCOME]:
         if paths.OUTCOME in committed and grade == "wrong":
             words = "is not the outcome that was committed"
-            commits = f"{_back(run, paths.OUTCOME)}; if it ended anew: {commits}"
+            commits = f"{_back(run, paths.OUTCOME)}; if it ended again: {commits}"
         yield Disagreement(grade, f"{run}/{paths.OUTCOME}", words, commits)
         return
     for path in sorted(found.blobs.keys() - committed.keys()):
@@ -229,7 +229,7 @@ def _check_pending(run: str, found: "Folder", committed: Mapping[str, str], grad
 def _check_edited(run: str, found: "Folder", committed: Mapping[str, str]) -> Iterator[Disagreement]:
     """A plan or goal that a person has edited since is as it may be."""
     ended = paths.OUTCOME in found.blobs
-    fix = f"agentfs resume {run} takes it up" if ended else "whoever drives the run takes it up"
+    fix = f"agentfs resume {run} takes it up" if ended else "the process that drives the run takes it up"
     last = max(found.files.revisions, default=0)
     plan = found.blobs.get(f"{paths.REVISIONS}/{paths.revision_plan_file(last)}")
     if last and found.blobs.get(paths.PLAN) != plan:
@@ -274,7 +274,7 @@ def read_folder(folder: Path) -> Folder:
     for step, attempt in torn:  # an order is not fsynced: after a power cut it may be empty
         result = found.files.results.get((step, attempt))
         if result is not None and result.status != "interrupted":
-            order = f"{paths.STEPS}/{paths.step_file(step, attempt, 'order')}"
+            order = paths.step_path(step, attempt, "order")
             found.faults.append(Fault(order, "does not read, and it was carried out"))
     return found
 
@@ -288,7 +288,7 @@ def _paths(folder: str) -> Iterator[str]:
         except OSError:
             continue
         for name in sorted(listed):
-            if part or name in (paths.RUN, paths.PLAN, paths.OUTCOME) or _is_goal(name):
+            if part or name in (paths.RUN, paths.REQUEST, paths.PLAN, paths.OUTCOME) or _is_goal(name):
                 yield f"{part}/{name}" if part else name
 
 

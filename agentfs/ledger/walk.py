@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 from pydantic import ValidationError
 
 from agentfs.core import paths as names
-from agentfs.core.agreement import Disagreement, is_settled
+from agentfs.core.agreement import Disagreement, is_acted_upon
 from agentfs.core.commit_messages import (
     AGENTFS,
     as_it_stood_message,
@@ -69,6 +69,7 @@ class Walked:
     message: str
     trailers: dict[str, list[str]]
     changes: list[Change]
+    headers: tuple[str, ...] = ()  # of it beside tree, parents, author and committer
 
     @property
     def by(self) -> str:
@@ -108,9 +109,12 @@ def _read(repo: "gitpython.Repo", sha: str, changes: list[Change]) -> Walked:
         author = _stamp(commit.author, commit.authored_datetime)
         committer = _stamp(commit.committer, commit.committed_datetime)
         parents = [parent.hexsha for parent in commit.parents]
+        lines = repo.odb.stream(commit.binsha).read().partition(b"\n\n")[0].decode("utf-8", "replace").splitlines()
     except (ValueError, OSError) as error:
         raise LedgerBroken(f"commit {sha} is missing or damaged ({error})") from None
-    return Walked(sha, parents, author, committer, message, trailers(message), changes)
+    headers = (line.partition(" ")[0] for line in lines if not line.startswith(" "))
+    others = tuple(name for name in headers if name not in ("tree", "parent", "author", "committer"))
+    return Walked(sha, parents, author, committer, message, trailers(message), changes, others)
 
 
 def _stamp(who: "gitpython.Actor", at: datetime) -> str:
@@ -140,7 +144,7 @@ class _Changes:
 
 
 def _split(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield what stands between zero bytes."""
+    """Yield what is between zero bytes."""
     rest = b""
     while block := stream.read(65536):
         *whole, rest = (rest + block).split(b"\0")
@@ -210,10 +214,13 @@ class History:
         """A commit that names a run was made by agentfs, of that run's files, and says what its record says."""
         who, _, when = commit.committer.partition("> ")
         if f"{who}>" != f"{COMMITTER[0]} <{COMMITTER[1]}>":
-            words = f"was made anew by {who}>: rebased, amended or forged ({commit.subject})"
+            words = f"was made again by {who}>: rebased, amended or forged ({commit.subject})"
             yield _wrong(commit, words, REWRITTEN)
         elif when != commit.author.partition("> ")[2]:
-            yield _wrong(commit, f"was made anew: its two times differ ({commit.subject})", REWRITTEN)
+            yield _wrong(commit, f"was made again: its two times differ ({commit.subject})", REWRITTEN)
+        if commit.headers:
+            words = f"has a header that agentfs does not write: {', '.join(commit.headers)} ({commit.subject})"
+            yield _wrong(commit, words, REWRITTEN)
         for run in by_run.keys() - set(named):
             yield _wrong(commit, f"is about {named[0]}, and changes {run}", REWRITTEN)
         numbers, run = commit.trailers.get("Agentfs-Revision", []), named[0]
@@ -248,9 +255,9 @@ class History:
     # ── what a commit says, made again of its record ──────────────────────────────────────────────────────
 
     def _of_revision(self, commit: Walked, run: str, path: str, blob: str) -> list[tuple[str, str]]:
-        """Return author and message; none: the record is another by now, which is told elsewhere."""
+        """Return author and message; none: the record is another by now, which is reported elsewhere."""
         try:
-            record = Revision.model_validate_json(self._committed(run, path, blob))
+            record = Revision.model_validate_json(self._read_committed(run, path, blob))
             usage = None
             if record.call is not None:
                 answer = self.folder / run / names.PLANNING / names.call_file(record.call, "answer")
@@ -259,21 +266,21 @@ class History:
             return []
         address = commit.author.partition(" <")[2].partition(">")[0]
         author = author_of(record, (record.by.name, address))
-        return [(_signed(author, record.at), revision_message(run, record, usage))]
+        return [(_sign(author, record.at), revision_message(run, record, usage))]
 
     def _of_outcome(self, run: str, blob: str) -> list[tuple[str, str]]:
         """Return the same; two, for the first release counted steps in another way."""
         last = self.runs[run].revisions  # none: the run ended before it had a plan
         plan = self.folder / run / names.REVISIONS / names.revision_plan_file(last)
         try:
-            record = Outcome.model_validate_json(self._committed(run, names.OUTCOME, blob))
+            record = Outcome.model_validate_json(self._read_committed(run, names.OUTCOME, blob))
             steps = len(json.loads(read_whole(plan))["steps"]) if last else 0
         except (ValueError, KeyError, TypeError, OSError, RecursionError):
             return []
-        author = _signed(AGENTFS, record.ended_at)
+        author = _sign(AGENTFS, record.ended_at)
         return [(author, form(run, record, in_plan=steps)) for form in (outcome_message, outcome_message_of_0_1)]
 
-    def _committed(self, run: str, path: str, blob: str) -> bytes:
+    def _read_committed(self, run: str, path: str, blob: str) -> bytes:
         """Return a file of a run if it is still what was committed; if not, nothing."""
         source = read_whole(self.folder / run / path)
         return source if blob_sha(source) == blob else b""
@@ -298,7 +305,7 @@ class History:
                     yield _wrong(commit, words, _REWRITTEN_FILE.replace("FILE", f"{run}/{one.path}"))
             elif writing == "by people" and one.how == "M":
                 parent = commit.parents[0] if commit.parents else commit.sha
-                if is_settled(one.path, self.paths_at(parent, [run])[run]):
+                if is_acted_upon(one.path, self.paths_at(parent, [run])[run]):
                     yield _wrong(commit, f"changes {run}/{one.path}, which had been acted upon", _REWRITTEN_FILE)
 
     def _check_brought(self, commit: Walked, run: str, one: Change) -> Iterator[Disagreement]:
@@ -330,7 +337,7 @@ def _check_words(commit: Walked, expected: list[tuple[str, str]]) -> Iterator[Di
         yield _wrong(commit, f"says something else than its record ({commit.subject})", REWRITTEN)
 
 
-def _signed(author: tuple[str, str], at: str) -> str:
+def _sign(author: tuple[str, str], at: str) -> str:
     return signature(*author, datetime.fromisoformat(at).astimezone(UTC))
 
 

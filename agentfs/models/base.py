@@ -177,6 +177,11 @@ class ModelSession:
         self._count(usage)
         self.log("failed", {"number": self.number, "usage": _dump(usage), **details})
 
+    def count(self, usage: Usage) -> None:
+        """Take what was spent by another program on this session's behalf."""
+        self.budget.spend(usage, Spent())
+        self.usage = add_usage(self.usage, usage)
+
     def _count(self, usage: Usage) -> None:
         self.budget.spend(usage, self._reserved)
         self.usage = add_usage(self.usage, usage)

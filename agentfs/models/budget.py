@@ -104,7 +104,7 @@ def price_of(settings: ModelSettings, name: str, url: str | None) -> Price:
     who serves it, and on a private machine it has no known price.
     """
     if settings.price is not None:
-        return _configured(settings.price)
+        return _read_price(settings.price)
     if url is None or (_OPEN_WEIGHTS.search(name) and _is_private(url)):
         return unknown_price
     if _OPEN_WEIGHTS.search(name):
@@ -114,7 +114,7 @@ def price_of(settings: ModelSettings, name: str, url: str | None) -> Price:
     )
 
 
-def _configured(price: PriceSettings) -> Price:
+def _read_price(price: PriceSettings) -> Price:
     cached = price.input if price.cached is None else price.cached
 
     def cost(tokens: Tokens) -> float:

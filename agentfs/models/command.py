@@ -34,8 +34,8 @@ from agentfs.models.capabilities import (
     tool_schema,
 )
 from agentfs.models.response import Malformed, Response, ResponseBuilder, TooLarge
+from agentfs.storage.timing import TIMING
 
-TICK_S = 0.05  # how often the stop signal is checked
 LARGEST_ANSWER = 8 * 1024 * 1024
 STDERR_KEPT = 8192
 MOST_USD = 1_000_000.0  # that one answer may claim to have cost
@@ -112,7 +112,7 @@ class CommandModel:
                     with suppress(ProcessLookupError, PermissionError):
                         os.killpg(program.pid, signal.SIGKILL)
             if program.returncode != 0:
-                raise self._crashed(program.returncode, _read_tail(stderr))
+                raise self._crash_error(program.returncode, _read_tail(stderr))
             return printed
 
     def _start(self, stdin: IO[bytes], stderr: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -132,7 +132,7 @@ class CommandModel:
             message = f"the program of the {self._table} cannot be started: {what}: {reason}"
             raise _unreachable(message, f"set command under [{self._table}] in agentfs.toml") from None
 
-    def _crashed(self, code: int, errors: str) -> Unreachable:
+    def _crash_error(self, code: int, errors: str) -> Unreachable:
         how = f"exit {code}" if code >= 0 else signal.strsignal(-code) or f"signal {-code}"
         what = f"{self._command[0]} failed ({how})"
         message = with_output(what, errors) if errors else f"{what}, and said nothing on stderr"
@@ -154,7 +154,7 @@ def _read_output(program: "subprocess.Popen[bytes]", session: ModelSession) -> b
     printed, pipe = bytearray(), program.stdout.fileno()
     while not session.is_over():
         has_exited = program.poll() is not None  # looked at first: what it printed before is in the pipe
-        is_ready = select.select([pipe], [], [], 0 if has_exited else TICK_S)[0]
+        is_ready = select.select([pipe], [], [], 0 if has_exited else TIMING.tick)[0]
         chunk = os.read(pipe, 65536) if is_ready else b""
         printed += chunk
         session.on_progress(len(printed))
@@ -164,7 +164,7 @@ def _read_output(program: "subprocess.Popen[bytes]", session: ModelSession) -> b
             return bytes(printed)
         if is_ready and not chunk:  # it has closed its output
             with suppress(subprocess.TimeoutExpired):
-                program.wait(TICK_S)
+                program.wait(TIMING.tick)
     raise session.stop_error()
 
 

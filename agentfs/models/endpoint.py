@@ -13,6 +13,7 @@ from agentfs.core.config import ModelSettings, PlannerSettings
 from agentfs.core.documents import too_deep
 from agentfs.core.records import Failure
 from agentfs.models.base import Garbled, ModelError, Refused, Unreachable
+from agentfs.storage.timing import TIMING
 
 DEFAULT_URL = "https://api.openai.com/v1"
 NO_KEY = "none"  # a local server wants none, the package wants some
@@ -71,14 +72,14 @@ def table_of(settings: ModelSettings) -> str:
 class RequestPolicy:
     """How long to wait for what, and how often to try. Seconds."""
 
-    connect: float = 10.0
-    first_byte: float = 600.0  # a long prompt on a small machine is read for minutes
-    between: float = 180.0  # two pieces of a reply
-    whole: float = 3600.0  # one reply
+    connect: float = TIMING.connect
+    first_byte: float = TIMING.first_byte  # a long prompt on a small machine is read for minutes
+    between: float = TIMING.between_pieces  # two pieces of a reply
+    whole: float = TIMING.whole_reply  # one reply
     tries: int = 5
     connect_tries: int = 3  # where no connection is made
-    first_wait: float = 0.5  # before the second try; doubled for each one more
-    longest_wait: float = 60.0  # also of what a server asks for
+    first_wait: float = TIMING.retry_first  # before the second try; doubled for each one more
+    longest_wait: float = TIMING.retry_longest  # also of what a server asks for
     chance: Callable[[], float] = field(default=random.random)
 
     def wait_after(self, fault: "Fault", count: int) -> float | None:

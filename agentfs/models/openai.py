@@ -48,6 +48,7 @@ from agentfs.models.endpoint import (
     unreachable,
 )
 from agentfs.models.response import LONGEST_NAME, Malformed, Response, ResponseBuilder, TooLarge
+from agentfs.storage.timing import TIMING
 
 if TYPE_CHECKING:
     import httpx2
@@ -58,8 +59,6 @@ MOST_EVENT_BYTES = 8 * 1024 * 1024  # of one event, or of a reply that is not st
 BYTES_PER_LINE = 64  # that a line of an event takes beside its own
 MOST_ERROR_BYTES = 64 * 1024  # of a response that is no reply; the rest is left out
 KEPT_OF_A_FRAGMENT = 20_000  # characters of a reply that broke off, in the log
-TICK_S = 0.05  # how often the stop signal is checked
-CLOSE_S = 2.0  # for closing a connection
 
 T = TypeVar("T")
 
@@ -174,9 +173,9 @@ class OpenAIModel:
                     one.session.on_progress(one.builder.characters)
         except openai.APIStatusError as error:
             words = error.body if error.body is not None else error.response.text
-            raise self._refused(error.status_code, words, error.response.headers) from None
+            raise self._refusal(error.status_code, words, error.response.headers) from None
         except (openai.APIConnectionError, httpx2.HTTPError) as error:
-            raise self._disconnected(error, one) from None
+            raise self._disconnection(error, one) from None
         except openai.APIError as error:  # in the middle of the stream
             raise self._refused_within(error.body) from None
 
@@ -198,16 +197,16 @@ class OpenAIModel:
             raise self._refused_within(error)
         yield whole
 
-    def _refused(self, status: int, body: Any, headers: Any) -> Fault:
+    def _refusal(self, status: int, body: Any, headers: Any) -> Fault:
         return explain_status(status, body, headers, self.name, self._endpoint, datetime.now(UTC))
 
     def _refused_within(self, error: Any) -> Fault:
         """Return what an error means that was sent with a status of success."""
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        return self._refused(status, {"error": error}, {})
+        return self._refusal(status, {"error": error}, {})
 
-    def _disconnected(self, error: Exception, one: _Try) -> Fault:
+    def _disconnection(self, error: Exception, one: _Try) -> Fault:
         import httpx2
 
         if one.request_id is not None:
@@ -325,7 +324,7 @@ async def bound_pieces(
         if event > MOST_EVENT_BYTES or total > MOST_BYTES:
             raise garbled("the reply is too large", again=False)
         yield decoder.decode(piece).encode()
-        if time.monotonic() > checked + TICK_S:  # where bytes never run out, nothing else would be looked at
+        if time.monotonic() > checked + TIMING.tick:  # where bytes never run out, nothing else would be looked at
             await asyncio.sleep(0)
             checked = time.monotonic()
     yield decoder.decode(b"\n\n", final=True).encode()  # some servers leave out the empty line after the last event
@@ -364,14 +363,14 @@ async def _watch(work: Coroutine[Any, Any, T], session: ModelSession) -> T:
     try:
         while not (session.is_over() or task.done()):
             left = max(session.deadline - time.monotonic(), 0.0)
-            await asyncio.wait({task}, timeout=min(TICK_S, left))
+            await asyncio.wait({task}, timeout=min(TIMING.tick, left))
         if task.done():
             return task.result()
         raise session.stop_error()
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.wait({task}, timeout=CLOSE_S)
+            await asyncio.wait({task}, timeout=TIMING.close)
             with suppress(asyncio.CancelledError, asyncio.InvalidStateError):
                 task.exception()  # retrieved, so that it is not reported as lost
 

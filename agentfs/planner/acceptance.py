@@ -4,11 +4,13 @@
                      ▲                       │                  │
                      └──── asked once more ──┴── holds already ─┘   then kept, and marked
 
-A check that cannot be run, or that names files nobody spoke of, is left out. Where none is left that counts, a judge
-decides by the goal itself.
+A program that does the job is run in a copy of the folder, and what it leaves there becomes checks that compare: the
+job is done twice, and both have to come to the same. A check that cannot be run, or that names files nobody spoke of,
+is left out. Where none is left that counts, a judge decides by the goal itself.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +18,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from agentfs.core.excerpts import fenced, one_line
+from pydantic import JsonValue
+
+from agentfs.core.excerpts import fence_text, one_line
 from agentfs.core.hashing import check_value
 from agentfs.core.plan_check import acceptance_problems, strict
 from agentfs.core.proof import check_sha256
@@ -28,12 +32,13 @@ from agentfs.core.records import (
     FileCheck,
     JsonObject,
     JudgeCheck,
+    OutputCheck,
     Step,
 )
 from agentfs.core.tool_spec import Catalogue
 from agentfs.models.base import Garbled, Model, ModelSession, Refused, Request
 from agentfs.models.budget import Role
-from agentfs.planner.answer import read_checks
+from agentfs.planner.answer import read_checks, read_program
 from agentfs.planner.answer_form import MOST_CHECKS
 from agentfs.prompts import load_prompt
 
@@ -46,7 +51,7 @@ LATE = "written after the work began"
 _SHOWN = 200
 _BROKEN = re.compile(
     r"exit code 12[67]\b|syntax error|SyntaxError|: not found\b|command not found|unexpected EOF"
-    r"|unterminated|Read-only file system|did not end within",
+    r"|unterminated|Read-only file system",
     re.IGNORECASE,
 )
 _FILE_NAME = re.compile(r"(?<![\w$./*-])(?:[\w-]+/)*[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w(*-])")
@@ -69,7 +74,7 @@ class Writer:
     catalogue: Catalogue
     model: Model | None  # None: there is nobody to ask
     role: Role  # of that model
-    line: ModelSession
+    session: ModelSession
     look: Look
     workspace: Path
     fails_now: list[Check] = field(default_factory=list)
@@ -77,13 +82,18 @@ class Writer:
     before: list[CheckBefore] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def settle(self, given: Sequence[Any] = ()) -> Acceptance:
+    def write_checks(self, given: Sequence[Any] = ()) -> Acceptance:
         """Return the goal's acceptance checks: those given, better ones, or a condition for a judge."""
         self._sort(given)
         for _ in range(1 if given else 2):
             if self.fails_now and not self.problems:
                 break
-            self._sort(self._ask())
+            reply = self._ask()
+            if (program := read_program(reply)) is None:
+                self._sort(read_checks(reply))
+            else:
+                self.problems, self.held = [], {}
+                self._take_work(f"python3 -c {quote(program)}", is_program=True)
         kept = [*self.fails_now, *(check for check, _ in self.held.values())][:MOST_CHECKS]
         if not self.fails_now:
             kept.append(JudgeCheck(kind="judge", condition=self.goal))
@@ -102,27 +112,53 @@ class Writer:
         self.fails_now += conditions
 
     def _compare_work(self, results: list[_Looked]) -> list[_Looked]:
-        """Return, for commands that do the work themselves, one check that compares it with what is there."""
+        """Return the results but for commands that do the work themselves: what they leave becomes checks."""
         doing = [(check, found) for check, found in results if isinstance(check, CommandCheck) and found and found.ok]
-        comparing = changes_nothing("\n".join(check.run for check, _ in doing))
-        again = self.look((comparing,))[0] if comparing else None
-        if comparing is None or again is None or again.ok or _BROKEN.search(again.detail):
+        if not doing or not self._take_work("\n".join(check.run for check, _ in doing)):
             return results
         for check, found in doing:
             self.before.append(CheckBefore(sha256=check_sha256(check), ok=True, detail=found.detail))
-        return [*(one for one in results if one not in doing), (comparing, again)]
+        return [one for one in results if one not in doing]
+
+    def _take_work(self, command: str, *, is_program: bool = False) -> bool:
+        """Take what a command makes of a copy of the folder for what the work must come to; return whether it can."""
+        doing = shows_result(command)
+        if (found := self.look((doing,))[0]) is None:
+            return False
+        result = read_result(found.detail)
+        checks = [*self._expected(result, is_program=is_program)] if result else []
+        compared = [(check, now) for check in checks if (now := self.look((check,))[0]) and not now.ok]
+        if compared or is_program:
+            self.before.append(CheckBefore(sha256=check_sha256(doing), ok=found.ok, detail=found.detail))
+        for check, now in compared:
+            self._take(check, now)
+        if is_program and not compared:
+            said = _why_useless(result) if result else one_line(found.detail, _SHOWN)
+            self.problems.append(f"the program cannot be used: {said}")
+        return bool(compared)
+
+    def _expected(self, result: "Result", *, is_program: bool) -> Iterator[Check]:
+        known = "\n".join((self.goal, *self.listing))
+        files = {name: text for name, text in result.files.items() if os.path.basename(name) in known}
+        for name, text in files.items():
+            yield holds(name, text)
+        if files or not is_program or not (printed := result.printed.strip()):
+            return
+        there = {line.rsplit("  ", 1)[0] for line in self.listing}
+        missing = [name for name in file_names(self.goal) if name not in there]
+        yield holds(missing[0], printed) if len(missing) == 1 else says(printed)
 
     def _take(self, check: Check, found: CheckResult | None) -> None:
         if found is None:
             return  # nobody can tell whether it proves anything: a judge decides
-        if not found.ok and _BROKEN.search(found.detail):
-            self.problems.append(f"{_shown(check)}: it cannot be run: {one_line(found.detail, _SHOWN)}")
+        if not found.ok and (found.error is not None or _BROKEN.search(found.detail)):
+            self.problems.append(f"{_show(check)}: it cannot be run: {one_line(found.detail, _SHOWN)}")
             return
         digest = check_sha256(check)
         self.before.append(CheckBefore(sha256=digest, ok=found.ok, detail=found.detail))
         if found.ok:
             self.held[digest] = check, found
-            self.problems.append(f"{_shown(check)}: it holds already, before any work, so it proves nothing")
+            self.problems.append(f"{_show(check)}: it holds already, before any work, so it proves nothing")
         else:
             self.fails_now.append(check)
 
@@ -151,28 +187,29 @@ class Writer:
             if name not in known and name.rsplit("/", 1)[-1] not in known:
                 yield name
 
-    def _ask(self) -> Sequence[Any]:
+    def _ask(self) -> str:
         """Ask a model for checks, in a context of its own: the goal and the folder, and what was wrong before."""
         if self.model is None:
-            return ()
+            return ""
         messages: tuple[JsonObject, ...] = (
             {"role": "system", "content": load_prompt("checks", self.workspace).text},
             {"role": "user", "content": self._question()},
         )
         request = Request(self.role, messages)
         try:
-            reply = self.model.complete(request, self.line)
+            reply = self.model.complete(request, self.session)
         except (Refused, Garbled):
-            return ()
-        return read_checks(reply.text or (reply.tool_calls[0].arguments if reply.tool_calls else ""))
+            return ""
+        return reply.text or (reply.tool_calls[0].arguments if reply.tool_calls else "")
 
     def _question(self) -> str:
         listing = "\n".join(self.listing) or "(empty)"
-        parts = [f"The goal: {self.goal}", f"# Working folder\n\n{fenced(listing)}"]
+        parts = [f"# Working folder\n\n{fence_text(listing)}", f"The job: {self.goal}"]
         if self.problems:
             wrong = "\n".join(f"- {one}" for one in self.problems)
-            parts.append(f"These checks cannot be used:\n\n{wrong}\n\nReply with one ```sh block of better ones.")
-        return "\n\n".join(parts)
+            parts.append(f"This was tried before, and cannot be used:\n\n{wrong}")
+        how = ", with csv.DictReader for the .csv file" if ".csv" in self.goal else ""  # what comes last is heeded
+        return "\n\n".join([*parts, f"Write the Python program{how}."])
 
 
 def file_names(text: str) -> list[str]:
@@ -180,20 +217,98 @@ def file_names(text: str) -> list[str]:
     return list(dict.fromkeys(found[0] for found in _FILE_NAME.finditer(text)))
 
 
-def changes_nothing(command: str) -> CommandCheck | None:
-    """Return a check that a command would change none of the files it names; None: it names none."""
-    names = [name for name in file_names(command) if "/" not in name]
-    if not names:
+# ── what a program makes of a copy of the folder ──────────────────────────────────────────────────────────
+
+MOST_EXPECTED = 1200  # characters of all it may leave: a person reads them in plan.json
+_REPORT = f"""import json, os, sys
+def read(path):
+    return open(path, encoding="utf-8").read({MOST_EXPECTED} + 1) if os.path.isfile(path) else None
+top = os.environ["TMPDIR"]
+before, again = top + "/before", top + "/again"
+paths = {{os.path.relpath(os.path.join(at, one), where) for where in (".", before, again)
+         for at, _, names in os.walk(where) for one in names}}
+differs = lambda where: [one for one in sorted(paths) if read(one) != read(where + "/" + one)]
+said = json.dumps({{"files": {{one: read(one) for one in differs(before)}}, "printed": read(top + "/printed")}})
+if differs(again) or read(top + "/printed") != read(top + "/printed-again"):
+    said = "run twice it comes to two different results (the order of a set is left to chance)"
+elif len(said) > {MOST_EXPECTED}:
+    said = "it leaves too much to be compared"
+sys.stderr.write(said)
+sys.exit(1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a program left behind."""
+
+    files: dict[str, str | None]  # that it made or changed; None: it removed it
+    printed: str
+
+
+def shows_result(command: str) -> CommandCheck:
+    """Return a check that runs a command in two copies of the folder, and fails with what came of it.
+
+    Twice, because what chance has a part in is nothing to compare with.
+    """
+    copies = 'cp -a . "$TMPDIR/before" && cp -a . "$TMPDIR/again"'
+    first = f'{{ {command}\n}} > "$TMPDIR/printed"'
+    second = f'(cd "$TMPDIR/again" && {{ {command}\n}} > "$TMPDIR/printed-again")'
+    work = f"{copies} && {first} && {second} && python3 -c {quote(_REPORT)}"
+    return CommandCheck(kind="command", run=f'test -n "$CHECK" && {work}')  # without a copy there is none
+
+
+def read_result(detail: str) -> Result | None:
+    """Return what such a check says of the result; None: the command failed, or left too much."""
+    try:
+        value = json.loads(detail[detail.rindex('{"files"') :])
+        return Result(value["files"], value["printed"])
+    except (ValueError, KeyError):
         return None
-    kept = '"$TMPDIR"/kept'
-    files = [quote(name) for name in names]
-    same = " && ".join(f'test "$(cat {file})" = "$(cat {kept}/{file})"' for file in files)
-    return CommandCheck(
-        kind="command", run=f"mkdir {kept} && cp {' '.join(files)} {kept} && {{ {command}\n}} && {same}"
-    )
 
 
-def _shown(check: Check) -> str:
+def _why_useless(result: Result) -> str:
+    if strange := sorted(result.files):
+        return f"it writes {', '.join(strange)}, of which the job says nothing; an answer is printed"
+    return "it writes no file and prints nothing"
+
+
+def holds(name: str, text: str | None) -> CommandCheck:
+    """Return a check that a file holds this: the same JSON value, number or lines, however they are written."""
+    if text is None:
+        run = f"test ! -e {quote(name)}"
+    elif (value := _json(text)) is not None:
+        read = "json.load" if isinstance(value, dict | list) else "float"
+        of = f"open({name!r})" if read == "json.load" else f"open({name!r}).read()"
+        run = f"python3 -c {quote(f'import json; assert {read}({of}) == {value!r}')}"
+    else:
+        expected = text.replace("\r", "").rstrip("\n")
+        run = f"test \"$(tr -d '\\r' < {quote(name)})\" = {quote(expected)}"
+    return CommandCheck(kind="command", run=run)
+
+
+def _json(text: str) -> Any:
+    """Return the object, list or number that a text is; None if it is another text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict | list | float | int) and not isinstance(value, bool) else None
+
+
+def says(text: str) -> OutputCheck:
+    """Return a check that the run's answer has this in it."""
+    number = _json(text)
+    if isinstance(number, float | int):
+        number = int(number) if float(number).is_integer() else number
+        words: JsonObject = {"type": "string", "pattern": rf"(?<![0-9.]){re.escape(str(number))}(?![0-9])"}
+        return OutputCheck(kind="output", schema={"anyOf": [{"const": number}, words]})
+    lines = [re.escape(line.strip()) for line in text.splitlines() if line.strip()]
+    found: list[JsonValue] = [{"pattern": rf"(?<!\w){line}(?!\w)"} for line in lines]
+    return OutputCheck(kind="output", schema={"type": "string", "allOf": found})
+
+
+def _show(check: Check) -> str:
     text = check.run if isinstance(check, CommandCheck) else json.dumps(check_value(check), ensure_ascii=False)
     return f"`{one_line(text, _SHOWN)}`"
 

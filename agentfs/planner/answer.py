@@ -17,7 +17,7 @@ from agentfs.core.documents import read_json
 from agentfs.core.excerpts import as_text
 from agentfs.core.facts import Facts
 from agentfs.core.goal_file import lenient_checks, lenient_steps
-from agentfs.core.hashing import OVERRIDES, PLAN_SCHEMA, check_value, in_order, overrides_of, spelled_out
+from agentfs.core.hashing import OVERRIDES, PLAN_SCHEMA, check_value, in_order, overrides_of, spell_out
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.proof import wants_acceptance
 from agentfs.core.records import Call, JsonObject, Mode, PlanStatus, Trigger
@@ -29,10 +29,12 @@ ReplyVerdict = Literal["plan", "keep", "finished", "impossible"]
 
 _ASIDE = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)  # what some models say to themselves first
 _SHELL_BLOCK = re.compile(r"^```(?:sh|bash|shell)?[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PYTHON_BLOCK = re.compile(r"^```(?:python3?|py)[ \t]*\n(.*?)(?:^```|\Z)", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
 _OPENING = re.compile(r"[\[{]")
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _MOST_STEPS = 10_000
+_ITEM = re.compile(r"\{\{\s*(item|index)\b")
 _PASSES = 4  # times that a text is gone through in search of them
 _TRIES = 200  # places at which a value in prose may begin
 _DECODER = json.JSONDecoder()
@@ -68,7 +70,7 @@ def read_answer(text: str, catalogue: Catalogue) -> Reply:
         verdicts = [chosen]  # said in so many words: whatever else was filled in does not count
     match verdicts:
         case [said]:
-            return _said(said, given, catalogue)
+            return _read_reply(said, given, catalogue)
         case []:
             raise Rejected([_nothing(given)])
         case _:
@@ -79,10 +81,9 @@ def read_answer(text: str, catalogue: Catalogue) -> Reply:
 def _verdicts(given: dict[str, Any]) -> Iterator[str]:
     if "impossible" in given and given["impossible"] not in (False, ""):
         yield "impossible"
-    if given.get("finished") is True:
-        yield "finished"
-    if given.get("keep") is True:
-        yield "keep"
+    for said in ("finished", "keep"):
+        if given.get(said) is True or given.get("verdict") == said:
+            yield said
     if given.get("steps", []) != []:
         yield "steps"
 
@@ -93,7 +94,7 @@ def _nothing(given: dict[str, Any]) -> Problem:
     return Problem("the answer holds neither steps nor a verdict", _FORMS)
 
 
-def _said(verdict: str, given: dict[str, Any], catalogue: Catalogue) -> Reply:
+def _read_reply(verdict: str, given: dict[str, Any], catalogue: Catalogue) -> Reply:
     beside = tuple(name for name in ("status", *OVERRIDES) if name in given)
     match verdict:
         case "keep":
@@ -129,20 +130,29 @@ def _steps(given: Any, catalogue: Catalogue) -> list[Any]:
 def _step(given: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
     """Return a step in plan form: without nulls, with values in place of JSON text."""
     more = given.get(MORE)
-    given = {**given, **more} if isinstance(more, dict) else given
+    for one in more if isinstance(more, list) else [more]:
+        given = {**given, **one} if isinstance(one, dict) else given
     step = {name: one for name, one in given.items() if one is not None and name != MORE}
     tool = step.get("tool")
     if isinstance(tool, str) and tool in catalogue.tools:
         if "input" in step:
             step["input"] = tool_input(step["input"], catalogue.tools[tool])
-        if step.get("tools") in ([], [tool]):
-            del step["tools"]  # said twice, and meant once
+        step.pop("tools", None)  # what a model would get to do it; the tool does it
+    if "each" in step and not _uses_item(step):
+        del step["each"]  # the same again for every item: a weak model fills in what it is offered
+    if "when" in step and isinstance(checks := step.get("checks"), list) and step["when"] in checks:
+        del step["when"]  # the same: only if it is done already
     if "expects" in step:
         step["expects"] = _schema(step["expects"])
     for name in ("needs", "checks"):
         if isinstance(step.get(name), list):
             step[name] = [_check(check) for check in step[name]]
     return step
+
+
+def _uses_item(step: dict[str, Any]) -> bool:
+    rest = json.dumps({name: value for name, value in step.items() if name != "each"})
+    return _ITEM.search(rest) is not None
 
 
 def _check(check: Any) -> Any:
@@ -169,6 +179,13 @@ def read_checks(text: str) -> list[Any]:
     return [{"kind": "command", "run": line} for line in lines if line and not line.startswith("#")]
 
 
+def read_program(text: str) -> str | None:
+    """Return the Python program of a reply that has one and nothing else to run."""
+    text = _ASIDE.sub("", text, count=1)
+    block = _PYTHON_BLOCK.search(text)
+    return block[1] if block and not _SHELL_BLOCK.search(text) else None
+
+
 # ── JSON in a text ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -176,7 +193,7 @@ def _value(text: str) -> Any:
     """Return the JSON value of a reply: the whole text, a fence's, or the largest answer within the prose."""
     if not text.strip():
         raise Rejected([Problem("the reply is empty", _FORMS)])
-    spans = [text.strip(), *_fenced(text)]
+    spans = [text.strip(), *_find_fenced(text)]
     readable, troubles = _read(spans)
     for value in (*readable, *_read(_within(text))[0]):
         if _is_answer(value):
@@ -186,8 +203,8 @@ def _value(text: str) -> Any:
     raise troubles[0] if text.lstrip()[:1] in ("{", "[") else Rejected([_no_json()])
 
 
-def _fenced(text: str) -> list[str]:
-    """Return what stands between fences, each between one and the next bare one like it; of many, the first."""
+def _find_fenced(text: str) -> list[str]:
+    """Return what is between fences, each between one and the next bare one like it; of many, the first."""
     fences = list(_FENCE.finditer(text))
     closing: dict[str, list[int]] = {}
     for fence in fences:
@@ -225,7 +242,7 @@ def _no_json() -> Problem:
 
 
 def _within(text: str) -> list[str]:
-    """Return the JSON values that stand in prose, the largest first."""
+    """Return the JSON values in prose, the largest first."""
     found, at, left = [], 0, _PASSES * len(text)  # a value that is never closed is read to the end of the text
     for _ in range(_TRIES):
         if left < 0 or not (opening := _OPENING.search(text, at)):
@@ -252,17 +269,17 @@ UNANSWERABLE: frozenset[Trigger] = frozenset(("first", "next_step", "drift"))  #
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """How things stand when an answer comes: what it is merge_steps into, and what it may say."""
+    """The situation when an answer comes: what it is merged into, and what it may say."""
 
     title: str
     status: PlanStatus = "approved"
     mode: Mode = "split"
     triggers: frozenset[Trigger] = frozenset(("first",))
-    plan: JsonObject | None = None  # as it stands, in plan form
+    plan: JsonObject | None = None  # the present one, in plan form
     done: frozenset[str] = frozenset()  # steps that are done, and still count
     steps: tuple[StepValue, ...] = field(default=())  # the plan's, each with its depends_on
     checks: tuple[JsonObject, ...] = ()  # the plan's own; no answer drops one
-    evidence: str = ""  # the goal and the results so far: what stands in the way must stand there
+    evidence: str = ""  # the goal and the results so far: what prevents it must be there
     wants_checks: bool = False  # a model has to write acceptance checks with this answer
 
     @property
@@ -286,7 +303,7 @@ class PlanContext:
 
 
 def plan_context(call: Call, state: RunState, plan: JsonObject | None) -> PlanContext:
-    """Return how things stand for a call. `plan`: the last revision's."""
+    """Return the situation of a call. `plan`: the last revision's."""
     facts = state.facts
     triggers = frozenset((call.trigger, *(pending.trigger for pending in state.pending)))
     if plan is None:
@@ -309,7 +326,7 @@ def plan_context(call: Call, state: RunState, plan: JsonObject | None) -> PlanCo
         triggers=triggers,
         plan=plan,
         done=frozenset(view.id for view in state.steps.values() if view.status == "done"),
-        steps=tuple(spelled_out(given["steps"])),
+        steps=tuple(spell_out(given["steps"])),
         checks=_goals_own(facts) if edited else tuple(given.get("checks") or ()),
         evidence="\n".join((facts.goal.text, *_results(facts))),
         wants_checks=edited and wants_acceptance(facts),
@@ -353,11 +370,11 @@ def build_plan(steps: Sequence[Any], context: PlanContext) -> JsonObject:
     plan: dict[str, Any] = {"$schema": PLAN_SCHEMA, "goal": context.title, "status": context.status}
     plan |= overrides_of(context.plan or {})
     plan |= {"checks": [*context.checks]} if context.checks else {}
-    plan["steps"] = [_rid_of_the_gone(step, ids) if _id(step) in kept else step for step in steps]
+    plan["steps"] = [_drop_gone(step, ids) if _id(step) in kept else step for step in steps]
     return plan
 
 
-def _rid_of_the_gone(step: StepValue, ids: set[Any]) -> StepValue:
+def _drop_gone(step: StepValue, ids: set[Any]) -> StepValue:
     """Return a finished step that no longer waits for what has left: it has run, so that takes nothing from it."""
     return in_order(step | {"depends_on": [one for one in step["depends_on"] if one in ids]})
 

@@ -2,7 +2,7 @@
 
 Strict endpoints want every object closed and every property required, so what may be absent is null here, and what
 has no fixed shape (`expects`, the schema of an `output` check, an open object in a tool's input) is JSON as text.
-A number, a truth value or a list may also be text: a reference stands for a value of any type.
+A number, a truth value or a list may also be text: a reference may become a value of any type.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,6 +23,7 @@ _WORDS, _LINE, _TEXT = 500, 300, 20_000  # the longest of descriptions, paths an
 _DEEPEST = 4  # levels of a tool's own objects; what lies deeper is JSON as text
 _JSON_TEXT = "JSON, written as text"
 _LISTS = 100
+_LIST = r"^\{\{(steps|params)\.[A-Za-z0-9_.-]{1,100}\}\}$"  # a weak model would write a sentence
 MOST_CHECKS = 5  # acceptance checks of one goal
 
 Schema = dict[str, Any]
@@ -31,25 +32,24 @@ Schema = dict[str, Any]
 def answer_form(catalogue: Catalogue, *, keep: bool, finished: bool, checks: bool = False) -> JsonObject:
     """Return the form, with the verdicts that are allowed. `checks`: acceptance checks of the goal are wanted.
 
-    The verdict comes first: weak models fill every field there is, and then only its own counts.
+    The steps come first, and what gives up comes last: a weak model fills in what it is asked for next.
     """
-    verdicts = ["plan", *(["keep"] if keep else []), *(["finished"] if finished else []), "impossible"]
-    fields: Schema = {
-        "verdict": {"type": "string", "enum": verdicts, "description": "plan: the steps are the answer"},
-        "steps": _nullable_list({"$ref": "#/$defs/step"}),
-    }
+    steps = _list({"$ref": "#/$defs/step"})
+    others = [*(["keep"] if keep else []), *(["finished"] if finished else [])]
+    fields: Schema = {"steps": _or_null(steps) if others else steps}
     if checks:
         fields["checks"] = _nullable_list({"$ref": "#/$defs/acceptance"}, most=MOST_CHECKS)
-    if keep:
-        fields["keep"] = _nullable("boolean", "true: the plan stays as it is")
+    if others:
+        words = "plan: the steps are the answer; keep: the plan stays; finished: the goal is reached"
+        fields["verdict"] = {"type": "string", "enum": ["plan", *others, "impossible"], "description": words}
     if finished:
-        fields["finished"] = _nullable("boolean", "true: the goal is reached, nothing more is to be done")
         fields["answer"] = _nullable("string", "with finished: the answer to the goal", maxLength=_TEXT)
-    fields["impossible"] = _nullable("string", "why the goal cannot be reached; else null", maxLength=_WORDS)
+    fields["impossible"] = _nullable("string", "null, or why no steps can reach the goal", maxLength=_WORDS)
     kinds = _checks(catalogue)
     defs = {
         "step": _step(catalogue),
         "check": {"anyOf": [*kinds.values()]},
+        "condition": {"anyOf": [kinds["command"], kinds["file"]]},
         "need": {"anyOf": [one for kind, one in kinds.items() if kind not in ("output", "judge")]},
     }
     if checks:
@@ -70,34 +70,47 @@ def _acceptance(catalogue: Catalogue) -> Schema:
 def _step(catalogue: Catalogue) -> Schema:
     usable = sorted(catalogue.usable())
     tool: Schema = {"type": "string", "enum": usable}
-    names = _nullable_list({"type": "string", "enum": usable})
+    names = _nullable_list({"type": "string", "enum": sorted(catalogue.for_loops())})
     fields: Schema = {
         "id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,62}$"},
         "description": _text("what the step does", _WORDS),
-        "tool": _or_null(tool) if catalogue.model else tool,
+        "tool": _or_null(tool) if catalogue.may_lack_tool() else tool,
         "input": _input(catalogue, usable),
         "depends_on": _nullable_list({"type": "string", "maxLength": 63}),
         "success_condition": _text("what is true when it succeeded, so that it can be checked", _WORDS),
         "checks": _nullable_list({"$ref": "#/$defs/check"}, most=10),
     }
-    if catalogue.model:
+    if catalogue.model and catalogue.agent is None:
         fields["tools"] = names
-    return _closed_object(fields | {MORE: _or_null(_seldom(catalogue))})
+    return _closed_object(fields | {MORE: _seldom(catalogue)})
 
 
 def _seldom(catalogue: Catalogue) -> Schema:
-    """Return the fields of a step that few need, in an object of their own: one null says that there are none."""
+    """Return the fields of a step that few need: a list with an object for each one that is set.
+
+    A list may be empty. An object with a field for each would be filled in by a weak model, to the last of them.
+    """
     fields: Schema = {
-        "why": _nullable("string", "why it is in the plan", maxLength=_WORDS),
-        "needs": _nullable_list({"$ref": "#/$defs/need"}, most=10),
-        "expects": _nullable("string", f"JSON Schema of an unsurprising output: {_JSON_TEXT}", maxLength=_TEXT),
-        "gate": _nullable("boolean", "true: a person must approve it first"),
-        "on_failure": _or_null({"type": "string", "enum": ["replan", "stop", "continue"]}),
-        "timeout_s": _nullable("integer", "default 600", minimum=1, maximum=LONGEST_STEP_S),
+        "why": _text("why it is in the plan", _WORDS),
+        "each": {
+            "type": "string",
+            "pattern": _LIST,
+            "description": "a list of an earlier step; each item is {{item}}",
+        },
+        "when": {"$ref": "#/$defs/condition"},
+        "needs": _list({"$ref": "#/$defs/need"}, most=10),
+        "expects": _text(f"JSON Schema of an unsurprising output: {_JSON_TEXT}", _TEXT),
+        "gate": {"type": "boolean", "description": "true: a person must approve it first"},
+        "on_failure": {"type": "string", "enum": ["replan", "stop", "continue"]},
+        "timeout_s": {"type": "integer", "description": "default 600", "minimum": 1, "maximum": LONGEST_STEP_S},
     }
     if catalogue.model and len(catalogue.models) > 1:
-        fields["model"] = _or_null({"type": "string", "enum": [*catalogue.models]})
-    return _closed_object(fields)
+        fields["model"] = {"type": "string", "enum": [*catalogue.models]}
+    if catalogue.usable_agents():
+        fields["agent"] = {"type": "string", "enum": [*catalogue.usable_agents()]}
+    if catalogue.places:
+        fields["place"] = {"type": "string", "enum": [*catalogue.places]}
+    return _list({"anyOf": [_closed_object({name: one}) for name, one in fields.items()]}, most=len(fields))
 
 
 def _checks(catalogue: Catalogue) -> dict[str, Schema]:
@@ -105,13 +118,11 @@ def _checks(catalogue: Catalogue) -> dict[str, Schema]:
         "command": {"run": _text("shell text that must exit with 0", _TEXT)},
         "file": {
             "path": _text("relative to the working folder", _LINE),
-            "contains": _nullable("string", "text that stands in it", maxLength=_WORDS),
-            "matches": _nullable("string", "a regular expression", maxLength=_WORDS),
-            "min_bytes": _nullable("integer", "its least size"),
+            "contains": _nullable("string", "a piece of its text, word for word", maxLength=_WORDS),
         },
         "output": {"schema": _text(f"JSON Schema of the output: {_JSON_TEXT}", _TEXT)},
     }
-    if catalogue.network:
+    if catalogue.network is True:
         kinds["http"] = {"url": _text("http:// or https://", _LINE), "status": _nullable("integer", "default 200")}
     if catalogue.model:
         kinds["judge"] = {"condition": _text("what must be true, for a model to judge", _WORDS)}
@@ -125,7 +136,7 @@ def _input(catalogue: Catalogue, usable: Iterable[str]) -> Schema:
     for name in usable:
         if (closed := _tool_input(catalogue.tools[name])) not in branches:
             branches.append(closed)
-    if catalogue.model:
+    if catalogue.may_lack_tool():
         words = "only without a tool: what the step works on; may hold references"
         branches.append(_closed_object({MATERIAL: _text(words, _TEXT)}))
     return {"anyOf": [*branches, {"type": "null"}]}
@@ -136,7 +147,7 @@ def _tool_input(spec: ToolSpec) -> Schema:
     defs = schema.get("$defs", {})
     return _closed_object(
         {
-            name: _closed(field, defs) if name in required else _or_null(_closed(field, defs))
+            name: _close(field, defs) if name in required else _or_null(_close(field, defs))
             for name, field in schema.get("properties", {}).items()
         }
     )
@@ -145,37 +156,39 @@ def _tool_input(spec: ToolSpec) -> Schema:
 # ── closing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _closed(schema: Any, defs: Mapping[str, Any], depth: int = 0) -> Schema:
+def _close(schema: Any, defs: Mapping[str, Any], depth: int = 0) -> Schema:
     """Return a schema as strict endpoints take it: what cannot be closed becomes text."""
-    schema = _looked_up(schema, defs)
-    told = {"description": schema["description"][:_LINE]} if isinstance(schema.get("description"), str) else {}
+    schema = _look_up(schema, defs)
+    described = {"description": schema["description"][:_LINE]} if isinstance(schema.get("description"), str) else {}
     if depth > _DEEPEST:
         return _text(_JSON_TEXT, _TEXT)
     match schema:
         case {"enum": [*values]} if all(isinstance(one, str) for one in values):
-            return {"type": "string", "enum": values} | told
+            return {"type": "string", "enum": values} | described
         case {"type": "string"}:
-            return {"type": "string", "maxLength": min(schema.get("maxLength", _TEXT), _TEXT)} | told
+            return {"type": "string", "maxLength": min(schema.get("maxLength", _TEXT), _TEXT)} | described
         case {"type": "number" | "integer" | "boolean" as kind}:
-            return {"type": [kind, "string"]} | told
+            return {"type": [kind, "string"]} | described
         case {"type": "array", "items": items}:
-            return {"anyOf": [{"type": "array", "items": _closed(items, defs, depth + 1)}, _text("", _TEXT)]} | told
+            return {
+                "anyOf": [{"type": "array", "items": _close(items, defs, depth + 1)}, _text("", _TEXT)]
+            } | described
         case {"type": "object", "properties": fields, "additionalProperties": False}:
-            return _closed_fields(fields, set(schema.get("required", ())), defs, depth) | told
-        case {"anyOf": [*branches]} if all(_looked_up(one, defs).get("type") != "null" for one in branches):
-            return {"anyOf": [_closed(one, defs, depth + 1) for one in branches]} | told
+            return _closed_fields(fields, set(schema.get("required", ())), defs, depth) | described
+        case {"anyOf": [*branches]} if all(_look_up(one, defs).get("type") != "null" for one in branches):
+            return {"anyOf": [_close(one, defs, depth + 1) for one in branches]} | described
         case {"anyOf": [one, {"type": "null"}]}:
-            return _or_null(_closed(one, defs, depth)) | told
+            return _or_null(_close(one, defs, depth)) | described
         case _:
             return _text(_JSON_TEXT, _TEXT)
 
 
 def _closed_fields(fields: Schema, required: set[str], defs: Mapping[str, Any], depth: int) -> Schema:
-    closed = {name: _closed(one, defs, depth + 1) for name, one in fields.items()}
+    closed = {name: _close(one, defs, depth + 1) for name, one in fields.items()}
     return _closed_object({name: one if name in required else _or_null(one) for name, one in closed.items()})
 
 
-def _looked_up(schema: Any, defs: Mapping[str, Any]) -> Schema:
+def _look_up(schema: Any, defs: Mapping[str, Any]) -> Schema:
     """Return what a reference within a tool's schema means; an empty schema where it means nothing."""
     for _ in range(_DEEPEST):
         if not isinstance(schema, dict) or "$ref" not in schema:
@@ -189,23 +202,27 @@ def _closed_object(fields: Schema) -> Schema:
 
 
 def _text(description: str, longest: int) -> Schema:
-    told = {"description": description} if description else {}
-    return {"type": "string", "maxLength": longest} | told
+    described = {"description": description} if description else {}
+    return {"type": "string", "maxLength": longest} | described
 
 
 def _nullable(kind: str, description: str, **more: Any) -> Schema:
     return {"type": [kind, "null"], "description": description} | more
 
 
+def _list(items: Schema, most: int = _LISTS) -> Schema:
+    return {"type": "array", "items": items, "maxItems": most}
+
+
 def _nullable_list(items: Schema, most: int = _LISTS) -> Schema:
-    return {"anyOf": [{"type": "array", "items": items, "maxItems": most}, {"type": "null"}]}
+    return _or_null(_list(items, most))
 
 
 def _or_null(schema: Schema) -> Schema:
     match schema:
         case {"anyOf": [*branches]}:
             return schema | {"anyOf": branches if {"type": "null"} in branches else [*branches, {"type": "null"}]}
-        case {"type": "object"}:
+        case {"type": "object" | "array"} | {"$ref": _} | {"pattern": _}:
             return {"anyOf": [schema, {"type": "null"}]}
         case {"type": str() as kind, "enum": [*values]}:
             return schema | {"type": [kind, "null"], "enum": [*values, None]}
@@ -219,7 +236,7 @@ def _or_null(schema: Schema) -> Schema:
 
 def tool_input(given: Any, spec: ToolSpec) -> Any:
     """Return a tool's input as the tool itself takes it: nulls that mean absent are gone, JSON text is a value."""
-    return _opened(given, spec.input_schema, spec.input_schema.get("$defs", {}), 0)
+    return _open_form(given, spec.input_schema, spec.input_schema.get("$defs", {}), 0)
 
 
 def json_value(text: Any) -> Any:
@@ -232,17 +249,17 @@ def json_value(text: Any) -> Any:
         return text
 
 
-def _opened(value: Any, schema: Any, defs: Mapping[str, Any], depth: int) -> Any:
-    schema = _looked_up(schema, defs)
+def _open_form(value: Any, schema: Any, defs: Mapping[str, Any], depth: int) -> Any:
+    schema = _look_up(schema, defs)
     if isinstance(value, dict) and "properties" in schema and depth <= _DEEPEST:
         required, fields = schema.get("required", ()), schema["properties"]
         return {
-            name: _opened(one, fields.get(name), defs, depth + 1)
+            name: _open_form(one, fields.get(name), defs, depth + 1)
             for name, one in value.items()
             if one is not None or name in required or name not in fields or _takes(fields[name], "null", defs)
         }
     if isinstance(value, list) and "items" in schema and depth <= _DEEPEST:
-        return [_opened(one, schema["items"], defs, depth + 1) for one in value]
+        return [_open_form(one, schema["items"], defs, depth + 1) for one in value]
     if isinstance(value, str) and not find(value) and not _takes(schema, "string", defs):
         return json_value(value)
     return value
@@ -250,7 +267,7 @@ def _opened(value: Any, schema: Any, defs: Mapping[str, Any], depth: int) -> Any
 
 def _takes(schema: Any, kind: str, defs: Mapping[str, Any]) -> bool:
     """Whether a schema takes values of a kind, as far as one can tell without a value."""
-    schema = _looked_up(schema, defs)
+    schema = _look_up(schema, defs)
     match schema:
         case {"enum": [*values]}:
             return any(one is None if kind == "null" else isinstance(one, str) for one in values)

@@ -29,7 +29,7 @@ from agentfs.planner.answer_form import LONGEST_STEP_S
 from agentfs.planner.lint import Surroundings, lint
 
 UNSHOWN = (
-    "impossible: nothing shows what stands in the way -> quote the words of the goal or of a result that say so, or "
+    "impossible: nothing shows what prevents it -> quote the words of the goal or of a result that say so, or "
     "answer with steps that try another way"
 )
 _ENDS_THE_RUN = {
@@ -60,8 +60,13 @@ def evaluate_answer(
     catalogue: Catalogue,
     around: Surroundings,
     check_stop: Callable[[], None] = lambda: None,
+    *,
+    lints: bool = True,
 ) -> Evaluation:
-    """Return what a reply amounts to as the answer to a call. `check_stop` is called often, and raises to end it."""
+    """Return what a reply amounts to as the answer to a call. `check_stop` is called often, and raises to end it.
+
+    `lints`: also what planners get wrong in plans that look right; not where a person looks at it anyway.
+    """
     try:
         reply = read_answer(text, catalogue)
     except Rejected as rejected:
@@ -79,7 +84,7 @@ def evaluate_answer(
             return Evaluation("impossible", None, reply.why, hard, doubts)
         case _:
             check_stop()
-            return _evaluate_plan(reply, context, catalogue, around, hard, check_stop)
+            return _evaluate_plan(reply, context, catalogue, around, hard, check_stop, lints=lints)
 
 
 def _evaluate_plan(
@@ -89,6 +94,8 @@ def _evaluate_plan(
     around: Surroundings,
     hard: tuple[str, ...],
     check_stop: Callable[[], None],
+    *,
+    lints: bool,
 ) -> Evaluation:
     listed = spell_out_steps(reply.steps, context, catalogue)
     plan = merge_steps(listed, context)
@@ -101,7 +108,8 @@ def _evaluate_plan(
         known = {problem.pointer for problem in trespasses}
         others = (problem for problem in rejected.problems if problem.pointer not in known)
         return Evaluation("plan", plan, hard=(*hard, *_in_words(others, plan)))
-    found = lint(checked, context.kept, catalogue, around, stepwise=context.mode == "stepwise", check_stop=check_stop)
+    stepwise = context.mode == "stepwise"
+    found = lint(checked, context.kept, catalogue, around, stepwise=stepwise, check_stop=check_stop) if lints else []
     evaluation = Evaluation(
         "plan",
         plan,
@@ -109,7 +117,7 @@ def _evaluate_plan(
         hard=(*hard, *_in_words((one.problem for one in found if one.hard), plan)),
         soft=_in_words((one.problem for one in found if not one.hard), plan),
     )
-    return _unchanged(evaluation, context) if evaluation.usable and _is_same(checked, context) else evaluation
+    return _refuse_unchanged(evaluation, context) if evaluation.usable and _is_same(checked, context) else evaluation
 
 
 def _has_other_checks(context: PlanContext) -> bool:
@@ -123,13 +131,13 @@ def _is_same(plan: Plan, context: PlanContext) -> bool:
     return present is not None and not changes(present, plan)
 
 
-def _unchanged(evaluation: Evaluation, context: PlanContext) -> Evaluation:
+def _refuse_unchanged(evaluation: Evaluation, context: PlanContext) -> Evaluation:
     """A plan that changes nothing keeps the present one, where that is an answer."""
     ends = [_ENDS_THE_RUN[one] for one in sorted(context.triggers) if one in _ENDS_THE_RUN]
     if context.may_keep and not ends:
         return Evaluation("keep")
     because = ends[0] if ends else "there is nothing to go on with"
-    problem = Problem(f"this is the plan as it stands: {because}", "change what has to change", "/steps")
+    problem = Problem(f"this is the present plan: {because}", "change what has to change", "/steps")
     return replace(evaluation, hard=_in_words([problem]))
 
 
@@ -145,7 +153,7 @@ def _in_words(problems: Iterable[Problem], plan: JsonObject | None = None) -> tu
 
 QUOTED_WORDS, SHORTEST_QUOTE = 3, 12  # words in a row, and their characters
 _DOES = ("tool", "input", "checks", "success_condition")  # what makes a result count, beside what a model reads
-_DOES_WITHOUT_TOOL = (*_DOES, "description", "model", "tools")
+_DOES_WITHOUT_TOOL = (*_DOES, "description", "model", "tools", "agent")
 
 
 def verdict_problems(reply: Reply, context: PlanContext) -> list[Problem]:
@@ -162,7 +170,7 @@ def verdict_problems(reply: Reply, context: PlanContext) -> list[Problem]:
 
 
 def quotes_evidence(why: str, evidence: str) -> bool:
-    """Whether a reason for giving up quotes something: a few words of it stand in the goal or in a result."""
+    """Whether a reason for giving up quotes something: a few words of it are in the goal or in a result."""
     reply, known = _words_of(why), f" {' '.join(_words_of(evidence))} "
     runs = (" ".join(reply[at : at + QUOTED_WORDS]) for at in range(max(1, len(reply) - QUOTED_WORDS + 1)))
     return any(len(run) >= SHORTEST_QUOTE and f" {run} " in known for run in runs)
@@ -181,7 +189,7 @@ def plan_problems(
     new = [step for step in steps if _has_id(step) and step["id"] not in context.kept]
     return [
         *_too_few_or_many(steps, context),
-        *_rewritten(listed, context, places),
+        *_find_rewritten(listed, context, places),
         *_own_words(new, context, places, catalogue),
         *_gates(new, context, places),
         *_schemas(new, places),
@@ -198,7 +206,7 @@ def _too_few_or_many(steps: Sequence[Any], context: PlanContext) -> Iterator[Pro
         yield Problem(f"{new} steps, but this run takes one step at a time", fix, "/steps")
 
 
-def _rewritten(listed: Sequence[Any], context: PlanContext, places: Mapping[str, int]) -> Iterator[Problem]:
+def _find_rewritten(listed: Sequence[Any], context: PlanContext, places: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a problem for each finished step that the answer makes into another one."""
     for given in listed:
         kept = context.kept.get(given["id"]) if _has_id(given) else None
@@ -207,7 +215,7 @@ def _rewritten(listed: Sequence[Any], context: PlanContext, places: Mapping[str,
         fields = _DOES if kept.get("tool") else _DOES_WITHOUT_TOOL
         for name in fields:
             if name in given and canonical(given[name]) != canonical(kept.get(name)):
-                fix = "leave it out, or as it is; what is to be done anew gets a new id"
+                fix = "leave it out, or as it is; what is to be done again gets a new id"
                 message = f"the step {kept['id']!r} is finished: its {name!r} cannot change any more"
                 yield Problem(message, fix, f"/steps/{places[kept['id']]}/{name}")
 
@@ -228,12 +236,19 @@ def _own_words(
 
 
 def _bounds(step: StepValue, before: StepValue, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
-    """Yield a model that a planner may not name, and a time that is too long, unless a person set it."""
-    model, timeout = step.get("model"), step.get("timeout_s")
-    if isinstance(model, str) and model not in (*catalogue.models, before.get("model")):
-        message = f"{step['id']!r} names the model {show_value(model)}, which is not in [executor] models"
-        others = f"leave 'model' out, or name {' or '.join(catalogue.models)}" if catalogue.models else "leave it out"
-        yield Problem(message, others, f"{pointer}/model")
+    """Yield what a planner may not name or set, unless a person did: models, agents, places, long times."""
+    named = (
+        ("model", catalogue.models, "in [executor] models"),
+        ("agent", catalogue.usable_agents(), "among those of the settings"),
+        ("place", catalogue.places, "among those of the settings"),
+    )
+    for field, known, where in named:
+        given = step.get(field)
+        if isinstance(given, str) and given not in (*known, before.get(field)):
+            message = f"{step['id']!r} names the {field} {show_value(given)}, which is not {where}"
+            others = f"leave {field!r} out, or name {' or '.join(known)}" if known else "leave it out"
+            yield Problem(message, others, f"{pointer}/{field}")
+    timeout = step.get("timeout_s")
     if _is_longer(timeout, LONGEST_STEP_S) and timeout != before.get("timeout_s"):
         message = f"timeout_s of {step['id']!r} is more than {LONGEST_STEP_S} seconds"
         yield Problem(message, f"write at most {LONGEST_STEP_S}", f"{pointer}/timeout_s")
@@ -253,9 +268,9 @@ def _harmless(step: StepValue, catalogue: Catalogue) -> bool:
 def _gates(new: Sequence[StepValue], context: PlanContext, places: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a problem for each gate that the answer drops, under the same id or another."""
     gated = {name: step for name, step in context.open.items() if step.get("gate") is True}
-    gone = {_deed(step): name for name, step in gated.items() if name not in places}
+    gone = {_action_of(step): name for name, step in gated.items() if name not in places}
     for step in new:
-        was = step["id"] if step["id"] in gated else gone.get(_deed(step))
+        was = step["id"] if step["id"] in gated else gone.get(_action_of(step))
         if was is not None and step.get("gate") is not True:
             message = f"the step {was!r} has a gate, which only a person may remove"
             yield Problem(message, 'add "gate": true', f"/steps/{places[step['id']]}/gate")
@@ -265,21 +280,21 @@ def _schemas(new: Sequence[StepValue], places: Mapping[str, int]) -> Iterator[Pr
     """Yield a problem for each schema that is text and no JSON: the check would say nothing of text."""
     fix = 'write a JSON Schema, as text where the form wants text: "{\\"type\\": \\"array\\"}"'
     for step in new:
-        checks = [*_numbered(step, "needs"), *_numbered(step, "checks")]
+        checks = [*_number(step, "needs"), *_number(step, "checks")]
         for pointer, given in [("/expects", step.get("expects")), *checks]:
             if isinstance(given, str):
                 message = f"{show_value(given)} is no JSON Schema"
                 yield Problem(message, fix, f"/steps/{places[step['id']]}{pointer}")
 
 
-def _numbered(step: StepValue, name: str) -> Iterator[tuple[str, Any]]:
+def _number(step: StepValue, name: str) -> Iterator[tuple[str, Any]]:
     checks = step.get(name)
     for place, check in enumerate(checks if isinstance(checks, list) else ()):
         if isinstance(check, dict):
             yield f"/{name}/{place}/schema", check.get("schema")
 
 
-def _deed(step: StepValue) -> bytes:
+def _action_of(step: StepValue) -> bytes:
     return canonical([step.get("tool") or step.get("description"), step.get("input")])
 
 

@@ -1,6 +1,6 @@
 """What is wrong with a plan that passes the check: mistakes planners make, that would waste a run. Pure.
 
-A hard finding would surely fail, or prove nothing, and must be put right. A soft one is told once, and may be meant.
+A hard finding would fail or prove nothing, and must be fixed. A soft one is reported once, and may be intended.
 Only what is still to be done is looked at; what is finished counts as being there.
 """
 
@@ -67,15 +67,15 @@ class Linted:
         if not self._before:
             for one in self.graph.order:
                 needs = self.graph.needs[one]
-                self._before[one] = _joined((self.bits(needs), *(self._before[need] for need in needs)))
+                self._before[one] = _join((self.bits(needs), *(self._before[need] for need in needs)))
         return self._before[step]
 
     def bits(self, steps: Iterable[str]) -> int:
         """Return steps as a set of bits."""
-        return _joined(1 << self.graph.rank[step] for step in steps)
+        return _join(1 << self.graph.rank[step] for step in steps)
 
 
-def _joined(sets: Iterable[int]) -> int:
+def _join(sets: Iterable[int]) -> int:
     found = 0
     for one in sets:
         found |= one
@@ -112,11 +112,12 @@ def lint(
         paths_into_outputs,
         impossible_outputs,
         _silent,
+        _spelled_out,
         misplaced,
         overwritten,
     ]
     found: list[LintFinding] = []
-    for rule in (*rules, *(() if stepwise else (_unused,))):
+    for rule in (*rules, *(() if stepwise else (_find_unused,))):
         check_stop()
         found += rule(subject)
     return sorted(found, key=lambda finding: int(finding.problem.pointer.split("/")[2]))
@@ -126,7 +127,7 @@ def _conditions(subject: Linted) -> Iterator[LintFinding]:
     for name in subject.new:
         step, pointer = subject.graph.steps[name], subject.at(name, "/success_condition")
         words, rests_on_words = step.success_condition, step.tool is None and not step.checks
-        fix = "say what is true of the files or the output when it succeeded, so that somebody could look"
+        fix = "say what is true of the files or the output when it succeeded, so that it can be checked"
         if not words or not words.strip():
             yield LintFinding(Problem(f"the step {name!r} has no success_condition", fix, pointer))
         elif proves_nothing(words):
@@ -143,7 +144,8 @@ def _conditions(subject: Linted) -> Iterator[LintFinding]:
 def _tools(subject: Linted) -> Iterator[LintFinding]:
     for name in subject.new:
         step = subject.graph.steps[name]
-        if step.tool is None and step.tools is None:
+        by_agent = step.agent is not None or subject.catalogue.agent is not None
+        if step.tool is None and step.tools is None and not by_agent:
             message = f"the step {name!r} has no tool, and names no 'tools' for the model that does it"
             fix = "name a tool, or list in 'tools' what the model may use ([] if it needs none)"
             yield LintFinding(Problem(message, fix, subject.at(name, "/tools")))
@@ -161,7 +163,31 @@ def _silent(subject: Linted) -> Iterator[LintFinding]:
             yield LintFinding(finding, hard="import" not in code)
 
 
-def _unused(subject: Linted) -> Iterator[LintFinding]:
+def _spelled_out(subject: Linted) -> Iterator[LintFinding]:
+    """A value of the run's parameters that is written out: the plan could not be used with another."""
+    values = {name: one for name, one in subject.catalogue.params.values.items() if _is_telling(one)}
+    if not values:
+        return
+    for name in subject.new:
+        for pointer, text in texts_of(subject.graph.steps[name]):
+            for param, value in values.items():
+                if re.search(rf"(?<![\w.-]){re.escape(str(value))}(?![\w.-])", text):
+                    message = f"{str(value)!r} is the value of the parameter {param!r}, written out"
+                    fix = (
+                        f"write {{{{params.{param}}}}} in its place, so that the plan can be used with another value"
+                    )
+                    yield LintFinding(Problem(message, fix, subject.at(name, pointer)), hard=False)
+
+
+def _is_telling(value: object) -> bool:
+    """Whether a value is hardly in a text by chance."""
+    return isinstance(value, str) and len(value) >= SHORTEST_VALUE and not value.isspace()
+
+
+SHORTEST_VALUE = 4  # characters of a parameter's value that is looked for in a plan
+
+
+def _find_unused(subject: Linted) -> Iterator[LintFinding]:
     """A step that only finds something out is of use to those who refer to it, or as the answer of the run."""
     referred = {name for names in subject.graph.refers.values() for name in names}
     leaves = subject.graph.leaves
@@ -185,11 +211,11 @@ _WRITES = re.compile(r"(?<![0-9&<>-])>>?\s*([A-Za-z0-9_][\w./-]*)")  # the targe
 
 
 def misplaced(subject: Linted) -> Iterator[LintFinding]:
-    makers = _Deeds.of(subject, _made)
+    makers = _Deeds.of(subject, _files_made)
     for name in subject.new:
         step = subject.graph.steps[name]
         for pointer, path, what in _paths(step):
-            if problem := _misplaced(path, what, subject.around):
+            if problem := _why_misplaced(path, what, subject.around):
                 yield LintFinding(Problem(*problem, subject.at(name, pointer)))
             elif what == "read_file" and _is_missing(path, step, subject, makers):
                 message = f"there is no {path!r} in the working folder, and no earlier step makes it"
@@ -207,7 +233,7 @@ def _paths(step: Step) -> Iterator[tuple[str, str, str]]:
             yield f"/checks/{place}/path", check.path, "check"
 
 
-def _misplaced(path: str, what: str, around: Surroundings) -> tuple[str, str] | None:
+def _why_misplaced(path: str, what: str, around: Surroundings) -> tuple[str, str] | None:
     fix = "name it relative to the working folder"
     if path.startswith("~"):
         return f"{path!r}: ~ means nothing here", fix
@@ -267,7 +293,7 @@ class _Deeds:
         return self.anything | self.by_path.get(path, 0)
 
 
-def _made(step: Step) -> list[str] | None:
+def _files_made(step: Step) -> list[str] | None:
     if step.tool in ("write_file", "edit_file"):
         path = (step.input or {}).get("path")
         return [path] if isinstance(path, str) and not find(path) else None
@@ -293,7 +319,7 @@ def overwritten(subject: Linted) -> Iterator[LintFinding]:
     """Two steps that write one file: at the same time, or the second over the first."""
     writers: dict[str, list[str]] = {}
     for name in subject.graph.listed:
-        for path in _written(subject.graph.steps[name], subject.around):
+        for path in _files_written(subject.graph.steps[name], subject.around):
             writers.setdefault(path, []).append(name)
     new, readers = frozenset(subject.new), _Deeds.of(subject, _read)
     for path, names in writers.items():
@@ -303,7 +329,7 @@ def overwritten(subject: Linted) -> Iterator[LintFinding]:
                     yield finding
 
 
-def _written(step: Step, around: Surroundings) -> list[str]:
+def _files_written(step: Step, around: Surroundings) -> list[str]:
     given = step.input or {}
     path, command = given.get("path"), given.get("command")
     if step.tool in ("write_file", "edit_file") and isinstance(path, str) and not find(path):
@@ -339,20 +365,20 @@ def placeholders(subject: Linted) -> Iterator[LintFinding]:
         for pointer, text in texts_of(step):
             for written in wrong_references(text, ids, name, code=_is_code(step, pointer)):
                 fix = "write {{steps.ID.output}} with the id of the step whose output is meant"
-                message = f"{_short(written)} would reach the tool as it stands: it is no reference"
+                message = f"{_short(written)} would reach the tool as it is: it is not a reference"
                 yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
         if step.tool is None:
             yield from _unfilled_words(subject, step, ids)
 
 
 def _unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterator[LintFinding]:
-    """A model that does a step reads its description as it stands: references are filled in `input` only."""
+    """A model that does a step reads its description as it is: references are filled in `input` only."""
     for field_name in ("description", "success_condition"):
         words = getattr(step, field_name) or ""
         written = [words[one.start : one.end] for one in find(words) if one.step]
         written += wrong_references(words, ids, step.id, code=False)
         for one in written:
-            message = f"{_short(one)} is not filled in here: only 'input', 'needs' and 'checks' are"
+            message = f"{_short(one)} is not filled in here: only 'input', 'when', 'needs' and 'checks' are"
             fix = 'put it into "input": {"material": "{{steps.ID.output}}"}, and say in words what to do with it'
             yield LintFinding(Problem(message, fix, subject.at(step.id, f"/{field_name}")))
 
@@ -379,7 +405,7 @@ def paths_into_outputs(subject: Linted) -> Iterator[LintFinding]:
                 fix = f"write {{{{steps.{source.id}.output}}}}, or take the part out in a step of its own"
                 yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
             elif isinstance(shape, list | dict) and is_whole(texts[pointer]) and _wants_text(subject, step, pointer):
-                message = f"{written} is {_described(shape)}, and text is wanted here"
+                message = f"{written} is {_describe(shape)}, and text is wanted here"
                 fix = f"put words around it: 'Found: {written}', or make it text in a step of its own"
                 yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
 
@@ -425,11 +451,11 @@ def _inside(shape: Any, path: tuple[str, ...]) -> Any:
         elif isinstance(shape, dict) and part in shape:
             shape = shape[part]
         else:
-            return _Nowhere(_described(shape))
+            return _Nowhere(_describe(shape))
     return shape
 
 
-def _described(shape: Any) -> str:
+def _describe(shape: Any) -> str:
     if isinstance(shape, list):
         return "a list, counted from 0"
     return f"an object with {', '.join(shape)}" if isinstance(shape, dict) else str(shape)

@@ -1,9 +1,9 @@
 """Texts that were meant to refer to a step and do not, and words that prove nothing. Pure: patterns, no plans.
 
 Models write `{{list}}`, `${steps.list.output}`, `<output of list>`, `$STEP_1_OUTPUT`: each would reach a tool as it
-stands. A rule here is narrow on purpose: braces, dollars and brackets mean something in every other language.
+is. A rule here is narrow on purpose: braces, dollars and brackets mean something in every other language.
 
-No pattern holds an id. A pattern finds what stands between two marks, at most a line of it; whether that begins with
+No pattern holds an id. A pattern finds what is between two marks, at most a line of it; whether that begins with
 a step is looked up. So the time grows with the texts, however many steps there are.
 """
 
@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from agentfs.core.references import find
+from agentfs.core.references import find, spans_of
+from agentfs.core.shell_words import replace_spans
 
 _PART = r"(?:output|result|stdout|content|text|value|response|file|path)s?"
 _WHAT = r"(?:output|result|content|stdout|text|value|response|summary|answer|list)s?"
@@ -24,7 +25,7 @@ _ENDING = r"(?:here|goes\s{1,9}here|placeholder|to\s{1,9}be\s{1,9}filled(?:\s{1,
 _INNER = r"\s{0,9}([^{}<>\n]{1,200})"  # between two marks
 _LONGEST_ID = 63
 _LONGEST_WHOLE = 300
-_MOST = 20  # told of one text
+_MOST = 20  # reported for one text
 
 _NOTHING_SAID = frozenset(
     re.findall(
@@ -43,13 +44,13 @@ _ALWAYS_TRUE = re.compile(
 )
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A wrong form: what stands between its marks, as its one group, is certain or begins with a step."""
+    """A wrong form: what is between its marks, as its one group, is certain or begins with a step."""
 
     marks: re.Pattern[str]
     certain: re.Pattern[str] | None = None  # wrong whatever steps there are
@@ -64,76 +65,76 @@ class _Rule:
 
 
 _WITH_DOLLAR = re.compile(r"\$\{\{\s{0,9}steps\.[^{}\n]{0,80}\}\}")  # as GitHub writes it: the $ would stay
-_CERTAIN = _compiled(r"\$\{\s{0,9}steps?[.\[][^{}\n]{1,80}\}|\$steps?\.[a-z0-9][\w.-]{0,80}\w")
+_CERTAIN = _compile(r"\$\{\s{0,9}steps?[.\[][^{}\n]{1,80}\}|\$steps?\.[a-z0-9][\w.-]{0,80}\w")
 _ANYWHERE = (
     _Rule(
-        _compiled(rf"\{{\{{{_INNER}\}}\}}"),
-        _compiled(rf"(?:{_SAID}{_MORE}|(?:outputs?|results?)[.\[]{_MORE})"),
-        _compiled(rf"(?:[.\[ _-]{_PART}{_MORE})?\s*"),
+        _compile(rf"\{{\{{{_INNER}\}}\}}"),
+        _compile(rf"(?:{_SAID}{_MORE}|(?:outputs?|results?)[.\[]{_MORE})"),
+        _compile(rf"(?:[.\[ _-]{_PART}{_MORE})?\s*"),
     ),
-    _Rule(_compiled(rf"\$\{{{_INNER}\}}"), after=_compiled(rf"[.\[]{_PART}{_MORE}"), any_form=False),
-    _Rule(_compiled(rf"\$([a-z0-9][a-z0-9_-]{{0,62}}\.{_PART})\b"), after=_compiled(r"\..*"), any_form=False),
+    _Rule(_compile(rf"\$\{{{_INNER}\}}"), after=_compile(rf"[.\[]{_PART}{_MORE}"), any_form=False),
+    _Rule(_compile(rf"\$([a-z0-9][a-z0-9_-]{{0,62}}\.{_PART})\b"), after=_compile(r"\..*"), any_form=False),
     _Rule(
-        _compiled(rf"(?<!\{{)\{{\s{{0,9}}steps\.({_MORE}[^{{}}<>\n]{{0,64}})\}}(?!\}})"),
-        after=_compiled(rf"\.{_MORE}"),
+        _compile(rf"(?<!\{{)\{{\s{{0,9}}steps\.({_MORE}[^{{}}<>\n]{{0,64}})\}}(?!\}})"),
+        after=_compile(rf"\.{_MORE}"),
         any_form=False,
     ),
     _Rule(
-        _compiled(r"<\s{0,9}([^<>\n]{1,200})>"),
-        _compiled(rf"{_SAID}[^<>\n]{{1,80}}|{_INSERT}[^<>\n]{{1,80}}"),
-        _compiled(rf"[ _.-]{_PART}\s*"),
+        _compile(r"<\s{0,9}([^<>\n]{1,200})>"),
+        _compile(rf"{_SAID}[^<>\n]{{1,80}}|{_INSERT}[^<>\n]{{1,80}}"),
+        _compile(rf"[ _.-]{_PART}\s*"),
     ),
     _Rule(
-        _compiled(r"\[\s{0,9}([^\[\]\n]{1,200})\]"),
-        _compiled(rf"{_SAID}(?:the\s+)?(?:steps?\b|{_EARLIER}\b)[^\[\]\n]{{0,60}}|{_INSERT}[^\[\]\n]{{1,80}}"),
+        _compile(r"\[\s{0,9}([^\[\]\n]{1,200})\]"),
+        _compile(rf"{_SAID}(?:the\s+)?(?:steps?\b|{_EARLIER}\b)[^\[\]\n]{{0,60}}|{_INSERT}[^\[\]\n]{{1,80}}"),
     ),
     _Rule(
-        _compiled(rf"\[\s{{0,9}}{_SAID}(?:the\s{{1,9}})?([^\[\]\n]{{1,130}})\]"),
-        after=_compiled(r"(?:\W[^\[\]\n]{0,59})?"),
+        _compile(rf"\[\s{{0,9}}{_SAID}(?:the\s{{1,9}})?([^\[\]\n]{{1,130}})\]"),
+        after=_compile(r"(?:\W[^\[\]\n]{0,59})?"),
         any_form=False,
     ),
 )
 _IN_PROSE = (  # not in code, where the same means something else
     _Rule(
-        _compiled(rf"(?<!\{{)\{{{_INNER}\}}(?!\}})"),
-        _compiled(rf"{_SAID}{_MORE}"),
-        _compiled(rf"\.{_PART}{_MORE}"),
+        _compile(rf"(?<!\{{)\{{{_INNER}\}}(?!\}})"),
+        _compile(rf"{_SAID}{_MORE}"),
+        _compile(rf"\.{_PART}{_MORE}"),
         any_form=False,
     ),
 )
 _WHOLE = (  # only as all of a text
     _Rule(
-        _compiled(r"(?:steps\.)?(.+)"),
-        after=_compiled(r"\.(?:output|result|stdout|file)[\w.\[\]-]*"),
+        _compile(r"(?:steps\.)?(.+)"),
+        after=_compile(r"\.(?:output|result|stdout|file)[\w.\[\]-]*"),
         any_form=False,
     ),
-    _Rule(_compiled(r"\{\s*(.+)\}"), after=_compiled(r"\s*"), any_form=False),
-    _Rule(_compiled(r"<\s*(.+)>"), after=_compiled(r"\s*"), any_form=False),
-    _Rule(_compiled(r"\$\{\s*(.+)\}"), after=_compiled(r"\s*"), any_form=False),
-    _Rule(_compiled(r"[$@](.+)"), after=_compiled(r""), any_form=False),
+    _Rule(_compile(r"\{\s*(.+)\}"), after=_compile(r"\s*"), any_form=False),
+    _Rule(_compile(r"<\s*(.+)>"), after=_compile(r"\s*"), any_form=False),
+    _Rule(_compile(r"\$\{\s*(.+)\}"), after=_compile(r"\s*"), any_form=False),
+    _Rule(_compile(r"[$@](.+)"), after=_compile(r""), any_form=False),
     _Rule(
-        _compiled(rf"{_SAID}(?:the\s+)?(?:steps?\s+)?['\"]?(.+)"),
-        after=_compiled(r"['\"]?(?:\s+step)?\.?"),
+        _compile(rf"{_SAID}(?:the\s+)?(?:steps?\s+)?['\"]?(.+)"),
+        after=_compile(r"['\"]?(?:\s+step)?\.?"),
     ),
     _Rule(
-        _compiled(rf"([<\[(][^<>\[\]()\n]{{0,100}}\b{_ENDING}\b[^<>\[\]()\n]{{0,40}}[>\])])"),
-        _compiled(r".*"),
+        _compile(rf"([<\[(][^<>\[\]()\n]{{0,100}}\b{_ENDING}\b[^<>\[\]()\n]{{0,40}}[>\])])"),
+        _compile(r".*"),
     ),
 )
-_VARIABLE = _compiled(r"\$\{?([a-z0-9_][a-z0-9_-]{0,140})\}?")  # $STEP_1: unless the text itself sets it
-_CERTAIN_NAME = _compiled(
+_VARIABLE = _compile(r"\$\{?([a-z0-9_][a-z0-9_-]{0,140})\}?")  # $STEP_1: unless the text itself sets it
+_CERTAIN_NAME = _compile(
     r"steps?_?[0-9]+\w*|(?:output|result)_of_\w+|(?:steps?_\w*|prev_|previous_)(?:output|result|step)\w*"
 )
-_HELD = _compiled(r"_(?:output|result)(?!\w)")
-_STEP_NAME = _compiled(r"steps?_(.+)")
+_HELD = _compile(r"_(?:output|result)(?!\w)")
+_STEP_NAME = _compile(r"steps?_(.+)")
 _SETS = re.compile(r"\b(\w{1,140})=|\b(?:for|read|read -r|export|local)\s{1,9}(\w{1,140})\b")
-_NUMBERED = _compiled(rf"steps?[ ._-]?[0-9]+|{_EARLIER}[ ._-]?step|{_EARLIER}")
-_PREFIX = _compiled(r"steps?[ ._-]?")
+_NUMBERED = _compile(rf"steps?[ ._-]?[0-9]+|{_EARLIER}[ ._-]?step|{_EARLIER}")
+_PREFIX = _compile(r"steps?[ ._-]?")
 
 
 @dataclass(frozen=True, slots=True)
 class _Ids:
-    """The steps that a text may have meant: all but the one it stands in."""
+    """The steps that a text may have meant: all but the one it is in."""
 
     known: Collection[str]
     own: str
@@ -209,12 +210,9 @@ def _named_after_step(run: str, ids: _Ids) -> str | None:
 
 
 def _without_references(text: str) -> str:
-    """Return a text with blanks where good references stand."""
-    parts, at = [], 0
-    for one in find(text):
-        parts += [text[at : one.start], " " * (one.end - one.start)]
-        at = one.end
-    return "".join([*parts, text[at:]])
+    """Return a text with blanks where good references are."""
+    spans = spans_of(find(text))
+    return replace_spans(text, spans, [" " * (end - start) for start, end in spans])
 
 
 def proves_nothing(words: str) -> bool:

@@ -7,19 +7,17 @@ from pathlib import Path
 
 from agentfs.core.facts import Facts
 from agentfs.core.goal_file import ParsedGoal
-from agentfs.core.hashing import check_value, in_order, overrides_of
+from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, overrides_of
 from agentfs.core.planner_calls import DO
 from agentfs.core.proof import wants_acceptance
-from agentfs.core.records import Answer, Author, Call, JsonObject, Run
+from agentfs.core.records import Answer, Author, Call, FolderShown, JsonObject, Run
 from agentfs.core.run_state import RunState
 from agentfs.core.tool_spec import Catalogue
 from agentfs.models.base import Model, ModelError, ModelSession
 from agentfs.planner.acceptance import Acceptance, Look, Writer
 from agentfs.planner.model import failed_call
 from agentfs.planner.surroundings import HEAD, LookAround, look_around
-from agentfs.storage.clock import Clock
 
-SCHEMA = "../../../schemas/plan.schema.json"
 _REFERENCE = re.compile(r"\{\{|\{step_")
 
 
@@ -29,7 +27,6 @@ class OneStep:
 
     parsed: Callable[[str], ParsedGoal]
     catalogue: Catalogue
-    clock: Clock
     workspace: Path
     model: Callable[[Run], Model | None]  # the executor's: it writes the acceptance checks
     look_around: LookAround = look_around
@@ -40,31 +37,31 @@ class OneStep:
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002
         return wants_acceptance(facts)
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:
-        began = self.clock.monotonic()
+    def answer(self, call: Call, state: RunState, folder: Path, session: ModelSession, look: Look) -> Answer:
         goal, catalogue = self.parsed(call.goal_sha256), self.catalogue.under(state.facts.own_tools)
         try:
-            accepted, listing = self._accepted(state.facts, catalogue, folder, line, look)
+            accepted, shown = self._accept(state.facts, catalogue, folder, session, look)
         except ModelError as error:
-            return self._failed(call, error, line, began)
-        plan = loop_plan(goal, state.facts, catalogue, accepted, heads_in(listing))
+            return _failed_answer(call, error, session)
+        plan = loop_plan(goal, state.facts, catalogue, accepted, heads_in(shown.entries if shown else ()))
         return Answer(
             call=call.call,
             verdict="plan",
             plan=plan,
             answer="one model does it in one go",
             before=accepted.before,
-            usage=line.usage,
-            duration_s=round(self.clock.monotonic() - began, 6),
+            folder=shown,
+            usage=session.usage,
+            duration_s=0.0,
         )
 
-    def _accepted(
-        self, facts: Facts, catalogue: Catalogue, folder: Path, line: ModelSession, look: Look
-    ) -> tuple[Acceptance, tuple[str, ...]]:
+    def _accept(
+        self, facts: Facts, catalogue: Catalogue, folder: Path, session: ModelSession, look: Look
+    ) -> tuple[Acceptance, FolderShown | None]:
         """Return the goal's checks, and the listing that the model saw which wrote them."""
         if not wants_acceptance(facts):
             own = facts.goal.checks if facts.run.proof is not None else ()
-            return Acceptance(tuple(map(check_value, own)), ()), ()
+            return Acceptance(tuple(map(check_value, own)), ()), None
         material, _ = self.look_around(folder, facts.settings, self.workspace, None, facts.goal.text)
         writer = Writer(
             goal=facts.goal.text,
@@ -72,17 +69,17 @@ class OneStep:
             catalogue=catalogue,
             model=self.model(facts.run),
             role="executor",
-            line=line,
+            session=session,
             look=look,
             workspace=self.workspace,
         )
-        return writer.settle(), material.listing
+        return writer.write_checks(), FolderShown(entries=material.listing, complete=material.complete)
 
-    def _failed(self, call: Call, error: ModelError, line: ModelSession, began: float) -> Answer:
-        """Return that there are no checks: the work does not begin without them."""
-        took = round(self.clock.monotonic() - began, 6)
-        verdict, failure = failed_call(error)
-        return Answer(call=call.call, verdict=verdict, error=failure, usage=line.usage, duration_s=took)
+
+def _failed_answer(call: Call, error: ModelError, session: ModelSession) -> Answer:
+    """Return that there are no checks: the work does not begin without them."""
+    verdict, failure = failed_call(error)
+    return Answer(call=call.call, verdict=verdict, error=failure, usage=session.usage, duration_s=0.0)
 
 
 def heads_in(listing: Sequence[str]) -> dict[str, str]:
@@ -108,12 +105,12 @@ def loop_plan(
         "input": {"goal": "{{goal}}", **({"files": dict(heads)} if heads else {})},
         "depends_on": [],
         "max_attempts": 1,
-        "tools": [name for name in facts.settings.tools if name in catalogue.usable()],
+        "tools": [name for name in facts.settings.tools if name in catalogue.for_loops()],
     }
     if facts.run.proof is None and goal.fields.checks:  # a run of the first release: the step has them
         step["checks"] = [check_value(check) for check in goal.fields.checks]
     return {
-        "$schema": SCHEMA,
+        "$schema": PLAN_SCHEMA,
         "goal": goal.title,
         "status": present.get("status") or ("approved" if facts.run.approve == "never" else "draft"),
         **overrides_of(present),

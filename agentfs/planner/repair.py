@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.excerpts import fenced, head_and_tail
+from agentfs.core.excerpts import fence_text, head_and_tail
 from agentfs.core.facts import Facts
 from agentfs.core.records import Answer, Author, Call, JsonObject, Result, Run
 from agentfs.core.run_state import RunState
@@ -24,7 +24,6 @@ from agentfs.planner.evaluation import evaluate_answer
 from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import failed_call, present_plan, reply_text
 from agentfs.prompts import load_prompt
-from agentfs.storage.clock import Clock
 
 _SHOWN = 4_000  # characters of an error
 
@@ -36,7 +35,6 @@ class Repair:
     model: Callable[[Run], Model | None]
     catalogue: Catalogue
     workspace: Path
-    clock: Clock
 
     def author(self, call: Call, facts: Facts) -> Author:  # noqa: ARG002
         model = self.model(facts.run)
@@ -45,26 +43,24 @@ class Repair:
     def takes_time(self, call: Call, facts: Facts) -> bool:  # noqa: ARG002
         return True
 
-    def answer(self, call: Call, state: RunState, folder: Path, line: ModelSession, look: Look) -> Answer:  # noqa: ARG002
-        began = self.clock.monotonic()
+    def answer(self, call: Call, state: RunState, folder: Path, session: ModelSession, look: Look) -> Answer:  # noqa: ARG002
         prompt = load_prompt("repair", self.workspace)
         fields: dict[str, Any] = {"verdict": "keep"}
         try:
-            if (plan := self._repaired(call, state, folder, line, prompt.text)) is not None:
+            if (plan := self._repair(call, state, folder, session, prompt.text)) is not None:
                 fields = {"verdict": "plan", "plan": plan, "answer": f"another input for {call.step}"}
         except (Refused, Garbled) as error:
             fields |= {"error": error.failure}
         except ModelError as error:
             fields["verdict"], fields["error"] = failed_call(error)
-        took = round(self.clock.monotonic() - began, 6)
-        return Answer(call=call.call, prompt_sha256=prompt.sha256, usage=line.usage, duration_s=took, **fields)
+        return Answer(call=call.call, prompt_sha256=prompt.sha256, usage=session.usage, duration_s=0.0, **fields)
 
-    def _repaired(
-        self, call: Call, state: RunState, folder: Path, line: ModelSession, prompt: str
+    def _repair(
+        self, call: Call, state: RunState, folder: Path, session: ModelSession, prompt: str
     ) -> JsonObject | None:
         """Return the plan with another input for the step; None where there is none that can be used."""
-        standing = plan_context(call, state, present_plan(folder, state.facts))
-        step, model = standing.open.get(call.step or ""), self.model(state.facts.run)
+        context = plan_context(call, state, present_plan(folder, state.facts))
+        step, model = context.open.get(call.step or ""), self.model(state.facts.run)
         catalogue = self.catalogue.under(state.facts.own_tools)
         if step is None or model is None or step.get("tool") not in catalogue.tools:
             return None
@@ -75,16 +71,18 @@ class Repair:
             {"role": "user", "content": _case(step, view.result, state.facts.goal.title)},
         )
         request = Request("executor", messages, form=Form("repair", input_form(spec)))
-        given = _object_in(reply_text(model.complete(request, line))).get("input")
+        given = _object_in(reply_text(model.complete(request, session))).get("input")
         if not isinstance(given, dict):
             return None
-        return _changed(standing, step, tool_input(given, spec), catalogue)
+        return _change_input(context, step, tool_input(given, spec), catalogue)
 
 
-def _changed(standing: PlanContext, step: Mapping[str, Any], given: Any, catalogue: Catalogue) -> JsonObject | None:
-    steps = [{**one, "input": given} if one["id"] == step["id"] else one for one in standing.open.values()]
-    weighed = evaluate_answer(json.dumps({"steps": steps}), standing, catalogue, Surroundings())
-    return weighed.plan if weighed.usable and weighed.verdict == "plan" else None
+def _change_input(
+    context: PlanContext, step: Mapping[str, Any], given: Any, catalogue: Catalogue
+) -> JsonObject | None:
+    steps = [{**one, "input": given} if one["id"] == step["id"] else one for one in context.open.values()]
+    evaluation = evaluate_answer(json.dumps({"steps": steps}), context, catalogue, Surroundings())
+    return evaluation.plan if evaluation.usable and evaluation.verdict == "plan" else None
 
 
 def _case(step: Mapping[str, Any], result: Result | None, goal: str) -> str:
@@ -92,8 +90,8 @@ def _case(step: Mapping[str, Any], result: Result | None, goal: str) -> str:
     error = result.error.message if result and result.error else "(nothing is known)"
     return "\n\n".join(
         (
-            f"# The step\n\n{fenced(json.dumps(shown, ensure_ascii=False, indent=2))}",
-            f"# What went wrong\n\n{fenced(head_and_tail(error, _SHOWN))}",
+            f"# The step\n\n{fence_text(json.dumps(shown, ensure_ascii=False, indent=2))}",
+            f"# What went wrong\n\n{fence_text(head_and_tail(error, _SHOWN))}",
             f"# What it is for\n\n{goal}",
         )
     )

@@ -9,22 +9,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from agentfs.agents.running import Attempted, replayed, spoken_in
 from agentfs.core import paths
+from agentfs.core.evidence import Changes, Gather, Piece
 from agentfs.core.mask import Mask
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson
-from agentfs.executor import words
-from agentfs.executor.arguments import arguments_of
 from agentfs.executor.attempt import Halt
-from agentfs.executor.calling import OUTPUT_LENGTH
 from agentfs.executor.checks import run_checks
-from agentfs.executor.evidence import NOT_PUT_BACK, SPOILED, TAMPERED, Changes, FolderWatch, Gather, Piece, changes_in
+from agentfs.executor.evidence import SPOILED, TAMPERED, changes_in
 from agentfs.executor.judging import EVIDENCE
-from agentfs.executor.scratchpad import PLAN
+from agentfs.executor.loop_text import PLAN_NOTE
+from agentfs.executor.loop_tools import OUTPUT_LENGTH, PLAN, arguments_of
 from agentfs.models.base import (
     Garbled,
     LimitReached,
@@ -44,7 +44,7 @@ from agentfs.replay.recording import LOG, TOOL_FAILED, Conversation, Departure, 
 from agentfs.storage.clock import Clock
 from agentfs.storage.jsonl import OURS, read_lines
 from agentfs.storage.safe_open import copy_regular
-from agentfs.tools.base import Bench, ToolResult
+from agentfs.tools.base import Observer, Seen, StepContext, T, ToolResult
 
 NOT_RECORDED = Failure(kind="model", message="the recording holds no answer to this")
 SHOWN = 120  # characters on either side of a difference
@@ -160,7 +160,7 @@ class RecordedModel:
         """Write PLAN.md as the model was shown it next: what changed it is not run again."""
         left = [one for one in self.playback.recording.conversation(line.name).tries if one.role == "executor"]
         shown = str(left[0].messages[-1].get("content")) if left and left[0].messages else ""
-        if shown.startswith(words.PLAN_NOTE):
+        if shown.startswith(PLAN_NOTE):
             path = self.playback.folder / paths.FILES / PLAN
             path.parent.mkdir(exist_ok=True)
             path.write_text("\n".join(shown.split("\n")[3:-1]), encoding="utf-8")
@@ -235,13 +235,13 @@ def _as_sent(played: Try, request: Request, temperature: float | None) -> Payloa
         return Payload(request.messages, {"tools": [tool_schema(offer) for offer in request.offers]})
     if not body:
         return Payload(request.messages, {})
-    habits = Capabilities(
+    capabilities = Capabilities(
         json_mode=_json_mode(body),
         tools="tools" in body,
         temperature="temperature" in body,
         usage="stream_options" in body,
     )
-    sent = build_payload(request, habits, temperature)
+    sent = build_payload(request, capabilities, temperature)
     compared = ("tools", "response_format", "tool_choice")
     return Payload(sent.messages, {name: sent.options.get(name) for name in compared})
 
@@ -284,38 +284,39 @@ class RecordedTool:
     spec: ToolSpec
     playback: Playback
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        order = self.playback.recording.order(bench.whose)
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        order = self.playback.recording.order(context.name)
         if order is not None and order.tool is None:
-            return self._in_loop(given, bench)
-        bench.claim(None)
-        return self._of_step(bench)
+            return self._in_loop(given, context)
+        context.claim(None)
+        return self.of_step(context)
 
-    def _in_loop(self, given: JsonObject, bench: Bench) -> ToolResult:
-        conversation = self.playback.recording.conversation(bench.whose)
+    def _in_loop(self, given: JsonObject, context: StepContext) -> ToolResult:
+        conversation = self.playback.recording.conversation(context.name)
         for place, entry in enumerate(conversation.calls):
             if entry.get("tool") == self.spec.name and _arguments(entry) == given:
                 del conversation.calls[: place + 1]
-                self.playback.spend_after(bench.whose, entry.get("seconds"))
-                return _result(str(entry.get("result") or ""), bool(entry.get("ok")), bench)
-        if self.playback.recording.was_killed(bench.whose):
+                self.playback.spend_after(context.name, entry.get("seconds"))
+                return _result(str(entry.get("result") or ""), bool(entry.get("ok")), context)
+        if self.playback.recording.was_killed(context.name):
             raise Killed
-        self.playback.note(f"{bench.whose}{LOG}", f"a call of {self.spec.name}", "no such call", given)
+        self.playback.note(f"{context.name}{LOG}", f"a call of {self.spec.name}", "no such call", given)
         return ToolResult(failure=NOT_RECORDED)
 
-    def _of_step(self, bench: Bench) -> ToolResult:
-        result = self.playback.recording.result(bench.whose)
-        if result is None or self.playback.recording.was_killed(bench.whose):
+    def of_step(self, context: StepContext) -> ToolResult:
+        """Return what the tool gave to a step."""
+        result = self.playback.recording.result(context.name)
+        if result is None or self.playback.recording.was_killed(context.name):
             raise Killed
         self.playback.spend(result.duration_s)
-        whole = self.playback.recording.folder / f"{bench.whose}.output.txt"
-        if whole.is_file() and not bench.output_file.exists():
-            copy_regular(whole, bench.output_file)
-        return ToolResult(output=result.output, cut=result.cut, failure=self._failure(result, bench))
+        whole = self.playback.recording.folder / f"{context.name}.output.txt"
+        if whole.is_file() and not context.output_file.exists():
+            copy_regular(whole, context.output_file)
+        return ToolResult(output=result.output, cut=result.cut, failure=self._failure(result, context))
 
-    def _failure(self, result: Result, bench: Bench) -> Failure | None:
+    def _failure(self, result: Result, context: StepContext) -> Failure | None:
         """Return why the tool gave nothing: not what its checks, or a judge that nobody reached, made of it."""
-        judged = any(played.role == "judge" for played in self.playback.recording.conversation(bench.whose).tries)
+        judged = any(played.role == "judge" for played in self.playback.recording.conversation(context.name).tries)
         if result.error is None or result.error.kind == "check" or judged:
             return None
         if result.status == "interrupted" and result.error.kind != "limit":
@@ -330,12 +331,12 @@ def _arguments(entry: Entry) -> JsonObject | None:
         return None
 
 
-def _result(text: str, ok: bool, bench: Bench) -> ToolResult:
+def _result(text: str, ok: bool, context: StepContext) -> ToolResult:
     """Return a result that comes to these very words again, once they are cut as they were."""
     found = _CUT.search(text) if len(text) > OUTPUT_LENGTH else None
     if found is not None and ok:
-        os.close(os.open(bench.output_file, os.O_CREAT | os.O_WRONLY, 0o600))
-        os.truncate(bench.output_file, OUTPUT_LENGTH - 1 + int(found[1]))  # only its size is asked for
+        os.close(os.open(context.output_file, os.O_CREAT | os.O_WRONLY, 0o600))
+        os.truncate(context.output_file, OUTPUT_LENGTH - 1 + int(found[1]))  # only its size is asked for
         return ToolResult(output=_CUT.sub("  ", text, count=1), cut=True)
     if found is not None:
         text = _CUT.sub(" " * int(found[1]), text, count=1)
@@ -343,34 +344,40 @@ def _result(text: str, ok: bool, bench: Bench) -> ToolResult:
     return ToolResult(failure=Failure(kind=failed[1], message=failed[2])) if failed else ToolResult(output=text)
 
 
-# ── checks ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── checks and folders ───────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedChecks:
-    """Finds what the checks found. Only a judge is asked again, of the recording."""
+class RecordedObserver(Observer):
+    """Finds what the checks found then, and what became of the working folder. Only a judge is asked again.
 
-    playback: Playback
+    An attempt that waited is given all that it changed when it is first asked.
+    """
 
-    def __call__(
+    def __init__(self, playback: Playback) -> None:
+        self.playback = playback
+        self._given: set[tuple[str, str]] = set()
+        self._untouched = False  # at the claim that was looked at last, nothing had changed
+
+    def check(
         self,
         checks: Sequence[ResolvedCheck],
-        bench: Bench,
+        context: StepContext,
         output: Any,
         gather: Gather,  # noqa: ARG002 - the evidence is what the judge was shown then
     ) -> tuple[CheckResult, ...]:
-        whose = bench.whose
+        whose = context.name
         if whose.endswith(paths.BEFORE):
             return tuple(self._before(check, whose.removesuffix(paths.BEFORE)) for check in checks)
         if whose.endswith(paths.ACCEPT):
             accepted = self.playback.recording.conversation(whose.removesuffix(paths.ACCEPT)).acceptances
             entry = accepted.pop(0) if accepted else {}
+            self._untouched = bool(entry.get("untouched"))
             return tuple(CheckResult.model_validate(one) for one in entry.get("checks") or ())
-        found = self._found(whose)
+        found = self._find_results(whose)
         return tuple(
-            run_checks((check,), bench, output, self._evidence(whose))[0]
+            run_checks((check,), context, output, self._evidence(whose))[0]
             if isinstance(check, JudgeCheck)
-            else self._recorded(check, found, place, whose)
+            else self._find_result(check, found, place, whose)
             for place, check in enumerate(checks)
         )
 
@@ -392,7 +399,7 @@ class RecordedChecks:
         shown = next((str(one.messages[1].get("content")) for one in left if one.role == "judge"), "")
         return lambda _condition: (Piece("", shown.partition(EVIDENCE)[2].removesuffix("\n")),)
 
-    def _found(self, whose: str) -> tuple[CheckResult, ...] | None:
+    def _find_results(self, whose: str) -> tuple[CheckResult, ...] | None:
         """Return what was found; None where it is not recorded because nothing came of it."""
         recording = self.playback.recording
         if whose.startswith(paths.PLANNING):
@@ -400,6 +407,10 @@ class RecordedChecks:
             if record is None or not step:
                 return record.checks if record else None
             return next((one.checks for one in record.steps if one.step == step), None)
+        if whose.endswith(paths.WHEN):
+            result = recording.result(whose.removesuffix(paths.WHEN))
+            skipped = result is not None and (result.status == "skipped" or _kind(result) == "when")
+            return result.checks if result and skipped else None
         attempt = whose.removesuffix(paths.GATE_NEEDS).removesuffix(paths.NEEDS)
         result = recording.result(attempt)
         if result is None or (whose != attempt and not (result.error and result.error.kind == "needs")):
@@ -408,7 +419,7 @@ class RecordedChecks:
             return None  # they held then; what the result says was found after the yes
         return result.checks or None
 
-    def _recorded(
+    def _find_result(
         self, check: ResolvedCheck, found: tuple[CheckResult, ...] | None, place: int, whose: str
     ) -> CheckResult:
         if found is None:
@@ -418,35 +429,39 @@ class RecordedChecks:
         self.playback.note(f"{whose}.result.json", f"check {place + 1}", "no such check", check.kind)
         return CheckResult(kind=check.kind, ok=False, detail=NOT_RECORDED.message)
 
+    def see(self, what: Seen, name: str, look: Callable[[], T]) -> T:  # noqa: ARG002
+        return cast("T", self._find_seen(what, name))
 
-def _number(whose: str) -> int:
-    """Return the number of the call that a name like `planning/2.checks.total` is about."""
-    return int(whose.removeprefix(f"{paths.PLANNING}/").partition(".")[0])
+    def _find_seen(
+        self, what: Seen, name: str
+    ) -> Changes | list[str] | tuple[str, ...] | Attempted | Failure | bool | str | None:
+        match what:
+            case "agent":
+                return self._agent(name)
+            case "untouched":
+                return self._untouched
+            case "commit":
+                result = self.playback.recording.result(name)
+                return result.commit if result else None
+            case "changes":
+                return changes_in(self._log(name)) if self._is_new(what, name) else Changes()
+            case "tampered":
+                return self._files(name, TAMPERED) if self._is_new(what, name) else []
+            case "spoiled":
+                return self._files(name, SPOILED)
+            case "touched":
+                record = self.playback.recording.checks(_number(name))
+                return record.touched if record else ()
 
-
-class RecordedWatch(FolderWatch):
-    """What became of the working folder then. An attempt that waited is given all of it when it is first asked."""
-
-    def __init__(self, playback: Playback) -> None:
-        self._recording = playback.recording
-        self._given: set[tuple[str, str]] = set()
-
-    def changes(self, whose: str, look: Callable[[], Changes]) -> Changes:  # noqa: ARG002
-        return changes_in(self._log(whose)) if self._is_new("changes", whose) else Changes()
-
-    def tampered(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
-        return self._files(whose, TAMPERED) if self._is_new("tampered", whose) else []
-
-    def spoiled(self, whose: str, look: Callable[[], list[str]]) -> list[str]:  # noqa: ARG002
-        if whose.startswith(paths.STEPS):
-            return self._files(whose, SPOILED)
-        record = self._recording.checks(_number(whose))
-        detail = record.checks[-1].detail if record and record.checks else ""
-        return detail.partition(": ")[2].split(", ") if detail.startswith(NOT_PUT_BACK) else []
-
-    def touched(self, call: int, look: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:  # noqa: ARG002
-        record = self._recording.checks(call)
-        return record.touched if record else ()
+    def _agent(self, whose: str) -> Attempted | Failure:
+        """Return what an agent did then, from its stream; where it was not started, why."""
+        entries = [*read_lines(self._log(whose))]
+        found = spoken_in(entries)
+        attempted = replayed(found[1], entries) if found else None
+        if attempted is not None:
+            return attempted
+        result = self.playback.recording.result(whose)
+        return result.error if result and result.error else NOT_RECORDED
 
     def _files(self, whose: str, event: str) -> list[str]:
         found = [entry.get("files") for entry in read_lines(self._log(whose)) if entry.get("event") == event]
@@ -458,4 +473,13 @@ class RecordedWatch(FolderWatch):
         return not known
 
     def _log(self, whose: str) -> Path:
-        return self._recording.folder / f"{whose}{LOG}"
+        return self.playback.recording.folder / f"{whose}{LOG}"
+
+
+def _kind(result: Result) -> str | None:
+    return result.error.kind if result.error else None
+
+
+def _number(whose: str) -> int:
+    """Return the number of the call that a name like `planning/2.checks.total` is about."""
+    return int(whose.removeprefix(f"{paths.PLANNING}/").partition(".")[0])

@@ -1,23 +1,28 @@
 """A world in which everything from outside comes from a recording, and a driver that works in it."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from agentfs.core import paths
+from agentfs.core.actions import JobKey
 from agentfs.core.config import Settings
 from agentfs.core.records import Order, Result, Revision, Run
+from agentfs.core.reports import AttemptFinished, Report
 from agentfs.core.run_state import Means
-from agentfs.core.tool_spec import ToolSpec
-from agentfs.engine.driver import Driver, Job, JobKey, News, World, no_model
-from agentfs.engine.means import means_of, reader_for
-from agentfs.engine.plan_judge import FileJudge
+from agentfs.core.tool_spec import ToolSpec, split_name
+from agentfs.engine.attempts import attempt_context, task_for
+from agentfs.engine.driver import Driver, Job, World, no_model
+from agentfs.engine.means import means_of, means_with, reader_for
+from agentfs.engine.remote_attempts import Places
 from agentfs.engine.world import known_to, planner_for
-from agentfs.executor import words
+from agentfs.executor import loop_text
+from agentfs.executor.attempt import finish_answered, publish_result, unstarted
+from agentfs.executor.attempt_log import BEGUN, AlreadyClaimed, AttemptLog, child_in
 from agentfs.models.base import Model
 from agentfs.planner import Planner
 from agentfs.planner.lint import Surroundings
@@ -25,14 +30,15 @@ from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
 from agentfs.planner.prompt import Material
 from agentfs.prompts import load_prompt
-from agentfs.replay.playback import Killed, Playback, RecordedChecks, RecordedModel, RecordedTool, RecordedWatch
+from agentfs.replay.playback import Killed, Playback, RecordedModel, RecordedObserver, RecordedTool
 from agentfs.replay.recording import Recording, Try
 from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import SETTINGS
 from agentfs.tools.registry import Known, builtins, known_tools
+from agentfs.tools.text_tools import RunRunbook
 
 _LISTING = re.compile(
-    r"\n\n# Working folder\n\n(It is empty\.|(`{3,})\n(.*?)\n\2(\n\(and more that is not listed\))?)(?=\n\n# |\Z)",
+    r"(?:\A|\n\n)# Working folder\n\n"
+    r"(It is empty\.|(`{3,})\n(.*?)\n\2(\n\(and more that is not listed\))?)(?=\n\n|\Z)",
     re.DOTALL,
 )
 _ENTRY = re.compile(r"(.*)  (\d+) bytes\Z")
@@ -60,15 +66,60 @@ class _ReplayDriver(Driver):
     def submit(
         self,
         key: JobKey,
-        work: Callable[[Job], News],
+        work: Callable[[Job], Report],
         *,
         at_once: bool = False,  # noqa: ARG002
-        desk: Executor | None = None,  # noqa: ARG002
+        pool: Executor | None = None,  # noqa: ARG002
+        place: str | None = None,  # noqa: ARG002
     ) -> None:
         job = self.jobs[key] = Job(stop=self.playback.stop_sign(paths.conversation(key[1], key[2])))
         with suppress(Killed):
-            work(job)
+            self.reports.put((key, work(job)))
         del self.jobs[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedChildren:
+    """Runs in runs as they were recorded: begun when they were, ended when the attempt was."""
+
+    playback: Playback
+
+    def begin(self, order: Order, driver: Driver) -> None:
+        """Name the run that was begun then; where none could be, say so as then."""
+        recording, world = self.playback.recording, driver.world
+        whose = paths.conversation(order.step, order.attempt)
+        named = child_in(recording.folder / f"{whose}.log.jsonl")
+        log = AttemptLog(driver.steps_folder, order, world.mask, world.clock)
+        with suppress(AlreadyClaimed):
+            log.claim_for(named[0] if named else NO_CHILD)
+            log.write(BEGUN, {})
+        log.close()
+        result = recording.result(whose)
+        if result is not None and result.child is None:
+            failed = unstarted(order, result.status, result.error, world.clock, world.sandbox)
+            publish_result(failed, driver.steps_folder, world.mask)
+
+    def finish(self, step: str, attempt: int, driver: Driver) -> None:
+        """End the attempt as it ended then."""
+        whose = paths.conversation(step, attempt)
+        order, result = driver.facts.attempt(step, attempt).order, self.playback.recording.result(whose)
+        if order is None or result is None:
+            return
+
+        def work(job: Job) -> Report:
+            task = task_for(order, driver)
+            context = attempt_context(task, driver, job)
+            given = RecordedTool(RunRunbook.spec, self.playback).of_step(context)
+            given = replace(given, child=result.child, usage=result.usage)
+            return AttemptFinished(finish_answered(task, given, context), order)
+
+        driver.submit(JobKey("attempt", step, attempt), work)
+
+    def take_begun(self) -> list[tuple[Path, ExitStack]]:
+        return []
+
+
+NO_CHILD = "0000-00-00/none"  # the run that a torn log does not name
 
 
 def _recorded_world(playback: Playback, settings: Settings, workspace: Path) -> World:
@@ -78,7 +129,7 @@ def _recorded_world(playback: Playback, settings: Settings, workspace: Path) -> 
         name: builtins()[name] if spec.effects == "none" and name in builtins() else RecordedTool(spec, playback)
         for name, spec in known.specs.items()
     }
-    means = _means(recording, {name: tool.spec.repeatable for name, tool in tools.items()})
+    means = _means(recording, means_with({name: tool.spec for name, tool in tools.items()}))
     planner = RecordedModel(models.planner or "", models.planner_temperature, playback)
     results = recording.all(Result)
 
@@ -90,10 +141,10 @@ def _recorded_world(playback: Playback, settings: Settings, workspace: Path) -> 
         workspace=workspace,
         clock=playback.clock(),
         pool=idle,
-        desk=idle,
+        calls=idle,
         tools=tools,
         means=means,
-        keeper=_NoLedger(),
+        committer=_NoLedger(),
         mask=playback.mask,
         sandbox="none" if any(result.sandbox == "none" for result in results) else "bubblewrap",
         environment={},
@@ -103,9 +154,10 @@ def _recorded_world(playback: Playback, settings: Settings, workspace: Path) -> 
         broken=known.broken,
         executor=executor if means.executor else no_model,
         planner=(lambda _run, _name: planner) if means.planner else no_model,
-        check=RecordedChecks(playback),
-        watch=RecordedWatch(playback),
-        max_turns=next(_turns(recording), settings.executor.max_turns),
+        observer=RecordedObserver(playback),
+        places=Places(recorded=True),
+        children=_RecordedChildren(playback),
+        max_turns=recording.run.max_turns or next(_turns(recording), settings.executor.max_turns),
     )
 
 
@@ -114,14 +166,12 @@ def open_recorded(playback: Playback, settings: Settings, workspace: Path) -> Dr
     folder, world = playback.folder, _recorded_world(playback, settings, workspace)
     reader = reader_for(folder, settings, patient=False, known=known_to(world))
     judge = reader.judge
-    if not isinstance(judge, FileJudge):
-        raise TypeError("a driver judges files")
     judge.catalogue = replace(judge.catalogue, model=world.means.executor)
     model, prompt = world.planner(playback.recording.run, None), load_prompt("planner", workspace)
     planner: Planner | None = None
     looks = partial(_look_around, playback)
     if model is not None:
-        planner = ModelPlanner(model, prompt, judge.catalogue, judge.parsed, workspace, world.clock, looks)
+        planner = ModelPlanner(model, prompt, judge.catalogue, judge.parsed, workspace, looks)
     chosen = planner_for(folder, reader, world, planner)
     if isinstance(chosen.loop, OneStep):
         chosen = replace(chosen, loop=replace(chosen.loop, look_around=looks))
@@ -139,15 +189,22 @@ def _look_around(
     goal: str,  # noqa: ARG001
 ) -> tuple[Material, Surroundings]:
     """Return the working folder as the planner was shown it then."""
+    answer = playback.recording.answer(playback.call)
+    lines, complete = (
+        (answer.folder.entries, answer.folder.complete) if answer and answer.folder else _listed(playback)
+    )
+    files = frozenset(match[1] for line in lines if (match := _ENTRY.match(line)))
+    folders = frozenset(line.removesuffix("/") for line in lines if line.endswith("/"))
+    around = Surroundings(str(folder.resolve() / run.workdir), (), files, folders, complete)
+    return Material(listing=lines, complete=complete), around
+
+
+def _listed(playback: Playback) -> tuple[tuple[str, ...], bool]:
+    """Return what an answer of an older release, which does not hold it, was shown: its conversation does."""
     tries = playback.recording.conversation(paths.call_conversation(playback.call)).tries
     shown = str(tries[0].messages[1].get("content")) if tries and len(tries[0].messages) > 1 else ""
     found = _LISTING.search(shown)
-    lines = tuple(found[3].split("\n")) if found and found[3] else ()
-    files = frozenset(match[1] for line in lines if (match := _ENTRY.match(line)))
-    folders = frozenset(line.removesuffix("/") for line in lines if line.endswith("/"))
-    complete = found is not None and not found[4]
-    around = Surroundings(str(folder.resolve() / run.workdir), (), files, folders, complete)
-    return Material(listing=lines, complete=complete), around
+    return tuple(found[3].split("\n")) if found and found[3] else (), found is not None and not found[4]
 
 
 def _known_tools(recording: Recording, workspace: Path) -> Known:
@@ -166,7 +223,14 @@ def _known_tools(recording: Recording, workspace: Path) -> Known:
         for name in used
         if name not in known.specs
     }
+    lost |= {name: _as_ordered(lost.get(name) or known.specs[name], orders) for name in used if split_name(name)}
     return Known({**known.specs, **lost}, (*known.own, *lost), known.broken)
+
+
+def _as_ordered(spec: ToolSpec, orders: Sequence[Order]) -> ToolSpec:
+    """Return a tool of an MCP server as it was then: whether its hints are trusted may have changed since."""
+    again = [order.repeatable for order in orders if order.tool == spec.name]
+    return replace(spec, repeatable=all(again), gated=not all(again)) if again else spec
 
 
 # ── what no record says ───────────────────────────────────────────────────────────────────────────────────
@@ -174,25 +238,25 @@ def _known_tools(recording: Recording, workspace: Path) -> Known:
 
 def recorded_settings(recording: Recording, workspace: Path | None) -> Settings:
     """Return the settings of a workspace, with a search engine where the run had one."""
-    settings = load_settings(workspace / SETTINGS, {}) if workspace else Settings()
+    settings = load_settings(workspace / paths.SETTINGS, {}) if workspace else Settings()
     offered = any("\n- web_search (" in shown for shown in _briefings(recording))
     used = any(order.tool == "web_search" for order in recording.all(Order))
     search = settings.tools.web_search.model_copy(update={"url": "recorded" if offered or used else ""})
     return settings.model_copy(update={"tools": settings.tools.model_copy(update={"web_search": search})})
 
 
-def _means(recording: Recording, repeatable: Mapping[str, bool]) -> Means:
+def _means(recording: Recording, tools: Means) -> Means:
     """Return what models the run had. run.json of the first release names some also where there were none."""
     if recording.run.proof is not None:
-        return means_of(recording.run, repeatable)
+        return means_of(recording.run, tools)
     outcome, roles = recording.outcome, {one.by.role for one in recording.all(Revision)}
     asked = {one.role for one in _tries(recording)}
     out_of_replans = outcome is not None and outcome.reason == "replan_budget_exhausted"
     offered = any("\n- no tool: a model does" in shown for shown in _briefings(recording))
-    return Means(
+    return replace(
+        tools,
         planner="planner" in asked | roles or out_of_replans,
         executor=bool(asked & {"executor", "judge"}) or "agentfs" in roles or offered,
-        repeatable=repeatable,
     )
 
 
@@ -211,5 +275,5 @@ def _turns(recording: Recording) -> Iterator[int]:
         if result.error and (found := _TURNS.match(result.error.message)):
             yield int(found[1])
     for request in _tries(recording):
-        if any(message.get("content") == words.LAST_TURN for message in request.messages[-1:]):
+        if any(message.get("content") == loop_text.LAST_TURN for message in request.messages[-1:]):
             yield sum(message.get("role") == "assistant" for message in request.messages) + 1

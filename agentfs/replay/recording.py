@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from agentfs.core import paths
-from agentfs.core.continuation import FIRST_CALL, is_forks_own
 from agentfs.core.hashing import sha256_bytes
+from agentfs.core.planner_calls import FIRST_CALL, is_forks_own
 from agentfs.core.records import (
     Answer,
     Call,
@@ -32,11 +32,11 @@ from agentfs.core.records import (
     Usage,
 )
 from agentfs.errors import UserError
-from agentfs.executor.offers import FINISH, HAND_OVER
+from agentfs.executor.loop_tools import FINISH, HAND_OVER
 from agentfs.storage.files import listing, read_whole
 from agentfs.storage.jsonl import read_lines
 from agentfs.storage.safe_open import copy_regular
-from agentfs.storage.workspace import SETTINGS, goal_path
+from agentfs.storage.workspace import goal_path
 
 PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS)
 R = TypeVar("R", bound=Record)
@@ -44,7 +44,7 @@ LOG = ".log.jsonl"
 TOOL_FAILED = "It failed ("  # what a model gets of a tool that failed begins so
 ABSENT, PRESENT = "no such file", "it is there"
 LAST = "9"  # later than any time
-KILLED = "agentfs was ended before this attempt could settle"  # what the next driver writes about it
+KILLED = "agentfs was ended before this attempt could settle"  # what older releases wrote, with no cause
 Entry = Mapping[str, Any]  # one line of a log
 
 _NOT_SAVED = (paths.FILES, paths.STATUS, paths.PLAN_ERROR, paths.GOAL_ERROR, paths.ON_WAIT_LOG)
@@ -52,21 +52,21 @@ _KEPT_GOAL = re.compile(rf"{paths.PLANNING}/{paths.FORMAT_DIGITS}\.goal\.(?:md|t
 # The records of a run by the kind of their file, and the fields that are not compared: times, costs, people, words.
 _KINDS: dict[str, tuple[type[Record], set[str]]] = {
     "call": (Call, {"detail"}),
-    "answer": (Answer, {"usage", "started_at", "duration_s", "error", "prompt_sha256"}),
+    "answer": (Answer, {"usage", "started_at", "duration_s", "error", "prompt_sha256", "folder"}),
     "checks": (GoalChecks, {"usage"}),
     "revision": (Revision, {"by", "at", "detail", "rejected"}),
     "order": (Order, {"issued_at"}),
     "result": (
         Result,
         {"usage", "started_at", "ended_at", "duration_s", "error", "checks", "surprise", "sandbox", "prompt_sha256",
-         "retry_at"},
+         "retry_at", "place", "host"},
     ),
     "outcome": (Outcome, {"usage", "started_at", "ended_at", "summary"}),
 }  # fmt: skip
 
 
 class Unreplayable(UserError):
-    """A recording lacks something that nothing can stand in for."""
+    """A recording lacks something that cannot be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +124,10 @@ class Recording:
         return self._get(f"{whose}.json", Order)
 
     def answer(self, number: int) -> Answer | None:
-        return self._get(f"{paths.PLANNING}/{paths.call_file(number, 'answer')}", Answer)
+        return self._get(paths.call_path(number, "answer"), Answer)
 
     def checks(self, number: int) -> GoalChecks | None:
-        return self._get(f"{paths.PLANNING}/{paths.call_file(number, 'checks')}", GoalChecks)
+        return self._get(paths.call_path(number, "checks"), GoalChecks)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -150,7 +150,9 @@ class Recording:
         if whose.endswith(".checks"):
             return f"{whose}.json" not in self.records
         error = self.error(whose)
-        return f"{whose}.result.json" not in self.records or (error is not None and error.message == KILLED)
+        if error is None:
+            return f"{whose}.result.json" not in self.records
+        return error.cause == "crash" or error.message == KILLED
 
     def plan(self, revision: int) -> bytes:
         """Return the exact bytes of a revision."""
@@ -171,7 +173,7 @@ def read_recording(folder: Path) -> Recording:
     run = _parse(folder, paths.RUN, Run)
     files = list_files(folder)
     records = dict(_records(folder, files))
-    first = records.get(f"{paths.PLANNING}/{paths.call_file(FIRST_CALL, 'call')}")
+    first = records.get(paths.call_path(FIRST_CALL, "call"))
     if isinstance(first, Call) and is_forks_own(first, run):
         raise Unreplayable(f"{run.run} began as a {run.source}, with results of that run: replay that one instead")
     goal = goal_path(folder)
@@ -331,23 +333,26 @@ def _rests_on(record: Record) -> Iterator[str]:
     match record:
         case Revision(revision=number, call=call):
             yield f"{paths.REVISIONS}/{paths.revision_file(number - 1)}"
-            yield f"{paths.PLANNING}/{paths.call_file(call or 0, 'answer')}"
+            yield paths.call_path(call or 0, "answer")
         case Order(step=step, attempt=number, after=after, revision=revision):
             yield f"{paths.REVISIONS}/{paths.revision_file(revision)}"
             for name, attempt in {**after, step: number - 1}.items():
-                yield f"{paths.STEPS}/{paths.step_file(name, attempt, 'result')}"
+                yield paths.step_path(name, attempt, "result")
+        case Result(step=step, items=dict() as items):
+            for slug, attempt in items.items():
+                yield paths.step_path(f"{step}{paths.ITEM}{slug}", attempt, "result")
         case Result(step=step, attempt=number):
-            yield f"{paths.STEPS}/{paths.step_file(step, number, 'order')}"
+            yield paths.step_path(step, number, "order")
         case Call(call=number, revision=revision, evidence=evidence):
             yield f"{paths.REVISIONS}/{paths.revision_file(revision)}"
-            yield f"{paths.PLANNING}/{paths.call_file(number - 1, 'answer')}"
+            yield paths.call_path(number - 1, "answer")
             yield from evidence
         case Answer(call=number):
-            yield f"{paths.PLANNING}/{paths.call_file(number, 'call')}"
+            yield paths.call_path(number, "call")
         case GoalChecks(revision=revision, after=after):
             yield f"{paths.REVISIONS}/{paths.revision_file(revision)}"
             for name, attempt in after.items():
-                yield f"{paths.STEPS}/{paths.step_file(name, attempt, 'result')}"
+                yield paths.step_path(name, attempt, "result")
         case _:
             return
 
@@ -406,14 +411,18 @@ def missing_parts(recording: Recording) -> Iterator[str]:
         kept = len(recording.conversation(whose).tries)
         if usage and whose not in recording.conversations:
             yield f"{whose}{LOG} is missing: it holds the {usage.requests} requests to {usage.model}"
-        elif usage and kept < usage.requests:
+        elif usage and kept < usage.requests and not (isinstance(record, Result) and record.agent):
             yield f"{whose}{LOG} holds {kept} of the {usage.requests} requests to {usage.model}"
 
 
 def workspace_of(folder: Path) -> Path | None:
     """Return the workspace that a run's folder lies in; None for a copy of one."""
     root = folder.parents[2] if len(folder.parents) > 2 else None
-    return root if root is not None and root / "runs" == folder.parents[1] and (root / SETTINGS).is_file() else None
+    return (
+        root
+        if root is not None and root / "runs" == folder.parents[1] and (root / paths.SETTINGS).is_file()
+        else None
+    )
 
 
 def save_recording(folder: Path, to: Path) -> None:

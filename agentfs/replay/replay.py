@@ -16,12 +16,15 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations, islice
 from pathlib import Path
 
-from agentfs.core import decide as acts
+from agentfs.core import actions as acts
 from agentfs.core import paths
+from agentfs.core.decide import decide
 from agentfs.core.facts import Facts
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Call, Order, Result, Revision
+from agentfs.core.reports import ConditionHeld, apply
 from agentfs.core.run_state import derive, used_by
+from agentfs.core.underway import without_abandoned
 from agentfs.engine.driver import Driver
 from agentfs.engine.perform import perform
 from agentfs.engine.recovery import asked_of_models
@@ -46,12 +49,10 @@ from agentfs.replay.recording import (
 )
 from agentfs.storage.files import read_whole
 from agentfs.storage.files import replace as save
-from agentfs.storage.workspace import SETTINGS
 from agentfs.tools.secrets import given_secrets, mask_for
 
 MOST_GUESSES = 300  # sets of people's acts that are tried to explain one file
 MOST_TURNS = 8  # until one file is written: a gate asks, an order follows; a plan is installed, then gets its number
-_TURNS = re.compile(r"it took (\d+) turns and did not finish\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ class Fold:
             self.now = at
             self._put_questions()
             self._put_edits(path)
+            self._cancel_with_parent(path)
             if kind_of(path) in ("result", "answer") and self.recording.was_killed(_stem(path)):
                 self.came.pop(path, None)  # it was interrupted, which nobody decided
             else:
@@ -139,6 +141,13 @@ class Fold:
         self._put_questions()
         self._compare_rest()
 
+    def _cancel_with_parent(self, path: str) -> None:
+        """Cancel the run that this one was in, once a file shows it: its own plan never does."""
+        error, outcome = self.recording.error(_stem(path)), self.recording.outcome
+        is_cancelled = (error is not None and error.kind == "cancelled") or path == paths.OUTCOME
+        if is_cancelled and self.recording.run.parent and outcome is not None and outcome.status == "cancelled":
+            self.driver.reader.above = "cancelled"
+
     # ── deciding ────────────────────────────────────────────────────────────────────────────────────────
 
     def _decide(self) -> list[acts.Action]:
@@ -146,8 +155,8 @@ class Fold:
         driver = self.driver
         self.facts = driver.facts = driver.reader.read(self.facts)
         driver.state = derive(self.facts, driver.world.means, driver.state)
-        actions = acts.decide(driver.state, driver.places, self.now)
-        return [*actions, *(one for one in acts.abandoned(driver.state, actions) if one not in actions)]
+        actions = decide(driver.state, driver.places, self.now)
+        return [*actions, *(one for one in without_abandoned(driver.state, actions) if one not in actions)]
 
     def _make(self, path: str) -> None:
         """Have the driver write a file: on what is in place, else with the fewest acts of people that explain it."""
@@ -167,22 +176,31 @@ class Fold:
     def _advance(self, path: str) -> bool:
         """Perform what is decided about this file until it is written; return whether anything was decided."""
         for turn in range(MOST_TURNS):
-            action = next((one for one in self._decide() if path.startswith(f"{self._about(one)}.")), None)
+            action = next((one for one in self._decide() if self._leads_to(one, path)), None)
             if path in self.came or action is None:
                 return turn > 0
             self._perform(action)
         return False
+
+    def _leads_to(self, action: acts.Action, path: str) -> bool:
+        """Whether an action writes a file, or has to come before it."""
+        items = f"{paths.STEPS}/{action.view.id}{paths.ITEM}" if isinstance(action, acts.LookAtCondition) else None
+        if items and path.startswith(items):
+            return True
+        return path.startswith(f"{self._about(action)}.")
 
     def _about(self, action: acts.Action) -> str | None:
         """Return what the files of an action are called, without their endings."""
         match action:
             case acts.IssueOrder(view=view) | acts.AskPerson(view=view, about="gate"):
                 return paths.conversation(view.id, view.next)
-            case acts.SettleReply(view=view, about="gate" | "cut"):
+            case acts.RecordReply(view=view, about="gate" | "cut"):
                 return paths.conversation(view.id, view.next)
-            case acts.StartAttempt(view=view) | acts.AskPerson(view=view) | acts.SettleReply(view=view):
+            case acts.GatherItems(view=view) | acts.LookAtCondition(view=view):
+                return paths.conversation(view.id, view.next)
+            case acts.StartAttempt(view=view) | acts.AskPerson(view=view) | acts.RecordReply(view=view):
                 return paths.conversation(view.id, view.attempt)
-            case acts.StopAttempt(step=step, attempt=number):
+            case acts.StopAttempt(step=step, attempt=number) | acts.TakeOutcome(step=step, attempt=number):
                 return paths.conversation(step, number)
             case acts.CallPlanner(call=number) | acts.RunGoalChecks(call=number) | acts.AskAnswer(call=number):
                 return paths.call_conversation(number)
@@ -196,9 +214,9 @@ class Fold:
     def _perform(self, action: acts.Action) -> None:
         """Perform an action, and take what it wrote out of the folder: it is put there when its time has come."""
         driver = self.driver
-        driver.meter = Budget(driver.state.bounds, used_by(driver.state))
+        driver.budget = Budget(driver.state.bounds, used_by(driver.state))
         for usage in asked_of_models(self.folder, self.facts):
-            driver.meter.spent = driver.meter.spent.plus_usage(usage)
+            driver.budget.spent = driver.budget.spent.plus_usage(usage)
         if isinstance(action, acts.CallPlanner):
             self.playback.call = action.call
         before = set(list_files(self.folder))
@@ -207,6 +225,10 @@ class Fold:
             if kind_of(path) in _TIMED or path.startswith(f"{paths.REVISIONS}/"):
                 self.came[path] = read_whole(self.folder / path)
                 (self.folder / path).unlink()
+        while not driver.reports.empty():
+            _, report = driver.reports.get()
+            if isinstance(report, ConditionHeld):  # no file says so before the first order of an item
+                self.facts = apply(report, self.facts)
 
     # ── comparing ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -231,6 +253,9 @@ class Fold:
         error = self.recording.error(_stem(path)) if kind_of(path) == "result" else None
         if error is None or error.kind not in ("superseded", "cancelled"):
             return True
+        result = self.recording.result(_stem(path))
+        if result is not None and result.child:
+            return True  # a run in a run sees for itself that this one is cancelled
         stopped = (one for one in self._decide() if isinstance(one, acts.StopAttempt))
         return any(self._about(one) == _stem(path) for one in stopped)
 
@@ -268,14 +293,14 @@ class Fold:
             self.came.pop(path.replace(".json", ".result.json"), None)
 
     def _put_edits(self, path: str) -> None:
-        """Do what a person did to plan.json, the goal or replan.md before a file that tells of it."""
+        """Do what a person did to plan.json, the goal or replan.md before a file that shows it."""
         match self.recording.records[path]:
             case Revision(revision=number, call=None):
                 save(self.folder / paths.PLAN, self.recording.plan(number))
             case Call(call=number, goal_sha256=goal):
                 if goal != self.facts.goal.sha256:
                     save(self.folder / self.recording.goal_name, self.recording.goals[goal])
-                words_of_person = f"{paths.PLANNING}/{paths.call_file(number, 'asked')}"
+                words_of_person = paths.call_path(number, "asked")
                 if words_of_person in self.recording.files:
                     save(self.folder / paths.REPLAN, read_whole(self.recording.folder / words_of_person))
 
@@ -346,11 +371,11 @@ def _set_up(recording: Recording, root: Path) -> Path:
     folder = root / "runs" / recording.run.run
     for part in (*PARTS, paths.FILES):
         (folder / part).mkdir(parents=True)
-    (root / SETTINGS).touch()
+    (root / paths.SETTINGS).touch()
     calls = sorted(recording.all(Call), key=lambda call: call.call)
     goal = recording.goals[calls[0].goal_sha256] if calls else next(iter(recording.goals.values()))
     save(folder / recording.goal_name, goal)
-    for name in (paths.RUN, f"{paths.PLANNING}/{paths.CONTEXT}"):
+    for name in (paths.RUN, paths.REQUEST, f"{paths.PLANNING}/{paths.CONTEXT}"):
         if (recording.folder / name).is_file():
             save(folder / name, read_whole(recording.folder / name))
     return folder

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from agentfs.storage.safe_open import hold_named, open_regular
 from agentfs.storage.system import libc_call
+from agentfs.storage.timing import TIMING
 
-QUIET = 0.3  # seconds without a change, by the monotonic clock
-QUIET_WITHOUT_LEASE = 2.0  # where the file system cannot tell whether a writer has it open
 Signature = tuple[int, int, int, int]
 _ROOM = 256  # bytes; struct statfs takes 120 at most, and begins with the number of the kind
 _WRITTEN_BEHIND = {
@@ -85,7 +84,7 @@ def ignore_lease_signal() -> None:
 
 
 @dataclass(slots=True)
-class Stillness:
+class Completeness:
     """Remembers since when each file has held still."""
 
     clock: Callable[[], float] = time.monotonic
@@ -102,11 +101,11 @@ class Stillness:
             self.seen[path] = (found, now)
             return False
         quiet = now - known[1]
-        if quiet < QUIET:
+        if quiet < TIMING.complete:
             return False
         writing = being_written(path)
         if writing is None:
-            return quiet >= QUIET_WITHOUT_LEASE
+            return quiet >= TIMING.complete_without_lease
         return not writing
 
     def forget(self, path: Path) -> None:

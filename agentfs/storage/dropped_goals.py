@@ -9,7 +9,7 @@ import errno
 import itertools
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,8 @@ from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Run
 from agentfs.storage.files import move_to_new_name, publish_inside, sync_folder
 from agentfs.storage.locks import locked
-from agentfs.storage.run_folders import all_folders, has_goal
 from agentfs.storage.safe_open import hold_inside, hold_named, open_regular, read_open, read_regular
+from agentfs.storage.workspace import all_folders, has_goal
 
 ON_ITS_WAY = ".on-its-way"  # in goals/, where runs/ is on another file system: DAY/RUN/FILE
 LONGEST = 200  # bytes of a name; the name of its error file has to fit too
@@ -45,11 +45,15 @@ class Spot:
 Reject = Callable[[Spot, str, str], None]  # what, what it was called, and why
 
 
-def move_in(dropped: Path, run: int, run_id: str, goal: str, content: bytes) -> None:
+def move_in(dropped: Path, run: int, run_id: str, files: Mapping[str, bytes]) -> None:
     """Move a dropped goal into its run's folder, which is held; one that is not what was judged goes back.
 
-    `goal`: the name of the file that is made of `content`, the judged bytes.
+    `files`: what is made of the judged bytes, the goal last. Where a request comes first, that is what was dropped;
+    the goal that it uses is laid beside it before the commit, so that an intake that was cut off can be finished.
     """
+    content, goal = next(iter(files.values())), list(files)[-1]
+    if len(files) > 1:
+        publish_inside(run, paths.USED, files[goal])
     with hold_named(dropped.parent) as goals, ExitStack() as held:
         file = _open_to_move(Spot(goals, dropped.name), held)
         os.fsync(file)  # what the rename makes durable is whole
@@ -57,14 +61,21 @@ def move_in(dropped: Path, run: int, run_id: str, goal: str, content: bytes) -> 
         try:
             if not _holds(file, moved, content):
                 raise StillChanging(dropped.name)
-            publish_inside(run, goal, content)
+            for name, made in files.items():
+                publish_inside(run, name, made)
         except BaseException:
             if goal not in os.listdir(run):
                 move_aside(moved, goals, dropped.name)
             raise
         os.unlink(moved.name, dir_fd=moved.folder)
+        _remove_used(run)
         sync_folder(goals)
         _remove_empty(goals, run_id)
+
+
+def _remove_used(run: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(paths.USED, dir_fd=run)
 
 
 def _open_to_move(spot: Spot, held: ExitStack) -> int:
@@ -149,8 +160,13 @@ def finish_intakes(runs: Path, reject: Reject) -> bool:
 
     What still is what was judged becomes the run's goal; anything else is rejected, and the folder is free again.
     """
-    cut_off = [one for one in all_folders(runs) if os.path.lexists(f"{one}/{paths.DROPPED}")]
+    folders = list(all_folders(runs))
+    cut_off = [one for one in folders if os.path.lexists(f"{one}/{paths.DROPPED}")]
     finished = [_finish(folder, reject) for folder in cut_off]
+    for folder in folders:
+        if os.path.lexists(f"{folder}/{paths.USED}") and has_goal(folder):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{folder}/{paths.USED}")  # the run has its goal, and needs no other
     return all(finished)
 
 
@@ -168,13 +184,29 @@ def _finish(folder: str, reject: Reject) -> bool:
             return False
         except OSError:
             content = None
-        if content is None or record is None or sha256_bytes(content) != record.goal_sha256:
+        files = _judged_files(run, record, called, content) if content is not None and record else None
+        if files is None:
             reject(Spot(run, paths.DROPPED), called, "it was changed while it was being taken")
             return True
-        if not has_goal(folder):
-            publish_inside(run, paths.goal_file(called), content)
+        for name, made in files.items():
+            if not _is_there(run, name):
+                publish_inside(run, name, made)
         os.unlink(paths.DROPPED, dir_fd=run)
+        _remove_used(run)
         return True
+
+
+def _judged_files(run: int, record: Run, called: str, dropped: bytes) -> dict[str, bytes] | None:
+    """Return what is made of a dropped file, the goal last; None if that is no longer what was judged."""
+    if record.request_sha256 is None or record.uses is None:
+        return {paths.goal_file(called): dropped} if sha256_bytes(dropped) == record.goal_sha256 else None
+    try:
+        used = read_regular(paths.USED, MAX_BYTES, folder=run)
+    except OSError:
+        return None
+    if (sha256_bytes(dropped), sha256_bytes(used)) != (record.request_sha256, record.goal_sha256):
+        return None
+    return {paths.REQUEST: dropped, paths.goal_file(record.uses): used}
 
 
 def _record_in(run: int) -> Run | None:
@@ -197,7 +229,7 @@ def move_aside(spot: Spot, folder: int, name: str) -> str:
 
 
 def free_names(folder: int, name: str, beside: str = "") -> Iterator[str]:
-    """Yield those of name, name-2 … that are free, with what stands `beside` them; one that is too long is cut."""
+    """Yield those of name, name-2 … that are free, with what is `beside` them; one that is too long is cut."""
     stem, suffix = os.path.splitext(name)
     stem = os.fsdecode(os.fsencode(stem)[: LONGEST - len(os.fsencode(suffix))])
     for number in itertools.count(1):

@@ -6,8 +6,9 @@ import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
+from agentfs.core import paths
 from agentfs.storage.safe_open import MOST_RECORD, names_in, read_regular
 from agentfs.storage.system import flags, libc_call
 
@@ -42,7 +43,7 @@ def sync_folder(folder: Path | str | int) -> None:
 
 
 def read_whole(path: Path | str) -> bytes:
-    """Return what a file of a run holds. Somebody else may have made the run: see `regular`."""
+    """Return what a file of a run holds. Another user may have made the run: see `safe_open`."""
     return read_regular(path, MOST_RECORD)
 
 
@@ -94,8 +95,8 @@ def appear(
 ) -> None:
     """Make a file appear whole, once; its name is not durable yet.
 
-    `made_in`: the folder to write it in while it has no name. If that is another one, whoever watches only what is
-    written into files hears nothing of it. `inside`: the held folder that both are relative to.
+    `made_in`: the folder to write it in while it has no name. If that is another one, a watch for
+    what is written into files gets no event. `inside`: the held folder that both are relative to.
     """
     descriptor = open_unnamed(made_in, os.O_WRONLY, inside)
     if descriptor is None:
@@ -184,7 +185,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class DisplacedFile:
     """A file that was exchanged out of its place. An editor may still have it open, and write into it."""
 
     path: Path
@@ -199,7 +200,7 @@ class Leftover:
         _remove_quietly(self.path)
 
 
-def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, Leftover | None]:
+def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, DisplacedFile | None]:
     """Exchange `path` for new content, unless it holds something nobody has seen: then that stays in its place.
 
     Returns whether the new content is in place, and the file that came out, to be watched until no writer has it
@@ -221,7 +222,7 @@ def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, L
     if not seen:
         exchange(temp, path)  # a person was faster: theirs goes back
     sync_folder(path.parent)
-    return seen, Leftover(temp, came_out if seen else content)
+    return seen, DisplacedFile(temp, came_out if seen else content)
 
 
 def _swap_in(temp: Path, path: Path, expected: bytes | None) -> Literal["exchanged", "linked", "taken"]:
@@ -251,3 +252,68 @@ def _swap_by_replacing(temp: Path, path: Path, expected: bytes | None) -> Litera
     os.replace(temp, path)
     os.rename(kept, temp)
     return "exchanged"
+
+
+# ── the folder steps/ of a run: paths are text there, every step needs a handful of them ────────────────
+
+
+class SharedSync:
+    """One folder made durable for everybody who waits for it: what was put there before a sync began is in it."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._asked, self._done = itertools.count(1), 0
+        self._latest = 0  # of those who ask: the last to have come
+        self._one = threading.Lock()
+
+    def wait(self) -> None:
+        """Return once all that was put there before is durable."""
+        mine = self._latest = next(self._asked)
+        with self._one:
+            if self._done < mine:
+                upto = self._latest
+                sync_folder(self._folder)
+                self._done = upto
+
+
+@dataclass(frozen=True, slots=True)
+class StepsFolder:
+    """Files are made where nobody watches and linked into place: a driver needs no news of its own doing."""
+
+    folder: str
+    unwatched: str
+    syncs: SharedSync
+
+    @classmethod
+    def of(cls, run: Path) -> Self:
+        steps = f"{run}/{paths.STEPS}"
+        return cls(steps, f"{run}/{paths.REVISIONS}", SharedSync(steps))
+
+    def path(self, step: str, attempt: int, kind: paths.StepFileKind) -> str:
+        return f"{self.folder}/{paths.step_file(step, attempt, kind)}"
+
+    def put(self, name: str, content: bytes, *, durable: bool) -> None:
+        """Make a file appear whole, once."""
+        appear(f"{self.folder}/{name}", content, durable=durable, made_in=self.unwatched)
+        if durable:
+            self.sync()
+
+    def open_unnamed(self, flags: int) -> int | None:
+        """Open a file that will get its name here; None where a file system has no such files."""
+        return open_unnamed(self.unwatched, flags)
+
+    def give_name(self, descriptor: int, name: str) -> None:
+        """Let it appear. Raises FileExistsError if the name is taken."""
+        give_name(descriptor, f"{self.folder}/{name}")
+
+    def append(self, descriptor: int, name: str, line: bytes) -> None:  # noqa: ARG002 - a folder that sends on needs it
+        """Append a line to a log that has that name here."""
+        write_all(descriptor, line)
+
+    def sync(self) -> None:
+        """Make the names here durable."""
+        self.syncs.wait()
+
+    def sync_file(self, descriptor: int) -> None:
+        """Make durable what a file holds."""
+        os.fsync(descriptor)

@@ -11,9 +11,8 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from agentfs.core.paths import inside
+from agentfs.core.paths import SETTINGS, inside
 
-SETTINGS = "agentfs.toml"
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PLANTED = ("sitecustomize", "usercustomize")  # what Python runs when it starts, from wherever it may import
 _found: dict[tuple[str, str], str] = {}  # program and PATH -> where it is: looked for once

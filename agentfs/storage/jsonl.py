@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -10,12 +11,12 @@ from typing import Any, Self
 from agentfs.core.mask import Mask
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import write_all
-from agentfs.storage.safe_open import lines_of
+from agentfs.storage.safe_open import lines_of, read_text
 from agentfs.storage.system import flags
 
 _APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")
 _TEXT = json.JSONEncoder(ensure_ascii=False)
-# What stands in these fields of a line is agentfs's own, and never masked: names, hashes, and words of the format.
+# What is in these fields of a line is agentfs's own, and never masked: names, hashes, and words of the format.
 OURS = frozenset(
     ("at", "host", "boot_id", "key", "thing", "what", "file", "kind", "role", "type", "stream", "status")
 )
@@ -66,3 +67,15 @@ class JsonLines:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+LARGEST_OUTPUT = 64 * 1024 * 1024
+
+
+def whole_output(path: Path) -> Any:
+    """Return an output that did not fit into its result: the value if it is a JSON object or array, else the text."""
+    text = read_text(path, LARGEST_OUTPUT)
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            return json.loads(text)
+    return text.removesuffix("\n")

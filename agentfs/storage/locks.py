@@ -3,7 +3,8 @@
 Owns `locks/` in `own_folder`. A step may open, and so lock, every folder that it sees; so no lock is taken on what a
 step sees. A lock is `flock` on a file that is named after the inode of its folder: it follows a folder that is
 renamed. The file names its process, and is removed when the lock is let go of. One that is still there without its
-process is taken like any other: the kernel ends a lock, not the file.
+process is taken like any other: the kernel ends a lock, not the file. Who deletes `runs/.git` deletes locks that are
+held: their process takes them again (`keep`), or stops if another was faster.
 """
 
 import contextlib
@@ -11,7 +12,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentfs.errors import UserError
+from agentfs.core.paths import run_id
+from agentfs.errors import UserError, Watched
 from agentfs.storage.system import flags
 
 OWN = "agentfs-own"  # in runs/.git: neither steps nor `git clean` in any repository come there
@@ -40,6 +42,12 @@ class Lock:
         self.folder, self._runs = folder, runs
         self._path: Path | None = None
         self._descriptor: int | None = None
+        self._is_lost = False  # to another process, which drives by now
+
+    def keep(self) -> bool:
+        """Whether no other process has taken the lock since; where its file is gone, it is made and locked again."""
+        self._is_lost = self._is_lost or not (self.is_held() or self.take())
+        return not self._is_lost
 
     def take(self) -> bool:
         """Return whether the lock is ours now; False if another process has it."""
@@ -48,7 +56,7 @@ class Lock:
         for _ in range(_TRIES):
             descriptor = _open(path)
             try:
-                mine = _locked(descriptor)
+                mine = _try_lock(descriptor)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -78,14 +86,29 @@ class Lock:
             os.close(descriptor)
 
 
+_ours: dict[Path, Lock] = {}  # the locks that this process holds: to the kernel, too, they are the process's
+
+
 @contextlib.contextmanager
 def locked(folder: Path, runs: Path | None = None) -> Iterator[bool]:
     """Hold a folder's lock for as long as the block runs; yields False if another process holds it."""
     lock = Lock(folder, runs)
     try:
-        yield lock.take()
+        if is_mine := lock.take():
+            _ours[folder] = lock
+        yield is_mine
     finally:
+        if _ours.get(folder) is lock:
+            del _ours[folder]
         lock.release()
+
+
+def keep(folder: Path) -> bool:
+    """Whether no other process has the lock that this one took of a folder: who deletes runs/.git deletes locks."""
+    try:
+        return folder not in _ours or _ours[folder].keep()
+    except OSError:
+        return True  # the folder itself is gone, or the disk is full: its reader says so
 
 
 def _open(path: Path) -> int:
@@ -98,7 +121,7 @@ def _open(path: Path) -> int:
         return os.open(path, _OPEN_OF_OTHERS)  # another user's: enough to see that it is locked
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     import fcntl
 
     try:
@@ -119,7 +142,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 def _sign(descriptor: int, folder: Path) -> None:
     with contextlib.suppress(OSError):  # a full disk; it is for people only
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, os.fsencode(f"{os.getpid()} {folder.parent.name}/{folder.name}\n"))
+        os.write(descriptor, os.fsencode(f"{os.getpid()} {run_id(folder)}\n"))
 
 
 class HeldFolder:
@@ -150,7 +173,7 @@ class HeldFolder:
             raise UserError(f"{self.path} cannot be watched: {error.strerror} ({error.filename})") from None
         if not mine:
             self.release()
-            raise UserError(f"{self.path} is being watched already, by {who_holds(self.path, self.runs)}")
+            raise Watched(f"{self.path} is being watched already, by {who_holds(self.path, self.runs)}")
 
     def is_there(self) -> bool:
         """Whether the folder under this path is still the one that is held."""

@@ -13,12 +13,9 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from agentfs.storage.system import flags, libc_call
-
-if TYPE_CHECKING:
-    pass
 
 AnyPath = str | os.PathLike[str]
 _OPENAT2 = 437  # the same number on every architecture that has the call, but alpha
@@ -48,7 +45,7 @@ class NotRegular(OSError):
 
 
 class Refused(Exception):
-    """A path that a step may not open, and why."""
+    """What a step may not have, a path or an address, and why."""
 
     def __init__(self, kind: str, message: str, hint: str | None = None) -> None:
         from agentfs.core.records import Failure  # commands that only read a name or two do without it
@@ -265,7 +262,7 @@ def copy_regular(source: AnyPath, target: AnyPath) -> None:
 
 @contextmanager
 def hold_inside(name: str, parent: int, *, make: bool = False) -> Iterator[int]:
-    """Hold a folder that stands under a name in a held one, and is no link; made if need be. Raises OSError."""
+    """Hold a folder of this name in a held one, which is no link; made if need be. Raises OSError."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)

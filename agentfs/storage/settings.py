@@ -13,7 +13,6 @@ from agentfs.core.records import Record
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.files import read_whole
 
-FILE = "agentfs.toml"
 PREFIX = "AGENTFS_"
 
 

@@ -3,14 +3,15 @@
 import errno
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from agentfs.storage.timing import TIMING
+
 T = TypeVar("T")
-PAUSE_S = 0.2
-PATIENCE_S = 60.0  # of what has no deadline of its own
 NONE_LEFT = "no process can be started now; what needs one waits until there is room (TasksMax=, ulimit -u)"
 ROOM_AGAIN = "processes can be started again"
 
@@ -32,31 +33,50 @@ class Starter:
 
     def start(self, begin: Callable[[], T], may_wait: Callable[[], bool] | None = None) -> T:
         """Return what `begin` gives; for as long as `may_wait`, it is tried again when there is no room."""
-        may_wait = may_wait or for_a_while()
-        waits = False
+        for one_try in self.tries(may_wait):
+            with one_try:
+                return begin()
+        raise AssertionError("the last try raises")
+
+    def tries(self, may_wait: Callable[[], bool] | None = None) -> Iterator[AbstractContextManager[None]]:
+        """Yield a guard for each try: it swallows that there is no room, waits, and lets the next try be made."""
+        guard = _Guard(self, may_wait or for_a_while())
         try:
             while True:
-                try:
-                    return begin()
-                except (OSError, RuntimeError) as error:
-                    if not is_shortage(error) or not may_wait():
-                        raise
-                waits = waits or self._wait(+1)
-                time.sleep(PAUSE_S)
+                yield guard
         finally:
-            if waits:
-                self._wait(-1)
+            if guard.waits:
+                self.wait(-1)
 
-    def _wait(self, more: int) -> bool:
+    def wait(self, more: int) -> None:
+        """Count those who wait for room, and say when that begins and ends."""
         with self._lock:
             before, self._waiting = self._waiting, self._waiting + more
             after = self._waiting
         if before == 0 or after == 0:
             self.say(NONE_LEFT if after else ROOM_AGAIN)
+
+
+@dataclass(slots=True)
+class _Guard:
+    starter: Starter
+    may_wait: Callable[[], bool]
+    waits: bool = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if error is None or not is_shortage(error) or not self.may_wait():
+            return False
+        if not self.waits:
+            self.waits = True
+            self.starter.wait(+1)
+        time.sleep(TIMING.start_again)
         return True
 
 
-def for_a_while(seconds: float = PATIENCE_S) -> Callable[[], bool]:
+def for_a_while(seconds: float = TIMING.start_patience) -> Callable[[], bool]:
     """Return what says yes for that long."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() < end

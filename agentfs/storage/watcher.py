@@ -62,7 +62,7 @@ class _Overflow(logging.Handler):
 class FolderWatch:
     """Watches some folders, not the folders in them, for as long as the block runs.
 
-    `deaf`: why events may be missing, so that the folders have to be looked at as well; None if all come.
+    `no_events`: why events may be missing, so that the folders have to be looked at as well; None if all come.
     `overflowed`: the kernel dropped events; set it back after looking.
 
     Of those in `written`, a file is reported when its writer closes it or moves it there, not when it gets its name:
@@ -77,7 +77,7 @@ class FolderWatch:
         self._log = _Overflow(self._overflow)
         self.overflowed = False
         kind = next(filter(None, map(written_behind, folders)), None)
-        self.deaf = kind and f"events may be missing on a {kind} file system"
+        self.no_events = kind and f"events may be missing on a {kind} file system"
 
     def __enter__(self) -> Self:
         if not _LOG.handlers:
@@ -87,9 +87,9 @@ class FolderWatch:
         try:
             self._start(_open_observer())
         except OSError as error:
-            self.deaf = _NONE_LEFT.get(error.errno or 0) or f"{error.strerror}"
+            self.no_events = _NONE_LEFT.get(error.errno or 0) or f"{error.strerror}"
         except RuntimeError as error:
-            self.deaf = f"no thread is left for it ({error})"
+            self.no_events = f"no thread is left for it ({error})"
         return self
 
     def _start(self, observer: "InotifyObserver") -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +13,8 @@ from agentfs.core import paths
 from agentfs.core.problems import did_you_mean
 from agentfs.errors import NotARun, UserError
 from agentfs.storage.locks import own_folder
-from agentfs.storage.safe_open import read_regular, scan
+from agentfs.storage.safe_open import read_regular, scan, subfolders
 
-SETTINGS = "agentfs.toml"
 _MOST_SECRET = 1000  # bytes
 _MOST_TRUSTED = 16_000_000
 _NEAR = 500  # the newest runs, among which a misspelt one is looked for
@@ -28,7 +28,7 @@ class Workspace:
 
     @property
     def settings(self) -> Path:
-        return self.root / SETTINGS
+        return self.root / paths.SETTINGS
 
     @property
     def runs(self) -> Path:
@@ -39,7 +39,7 @@ class Workspace:
         for day in sorted(_folders(self.runs), reverse=True):
             if _is_day(day.name):
                 runs = [folder for folder in _folders(day) if paths.is_run_id(f"{day.name}/{folder.name}")]
-                yield from sorted(runs, key=_made, reverse=True)
+                yield from sorted(runs, key=_when_made, reverse=True)
 
     def find_run(self, text: str) -> Path:
         """Return the run that a person means: its id, its last part, or a unique prefix of either."""
@@ -47,7 +47,7 @@ class Workspace:
         if paths.is_run_id(wanted) and (self.runs / wanted / paths.RUN).exists():
             return self.runs / wanted
         folders = [folder for folder in self.run_folders() if (folder / paths.RUN).exists()]
-        ids = {f"{folder.parent.name}/{folder.name}": folder for folder in folders}
+        ids = {paths.run_id(folder): folder for folder in folders}
         for folder in folders:
             if folder.name == wanted:
                 return folder
@@ -56,7 +56,7 @@ class Workspace:
             return ids[begins[0]]
         if begins:
             raise UserError(f"{text!r} may be any of: {', '.join(sorted(begins)[:8])} (write more of it)")
-        known = [name for folder in folders[:_NEAR] for name in (f"{folder.parent.name}/{folder.name}", folder.name)]
+        known = [name for folder in folders[:_NEAR] for name in (paths.run_id(folder), folder.name)]
         fix = did_you_mean(wanted, known, "`agentfs status` lists them")
         raise UserError(f"there is no run {text!r} in {self.runs} ({fix})")
 
@@ -65,7 +65,7 @@ def _is_day(name: str) -> bool:
     return paths.is_run_id(f"{name}/x")
 
 
-def _made(folder: Path) -> float:
+def _when_made(folder: Path) -> float:
     try:
         return (folder / paths.RUN).stat().st_mtime
     except OSError:
@@ -82,7 +82,7 @@ def _folders(folder: Path) -> list[Path]:
 def find_workspace(start: Path) -> Workspace | None:
     """Return the nearest workspace at or above a folder."""
     for folder in (start, *start.parents):
-        if (folder / SETTINGS).is_file():
+        if (folder / paths.SETTINGS).is_file():
             return Workspace(folder)
     return None
 
@@ -98,7 +98,7 @@ def trust_file(environment: Mapping[str, str]) -> Path:
 
 
 def _spelt(root: Path) -> str:
-    """Return a path as it stands in the list; one that is no line of UTF-8 is written as JSON."""
+    """Return a path as it is in the list; one that is no line of UTF-8 is written as JSON."""
     path = str(root.resolve())
     is_line = path.splitlines() == [path] and path.encode("utf-8", "replace").decode() == path
     return path if is_line else json.dumps(path)
@@ -107,7 +107,7 @@ def _spelt(root: Path) -> str:
 def _secret_file(root: Path, environment: Mapping[str, str]) -> Path:
     """Return where the secret is by which this user knows a workspace again; steps cannot read it.
 
-    Whoever keeps another list, another user or one in a container, has a secret of their own.
+    Another user, or one in a container, keeps another list and has a secret of their own.
     """
     whose = hashlib.sha256(os.fsencode(f"{trust_file(environment)} {root.resolve()}")).hexdigest()
     return own_folder(root / "runs") / f"trusted-{whose[:16]}"
@@ -126,7 +126,7 @@ def _mark(root: Path, environment: Mapping[str, str]) -> str:
 def is_trusted(root: Path, environment: Mapping[str, str]) -> bool:
     """Whether this user made, or trusts, the workspace in this folder. Another folder put there is another one."""
     try:
-        return _mark(root, environment) in _trusted(environment)
+        return _mark(root, environment) in _read_trusted(environment)
     except OSError:
         return False
 
@@ -136,7 +136,7 @@ def was_trusted(root: Path, environment: Mapping[str, str]) -> bool:
     return _spelt(root) in trusted_roots(environment)
 
 
-def _trusted(environment: Mapping[str, str]) -> list[str]:
+def _read_trusted(environment: Mapping[str, str]) -> list[str]:
     source = read_regular(trust_file(environment), _MOST_TRUSTED, links=True)
     return source.decode("utf-8", "replace").splitlines()
 
@@ -144,7 +144,7 @@ def _trusted(environment: Mapping[str, str]) -> list[str]:
 def trusted_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return where this user's trusted workspaces are; some may have gone."""
     try:
-        return tuple(dict.fromkeys(line.partition(" ")[2] for line in _trusted(environment)))
+        return tuple(dict.fromkeys(line.partition(" ")[2] for line in _read_trusted(environment)))
     except OSError:
         return ()
 
@@ -184,3 +184,44 @@ def goal_path(folder: Path) -> Path:
         if os.path.lexists(path := folder / f"goal{suffix}"):
             return path
     raise NotARun(f"{folder}: there is no goal file")
+
+
+# ── which folders below runs/ hold a run: reads names only, of an ended run one call each ───────────────
+
+
+def all_folders(runs: Path) -> Iterator[str]:
+    """Yield every folder that is named as a run is, the oldest day first."""
+    for day in sorted(subfolders(runs)):
+        yield from filter(_is_named_as_run, sorted(subfolders(day)))
+
+
+def open_runs(runs: Path) -> Iterator[Path]:
+    """Yield the folder of every run that has not ended, the oldest day first."""
+    for folder in all_folders(runs):
+        if not os.access(f"{folder}/{paths.OUTCOME}", os.F_OK) and is_open(Path(folder)):
+            yield Path(folder)
+
+
+def ended_runs(runs: Path) -> list[Path]:
+    """Return every run that has ended, the last one last."""
+    found = []
+    for folder in all_folders(runs):
+        with suppress(OSError):
+            found.append((os.lstat(f"{folder}/{paths.OUTCOME}").st_mtime, Path(folder)))
+    return [folder for _, folder in sorted(found)]
+
+
+def is_open(folder: Path) -> bool:
+    """Whether a folder holds a run without an outcome; one with no goal yet is still being made."""
+    top = str(folder)
+    if os.path.lexists(f"{top}/{paths.OUTCOME}") or not _is_named_as_run(top):
+        return False
+    return os.path.lexists(f"{top}/{paths.RUN}") and has_goal(top)
+
+
+def has_goal(folder: Path | str) -> bool:
+    return any(os.path.lexists(f"{folder}/goal{suffix}") for suffix in paths.GOAL_SUFFIXES)
+
+
+def _is_named_as_run(folder: str) -> bool:
+    return paths.is_run_id(paths.run_id(folder))

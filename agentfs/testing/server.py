@@ -111,7 +111,7 @@ class ScriptedServer:
             self.headers.append(headers)
             if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
                 return replies.fails(401, "Incorrect API key provided.", "invalid_api_key")
-            if refused := next((option for option in _OPTIONS if self._refused(option, request)), None):
+            if refused := next((option for option in _OPTIONS if self._refuse(option, request)), None):
                 return replies.fails(400, f"Invalid parameter: {refused!r} is not supported with this model.")
             if (line := next((line for line in self._script if line.answers(request)), None)) is not None:
                 self._script.remove(line)
@@ -121,7 +121,7 @@ class ScriptedServer:
                 return replies.fails(400, "the script has no answer to this request")
         return self.answer(request)
 
-    def _refused(self, option: str, request: Body) -> bool:
+    def _refuse(self, option: str, request: Body) -> bool:
         form = (request.get("response_format") or {}).get("type")
         return option in self.refuses and (option in request or option == form)
 

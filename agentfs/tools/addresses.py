@@ -82,7 +82,7 @@ def parse_target(url: str) -> Target:
     if parts.scheme not in PORTS:
         raise Forbidden(f"{parts.scheme or 'no scheme'!r}: only http:// and https:// can be asked", "write http://…")
     if "@" in parts.netloc:
-        raise Forbidden("an address with a user or a password is refused", "take out what stands before the @")
+        raise Forbidden("an address with a user or a password is refused", "remove what is before the @")
     if port == 0:
         raise Forbidden("there is no port 0")
     path = quote(parts.path or "/", safe="/%:=&?~#+!$,;'@()*[]") + (f"?{_query(parts.query)}" if parts.query else "")

@@ -19,7 +19,8 @@ from agentfs.core.paths import inside
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.storage.safe_open import DEEPEST, READABLE, Folder, Refused, hold_folder, real_path
-from agentfs.tools.base import Bench, Confinement, ToolResult
+from agentfs.storage.timing import TIMING
+from agentfs.tools.base import Confinement, StepContext, ToolResult, closed_schema
 from agentfs.tools.output import Capture, value_result
 from agentfs.tools.process import TookTooLong, ask
 from agentfs.tools.protected import Sight, Unfenceable, why_read_only
@@ -29,7 +30,6 @@ LARGEST_EDIT = 16 * 1024 * 1024
 MOST_FILES = 100_000
 MOST_HITS = 1000
 HIT_WIDTH = 500
-SEARCH_S = 60.0
 LONGEST_PATTERN = 1000
 SEARCH = Path(__file__).with_name("search_worker.py")
 PATH_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Relative to the working folder"}
@@ -46,25 +46,20 @@ class FileTool:
     """A tool that works on files in this process: claims, acts, and answers in words when it may not."""
 
     spec: ToolSpec
-    act: Callable[[Mapping[str, Any], Bench], ToolResult]
+    act: Callable[[Mapping[str, Any], StepContext], ToolResult]
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        bench.claim(None)
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        context.claim(None)
         try:
-            return self.act(given, bench)
+            return self.act(given, context)
         except Refused as refused:
             return ToolResult(failure=refused.failure)
 
 
-def closed(fields: Mapping[str, Any], *required: str) -> dict[str, Any]:
-    """Return the schema of an input that holds these fields and no others."""
-    return {"type": "object", "properties": dict(fields), "required": list(required), "additionalProperties": False}
-
-
 @contextmanager
-def reading(path: str, bench: Bench) -> Iterator[tuple[Folder, str]]:
+def reading(path: str, context: StepContext) -> Iterator[tuple[Folder, str]]:
     """Yield the folder that a path to read lies in, held, and the rest of the path."""
-    confinement = bench.confinement
+    confinement = context.confinement
     may_read, workdir = _may_read(confinement), os.fspath(confinement.workdir)
     if not os.path.isabs(path) or inside(path, workdir):
         with hold_folder(workdir, may_read=may_read) as folder:
@@ -95,9 +90,9 @@ def _outside(path: str, way_out: str) -> Refused:
 
 
 @contextmanager
-def writing(path: str, bench: Bench) -> Iterator[tuple[int, str]]:
+def writing(path: str, context: StepContext) -> Iterator[tuple[int, str]]:
     """Yield the open folder that a file is to be written in, and the file's name."""
-    confinement = bench.confinement
+    confinement = context.confinement
     workdir = os.fspath(confinement.workdir)
     path = path.removeprefix(workdir.rstrip("/") + "/")
     if os.path.isabs(path):
@@ -121,18 +116,18 @@ def writing(path: str, bench: Bench) -> Iterator[tuple[int, str]]:
             os.close(parent)
 
 
-def look_up(bench: Bench, doing: str) -> None:
-    if bench.stop.is_set():
+def look_up(context: StepContext, doing: str) -> None:
+    if context.stop.is_set():
         raise Refused("interrupted", f"{doing} was stopped")
-    if time.monotonic() >= bench.deadline:
-        late = bench.limit.failure(f"{doing} did not end")
+    if time.monotonic() >= context.deadline:
+        late = context.limit.failure(f"{doing} did not end")
         raise Refused(late.kind, late.message, late.hint)
 
 
-def read_beneath(path: str, bench: Bench, most: int) -> tuple[int, bytes] | Failure:
+def read_beneath(path: str, context: StepContext, most: int) -> tuple[int, bytes] | Failure:
     """Return the size and the first bytes of a file that tools may read, or why there are none: for checks."""
     try:
-        with reading(path, bench) as (folder, rest), os.fdopen(folder.open_file(rest), "rb") as file:
+        with reading(path, context) as (folder, rest), os.fdopen(folder.open_file(rest), "rb") as file:
             return os.fstat(file.fileno()).st_size, file.read(most)
     except Refused as refused:
         return refused.failure
@@ -141,17 +136,17 @@ def read_beneath(path: str, bench: Bench, most: int) -> tuple[int, bytes] | Fail
 # ── read, write, edit ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read_file(given: Mapping[str, Any], bench: Bench) -> ToolResult:
+def _read_file(given: Mapping[str, Any], context: StepContext) -> ToolResult:
     path = given["path"]
-    capture = Capture(bench.output_bytes, bench.mask, bench.output_file)
-    with reading(path, bench) as (folder, rest), os.fdopen(folder.open_file(rest), "rb") as file:
+    capture = Capture(context.output_bytes, context.mask, context.output_file)
+    with reading(path, context) as (folder, rest), os.fdopen(folder.open_file(rest), "rb") as file:
         if os.fstat(file.fileno()).st_size > LARGEST_READ:
             raise Refused(
                 "input", f"{path} is larger than {LARGEST_READ // 2**20} MiB", "read a part of it with shell"
             )
         try:
             while capture.valid and (chunk := file.read(_CHUNK)):
-                look_up(bench, "reading")
+                look_up(context, "reading")
                 capture.feed(chunk)
             capture.end()
         except OSError as error:
@@ -160,24 +155,24 @@ def _read_file(given: Mapping[str, Any], bench: Bench) -> ToolResult:
             capture.close()
     if not capture.valid:
         with suppress(FileNotFoundError):
-            os.unlink(bench.output_file)
+            os.unlink(context.output_file)
         raise Refused("input", f"{path} is not UTF-8 text", "use shell or python for other files")
-    return ToolResult(capture.text(bench.output_file.name), cut=capture.cut)
+    return ToolResult(capture.text(context.output_file.name), cut=capture.cut)
 
 
-def _write_file(given: Mapping[str, Any], bench: Bench) -> ToolResult:
+def _write_file(given: Mapping[str, Any], context: StepContext) -> ToolResult:
     try:
         content = given["content"].encode("utf-8")
     except UnicodeEncodeError as error:
         raise Refused("input", f"content holds what is not text: {error.reason}") from error
-    with writing(given["path"], bench) as (parent, name):
+    with writing(given["path"], context) as (parent, name):
         _replace(parent, name, content)
-        return ToolResult({"path": _shown(parent, name, bench), "bytes": len(content)})
+        return ToolResult({"path": _show_path(parent, name, context), "bytes": len(content)})
 
 
-def _edit_file(given: Mapping[str, Any], bench: Bench) -> ToolResult:
+def _edit_file(given: Mapping[str, Any], context: StepContext) -> ToolResult:
     path, old = given["path"], given["old"]
-    with writing(path, bench) as (parent, name):
+    with writing(path, context) as (parent, name):
         text = _text_of(Folder(parent), name, path)
         if (count := _count(text, old)) != 1:
             found = "is not in" if count == 0 else f"occurs {count} times in"
@@ -187,7 +182,7 @@ def _edit_file(given: Mapping[str, Any], bench: Bench) -> ToolResult:
         except UnicodeEncodeError as error:
             raise Refused("input", f"new holds what is not text: {error.reason}") from error
         _replace(parent, name, content)
-        return ToolResult({"path": _shown(parent, name, bench)})
+        return ToolResult({"path": _show_path(parent, name, context)})
 
 
 def _text_of(folder: Folder, name: str, path: str) -> str:
@@ -227,25 +222,25 @@ def _replace(parent: int, name: str, content: bytes) -> None:
         raise Refused("disk", f"{name} cannot be written: {os.strerror(error.errno or 0)}") from error
 
 
-def _shown(parent: int, name: str, bench: Bench) -> str:
-    return os.path.relpath(os.path.join(real_path(parent), name), bench.confinement.workdir)
+def _show_path(parent: int, name: str, context: StepContext) -> str:
+    return os.path.relpath(os.path.join(real_path(parent), name), context.confinement.workdir)
 
 
 # ── list and search ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _list_files(given: Mapping[str, Any], bench: Bench) -> ToolResult:
+def _list_files(given: Mapping[str, Any], context: StepContext) -> ToolResult:
     start, pattern = given.get("path") or ".", (given.get("pattern") or "**").split("/")
-    with reading(start, bench) as (folder, rest):
+    with reading(start, context) as (folder, rest):
         found = [
-            _joined(start, path)
-            for path in _files(folder, rest, bench)
+            _join(start, path)
+            for path in _files(folder, rest, context)
             if _matches(tuple(path.split("/")), tuple(pattern))
         ]
-    return value_result(sorted(map(_printable, found)), bench)
+    return value_result(sorted(map(_printable, found)), context)
 
 
-def _joined(start: str, path: str) -> str:
+def _join(start: str, path: str) -> str:
     return os.path.normpath(os.path.join(start, path))
 
 
@@ -253,11 +248,11 @@ def _printable(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _files(folder: Folder, start: str, bench: Bench) -> Iterator[str]:
+def _files(folder: Folder, start: str, context: StepContext) -> Iterator[str]:
     """Yield the files under a folder, relative to it; links to folders and what .git holds are left out."""
     waiting, count = [""], 0
     while waiting:
-        look_up(bench, "listing")
+        look_up(context, "listing")
         below = waiting.pop()
         if below.count("/") >= DEEPEST:
             raise Refused("input", f"folders are nested more than {DEEPEST} deep", "name a smaller folder in path")
@@ -316,31 +311,31 @@ def _past_stars(places: set[int], pattern: tuple[str, ...]) -> set[int]:
     return reached
 
 
-def _search_files(given: Mapping[str, Any], bench: Bench) -> ToolResult:
+def _search_files(given: Mapping[str, Any], context: StepContext) -> ToolResult:
     pattern, start = given["pattern"], given.get("path") or "."
     if problem := pattern_problem(pattern):
         raise Refused("input", problem)
-    with reading(start, bench) as (folder, rest):
+    with reading(start, context) as (folder, rest):
         try:
-            paths, fd = sorted(_files(folder, rest, bench)), folder.open_folder(rest)
+            paths, fd = sorted(_files(folder, rest, context)), folder.open_folder(rest)
         except Refused as refused:
             if not isinstance(refused.__cause__, NotADirectoryError):
                 raise
             paths, fd = [""], folder.open_file(rest)  # a single file may be searched, too
     try:
-        hits = _searched(fd, paths, pattern, bench)
+        hits = _search(fd, paths, pattern, context)
     finally:
         os.close(fd)
-    return value_result([{**hit, "path": _printable(_joined(start, hit["path"]))} for hit in hits], bench)
+    return value_result([{**hit, "path": _printable(_join(start, hit["path"]))} for hit in hits], context)
 
 
-def _searched(fd: int, paths: list[str], pattern: str, bench: Bench) -> list[dict[str, Any]]:
-    deadline = min(bench.deadline, time.monotonic() + SEARCH_S)
+def _search(fd: int, paths: list[str], pattern: str, context: StepContext) -> list[dict[str, Any]]:
+    deadline = min(context.deadline, time.monotonic() + TIMING.search)
     question = {"pattern": pattern, "folder": fd, "paths": paths, "most": MOST_HITS, "width": HIT_WIDTH}
     try:
-        hits: list[dict[str, Any]] = ask(SEARCH, question, deadline=deadline, stop=bench.stop, fds=(fd,))
+        hits: list[dict[str, Any]] = ask(SEARCH, question, deadline=deadline, stop=context.stop, fds=(fd,))
     except TookTooLong as late:
-        if bench.stop.is_set():
+        if context.stop.is_set():
             raise Refused("interrupted", "searching was stopped") from late
         hint = "simplify the pattern (nested repeats such as (a+)+ explode), or name a smaller folder in path"
         raise Refused("timeout", "the search took too long", hint) from late
@@ -361,13 +356,14 @@ def pattern_problem(pattern: str) -> str | None:
 # ── the tools ─────────────────────────────────────────────────────────────────────────────────────────────
 
 read_file = FileTool(
-    ToolSpec("read_file", "Read a text file", closed({"path": PATH_SCHEMA}, "path"), "read", True, "path"), _read_file
+    ToolSpec("read_file", "Read a text file", closed_schema({"path": PATH_SCHEMA}, "path"), "read", True, "path"),
+    _read_file,
 )
 write_file = FileTool(
     ToolSpec(
         "write_file",
         "Write a text file, whole; folders on the way are made",
-        closed({"path": PATH_SCHEMA, "content": _TEXT}, "path", "content"),
+        closed_schema({"path": PATH_SCHEMA, "content": _TEXT}, "path", "content"),
         effects="write",
         repeatable=True,
     ),
@@ -377,7 +373,7 @@ edit_file = FileTool(
     ToolSpec(
         "edit_file",
         "Replace a piece of a text file that stands in it exactly once",
-        closed({"path": PATH_SCHEMA, "old": _TEXT | {"minLength": 1}, "new": _TEXT}, "path", "old", "new"),
+        closed_schema({"path": PATH_SCHEMA, "old": _TEXT | {"minLength": 1}, "new": _TEXT}, "path", "old", "new"),
         effects="write",
         repeatable=False,
     ),
@@ -387,7 +383,7 @@ list_files = FileTool(
     ToolSpec(
         "list_files",
         "List the files in a folder; ** in the pattern stands for any folders",
-        closed({"path": PATH_SCHEMA, "pattern": _PATTERN}),
+        closed_schema({"path": PATH_SCHEMA, "pattern": _PATTERN}),
         effects="read",
         repeatable=True,
     ),
@@ -397,7 +393,7 @@ search_files = FileTool(
     ToolSpec(
         "search_files",
         "Find the lines that match a regular expression",
-        closed({"pattern": _PATTERN, "path": PATH_SCHEMA}, "pattern"),
+        closed_schema({"pattern": _PATTERN, "path": PATH_SCHEMA}, "pattern"),
         effects="read",
         repeatable=True,
         text_field="pattern",

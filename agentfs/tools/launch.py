@@ -10,7 +10,6 @@ Where no sandbox holds a program, a minder stays with it: what it leaves behind 
 import contextlib
 import errno
 import functools
-import itertools
 import os
 import selectors
 import signal
@@ -23,31 +22,40 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
-from typing import Literal
+from typing import Literal, Protocol
 
 from agentfs.storage.safe_open import LOOK, Folder, hold_folder, open_without_links
-from agentfs.tools.base import Bench
+from agentfs.storage.timing import TIMING
+from agentfs.tools.base import StepContext
 from agentfs.tools.output import Capture, OutputLog
 from agentfs.tools.process import StopSign, descendants, kill_family, kill_group, mark_of, raise_shortage, signal_all
 from agentfs.tools.sandbox import SHOW, WRITE, Layout, takes_descriptors
 
 OUTPUT_CAP = 256 * 1024 * 1024  # bytes of stdout and stderr together, before the program is killed
 STDERR_KEPT = 8192
-GRACE_S = 2.0  # between SIGTERM and SIGKILL
-DRAIN_S = 0.2  # for what a program left in its pipes, when a child of it holds them open
-TICK_S = 0.05  # how often the stop sign is looked at
 READ_SIZE = 65536
 MOST_TASKS = 4096  # processes and threads of one program, before it is killed
 MINDER = Path(__file__).with_name("minder.py")
-START_S = 30.0  # for a sandbox to be set up
 TRIES = 3  # to set one up while the folders change
-# Its first word tells us its number: the kernel says who spoke. What is not opened ends.
-_GATE = ("/bin/sh", "-c", 'echo >&0 && read -r go && exec "$@" </dev/null', "sh")
+# Its first word carries its number: the kernel adds the sender. What is not opened ends.
+_GATE = 'echo >&0 && read -r go && exec "$@" <'
 _CREDENTIALS = struct.Struct("3i")
 _DESCRIPTORS = {SHOW: "--ro-bind-fd", WRITE: "--bind-fd"}
 MOST_HELD = 64  # of one sandbox: a process may have a thousand files open
 
-EndedBy = Literal["timeout", "stop", "output", "disk", "tasks"]
+EndedBy = Literal["timeout", "stop", "output", "disk", "tasks", "idle", "listener"]
+
+
+class Listener(Protocol):
+    """Takes what a program prints as it comes, in the place of the log; and may want it to end."""
+
+    def receive(self, known: bytes) -> None: ...
+
+    def idle_s(self) -> float:
+        """Return how long the program may be silent now."""
+        ...
+
+    def wants_end(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +68,6 @@ class Finished:
     problem: str | None  # with "disk": why its output could not be kept
     stdout: Capture
     stderr: str  # its tail
-
-    @property
-    def timed_out(self) -> bool:
-        return self.ended_by == "timeout"
-
-    @property
-    def stopped(self) -> bool:
-        return self.ended_by == "stop"
 
 
 class NotStarted(Exception):
@@ -95,7 +95,7 @@ class Started:
             self.gate.sendall(b"go\n")
 
     def end(self) -> str:
-        """End a launcher that did not get to its gate; return what was said on stderr."""
+        """End a launcher that did not get to its gate; return what it printed to stderr."""
         self.gate.close()
         kill_family(self.child.pid)
         self.child.wait()
@@ -114,17 +114,19 @@ def start(
     *,
     fds: tuple[int, ...] = (),
     out: int = PIPE,
+    given: bytes | None = None,
 ) -> Started:
     """Start a launcher and see it to its gate. Raises OSError, Refused, or NotStarted: then nothing ran.
 
-    It ends with the thread that started it. `fds`: what else the program inherits; `out`: its stdout.
+    It ends with the thread that started it. `fds`: what else the program inherits; `out`: its stdout;
+    `given`: what it reads on stdin.
     """
     with hold_folder(layout.workdir) as workdir, contextlib.ExitStack() as stack:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         stack.enter_context(theirs)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
-            argv, cwd, own = _launcher(layout, workdir, stack)
+            argv, cwd, own = _launcher(layout, workdir, stack, given)
             child = subprocess.Popen(
                 argv,
                 cwd=cwd,
@@ -142,7 +144,7 @@ def start(
         theirs.close()
         started = Started(child, ours)
         try:
-            pid = _first_word(ours, stop, min(deadline, time.monotonic() + START_S))
+            pid = _first_word(ours, stop, min(deadline, time.monotonic() + TIMING.sandbox_start))
             wrong = layout.why_unlike(pid, workdir.fd) if pid and layout.outer else None
         except OSError as error:
             started.end()
@@ -159,28 +161,41 @@ def start(
     return started
 
 
-def _launcher(layout: Layout, workdir: Folder, stack: contextlib.ExitStack) -> tuple[list[str], str, tuple[int, ...]]:
+def _launcher(
+    layout: Layout, workdir: Folder, stack: contextlib.ExitStack, given: bytes | None
+) -> tuple[list[str], str, tuple[int, ...]]:
     """Return what waits at the gate and then becomes the program, or its minder; where; and what it inherits."""
+    stdin = () if given is None else (_in_memory(given, stack),)
+    gate = ("/bin/sh", "-c", _GATE + (f"/proc/self/fd/{stdin[0]}" if stdin else os.devnull), "sh")
     if not layout.outer:
         return (
-            [*_GATE, sys.executable, "-I", "-S", "-B", str(MINDER), *layout.argv],
+            [*gate, sys.executable, "-I", "-S", "-B", str(MINDER), *layout.argv],
             f"/proc/self/fd/{workdir.fd}",
-            (),
+            stdin,
         )
-    calls = os.memfd_create("calls")
-    stack.callback(os.close, calls)
-    os.write(calls, _no_keys())
-    os.lseek(calls, 0, os.SEEK_SET)
+    calls = _in_memory(_no_keys(), stack)
+    files = {path: _in_memory(content, stack) for path, content in layout.home.items()}
     bwrap, *words = layout.outer
+    words[-3:-3] = [word for path, fd in files.items() for word in ("--perms", "0600", "--file", str(fd), path)]
     held: list[int] = []
     if takes_descriptors(bwrap):
-        words = list(_held(words, held))
+        words = list(_hold_folders(words, held))
         for fd in held:
             stack.callback(os.close, fd)
-    return [bwrap, "--seccomp", str(calls), *words, *_GATE, *layout.argv], "/", (calls, *held)
+    return [bwrap, "--seccomp", str(calls), *words, *gate, *layout.argv], "/", (calls, *held, *files.values(), *stdin)
 
 
-def _held(words: Sequence[str], fds: list[int]) -> Iterator[str]:
+def _in_memory(content: bytes, stack: contextlib.ExitStack) -> int:
+    """Return a descriptor from which this can be read, until the stack closes."""
+    fd = os.memfd_create("agentfs")
+    stack.callback(os.close, fd)
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _hold_folders(words: Sequence[str], fds: list[int]) -> Iterator[str]:
     """Yield words for bubblewrap in which folders are not named but open: outermost first, as many as may be."""
     rest = iter(words)
     for word in rest:
@@ -196,8 +211,8 @@ def _held(words: Sequence[str], fds: list[int]) -> Iterator[str]:
 
 
 def _first_word(gate: socket.socket, stop: StopSign, deadline: float) -> int | None:
-    """Wait for the gate's first word; return the number of the process that said it, None if it ended without one."""
-    gate.settimeout(TICK_S)
+    """Wait for the gate's first word; return the number of the process that sent it, None if it ended without one."""
+    gate.settimeout(TIMING.tick)
     while True:
         with contextlib.suppress(TimeoutError):
             word, extra, _, _ = gate.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
@@ -217,27 +232,46 @@ def _go_first_when_memory_runs_out(pid: int) -> None:
 
 
 def run_program(
-    make: Callable[[], Layout], *, env: Mapping[str, str], bench: Bench, spill: bool = True
+    make: Callable[[], Layout],
+    *,
+    env: Mapping[str, str],
+    context: StepContext,
+    spill: bool = True,
+    given: bytes | None = None,
+    listener: Listener | None = None,
 ) -> tuple[Layout, Finished]:
     """Run a program to its end, or to the deadline, the stop sign or the cap; what is left of it is killed.
 
-    `make`: says how; asked again while folders change. `spill`: a long stdout also goes to the bench's output file.
-    Raises what `start` and `make` raise, and whatever `bench.claim` raises; in all these cases nothing ran.
+    `make`: says how; asked again while folders change. `spill`: a long stdout also goes to the context's output file.
+    `given`: what it reads on stdin. `listener`: who takes its stdout.
+    Raises what `start` and `make` raise, and whatever `context.claim` raises; in all these cases nothing ran.
     """
-    return bench.starter.start(lambda: _run_once(make, env, bench, spill=spill), bench.may_wait)
+    failed = 0
+    for one_try in context.starter.tries(context.may_wait):
+        if context.stop.is_set():
+            raise GaveUp
+        with one_try:
+            layout = make()
+            try:
+                started = start(layout, env, context.stop, context.deadline, given=given)
+                break
+            except GaveUp:
+                raise
+            except NotStarted:
+                failed += 1
+                if failed == TRIES:
+                    raise
+    return layout, _watch_to_the_end(started, context, listener, spill=spill)
 
 
-def _run_once(
-    make: Callable[[], Layout], env: Mapping[str, str], bench: Bench, *, spill: bool
-) -> tuple[Layout, Finished]:
-    layout, started = _started(make, env, bench)
+def _watch_to_the_end(started: Started, context: StepContext, listener: Listener | None, *, spill: bool) -> Finished:
     child = started.child
-    out = Capture(bench.output_bytes, bench.mask, bench.output_file if spill else None)
-    err = Capture(STDERR_KEPT, bench.mask, None)
+    out = Capture(context.output_bytes, context.mask, context.output_file if spill else None)
+    err = Capture(STDERR_KEPT, context.mask, None)
     try:
-        bench.claim(mark_of(child.pid))
+        context.claim(mark_of(child.pid))
         started.release()
-        watch = _Watch(child, bench, out, err)
+        watch = _Watch(child, context, out, err, listener)
         watch.to_the_end()
     finally:
         kill_group(child.pid) if _has_exited(child.pid) else kill_family(child.pid)
@@ -245,22 +279,7 @@ def _run_once(
         started.gate.close()
         _close(child, out)
     exit_code, number = (code, None) if code >= 0 else (None, -code)
-    return layout, Finished(exit_code, number, watch.ended_by, watch.problem, out, err.tail())
-
-
-def _started(make: Callable[[], Layout], env: Mapping[str, str], bench: Bench) -> tuple[Layout, Started]:
-    for tries in itertools.count(1):
-        if bench.stop.is_set():
-            raise GaveUp
-        layout = make()
-        try:
-            return layout, start(layout, env, bench.stop, bench.deadline)
-        except GaveUp:
-            raise
-        except NotStarted:
-            if tries == TRIES:
-                raise
-    raise AssertionError("unreachable")
+    return Finished(exit_code, number, watch.ended_by, watch.problem, out, err.tail())
 
 
 def _close(child: subprocess.Popen[bytes], out: Capture) -> None:
@@ -273,11 +292,19 @@ def _close(child: subprocess.Popen[bytes], out: Capture) -> None:
 class _Watch:
     """Reads both pipes as they fill, until the leader has exited."""
 
-    def __init__(self, child: subprocess.Popen[bytes], bench: Bench, out: Capture, err: Capture) -> None:
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        context: StepContext,
+        out: Capture,
+        err: Capture,
+        listener: Listener | None = None,
+    ) -> None:
         self.ended_by: EndedBy | None = None
         self.problem: str | None = None
-        self._pid, self._bench = child.pid, bench
-        self._log = OutputLog(bench)
+        self._pid, self._context = child.pid, context
+        self._log, self._listener = OutputLog(context), listener
+        self._spoke = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._open = 0
         self._read = 0
@@ -292,10 +319,10 @@ class _Watch:
 
     def to_the_end(self) -> None:
         with self._selector, _exit_wakes(self._selector, self._pid):
-            self._turn(TICK_S)
+            self._turn(TIMING.tick)
             while not _has_exited(self._pid):
                 self._look_around()
-                self._turn(TICK_S)
+                self._turn(TIMING.tick)
             self._drain()
         self._log.finish()
 
@@ -310,6 +337,7 @@ class _Watch:
         with contextlib.suppress(BlockingIOError):
             chunk = os.read(fd, READ_SIZE)
             self._read += len(chunk)
+            self._spoke = time.monotonic()
             self._keep(name, capture, chunk)
             if not chunk:
                 self._selector.unregister(fd)
@@ -320,7 +348,11 @@ class _Watch:
         if self.ended_by in ("output", "disk"):
             return
         try:
-            self._log.output(name, capture.feed(chunk) if chunk else capture.end())
+            known = capture.feed(chunk) if chunk else capture.end()
+            if self._listener is not None and name == "stdout":
+                self._listener.receive(known)
+            else:
+                self._log.output(name, known)
         except OSError as error:
             self.problem = str(error)
             self._end_because("disk", at_once=True)
@@ -329,27 +361,31 @@ class _Watch:
         now = time.monotonic()
         if self._read > OUTPUT_CAP:
             self._end_because("output", at_once=True)
-        elif self._bench.stop.is_set():
+        elif self._context.stop.is_set():
             self._end_because("stop")
-        elif now >= self._bench.deadline:
+        elif now >= self._context.deadline:
             self._end_because("timeout")
+        elif self._listener is not None and self._listener.wants_end():
+            self._end_because("listener")
+        elif self._listener is not None and now - self._spoke >= self._listener.idle_s():
+            self._end_because("idle")
         elif _tasks_here() > self._crowd and _tasks_of(self._pid) > MOST_TASKS:
             self._end_because("tasks", at_once=True)
         if self.ended_by and not self._asked:
-            self._asked = _ask_to_end(self._pid, confined=self._bench.confinement.sandbox == "bubblewrap")
+            self._asked = _ask_to_end(self._pid, confined=self._context.confinement.sandbox == "bubblewrap")
         if now >= self._kill_at:
             kill_family(self._pid)
 
     def _end_because(self, why: EndedBy, *, at_once: bool = False) -> None:
         if self.ended_by is None:
             self.ended_by = why
-            self._kill_at = time.monotonic() + GRACE_S
+            self._kill_at = time.monotonic() + TIMING.grace
         if at_once:
             self._kill_at = 0
 
     def _drain(self) -> None:
         """Take what is left in the pipes; a child that holds them open gets a moment, no more."""
-        until = time.monotonic() + DRAIN_S
+        until = time.monotonic() + TIMING.drain
         while self._open and (left := until - time.monotonic()) > 0 and self._read <= OUTPUT_CAP:
             self._turn(left)
         for key in list(self._selector.get_map().values()):
@@ -392,7 +428,7 @@ def _ask_to_end(leader: int, *, confined: bool) -> bool:
     """Send SIGTERM to the program; return whether it was there to get it.
 
     In the sandbox not to bubblewrap, which would kill the program at once, but to what it started: its first
-    child is bubblewrap again, deaf to the signal, and only what that one starts is the program.
+    child is bubblewrap again, which ignores the signal, and only what that one starts is the program.
     """
     if confined:
         family = [member.pid for member in descendants(leader)]
@@ -407,7 +443,7 @@ def _ask_to_end(leader: int, *, confined: bool) -> bool:
 
 
 _LOAD, _EQUAL, _AT_LEAST, _MORE_THAN, _AND, _RETURN = 0x20, 0x15, 0x35, 0x25, 0x54, 0x06
-_NUMBER, _MACHINE = 0, 4  # where they stand in what the kernel shows a filter
+_NUMBER, _MACHINE = 0, 4  # where they are in what the kernel shows a filter
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _OTHER_WIDTH = 0xBFFFFFFF  # x86's x32 has its own bit in the same numbers
 _KEYS = {  # AUDIT_ARCH_… -> add_key; request_key and keyctl are the next two

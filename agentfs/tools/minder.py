@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-ORPHANED = signal.SIGRTMAX  # what the kernel tells us when agentfs is gone; no program is likely to send it
+ORPHANED = signal.SIGRTMAX  # what the kernel sends us when agentfs is gone; no program is likely to send it
 ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # to the whole group: meant for the program
 OURS = (signal.SIGPIPE, signal.SIGXFSZ)  # what Python ignores, and a program must not inherit
 PATIENCE_S = 5.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core.mask import Mask
-from agentfs.tools.base import Bench, ToolResult
+from agentfs.tools.base import StepContext, ToolResult
 
 
 class Capture:
@@ -98,27 +98,27 @@ class Capture:
             rest = rest[os.write(self._fd, rest) :]
 
 
-def text_result(text: str, bench: Bench) -> ToolResult:
+def text_result(text: str, context: StepContext) -> ToolResult:
     """Return a text as a tool's result: masked, and cut when it is too long."""
     source = text.encode("utf-8", "replace")
-    whole = bench.mask.text(source.decode("utf-8"))
-    if len(whole.encode("utf-8", "replace")) <= bench.output_bytes:
+    whole = context.mask.text(source.decode("utf-8"))
+    if len(whole.encode("utf-8", "replace")) <= context.output_bytes:
         return ToolResult(whole)
-    capture = Capture(bench.output_bytes, bench.mask, bench.output_file)
+    capture = Capture(context.output_bytes, context.mask, context.output_file)
     try:
         capture.feed(source)
         capture.end()
     finally:
         capture.close()
-    return ToolResult(capture.text(bench.output_file.name), cut=capture.cut)
+    return ToolResult(capture.text(context.output_file.name), cut=capture.cut)
 
 
-def value_result(value: Any, bench: Bench) -> ToolResult:
+def value_result(value: Any, context: StepContext) -> ToolResult:
     """Return a JSON value as a tool's result: itself, or cut text when it is too long."""
     text = json.dumps(value, ensure_ascii=False, indent=1)
-    if len(text.encode("utf-8", "replace")) > bench.output_bytes:
-        return text_result(text, bench)
-    return ToolResult(bench.mask.value(value, keys=True))
+    if len(text.encode("utf-8", "replace")) > context.output_bytes:
+        return text_result(text, context)
+    return ToolResult(context.mask.value(value, keys=True))
 
 
 def _trimmed_end(part: bytes) -> bytes:
@@ -143,8 +143,8 @@ def _trimmed_start(part: bytes) -> bytes:
 class OutputLog:
     """Writes output into the attempt's log, up to a bound; then one line that says so."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench, self._room = bench, bench.output_bytes
+    def __init__(self, context: StepContext) -> None:
+        self._context, self._room = context, context.output_bytes
         self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
 
     def output(self, name: str, known: bytes) -> None:
@@ -153,13 +153,13 @@ class OutputLog:
         text = self._decoders[name].decode(known[: self._room])
         self._room -= len(known)
         if text:
-            self._bench.log("output", {"stream": name, "text": text})
+            self._context.log("output", {"stream": name, "text": text})
         if self._room <= 0:
-            self._bench.log(
+            self._context.log(
                 "output", {"stream": name, "text": "… the rest of the output is not logged …", "cut": True}
             )
 
     def finish(self) -> None:
         for name, decoder in self._decoders.items():
             if self._room > 0 and (text := decoder.decode(b"", final=True)):
-                self._bench.log("output", {"stream": name, "text": text})
+                self._context.log("output", {"stream": name, "text": text})

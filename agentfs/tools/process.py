@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from agentfs.storage.starting import Starter
+from agentfs.storage.timing import TIMING
 
 T = TypeVar("T")
-GRACE_S = 2.0  # for what is killed to be gone
-TICK_S = 0.1
 MOST_MEMORY = 2 * 1024**3  # bytes, of a script of ours
 MOST_SECONDS = 300  # of the processor
 
@@ -159,11 +158,11 @@ def _belongs(member: ProcessStat, mark: ProcessMark) -> bool:
 def end_survivors(mark: ProcessMark) -> bool:
     """Kill what is left of a program that another process started; return whether anything was."""
     survivors = find_survivors(mark)
-    until = time.monotonic() + GRACE_S
+    until = time.monotonic() + TIMING.grace
     left = survivors
     while left and time.monotonic() < until:
         signal_all(left, signal.SIGKILL)
-        time.sleep(0.005)
+        time.sleep(TIMING.poll_ended)
         left = find_survivors(mark)
     return bool(survivors)
 
@@ -197,7 +196,7 @@ def ask(
             _bound(child.pid)
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    out, err = child.communicate(given, timeout=TICK_S)
+                    out, err = child.communicate(given, timeout=TIMING.tick)
                     break
                 given = None  # communicate remembers what it has not written yet
                 if time.monotonic() >= deadline or stop.is_set():

@@ -19,11 +19,11 @@ from agentfs.core.values import NotJson, json_value
 from agentfs.storage.safe_open import Refused
 from agentfs.storage.starting import NONE_LEFT, is_shortage
 from agentfs.tools import launch
-from agentfs.tools.base import Bench, ToolResult
+from agentfs.tools.base import StepContext, ToolResult, closed_schema, fail
 from agentfs.tools.launch import Finished, GaveUp, NotStarted, run_program
 from agentfs.tools.output import Capture
 from agentfs.tools.protected import Unfenceable
-from agentfs.tools.sandbox import environment, hint_for, lay_out, unavailable_because
+from agentfs.tools.sandbox import Layout, environment, hint_for, lay_out, unavailable_because
 
 STRICT = {"sh": ("-e",), "bash": ("-e", "-o", "pipefail")}  # a step ends at its first error; a check is one condition
 LONGEST_TEXT = 128 * 1024 - 1  # what Linux takes as one argument
@@ -40,29 +40,26 @@ class Shell:
     spec = ToolSpec(
         name="shell",
         summary="Run shell text in the working folder; the first command that fails ends it",
-        input_schema={
-            "type": "object",
-            "properties": {
+        input_schema=closed_schema(
+            {
                 "command": {"type": "string", "minLength": 1},
                 "interpreter": {"enum": ["sh", "bash"], "description": "Default: sh"},
             },
-            "required": ["command"],
-            "additionalProperties": False,
-        },
+            "command",
+        ),
         effects="execute",
         repeatable=False,
         text_field="command",
     )
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        interpreter = given.get("interpreter") or "sh"
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        interpreter = str(given.get("interpreter") or "sh")
         env = given.get("env") or {}
         if not isinstance(env, dict):
-            return _refused("input", "env must be an object of variables")
-        finished = run_shell(
-            str(given["command"]), str(interpreter), env, bench, flags=STRICT.get(str(interpreter), ("-e",))
-        )
-        return finished if isinstance(finished, ToolResult) else outcome_of(finished, bench)
+            return fail("input", "env must be an object of variables")
+        argv = _shell(interpreter, str(given["command"]), context, *STRICT.get(interpreter, ("-e",)))
+        finished = argv if isinstance(argv, ToolResult) else run(argv, env, context)
+        return finished if isinstance(finished, ToolResult) else outcome_of(finished, context)
 
 
 class Python:
@@ -71,114 +68,130 @@ class Python:
     spec = ToolSpec(
         name="python",
         summary="Run Python code in the working folder",
-        input_schema={
-            "type": "object",
-            "properties": {"code": {"type": "string", "minLength": 1}},
-            "required": ["code"],
-            "additionalProperties": False,
-        },
+        input_schema=closed_schema({"code": {"type": "string", "minLength": 1}}, "code"),
         effects="execute",
         repeatable=False,
         text_field="code",
     )
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        finished = _run([sys.executable, "-s", "-B", "-c", str(given["code"])], {}, bench)
-        return finished if isinstance(finished, ToolResult) else outcome_of(finished, bench)
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        finished = run([sys.executable, "-s", "-B", "-c", str(given["code"])], {}, context)
+        return finished if isinstance(finished, ToolResult) else outcome_of(finished, context)
 
 
-def run_shell(
-    command: str,
-    interpreter: str,
-    env: Mapping[str, Any],
-    bench: Bench,
-    *,
-    spill: bool = True,
-    flags: Sequence[str] = (),
-) -> Finished | ToolResult:
-    """Run shell text to its end; a ToolResult says why nothing was run."""
-    path = shutil.which(interpreter, path=environment(bench.confinement)["PATH"])
+def run_shell(command: str, env: Mapping[str, Any], context: StepContext) -> Failure | None:
+    """Run a check's shell text; return why it does not hold, None if it does."""
+    argv = _shell("sh", command, context)
+    finished = argv if isinstance(argv, ToolResult) else run(argv, env, context, spill=False)
+    return finished.failure if isinstance(finished, ToolResult) else failure_of(finished, context)
+
+
+def _shell(interpreter: str, command: str, context: StepContext, *flags: str) -> Sequence[str] | ToolResult:
+    path = shutil.which(interpreter, path=environment(context.confinement)["PATH"])
     if path is None:
-        return _refused(
-            "input", f"there is no {interpreter} on this machine", "install it, or use another interpreter"
-        )
-    return _run([path, *flags, "-c", command], env, bench, spill=spill)
+        return fail("input", f"there is no {interpreter} on this machine", "install it, or use another interpreter")
+    return [path, *flags, "-c", command]
 
 
-def _run(argv: Sequence[str], env: Mapping[str, Any], bench: Bench, *, spill: bool = True) -> Finished | ToolResult:
-    confinement = bench.confinement
+def run(
+    argv: Sequence[str], env: Mapping[str, Any], context: StepContext, *, spill: bool = True
+) -> Finished | ToolResult:
+    """Run a program to its end; a ToolResult says why nothing was run."""
+    confinement = context.confinement
     if not confinement.programs:
-        return _refused("sandbox", UNCONFINED, confinement.change(OPEN_AIR))
+        return fail("sandbox", UNCONFINED, confinement.change(OPEN_AIR))
     if problem := _text_problem(argv[-1], env):
         return problem
     if confinement.sandbox == "bubblewrap" and (why := unavailable_because()):
-        return _refused("sandbox", why, confinement.change(OPEN_AIR))
-    variables = environment(confinement) | {str(name): str(value) for name, value in env.items()}
+        return fail("sandbox", why, confinement.change(OPEN_AIR))
+    traced = {"TRACEPARENT": context.traceparent} if context.traceparent else {}
+    variables = traced | environment(confinement) | {str(name): str(value) for name, value in env.items()}
     try:
-        layout, finished = run_program(lambda: lay_out(argv, confinement), env=variables, bench=bench, spill=spill)
-    except Unfenceable as error:
-        return _refused("sandbox", str(error), "choose another workdir")
-    except Refused as refused:
-        return ToolResult(failure=refused.failure)
-    except GaveUp:
-        return _gave_up(bench)
-    except NotStarted as error:
-        return _refused("sandbox", f"the sandbox could not be set up: {error}")
-    except OSError as error:
-        if error.errno == errno.E2BIG:
+        layout, finished = run_program(
+            lambda: lay_out(argv, confinement), env=variables, context=context, spill=spill
+        )
+    except NOT_RUN as error:
+        return ToolResult(failure=why_not_run(error, context))
+    harm = why_harmful(layout)
+    return ToolResult(failure=harm) if harm else finished
+
+
+NOT_RUN = (Unfenceable, Refused, GaveUp, NotStarted, OSError)
+
+
+def why_not_run(error: Exception, context: StepContext) -> Failure:
+    """Return why a program was not run; raises what is no reason."""
+    match error:
+        case Unfenceable():
+            return Failure(kind="sandbox", message=str(error), hint="choose another workdir")
+        case Refused():
+            return error.failure
+        case GaveUp():
+            return _gave_up(context)
+        case NotStarted():
+            return Failure(kind="sandbox", message=f"the sandbox could not be set up: {error}")
+        case OSError() if error.errno == errno.E2BIG:
             return _too_long("the command with its variables")
-        if is_shortage(error):
-            return _refused("interrupted", f"no process could be started: {error.strerror}", NONE_LEFT)
-        raise
+        case OSError() if is_shortage(error):
+            message = f"no process could be started: {error.strerror}"
+            return Failure(kind="interrupted", message=message, hint=NONE_LEFT)
+        case _:
+            raise error
+
+
+def why_harmful(layout: Layout) -> Failure | None:
+    """Undo what a program did that no tool may do; return what that was."""
     harm = layout.view.undo_harm()
-    return _refused("outside", harm, "a tool may not change what git or agentfs runs") if harm else finished
+    hint = "a tool may not change what git or agentfs runs"
+    return Failure(kind="outside", message=harm, hint=hint) if harm else None
 
 
-def _gave_up(bench: Bench) -> ToolResult:
-    if bench.stop.is_set():
-        return _refused("interrupted", "it was stopped")
-    return _refused("timeout", "it did not end in time and was killed", "raise timeout_s of the step")
+def _gave_up(context: StepContext) -> Failure:
+    if context.stop.is_set():
+        return Failure(kind="interrupted", message="it was stopped")
+    hint = "raise timeout_s of the step"
+    return Failure(kind="timeout", message="it did not end in time and was killed", hint=hint)
 
 
 def _text_problem(text: str, env: Mapping[str, Any]) -> ToolResult | None:
     for name, value in {"": text, **env}.items():
         what = f"the variable {name}" if name else "the text"
         if name and (not _VARIABLE.match(name) or not isinstance(value, str)):
-            return _refused("input", f"{name!r} is not a variable with a text")
+            return fail("input", f"{name!r} is not a variable with a text")
         try:
             size = len(value.encode("utf-8")) + len(name) + 1
         except UnicodeEncodeError:
-            return _refused("input", f"{what} holds half of a surrogate pair, which no program can be given")
+            return fail("input", f"{what} holds half of a surrogate pair, which no program can be given")
         if "\0" in value:
-            return _refused("input", f"{what} holds a NUL character, which no program can be given")
+            return fail("input", f"{what} holds a NUL character, which no program can be given")
         if size > LONGEST_TEXT:
-            return _too_long(what)
+            return ToolResult(failure=_too_long(what))
     return None
 
 
-def _too_long(what: str) -> ToolResult:
-    return _refused(
-        "input",
-        f"{what} is longer than {(LONGEST_TEXT + 1) // 1024} KiB, the most that a program can be given",
-        "put it into a file and name the file; of another step's output, use {{steps.ID.file}}",
+def _too_long(what: str) -> Failure:
+    return Failure(
+        kind="input",
+        message=f"{what} is longer than {(LONGEST_TEXT + 1) // 1024} KiB, the most that a program can be given",
+        hint="put it into a file and name the file; of another step's output, use {{steps.ID.file}}",
     )
 
 
-def outcome_of(finished: Finished, bench: Bench) -> ToolResult:
+def outcome_of(finished: Finished, context: StepContext) -> ToolResult:
     """Return what a program's end means: its output, or why it failed."""
-    failure = failure_of(finished, bench)
+    failure = failure_of(finished, context)
     if failure is not None:
         return ToolResult(failure=failure)
-    return _output(finished.stdout, bench)
+    return _read_output(finished.stdout, context)
 
 
-def failure_of(finished: Finished, bench: Bench) -> Failure | None:
+def failure_of(finished: Finished, context: StepContext) -> Failure | None:
     """Return why a program did not succeed; None if it did."""
     match finished.ended_by:
         case "stop":
             return Failure(kind="interrupted", message="it was stopped")
         case "timeout":
-            late = bench.limit.failure(then=" and was killed")
+            late = context.limit.failure(then=" and was killed")
             return late.model_copy(update={"message": with_output(late.message, _last_words(finished))})
         case "output":
             message = f"it printed more than {launch.OUTPUT_CAP // 2**20} MiB and was killed"
@@ -189,16 +202,18 @@ def failure_of(finished: Finished, bench: Bench) -> Failure | None:
         case "disk":
             message = f"its output could not be kept, so it was ended: {finished.problem}"
             return Failure(kind="interrupted", message=message)  # no failing of its own: nobody knows how far it came
+        case "idle" | "listener":
+            return Failure(kind="interrupted", message="it was ended by who listened to it")
         case None:
-            return _exit_failure(finished, bench)
+            return _exit_failure(finished, context)
         case _:
             assert_never(finished.ended_by)
 
 
-def _exit_failure(finished: Finished, bench: Bench) -> Failure | None:
+def _exit_failure(finished: Finished, context: StepContext) -> Failure | None:
     if finished.exit_code == 0:
         return None
-    hint = hint_for(finished.exit_code, finished.stderr, bench.confinement)
+    hint = hint_for(finished.exit_code, finished.stderr, context.confinement)
     return Failure(kind="exit", message=with_output(_end(finished), _last_words(finished)), hint=hint)
 
 
@@ -222,8 +237,8 @@ def _last_words(finished: Finished) -> str:
     return finished.stderr if finished.stderr.strip() else finished.stdout.tail()
 
 
-def _output(stdout: Capture, bench: Bench) -> ToolResult:
-    text = stdout.text(bench.output_file.name)
+def _read_output(stdout: Capture, context: StepContext) -> ToolResult:
+    text = stdout.text(context.output_file.name)
     if stdout.spilled:
         return ToolResult(text, cut=True)
     value = _value(text)
@@ -238,7 +253,3 @@ def _value(text: str) -> Any:
         return json_value(text)
     except NotJson:
         return None
-
-
-def _refused(kind: str, message: str, hint: str | None = None) -> ToolResult:
-    return ToolResult(failure=Failure(kind=kind, message=message, hint=hint))

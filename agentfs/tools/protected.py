@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 
+from agentfs.core import paths
 from agentfs.core.paths import inside
 from agentfs.storage import installation
-from agentfs.storage.installation import SETTINGS, workspaces_above
+from agentfs.storage.installation import workspaces_above
 from agentfs.storage.locks import OWN
 from agentfs.tools.base import Confinement
 
-FILES = (SETTINGS, ".mcp.json", "mcp.lock.json")
+FILES = (paths.SETTINGS, ".mcp.json", "mcp.lock.json")
 RUNS = "runs"
 FOLDERS = ("goals", RUNS, "runbooks", "schedules", "schemas", "tools", "prompts")
 WORKSPACE_PARTS = (*FILES, *FOLDERS)
@@ -84,7 +85,7 @@ def why_read_only(path: str, confinement: Confinement) -> str | None:
 
 
 class Sight:
-    """Tells what of workspaces the file tools may not see. It looks at each folder once: make one for each call."""
+    """Says what of workspaces the file tools may not see. It looks at each folder once: make one for each call."""
 
     def __init__(self, confinement: Confinement) -> None:
         self._workspace, self._own = str(confinement.workspace), own_run(confinement)
@@ -175,8 +176,8 @@ def workspace_fences(workdir: str, workspace: str, run_files: str) -> Fences:
         chain(workdir, workspace),
         tuple(there.values()),
         tuple(part for name, part in missing.items() if name in FOLDERS),
-        tuple(part for name, part in missing.items() if name == SETTINGS),
-        tuple(part for name, part in missing.items() if name in FILES and name != SETTINGS),
+        tuple(part for name, part in missing.items() if name == paths.SETTINGS),
+        tuple(part for name, part in missing.items() if name in FILES and name != paths.SETTINGS),
     )
 
 
@@ -207,10 +208,10 @@ def what_agentfs_runs(workdir: str, confinement: Confinement) -> Fences:
     for place in (*code, *others):
         if any(inside(path, workdir) for path in place) and not any(inside(place[0], lock) for lock in kept.locks):
             kept = Fences.joined((kept, _keep(place, workdir)))
-    return Fences.joined((kept, *_unplanted(workdir)))
+    return Fences.joined((kept, *_fence_unplanted(workdir)))
 
 
-def _unplanted(workdir: str) -> Iterator[Fences]:
+def _fence_unplanted(workdir: str) -> Iterator[Fences]:
     """Yield what keeps Python from running what a program made whenever it starts."""
     for folder in installation.foreign_folders(workdir):
         for name in installation.planted_names():

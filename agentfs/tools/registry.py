@@ -6,29 +6,36 @@ What a person's own tools are is read from their source (`known_tools`), or lear
 
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfs.core.config import DEFAULT_TOOLS
+from agentfs.core.config import DEFAULT_TOOLS, Settings
+from agentfs.core.mcp import LOCK
+from agentfs.core.paths import SETTINGS
 from agentfs.core.records import Sandbox
 from agentfs.core.tool_spec import ToolSpec
+from agentfs.errors import AgentfsError
+from agentfs.storage.settings import load_settings
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS
 from agentfs.tools.programs import Python, Shell
-from agentfs.tools.text_tools import Ask, Note, Summarize
-from agentfs.tools.user_tools import read_sources, sources, without_clashes
+from agentfs.tools.text_tools import Ask, Note, RunRunbook, Summarize
+from agentfs.tools.user_tools import Source, read_sources, sources, without_clashes
 from agentfs.tools.web import HttpGet, WebSearch
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
+RESERVED = (*DEFAULT_TOOLS, RunRunbook.spec.name)  # names that no tool of a person's can have
+
 
 def builtins(search_url: str = "") -> dict[str, Tool]:
     """Return the built-in tools, by name."""
-    asking: tuple[Tool, ...] = (HttpGet(), WebSearch(search_url), Summarize(), Ask())
+    asking: tuple[Tool, ...] = (HttpGet(), WebSearch(search_url), Summarize(), Ask(), RunRunbook())
     tools: tuple[Tool, ...] = (Shell(), Python(), *FILE_TOOLS, *asking, Note())
     return {tool.spec.name: tool for tool in tools}
 
@@ -53,12 +60,24 @@ def known_tools(root: Path | None, wanted: Iterable[str] | None = None) -> Known
     Installed packages are looked through only for tools that are `wanted` and still unknown (None: all are).
     """
     built_in = specs()
-    found = without_clashes(read_sources(sources(root, installed=False)), DEFAULT_TOOLS)
-    names = {*built_in, *DEFAULT_TOOLS, *(one.spec.name for one in found.tools)}
+    found = without_clashes(read_sources(sources(root, installed=False)), RESERVED)
+    names = {*built_in, *(one.spec.name for one in found.tools)}
     if wanted is None or set(wanted) - names:
-        found = without_clashes(read_sources(sources(root)), DEFAULT_TOOLS)
-    own = {one.spec.name: one.spec for one in found.tools}
+        found = without_clashes(read_sources(sources(root)), RESERVED)
+    own = {one.spec.name: one.spec for one in found.tools} | _approved(root)
     return Known(built_in | own, tuple(own), found.problems)
+
+
+def _approved(root: Path | None) -> dict[str, ToolSpec]:
+    """Return the tools of MCP servers, as a person approved them: without starting any."""
+    if root is None or not os.path.lexists(root / LOCK):
+        return {}
+    from agentfs.tools.mcp_connections import approved_specs
+
+    try:
+        return approved_specs(root, load_settings(root / SETTINGS, os.environ))
+    except AgentfsError:
+        return {}  # it is reported where settings are read for their own sake
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +87,46 @@ class Toolbox:
     tools: dict[str, Tool]
     own: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    run_ended: Callable[[Path], None] = lambda _folder: None  # ends what tools keep for a run
 
 
 @contextmanager
-def opened_tools(root: Path, sandbox: Sandbox, search_url: str = "") -> Iterator[Toolbox]:
-    """Yield every tool; a person's own are loaded in a worker now, and their workers end with this."""
-    found = sources(root)
-    if not found:
-        yield Toolbox(builtins(search_url))
-        return
+def opened_tools(
+    root: Path, sandbox: Sandbox, settings: Settings | None = None, *, protected: tuple[Path, ...] = ()
+) -> Iterator[Toolbox]:
+    """Yield every tool; a person's own are loaded in a worker now. Workers, and MCP servers, end with this."""
+    settings = settings or Settings()
+    box = Toolbox(builtins(settings.tools.web_search.url))
+    with ExitStack() as stack:
+        if found := sources(root):
+            box = _with_own(box, found, root, sandbox, stack)
+        if settings.mcp.servers:
+            box = _with_servers(box, root, sandbox, settings, protected, stack)
+        yield box
+
+
+def _with_own(box: Toolbox, found: Sequence[Source], root: Path, sandbox: Sandbox, stack: ExitStack) -> Toolbox:
     from agentfs.tools.user_tool_calls import UserTool, Workers, load
 
-    loaded = load(found, root, sandbox, DEFAULT_TOOLS)
+    loaded = load(found, root, sandbox, RESERVED)
     by_name = {source.shown: source for source in found}
     workers = Workers()
+    stack.callback(workers.close)
     own: dict[str, Tool] = {one.spec.name: UserTool(one, by_name[one.source], workers) for one in loaded.tools}
-    try:
-        yield Toolbox(builtins(search_url) | own, tuple(own), loaded.problems)
-    finally:
-        workers.close()
+    return Toolbox(box.tools | own, tuple(own), loaded.problems)
+
+
+def _with_servers(
+    box: Toolbox, root: Path, sandbox: Sandbox, settings: Settings, protected: tuple[Path, ...], stack: ExitStack
+) -> Toolbox:
+    """Return the tools with those of MCP servers: none is started before a step calls it."""
+    from agentfs.tools.mcp_calls import McpServers
+    from agentfs.tools.mcp_connections import Host
+
+    servers = McpServers(Host(root, settings, dict(os.environ), sandbox, protected))
+    stack.callback(servers.close)
+    tools = {name: tool for name, tool in servers.tools().items() if name not in box.tools}
+    return Toolbox(box.tools | tools, (*box.own, *tools), box.broken, servers.end)
 
 
 def input_problems(spec: ToolSpec, given: Mapping[str, Any]) -> list[str]:
@@ -94,12 +134,10 @@ def input_problems(spec: ToolSpec, given: Mapping[str, Any]) -> list[str]:
     if spec.surely_takes(given):
         return []
     errors = _validator(json.dumps(spec.input_schema, sort_keys=True)).iter_errors(dict(given))
-    return sorted(
-        ": ".join(filter(None, ["/".join(map(str, e.absolute_path)), _shortened(e.message)])) for e in errors
-    )
+    return sorted(": ".join(filter(None, ["/".join(map(str, e.absolute_path)), _shorten(e.message)])) for e in errors)
 
 
-def _shortened(message: str) -> str:
+def _shorten(message: str) -> str:
     return message if len(message) <= 300 else f"{message[:150]} … {message[-150:]}"
 
 

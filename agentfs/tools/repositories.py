@@ -12,17 +12,18 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from agentfs.core import paths
 from agentfs.core.paths import inside
-from agentfs.storage.installation import SETTINGS, find_program, searched_path
+from agentfs.storage.installation import find_program, searched_path
 from agentfs.storage.safe_open import reading
 from agentfs.storage.starting import Starter
+from agentfs.storage.timing import TIMING
 from agentfs.tools.protected import FOLDERS, Fences, Unfenceable, chain
 
 FOLDERS_WALKED = 20_000  # breadth first: what lies deepest is looked at last
 MODULES_WALKED = 256
 MOST_FENCES = 2000  # bubblewrap takes 9,000 arguments
 LARGEST_SETTINGS = 1024 * 1024
-GIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,14 @@ def survey(root: str, skip: tuple[str, ...]) -> Survey:
     found: dict[str, Repository] = {}
     for git in _found_entries(root, skip):
         top = os.path.dirname(git)
-        if os.path.basename(git) == SETTINGS:
+        if os.path.basename(git) == paths.SETTINGS:
             workspaces.append(top)
             continue
         if os.path.islink(git):
             raise Unfenceable(f"{git} is a symbolic link: a program could replace it")
         if os.path.isdir(git):
             found[git] = Repository(git, top)
-            for folder in (*_submodules(git), *_linked(git)):
+            for folder in (*_submodules(git), *_find_linked(git)):
                 found.setdefault(folder, Repository(folder, None, _is_linked(folder)))
             continue
         files.append(git)
@@ -137,10 +138,12 @@ def _named_elsewhere(repository: Repository, root: str) -> _Named:
     config = os.path.join(repository.folder, "config")
     if not any(map(_says_more, (config, *_of_the_person()))):
         return _Named()
-    told = _settings(repository.folder)
-    hooks = [_hooks(value, repository.top) for key, value, _ in told if key == "core.hookspath" and repository.top]
-    files = [_joined(value, os.path.dirname(origin)) for key, value, origin in told if _includes(key)]
-    named = dict.fromkeys((*hooks, *files, *(origin for _, _, origin in told)))
+    settings = _settings(repository.folder)
+    hooks = [
+        _hooks(value, repository.top) for key, value, _ in settings if key == "core.hookspath" and repository.top
+    ]
+    files = [_join(value, os.path.dirname(origin)) for key, value, origin in settings if _includes(key)]
+    named = dict.fromkeys((*hooks, *files, *(origin for _, _, origin in settings)))
     places = [path for path in named if inside(path, root) and path != config]
     for path in places:
         if inside(repository.folder, path) or os.path.realpath(path) != path:
@@ -149,7 +152,7 @@ def _named_elsewhere(repository: Repository, root: str) -> _Named:
         raise Unfenceable(f"{config} includes {missing[0]}, which is not there: a program could make it")
     there = tuple(path for path in places if os.path.lexists(path))
     absent = tuple(path for path in dict.fromkeys(hooks) if path in places and path not in there)
-    return _Named(there, absent, any(key == "extensions.worktreeconfig" for key, _, _ in told))
+    return _Named(there, absent, any(key == "extensions.worktreeconfig" for key, _, _ in settings))
 
 
 def _says_more(config: str) -> bool:
@@ -169,22 +172,25 @@ def _of_the_person() -> tuple[str, ...]:
 
 
 def _settings(git: str) -> tuple[tuple[str, str, str], ...]:
-    """Return each setting of a repository with the file it stands in, includes followed, as git has them."""
+    """Return each setting of a repository with the file it is in, includes followed, as git has them."""
     program = find_program("git")
     if program is None:
         return ()
     env = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}
     env["PATH"] = searched_path(os.environ)
     argv = [program, f"--git-dir={git}", "config", "--null", "--show-origin", "--includes", "--list"]
+
+    def ask() -> bytes:
+        done = subprocess.run(argv, capture_output=True, env=env, cwd=git, timeout=TIMING.repository, check=True)
+        return done.stdout
+
     try:
-        listed = Starter().start(
-            lambda: subprocess.run(argv, capture_output=True, env=env, cwd=git, timeout=GIT_S, check=True).stdout
-        )
+        listed = Starter().start(ask)
     except (OSError, subprocess.SubprocessError) as error:
         raise Unfenceable(f"git cannot say what {git}/config names: {error}") from None
     parts = listed.decode("utf-8", "surrogateescape").split("\0")
     return tuple(
-        (key, value, _joined(origin.removeprefix("file:"), git))
+        (key, value, _join(origin.removeprefix("file:"), git))
         for origin, (key, _, value) in zip(parts[::2], (part.partition("\n") for part in parts[1::2]), strict=False)
     )
 
@@ -194,11 +200,11 @@ def _includes(key: str) -> bool:
 
 
 def _hooks(value: str, top: str) -> str:
-    path = _joined(value, top)
+    path = _join(value, top)
     return os.path.dirname(path) if os.path.basename(path) == "_" else path  # husky's run the files beside theirs
 
 
-def _joined(value: str, folder: str) -> str:
+def _join(value: str, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
 
 
@@ -222,7 +228,7 @@ def _found_entries(root: str, skip: tuple[str, ...]) -> Iterator[str]:
         found = _entries(folders.popleft())
         own: tuple[str, ...] = ()
         for entry in found:
-            if entry.name == SETTINGS and not entry.is_dir(follow_symlinks=False):
+            if entry.name == paths.SETTINGS and not entry.is_dir(follow_symlinks=False):
                 own = FOLDERS  # a workspace: they are read-only or hidden, with all that is in them
                 yield entry.path
         for entry in found:
@@ -245,7 +251,7 @@ def _submodules(git: str) -> Iterator[str]:
             folders.extend(entry.path for entry in _entries(folder) if entry.is_dir(follow_symlinks=False))
 
 
-def _linked(git: str) -> Iterator[str]:
+def _find_linked(git: str) -> Iterator[str]:
     """Yield the folders of linked worktrees: each says in a file where the settings are."""
     for entry in _entries(os.path.join(git, "worktrees")):
         if entry.is_dir(follow_symlinks=False) and _is_linked(entry.path):

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from agentfs.core.paths import inside
-from agentfs.core.records import Sandbox
 from agentfs.storage.installation import find_program, why_missing, workspaces_above
 from agentfs.storage.safe_open import READABLE, hold_folder, identity, resolve_links_of_others
 from agentfs.storage.starting import Starter, is_shortage
+from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import trusted_roots
 from agentfs.tools.base import Confinement
 from agentfs.tools.process import raise_shortage
@@ -42,13 +42,14 @@ from agentfs.tools.protected import (
 from agentfs.tools.repositories import git_fences, survey, undo_harm
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
+HOME = "/dev/home"  # of an agent: in memory, so that what was copied into it is gone with it, whatever ends us
 MEMORY = "/dev/shm"  # noqa: S108
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
 KEYS = "/proc/keys"  # what keys there are, by name
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MOST_MOUNTS = 2900  # bubblewrap takes 9,000 arguments
-PRIVATE_S = 60.0  # for how long what is private in /etc counts as known
 _ISOLATION = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+NOBODY = ("--unshare-user", "--uid", "1000", "--gid", "1000")  # agents refuse to work as root
 _EMPTIED = ("/tmp", "/run")  # noqa: S108 - they are there, and read-only
 
 _READ_ONLY = re.compile(r"Read-only file system", re.IGNORECASE)
@@ -60,11 +61,6 @@ _UNREACHED = re.compile(
     r"Could not resolve|name resolution|Name or service not known|Network (?:is )?unreachable|Connection refused",
     re.IGNORECASE,
 )
-
-
-def available() -> Sandbox:
-    """Return the confinement this machine offers."""
-    return "none" if unavailable_because() else "bubblewrap"
 
 
 def unavailable_because() -> str | None:
@@ -79,7 +75,7 @@ def _probe(bwrap: str) -> str | None:
     shown = ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/")
     argv = [bwrap, *_ISOLATION, *system, *shown, "--", "/bin/true"]
     try:
-        tried = Starter().start(lambda: _tried(argv))
+        tried = Starter().start(lambda: _try(argv))
     except (OSError, subprocess.TimeoutExpired) as error:
         if is_shortage(error):
             raise  # it says nothing of what bubblewrap could do
@@ -93,15 +89,17 @@ def _probe(bwrap: str) -> str | None:
 def takes_descriptors(bwrap: str) -> bool:
     """Whether it binds open folders too, and compares before it goes on; what an older one did is seen afterwards."""
     try:
-        told = subprocess.run([bwrap, "--help"], capture_output=True, timeout=20, check=False, env={"PATH": PATH})
+        help_text = subprocess.run(
+            [bwrap, "--help"], capture_output=True, timeout=TIMING.sandbox_probe, check=False, env={"PATH": PATH}
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return b"--ro-bind-fd" in told.stdout + told.stderr
+    return b"--ro-bind-fd" in help_text.stdout + help_text.stderr
 
 
-def _tried(argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+def _try(argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
     """Run bubblewrap; raise that there is no room for it."""
-    tried = subprocess.run(argv, capture_output=True, timeout=20, check=False, env={"PATH": PATH})
+    tried = subprocess.run(argv, capture_output=True, timeout=TIMING.sandbox_probe, check=False, env={"PATH": PATH})
     if tried.returncode != 0:
         raise_shortage(tried.stderr.decode("utf-8", "replace"))
     return tried
@@ -113,8 +111,8 @@ def environment(confinement: Confinement) -> dict[str, str]:
     It is handed over as the environment of bubblewrap itself, not as its arguments, which `ps` would show.
     """
     return {
-        "PATH": f"{sys.prefix}/bin:{PATH}",
-        "HOME": _home_path(),
+        "PATH": ":".join((*confinement.programs_at, f"{sys.prefix}/bin", PATH)),
+        "HOME": _home_path() if confinement.home is None else HOME,
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "TMPDIR": SCRATCH if confinement.sandbox == "bubblewrap" else tempfile.gettempdir(),
@@ -147,14 +145,15 @@ def view_for(confinement: Confinement) -> View:
     """
     workdir, readable = str(confinement.workdir), _readable(confinement)
     known = _known_workspaces(confinement, readable)
-    kept = _kept(known, confinement) if confinement.writable else _Kept()
+    writable = (workdir, *map(str, confinement.also_writable))
+    kept = _joined(_keep(known, confinement, folder) for folder in writable) if confinement.writable else _Kept()
     roots = dict.fromkeys((*known, *kept.workspaces))
-    covered = _covered(roots, confinement)
+    covered = _cover(roots, confinement)
     shown = (path for path in readable if not _is_shown(path, workdir, covered))
     mounts: dict[str, Kind] = dict.fromkeys(shown, "shown")
     mounts |= covered
-    mounts[workdir] = "writable" if confinement.writable else "shown"
-    mounts |= _fenced(kept.fences)
+    mounts |= dict.fromkeys(writable, "writable" if confinement.writable else "shown")
+    mounts |= _fence(kept.fences)
     mounts |= _hidden(roots, mounts, readable, confinement)
     inner = _inner(confinement, mounts)
     mounts |= inner.mounts
@@ -173,8 +172,18 @@ class _Kept:
     repositories: tuple[str, ...] = ()
 
 
-def _kept(known: Sequence[str], confinement: Confinement) -> _Kept:
-    workdir, run_files = str(confinement.workdir), str(confinement.run_files)
+def _joined(parts: Iterable[_Kept]) -> _Kept:
+    """Return what must be kept in several folders."""
+    found = [*parts]
+    return _Kept(
+        Fences.joined(one.fences for one in found),
+        tuple(path for one in found for path in one.workspaces),
+        tuple(path for one in found for path in one.repositories),
+    )
+
+
+def _keep(known: Sequence[str], confinement: Confinement, workdir: str) -> _Kept:
+    run_files = str(confinement.run_files)
     own = Fences.joined(workspace_fences(workdir, root, run_files) for root in known)
     own = Fences.joined((own, what_agentfs_runs(workdir, confinement)))
     seen = survey(workdir, own.locks)
@@ -197,7 +206,7 @@ def _inner(confinement: Confinement, mounts: Mapping[str, Kind]) -> _Inner:
     if not is_behind or not confinement.writable or not os.path.isdir(run_files):
         return _Inner()
     seen = survey(run_files, ())
-    return _Inner({run_files: "writable", **_fenced(git_fences(seen))}, seen.watched)
+    return _Inner({run_files: "writable", **_fence(git_fences(seen))}, seen.watched)
 
 
 def _depth(path: str) -> tuple[int, str]:
@@ -222,15 +231,16 @@ def readable_path(path: str) -> str:
 
 def _known_workspaces(confinement: Confinement, readable: Sequence[str]) -> list[str]:
     """Return the workspaces that may be seen, without looking for any: this one, those above, and this user's."""
-    seen = (str(confinement.workdir), *readable, *SYSTEM)
+    seen = (str(confinement.workdir), *map(str, confinement.also_writable), *readable, *SYSTEM)
     trusted = (root for root in trusted_roots(os.environ) if any(inside(root, one) for one in seen))
-    above = workspaces_above(str(confinement.workdir))
+    writable = map(str, (confinement.workdir, *confinement.also_writable))
+    above = (root for folder in writable for root in workspaces_above(folder))
     return list(dict.fromkeys((str(confinement.workspace), *above, *trusted)))
 
 
-def _covered(roots: Iterable[str], confinement: Confinement) -> dict[str, Kind]:
+def _cover(roots: Iterable[str], confinement: Confinement) -> dict[str, Kind]:
     """Return workspaces, and a home, that lie in system folders, which all see: an empty folder covers each."""
-    named = [str(path) for path in (confinement.workdir, *confinement.readable)]
+    named = [str(path) for path in (confinement.workdir, *confinement.also_writable, *confinement.readable)]
     places = [path for path in (*roots, *_home_in_system()) if _is_system(path) and os.path.isdir(path)]
     return dict.fromkeys((path for path in places if not any(inside(path, one) for one in named)), "empty")
 
@@ -260,7 +270,7 @@ def _is_seen(path: str, mounts: dict[str, Kind]) -> bool:
     return _is_system(path) if around is None else mounts[around] in ("shown", "writable")
 
 
-def _fenced(fences: Fences) -> dict[str, Kind]:
+def _fence(fences: Fences) -> dict[str, Kind]:
     made: dict[str, Kind] = dict.fromkeys(fences.pins, "writable")
     made |= dict.fromkeys(fences.locks, "shown")
     made |= dict.fromkeys(fences.absent, "empty")
@@ -308,7 +318,7 @@ class _Private:
 
     def __call__(self) -> dict[str, Kind]:
         if (now := time.monotonic()) >= self._until:
-            self._found, self._until = dict(self._look("/etc")), now + PRIVATE_S
+            self._found, self._until = dict(self._look("/etc")), now + TIMING.private_known
         return self._found
 
     def _look(self, folder: str) -> Iterator[tuple[str, Kind]]:
@@ -340,6 +350,9 @@ class Layout:
     workdir: str
     outer: tuple[str, ...] = ()  # bubblewrap, up to the command; none: nothing confines it
     view: View = field(default_factory=lambda: View(()))
+    home: Mapping[str, bytes] = field(
+        default_factory=dict, hash=False
+    )  # path -> what a file there holds, to begin with
 
     def why_unlike(self, pid: int, held: int) -> str | None:
         """Return where a process in the sandbox finds something else than it should; `held`: the working folder."""
@@ -373,22 +386,26 @@ def lay_out(argv: Sequence[str], confinement: Confinement) -> Layout:
     mounts: dict[str, Kind] = dict.fromkeys(filter(os.path.exists, (KEYS,)), "nothing")
     mounts |= _private()
     mounts |= {path: kind for path, kind, known in view.mounts if known is not None or kind not in _THEMSELVES}
-    words = {**dict(_system(frozenset(mounts))), **_fixed()}
+    words = {**dict(_system(frozenset(mounts))), **_fixed_words()}
     words |= {path: _mount(path, kind) for path, kind in mounts.items()}
     words |= {"/proc": ("--proc",), "/dev": ("--dev",)}
     read_only = ("/proc", *(path for path, kind in mounts.items() if kind == "empty"), "/dev", "/")
+    home = confinement.home
+    words |= {} if home is None else {HOME: ("--tmpfs",)}
+    user = NOBODY if home is not None and os.geteuid() == 0 else ()
     outer = (
         bwrap,
-        *_ISOLATION,
+        *(*_ISOLATION, *user),
         *(["--share-net"] if confinement.network else []),
         *(word for path in sorted(words, key=_depth) for word in (*words[path], path)),
         *(word for path in read_only for word in ("--remount-ro", path)),  # /proc: else root could set /proc/sys
         *("--chdir", workdir, "--"),
     )
-    return Layout(tuple(argv), workdir, outer, view)
+    files = {f"{HOME}/{name}": content for name, content in (home or {}).items()}
+    return Layout(tuple(argv), workdir, outer, view, files)
 
 
-def _fixed() -> dict[str, tuple[str, ...]]:
+def _fixed_words() -> dict[str, tuple[str, ...]]:
     """Return the folders that are there and empty, for every program."""
     home = os.path.realpath(_home_path())
     words: dict[str, tuple[str, ...]] = dict.fromkeys(_EMPTIED, ("--dir",))
@@ -418,7 +435,7 @@ def hint_for(exit_code: int | None, stderr: str, confinement: Confinement) -> st
         return f"tools have no network: {confinement.change('set network = true')}"
     if _READ_ONLY.search(stderr):
         return f"tools write only in the working folder (workdir in the goal) and, for scratch, in $TMPDIR, {SCRATCH}"
-    if path := _unseen(stderr, confinement):
+    if path := _find_unseen(stderr, confinement):
         return f"tools do not see {path[:200]}: if it is there, {confinement.change('add its folder to read')}"
     if _DENIED.search(stderr):
         write = "tools write only in the working folder (workdir in the goal)"
@@ -428,7 +445,7 @@ def hint_for(exit_code: int | None, stderr: str, confinement: Confinement) -> st
     return None
 
 
-def _unseen(stderr: str, confinement: Confinement) -> str | None:
+def _find_unseen(stderr: str, confinement: Confinement) -> str | None:
     """Return the first path that a program did not find and that lies outside what it is shown.
 
     Whether it is there is not looked up, or a program could ask that of any file of this machine; only that it could

@@ -24,7 +24,7 @@ from agentfs.core.records import Foreign, Record
 
 MARKS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL")
 SETTING = "AGENTFS_"  # a variable that begins so is a setting, whatever else its name says: AGENTFS_LIMITS_TOKENS
-SHORTEST = 6  # characters: a shorter value stands in ordinary words and numbers, and no real key is that short
+SHORTEST = 6  # characters: a shorter value occurs in ordinary words and numbers, and no real key is that short
 LONG_LINE = 16  # characters: a line of that length of a secret of several lines is a secret of its own
 PIECE = 1024  # characters: a longer secret is looked for in pieces
 WRAPPED_AT = 20  # characters: a line break behind fewer than that does not wrap a text
@@ -59,13 +59,25 @@ def given_secrets(names: Iterable[str]) -> Iterator[str]:
     return (name for name in names if not _ORDINARY.fullmatch(name))
 
 
+_ADDRESS = re.compile(r".*_(URL|HOST|ENDPOINT|MODEL|PROVIDER|PROJECT|REGION|RETRIES)")
+
+
+def _is_address(name: str, value: str) -> bool:
+    """Whether a variable says which service and model an agent asks, and holds no password."""
+    return _ADDRESS.fullmatch(name) is not None and "@" not in value and "?" not in value
+
+
 def mask_for(settings: Settings, environment: Mapping[str, str], tools: Collection[str]) -> "SecretMask":
     """Return the mask of a process: over variables that settings name, or whose names say it, and over passwords."""
     models = {"planner": settings.planner, "executor": settings.executor}
     urls = {f"{role}.base_url": model.base_url for role, model in models.items()}
     urls["OPENAI_BASE_URL"] = environment.get("OPENAI_BASE_URL", "")
     passwords = {name: password for name, url in urls.items() if (password := _password(url))}
-    named = (*(model.api_key_env for model in models.values()), *given_secrets(settings.tools.env), *passwords)
+    to_servers = (name for server in settings.mcp.servers for name in settings.mcp.server(server).env)
+    given = given_secrets((*settings.tools.env, *to_servers))
+    named = (*(model.api_key_env for model in models.values()), *given, *passwords)
+    to_agents = given_secrets(name for agent in settings.agents.values() for name in agent.env or ())
+    named = (*named, *(name for name in to_agents if not _is_address(name, environment.get(name, ""))))
     return SecretMask({**environment, **passwords}, named, fixed=tools)
 
 
@@ -97,6 +109,12 @@ class SecretMask:
         more = self._named.union(named)
         return self if more == self._named else SecretMask(self._environ, more, fixed=self._fixed)
 
+    def hiding(self, values: Mapping[str, str]) -> "SecretMask":
+        """Return the mask that hides these, too: a name to show, and the value in whose place it is shown."""
+        if not values:
+            return self
+        return SecretMask({**self._environ, **values}, self._named.union(values), fixed=self._fixed)
+
     def text(self, text: str) -> str:
         """Return a text without secrets."""
         return self._text.masked(text)
@@ -121,7 +139,7 @@ class SecretMask:
                 return [self.value(item, keys=keys, ours=ours) for item in value]
             case dict():
                 masked = {name: self._under(name, item, keys=keys, ours=ours) for name, item in value.items()}
-                return self._renamed(masked) if keys else masked
+                return self._rename(masked) if keys else masked
             case int() if self._numbers:
                 return self._numbers.get(str(value), value)
             case _:
@@ -130,7 +148,7 @@ class SecretMask:
     def _under(self, name: str, value: Any, *, keys: bool, ours: Collection[str]) -> Any:
         return value if name in ours and isinstance(value, str) else self.value(value, keys=keys, ours=ours)
 
-    def _renamed(self, value: dict[str, Any]) -> dict[str, Any]:
+    def _rename(self, value: dict[str, Any]) -> dict[str, Any]:
         """Return an object with the names in it masked, and nothing lost where two become one."""
         masked: dict[str, Any] = {}
         for name, item in value.items():
@@ -233,7 +251,7 @@ def _forms(value: str, label: str) -> Iterator[_Form]:
         for text in _spellings(part):
             yield _Form(text, label)
         for text, before, after in _in_base64(_raw(part)):
-            for form in {text, text.translate(_URLSAFE), text.replace("/", r"\/"), *_quoted(text.encode())}:
+            for form in {text, text.translate(_URLSAFE), text.replace("/", r"\/"), *_quote(text.encode())}:
                 yield _Form(form, label, before, after)
 
 
@@ -256,17 +274,17 @@ def _spellings(value: str) -> set[str]:
     in_json |= {json.dumps(text, ensure_ascii=False)[1:-1] for text in in_json}  # JSON in JSON
     in_json |= {text.replace("/", r"\/") for text in in_json}
     in_html = {html.escape(value), html.escape(value, quote=False)}
-    return {value, repr(value)[1:-1], raw.hex(), raw.hex().upper(), *_quoted(raw), *in_json, *in_html}
+    return {value, repr(value)[1:-1], raw.hex(), raw.hex().upper(), *_quote(raw), *in_json, *in_html}
 
 
-def _quoted(raw: bytes) -> set[str]:
+def _quote(raw: bytes) -> set[str]:
     """Return bytes as addresses hold them."""
     upper = {quote(raw, safe=""), quote(raw), quote(raw, safe="!'()*"), quote_plus(raw)}
     return upper | {_PERCENT.sub(lambda found: found[0].lower(), text) for text in upper}
 
 
 def _in_base64(raw: bytes) -> Iterator[tuple[str, bool, bool]]:
-    """Yield what base64 makes of bytes, wherever they stand in what is encoded; and if its neighbours hold some."""
+    """Yield what base64 makes of bytes, wherever they are in what is encoded; and if its neighbours hold some."""
     for shift in range(3):
         encoded, end = base64.b64encode(bytes(shift) + raw).decode(), shift + len(raw)
         yield encoded[-(-shift * 8 // 6) : end * 8 // 6], shift > 0, end % 3 > 0
@@ -304,7 +322,7 @@ class _Finder:
     def masked(self, text: str) -> str:
         """Return a text with labels in the places of secrets."""
         hits = self._hits(text, _breaks(text)) if self._forms else ()
-        return _substituted(hits, text) if hits else text
+        return _substitute(hits, text) if hits else text
 
     def split(self, text: str, before: str) -> tuple[str, str]:
         """Return what is known of a text, masked, and its end, which may be the beginning of a secret.
@@ -312,24 +330,24 @@ class _Finder:
         `before`: what came before it.
         """
         breaks = [(start, end) for start, end in _breaks(before + text, -len(before)) if start >= 0]
-        known, hits = self._known(text, breaks), self._hits(text, breaks)
+        known, hits = self._known_length(text, breaks), self._hits(text, breaks)
         if not hits:
             return text[:known], text[known:]
         whole = (found.start() for found in _pattern(hits).finditer(text) if found.start() < known < found.end())
         known = min(whole, default=known)
-        return _substituted(hits, text[:known]), text[known:]
+        return _substitute(hits, text[:known]), text[known:]
 
     def _hits(self, text: str, breaks: Spans) -> Hits:
         if not breaks:
             return tuple((form, False) for form in self._forms if form.text in text)
-        joined = _joined(text, breaks)
+        joined = _join(text, breaks)
         return tuple((form, True) for form in self._forms if form.text in joined or form.text in text)
 
-    def _known(self, text: str, breaks: Spans) -> int:
+    def _known_length(self, text: str, breaks: Spans) -> int:
         """Return where the end of a text begins that may be the beginning of a secret."""
         known = self._start(text)
         if breaks:
-            known = min(known, _place(self._start(_joined(text, breaks)), breaks))
+            known = min(known, _place(self._start(_join(text, breaks)), breaks))
         return known
 
     def _start(self, text: str) -> int:
@@ -344,7 +362,7 @@ class _Finder:
         return any(one != text and one.startswith(text) for one in self._texts[at : at + 2])
 
 
-def _substituted(hits: Hits, text: str) -> str:
+def _substitute(hits: Hits, text: str) -> str:
     return _pattern(hits).sub(lambda found: hits[(found.lastindex or 1) - 1][0].label, text)
 
 
@@ -368,7 +386,7 @@ def _has_long_word(text: str, lf: str) -> bool:
     return any(len(line) >= WRAPPED_AT and " " not in line[-WRAPPED_AT:] for line in text.split(lf))
 
 
-def _joined(text: str, breaks: Spans) -> str:
+def _join(text: str, breaks: Spans) -> str:
     ends, starts = [0, *(end for _, end in breaks)], [*(start for start, _ in breaks), len(text)]
     return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
 

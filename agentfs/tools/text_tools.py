@@ -1,8 +1,8 @@
-"""The tools that touch nothing: note records a text, ask asks a person, summarize asks the executor's model."""
+"""The tools that touch nothing: note records a text, ask asks a person, summarize a model, run is another run."""
 
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
-from agentfs.tools.base import Bench, ToolResult
+from agentfs.tools.base import StepContext, ToolResult, closed_schema, fail
 from agentfs.tools.output import text_result
 
 LONGEST_TEXT = 200_000  # characters: about 50,000 tokens
@@ -17,20 +17,15 @@ class Note:
     spec = ToolSpec(
         name="note",
         summary="Record a text; nothing else happens",
-        input_schema={
-            "type": "object",
-            "properties": {"text": {"type": "string"}},
-            "required": ["text"],
-            "additionalProperties": False,
-        },
+        input_schema=closed_schema({"text": {"type": "string"}}, "text"),
         effects="none",
         repeatable=True,
         text_field="text",
     )
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        bench.claim(None)
-        return text_result(str(given["text"]), bench)
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        context.claim(None)
+        return text_result(str(given["text"]), context)
 
 
 class Ask:
@@ -39,21 +34,36 @@ class Ask:
     spec = ToolSpec(
         name="ask",
         summary="Ask a person; their reply is the output",
-        input_schema={
-            "type": "object",
-            "properties": {"question": {"type": "string", "minLength": 1}},
-            "required": ["question"],
-            "additionalProperties": False,
-        },
+        input_schema=closed_schema({"question": {"type": "string", "minLength": 1}}, "question"),
         effects="none",
         repeatable=True,
         text_field="question",
     )
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        bench.claim(None)
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        context.claim(None)
         words = f"nobody is there to answer: {given['question']}"
-        return ToolResult(failure=Failure(kind="input", message=words, hint="make it a step of its own: tool `ask`"))
+        return fail("input", words, "make it a step of its own: tool `ask`")
+
+
+class RunRunbook:
+    """Describes the tool: the engine begins the run, and its end is that of the attempt."""
+
+    spec = ToolSpec(
+        name="run",
+        summary="Run a goal of runbooks/ as a run of its own; its answer is the output",
+        input_schema=closed_schema(
+            {"uses": {"type": "string", "minLength": 1}, "params": {"type": "object"}}, "uses"
+        ),
+        effects="none",
+        repeatable=False,
+        text_field="uses",
+        step_only=True,
+    )
+
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        context.claim(None)
+        return fail("input", f"{given['uses']} can only be run as a step")
 
 
 class Summarize:
@@ -62,39 +72,34 @@ class Summarize:
     spec = ToolSpec(
         name="summarize",
         summary="Summarize a text, with regard to a focus, by one request to the executor's model",
-        input_schema={
-            "type": "object",
-            "properties": {"text": {"type": "string", "minLength": 1}, "focus": {"type": "string"}},
-            "required": ["text"],
-            "additionalProperties": False,
-        },
+        input_schema=closed_schema({"text": {"type": "string", "minLength": 1}, "focus": {"type": "string"}}, "text"),
         effects="none",
         repeatable=True,
         text_field="text",
         needs_model=True,
     )
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
         from agentfs.models.base import Garbled, ModelError, Request
         from agentfs.prompts import load_prompt
 
-        bench.claim(None)
-        if bench.model is None or bench.line is None:
+        context.claim(None)
+        if context.model is None or context.session is None:
             return ToolResult(failure=NO_MODEL)
-        prompt = load_prompt("summarize", bench.confinement.workspace)
+        prompt = load_prompt("summarize", context.confinement.workspace)
         asked = (
             _message("system", prompt.filled(focus=_focus(given))),
-            _message("user", _shortened(str(given["text"]))),
+            _message("user", _shorten(str(given["text"]))),
         )
         try:
-            reply = bench.model.complete(Request("executor", asked), bench.line)
+            reply = context.model.complete(Request("executor", asked), context.session)
             if reply.finish == "length":
                 raise Garbled(
                     Failure(kind="model", message="the summary was cut short", hint="ask for less at a time")
                 )
         except ModelError as error:
             return ToolResult(failure=error.failure, prompt_sha256=prompt.sha256)
-        made = text_result(reply.text, bench)
+        made = text_result(reply.text, context)
         return ToolResult(made.output, made.cut, prompt_sha256=prompt.sha256)
 
 
@@ -106,7 +111,7 @@ def _focus(given: JsonObject) -> str:
     return str(given.get("focus") or "").strip() or "what matters most in it"
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return as much of a text as one request holds, saying what is missing."""
     if len(text) <= LONGEST_TEXT:
         return text

@@ -19,12 +19,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.records import Failure, JsonObject, Sandbox
+from agentfs.core.records import JsonObject, Sandbox
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson, json_value
+from agentfs.storage.files import StepsFolder
 from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.storage.starting import Pool, Starter
-from agentfs.tools.base import Bench, Confinement, ToolResult
+from agentfs.storage.timing import TIMING
+from agentfs.tools.base import Confinement, StepContext, ToolResult, fail
 from agentfs.tools.launch import OUTPUT_CAP, GaveUp, NotStarted, Started, start
 from agentfs.tools.output import Capture, OutputLog, text_result, value_result
 from agentfs.tools.process import Never, ProcessMark, end_survivors, mark_of
@@ -36,9 +38,6 @@ from agentfs.tools.user_tools import FOLDER, Described, Found, Source, without_c
 
 PROGRAM = Path(__file__).with_name("user_tool_worker.py")
 PACKAGE = Path(__file__).parent.parent
-LOAD_S = 10.0
-START_S = 30.0
-TICK_S = 0.05
 LARGEST_REPLY = 80 * 1024 * 1024
 STREAM_KEPT = 8192
 MOST_IDLE = 16  # workers that wait for a call; as many that were prepared for one
@@ -63,7 +62,7 @@ class Place:
     source: tuple[Source, ...]
     layout: Layout
     env: tuple[tuple[str, str], ...]
-    marks: tuple[object, ...]  # what tells that something was replaced under the same name
+    marks: tuple[object, ...]  # what differs once something was replaced under the same name
 
 
 def find_place(confinement: Confinement, *source: Source) -> Place:
@@ -130,14 +129,14 @@ class Worker:
         """Whether it lives and has printed nothing since its last call."""
         return not self.events.poll(0)
 
-    def is_ready(self, bench: Bench) -> bool:
+    def is_ready(self, context: StepContext) -> bool:
         """Wait for its first line; return whether it came. Raises GaveUp."""
-        self.channel.settimeout(TICK_S)
+        self.channel.settimeout(TIMING.tick)
         while True:
             with suppress(TimeoutError):
                 line = self.channel.recv(_CHUNK)
                 break
-            if not bench.may_wait():
+            if not context.may_wait():
                 raise GaveUp
         self.channel.setblocking(False)
         return bool(line)
@@ -154,7 +153,7 @@ def start_worker(place: Place) -> Worker:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with theirs:
         layout = replace(place.layout, argv=(*place.layout.argv, str(theirs.fileno())))
-        until = time.monotonic() + START_S
+        until = time.monotonic() + TIMING.sandbox_start
         fds = (theirs.fileno(),)
         try:
             started = Starter().start(lambda: start(layout, dict(place.env), Never(), until, fds=fds))
@@ -168,10 +167,10 @@ def start_worker(place: Place) -> Worker:
     return Worker(place, started, ours, mark)
 
 
-def _when_ready(worker: Worker, bench: Bench) -> Worker:
+def _when_ready(worker: Worker, context: StepContext) -> Worker:
     """Return a worker that waits for its first call; one that never does is ended."""
     try:
-        if worker.is_ready(bench):
+        if worker.is_ready(context):
             return worker
     except BaseException:
         worker.end()
@@ -200,7 +199,7 @@ class Workers:
         for begun in unneeded:  # a run that never called the tool
             begun.add_done_callback(_end_started)
 
-    def borrow(self, place: Place, bench: Bench) -> Worker:
+    def borrow(self, place: Place, context: StepContext) -> Worker:
         """Return a worker in that sandbox. Raises NoWorker or GaveUp."""
         while (worker := self._take_idle(place)) is not None:
             if worker.is_idle():
@@ -208,11 +207,11 @@ class Workers:
             worker.end()
         with self._lock:
             begun = self._prepared.pop(place, None) or self._starter.submit(start_worker, place)
-        while not wait([begun], TICK_S).done:
-            if not bench.may_wait():
+        while not wait([begun], TIMING.tick).done:
+            if not context.may_wait():
                 begun.add_done_callback(_end_started)
                 raise GaveUp
-        return _when_ready(begun.result(), bench)
+        return _when_ready(begun.result(), context)
 
     def _take_idle(self, place: Place) -> Worker | None:
         with self._lock:
@@ -256,10 +255,10 @@ def _end_started(begun: "Future[Worker]") -> None:
 class Request:
     """One request to one worker: what it prints meanwhile, what it answers, how it ends."""
 
-    def __init__(self, worker: Worker, bench: Bench) -> None:
+    def __init__(self, worker: Worker, context: StepContext) -> None:
         self.spent = True  # unless it answers, and says that nothing was left behind
-        self._worker, self._bench = worker, bench
-        self._log = OutputLog(bench)
+        self._worker, self._context = worker, context
+        self._log = OutputLog(context)
         self._captures: dict[int, Capture] = {}  # most tools print nothing
         self._answer, self._printed, self._ended = bytearray(), 0, False
 
@@ -267,13 +266,13 @@ class Request:
         """Return the worker's answer, or why there is none."""
         channel, events = self._worker.channel, self._worker.events
         with suppress(OSError):  # then it has ended, which is seen below
-            channel.settimeout(START_S)  # it is waiting for this
+            channel.settimeout(TIMING.sandbox_start)  # it is waiting for this
             channel.sendall(json.dumps(content).encode("ascii") + b"\n")
         channel.setblocking(False)
         while not self._ended and not self._answer.endswith(b"\n"):
             if problem := self._problem():
                 return problem
-            for fd, _ in events.poll(TICK_S * 1000):
+            for fd, _ in events.poll(TIMING.tick * 1000):
                 self._print(fd) if fd in self._worker.streams else self._read()
         self._print_rest()
         return self._parse()
@@ -296,20 +295,20 @@ class Request:
             return False
         self._printed += len(chunk)
         if chunk and fd not in self._captures:
-            self._captures[fd] = Capture(STREAM_KEPT, self._bench.mask, None)
+            self._captures[fd] = Capture(STREAM_KEPT, self._context.mask, None)
         if chunk:
             self._log.output(self._worker.streams[fd], self._captures[fd].feed(chunk))
         return bool(chunk)
 
     def _problem(self) -> ToolResult | None:
         """Return why the worker must be ended now; None if it may go on."""
-        if not self._bench.may_wait():
+        if not self._context.may_wait():
             self._print_rest()
-            return _gave_up(self._bench)
+            return _gave_up(self._context)
         if self._printed > OUTPUT_CAP:
-            return _failed("output", f"it printed more than {OUTPUT_CAP // 2**20} MiB and was killed")
+            return fail("output", f"it printed more than {OUTPUT_CAP // 2**20} MiB and was killed")
         if len(self._answer) > LARGEST_REPLY:
-            return _failed("output", f"it gave back more than {LARGEST_REPLY // 2**20} MiB and was killed")
+            return fail("output", f"it gave back more than {LARGEST_REPLY // 2**20} MiB and was killed")
         return None
 
     def _print_rest(self) -> None:
@@ -328,19 +327,15 @@ class Request:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            return _failed("tool", "its worker ended before it gave anything back: it crashed, or ended Python")
+            return fail("tool", "its worker ended before it gave anything back: it crashed, or ended Python")
         self.spent = answer.get("spent") is not False
         return answer
 
 
-def _gave_up(bench: Bench) -> ToolResult:
-    if bench.stop.is_set():
-        return _failed("interrupted", "it was stopped")
-    return ToolResult(failure=bench.limit.failure(then=" and was killed"))
-
-
-def _failed(kind: str, message: str, hint: str | None = None) -> ToolResult:
-    return ToolResult(failure=Failure(kind=kind, message=message, hint=hint))
+def _gave_up(context: StepContext) -> ToolResult:
+    if context.stop.is_set():
+        return fail("interrupted", "it was stopped")
+    return ToolResult(failure=context.limit.failure(then=" and was killed"))
 
 
 # ── load and call ─────────────────────────────────────────────────────────────────────────────────────────
@@ -357,9 +352,11 @@ def load(found: Sequence[Source], root: Path, sandbox: Sandbox, taken: Sequence[
         writable=False,
         sandbox=sandbox,
     )
-    bench = Bench(
+    context = StepContext(
+        name="tools",
         confinement=confinement,
-        deadline=time.monotonic() + START_S + LOAD_S,
+        steps_folder=StepsFolder.of(confinement.run_files.parent),
+        deadline=time.monotonic() + TIMING.sandbox_start + TIMING.tool_load,
         stop=Never(),
         output_bytes=STREAM_KEPT,
         output_file=root / "runs" / "none",
@@ -368,23 +365,23 @@ def load(found: Sequence[Source], root: Path, sandbox: Sandbox, taken: Sequence[
         mask=SecretMask({}),
     )
     try:
-        worker = _when_ready(start_worker(find_place(confinement, *found)), bench)
+        worker = _when_ready(start_worker(find_place(confinement, *found)), context)
     except (NoWorker, Refused, GaveUp) as error:
-        return _unloaded(found, str(error))
+        return _report_unloaded(found, str(error))
     try:
-        asked = {"sources": [asdict(one) for one in found], "folders": _folders(found), "seconds": LOAD_S}
-        answer = Request(worker, bench).send(asked)
+        asked = {"sources": [asdict(one) for one in found], "folders": _folders(found), "seconds": TIMING.tool_load}
+        answer = Request(worker, context).send(asked)
     finally:
         worker.end()
     if isinstance(answer, ToolResult):
-        return _unloaded(found, answer.failure.message if answer.failure else "")
+        return _report_unloaded(found, answer.failure.message if answer.failure else "")
     tools = tuple(
         Described(ToolSpec(**one["spec"]), one["source"], one["line"], one["function"]) for one in answer["tools"]
     )
     return without_clashes(Found(tools, tuple(answer["problems"])), taken)
 
 
-def _unloaded(found: Sequence[Source], why: str) -> Found:
+def _report_unloaded(found: Sequence[Source], why: str) -> Found:
     return Found((), tuple(f"{one.shown} could not be loaded: {why}" for one in found))
 
 
@@ -410,45 +407,51 @@ class UserTool:
         with suppress(NoWorker, Refused):
             self.workers.prepare(find_place(confinement, self.source))
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
         try:
-            place = find_place(bench.confinement, self.source)
-            worker = self.workers.borrow(place, bench)
+            place = find_place(context.confinement, self.source)
+            worker = self.workers.borrow(place, context)
         except Refused as refused:
             return ToolResult(failure=refused.failure)
         except NoWorker as error:
-            return _failed("sandbox", str(error), error.hint)
+            return fail("sandbox", str(error), error.hint)
         except GaveUp:
-            return _gave_up(bench)
-        result = self._call_in(worker, given, bench)
+            return _gave_up(context)
+        result = self._call_in(worker, given, context)
         harm = place.layout.view.undo_harm()
-        return _failed("outside", harm, "a tool may not change what git or agentfs runs") if harm else result
+        return fail("outside", harm, "a tool may not change what git or agentfs runs") if harm else result
 
-    def _call_in(self, worker: Worker, given: JsonObject, bench: Bench) -> ToolResult:
+    def _call_in(self, worker: Worker, given: JsonObject, context: StepContext) -> ToolResult:
         try:
-            bench.claim(worker.mark)  # before anything of the person's runs
+            context.claim(worker.mark)  # before anything of the person's runs
         except BaseException:
             self.workers.give_back(worker, spent=False)
             raise
-        request = Request(worker, bench)
+        request = Request(worker, context)
         function, folders = self.described.function, _folders([self.source])
         try:
             answer = request.send(
-                {"source": asdict(self.source), "function": function, "folders": folders, "input": given}
+                {
+                    "source": asdict(self.source),
+                    "function": function,
+                    "folders": folders,
+                    "input": given,
+                    "traceparent": context.traceparent,
+                }
             )
         finally:
             self.workers.give_back(worker, spent=request.spent)
-        return answer if isinstance(answer, ToolResult) else _result(answer, bench)
+        return answer if isinstance(answer, ToolResult) else _result(answer, context)
 
 
-def _result(answer: Mapping[str, Any], bench: Bench) -> ToolResult:
+def _result(answer: Mapping[str, Any], context: StepContext) -> ToolResult:
     if "value" not in answer:
-        return _failed(str(answer.get("kind")), bench.mask.text(str(answer.get("message"))))
+        return fail(str(answer.get("kind")), context.mask.text(str(answer.get("message"))))
     try:
         value = json_value(str(answer["value"]))
     except NotJson as error:
-        return _failed("tool", f"what it gave back is no JSON value that can be kept: {error}")
+        return fail("tool", f"what it gave back is no JSON value that can be kept: {error}")
     try:
-        return text_result(value, bench) if isinstance(value, str) else value_result(value, bench)
+        return text_result(value, context) if isinstance(value, str) else value_result(value, context)
     except OSError as error:
-        return _failed("interrupted", f"it has run, but its output could not be kept: {error}")
+        return fail("interrupted", f"it has run, but its output could not be kept: {error}")

@@ -142,7 +142,7 @@ def describe_sources(request: Answer) -> Answer:
         theirs.close()
         running.append((source["shown"], ours))
     until = time.monotonic() + request["seconds"]
-    found = [_received(pipe, shown, until, request["seconds"]) for shown, pipe in running]
+    found = [_receive(pipe, shown, until, request["seconds"]) for shown, pipe in running]
     return {"tools": [one for part in found for one in part["tools"]],
             "problems": [one for part in found for one in part["problems"]]}  # fmt: skip
 
@@ -154,7 +154,7 @@ def _describe_into(pipe: Any, source: Answer) -> None:
         pipe.send_bytes(json.dumps(asdict(Found((), (str(failed),)))).encode("utf-8"))
 
 
-def _received(pipe: Any, shown: str, until: float, seconds: float) -> Answer:
+def _receive(pipe: Any, shown: str, until: float, seconds: float) -> Answer:
     try:
         if pipe.poll(max(0.0, until - time.monotonic())):
             found: Answer = json.loads(pipe.recv_bytes())
@@ -220,7 +220,7 @@ def _without_titles(schema: Any, *, names: bool = False) -> Any:
 def call(request: Answer) -> Answer:
     """Call a function; return its value as JSON text, or what went wrong."""
     try:
-        function, adapter = _loaded(request)
+        function, adapter = _load(request)
         given = adapter.validate_python(request["input"])
     except LoadFailed as failed:
         return {"kind": "tool", "message": str(failed)}
@@ -233,7 +233,7 @@ def call(request: Answer) -> Answer:
         return {"kind": "tool", "message": _error_text(error, request["source"])}
 
 
-def _loaded(request: Answer) -> tuple[Callable[..., Any], TypeAdapter[dict[str, Any]]]:
+def _load(request: Answer) -> tuple[Callable[..., Any], TypeAdapter[dict[str, Any]]]:
     source, name = request["source"], request["function"]
     key = source["shown"], name
     if key not in _LOADED:
@@ -277,6 +277,8 @@ def serve(channel: socket.socket) -> None:
         _send(lines, {"ready": True})
         for line in lines:
             request = json.loads(line)
+            if request.get("traceparent"):
+                os.environ["TRACEPARENT"] = request["traceparent"]
             answer = describe_sources(request) if "sources" in request else call(request)
             _flush()
             _send(lines, answer | {"spent": _has_children() or _surroundings() != before})

@@ -283,7 +283,7 @@ def _read_tree(tree: ast.Module, source: Source, wanted: str) -> Found:
     for node in tree.body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (wanted and node.name != wanted):
             continue
-        declared = next((found for mark in node.decorator_list if (found := _declared(mark))), None)
+        declared = next((found for mark in node.decorator_list if (found := _read_declared(mark))), None)
         if declared is None:
             continue
         try:
@@ -300,7 +300,7 @@ def _read_tree(tree: ast.Module, source: Source, wanted: str) -> Found:
     return Found(tuple(tools), tuple(problems))
 
 
-def _declared(mark: ast.expr) -> Declared | None:
+def _read_declared(mark: ast.expr) -> Declared | None:
     """Return what a decorator declares; None if it is not @tool."""
     called = mark.func if isinstance(mark, ast.Call) else mark
     if _last_name(called) != "tool":
@@ -362,7 +362,7 @@ def hint_schema(node: ast.expr | None) -> dict[str, Any]:
         case ast.Constant(value=None):
             return {"type": "null"}
         case ast.Constant(value=str() as text):
-            return _quoted(text)
+            return _quote(text)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return _any_of([left, right])
         case ast.Subscript():
@@ -373,7 +373,7 @@ def hint_schema(node: ast.expr | None) -> dict[str, Any]:
             return {}
 
 
-def _quoted(text: str) -> dict[str, Any]:
+def _quote(text: str) -> dict[str, Any]:
     try:
         return hint_schema(ast.parse(text, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError):

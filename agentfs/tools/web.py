@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
 from agentfs import __version__
-from agentfs.core.records import Failure, JsonObject
+from agentfs.core.records import JsonObject
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson, json_value
+from agentfs.storage.safe_open import Refused
 from agentfs.storage.starting import Starter
+from agentfs.storage.timing import TIMING
 from agentfs.tools.addresses import ALLOW, Forbidden, Resolve, Target, parse_target, reachable
-from agentfs.tools.base import Bench, ToolResult
+from agentfs.tools.base import StepContext, ToolResult, closed_schema, fail
 from agentfs.tools.output import Capture, value_result
 
 if TYPE_CHECKING:
@@ -31,8 +33,6 @@ LARGEST_BODY = 32 * 1024 * 1024
 LARGEST_HEAD = 64 * 1024
 MOST_HEADERS = 100
 HEAD_SHOWN = 500
-SILENCE_S = 30.0  # the most a server may be silent
-TICK_S = 0.05  # how often the stop sign is looked at
 MOST_RESULTS = 10
 LONGEST = {"title": 200, "url": 2000, "snippet": 500}  # characters
 NO_ENGINE = ("the tool 'web_search' has no search engine to ask", "set url under [tools.web_search] in agentfs.toml")
@@ -51,14 +51,6 @@ class Reply:
     charset: str
     body: bytes
     location: str | None = None  # where it redirects to
-
-
-class Refused(Exception):
-    """There is no reply to speak of: why, as a failure."""
-
-    def __init__(self, kind: str, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.failure = Failure(kind=kind, message=message, hint=hint)
 
 
 def resolve(host: str, port: int) -> list[str]:
@@ -88,22 +80,22 @@ class Net:
 # ── one request, redirects followed ───────────────────────────────────────────────────────────────────────
 
 
-def fetch(url: str, bench: Bench, *, follow: bool = True, net: Net = Net()) -> Reply:
+def fetch(url: str, context: StepContext, *, follow: bool = True, net: Net = Net()) -> Reply:
     """Return what a server answers, redirects followed; Refused in words if there is no answer."""
     import asyncio
 
-    if not bench.confinement.network:
-        raise Refused("http", "tools have no network", bench.confinement.change("set network = true"))
+    if not context.confinement.network:
+        raise Refused("http", "tools have no network", context.confinement.change("set network = true"))
     for _ in range(MOST_REDIRECTS + 1):
         try:
             target = parse_target(url)
-            addresses = _look_up(target, url, bench, net)
+            addresses = _look_up(target, url, context, net)
         except Forbidden as error:
-            hint = bench.confinement.change(ALLOW) if error.private else error.hint
+            hint = context.confinement.change(ALLOW) if error.private else error.hint
             raise Refused("http", error.message, hint) from error
         except OSError as error:
             raise Refused("http", f"{url}: {error.strerror or error}") from error
-        reply = asyncio.run(_ask(target, addresses, bench, net))
+        reply = asyncio.run(_ask(target, addresses, context, net))
         if not follow or reply.location is None:
             return reply
         try:
@@ -113,44 +105,44 @@ def fetch(url: str, bench: Bench, *, follow: bool = True, net: Net = Net()) -> R
     raise Refused("http", f"it was redirected more than {MOST_REDIRECTS} times, at last to {url}")
 
 
-def _look_up(target: Target, url: str, bench: Bench, net: Net) -> list[str]:
+def _look_up(target: Target, url: str, context: StepContext, net: Net) -> list[str]:
     """Return the addresses to connect to; looking up cannot be interrupted, but left behind in its thread."""
     found: Future[list[str]] = Future()
 
     def run() -> None:
         try:
-            found.set_result(reachable(target, net.resolve, bench.confinement.hosts))
+            found.set_result(reachable(target, net.resolve, context.confinement.hosts))
         except Exception as error:  # noqa: BLE001 - raised again where it was asked for
             found.set_exception(error)
 
-    Starter().start(threading.Thread(target=run, daemon=True, name="resolve").start, bench.may_wait)
-    while not wait([found], TICK_S).done:
-        if not bench.may_wait():
-            raise _give_up(url, bench)
+    Starter().start(threading.Thread(target=run, daemon=True, name="resolve").start, context.may_wait)
+    while not wait([found], TIMING.tick).done:
+        if not context.may_wait():
+            raise _give_up(url, context)
     return found.result()
 
 
-def _give_up(url: str, bench: Bench) -> Refused:
-    if bench.stop.is_set():
+def _give_up(url: str, context: StepContext) -> Refused:
+    if context.stop.is_set():
         return Refused("interrupted", "it was stopped")
-    late = bench.limit.failure(f"{url} did not answer")
+    late = context.limit.failure(f"{url} did not answer")
     return Refused(late.kind, late.message, late.hint)
 
 
-async def _ask(target: Target, addresses: Sequence[str], bench: Bench, net: Net) -> Reply:
+async def _ask(target: Target, addresses: Sequence[str], context: StepContext, net: Net) -> Reply:
     """Ask one server, and stop asking when the time is up or the stop sign is set."""
     import asyncio
 
     import httpx2
 
     asked = asyncio.ensure_future(_exchange(target, addresses, net))
-    while not (await asyncio.wait([asked], timeout=TICK_S))[0]:
-        if not bench.may_wait():
-            raise _give_up(target.url, bench)  # what is asked is cancelled with the loop
+    while not (await asyncio.wait([asked], timeout=TIMING.tick))[0]:
+        if not context.may_wait():
+            raise _give_up(target.url, context)  # what is asked is cancelled with the loop
     try:
         return asked.result()
     except httpx2.TimeoutException as error:
-        raise Refused("timeout", f"{target.url}: the server said nothing for {SILENCE_S:g} s") from error
+        raise Refused("timeout", f"{target.url}: the server sent nothing for {TIMING.web_silence:g} s") from error
     except (httpx2.HTTPError, OSError) as error:
         raise Refused("http", f"{target.url}: {_words(error)}") from error
 
@@ -222,7 +214,7 @@ def _request(target: Target, address: str) -> "httpx2.Request":
     extensions = {
         "target": target.path.encode("ascii"),  # as it was written
         "sni_hostname": target.host,  # the certificate must be the host's
-        "timeout": dict.fromkeys(("connect", "read", "write", "pool"), SILENCE_S),
+        "timeout": dict.fromkeys(("connect", "read", "write", "pool"), TIMING.web_silence),
     }
     url = httpx2.URL(scheme=target.scheme, host=address, port=target.port)
     return httpx2.Request("GET", url, headers=headers, extensions=extensions)
@@ -264,21 +256,21 @@ def _head(reply: Reply) -> str:
     return f": {text[:HEAD_SHOWN]}{'…' if len(text) > HEAD_SHOWN else ''}" if text else ""
 
 
-def _result(reply: Reply, bench: Bench) -> ToolResult:
-    """Return a body as a tool's result; a long one goes to the bench's output file, too."""
+def _result(reply: Reply, context: StepContext) -> ToolResult:
+    """Return a body as a tool's result; a long one goes to the context's output file, too."""
     if not 200 <= reply.status < 300:
         raise Refused("http", f"{reply.status} {reply.reason}{_head(reply)}")
-    capture = Capture(bench.output_bytes, bench.mask, bench.output_file)
+    capture = Capture(context.output_bytes, context.mask, context.output_file)
     try:
         capture.feed(_as_utf8(reply))
         capture.end()
     except OSError as error:
         with suppress(OSError):
-            os.unlink(bench.output_file)
+            os.unlink(context.output_file)
         raise Refused("disk", f"the body could not be kept: {error}") from error
     finally:
         capture.close()
-    text = capture.text(bench.output_file.name)
+    text = capture.text(context.output_file.name)
     if capture.spilled:
         return ToolResult(text, cut=True)
     return ToolResult(_value(text, reply.kind))
@@ -295,9 +287,9 @@ def _value(text: str, kind: str) -> Any:
         return text
 
 
-def _masked(refused: Refused, bench: Bench) -> ToolResult:
+def _mask(refused: Refused, context: StepContext) -> ToolResult:
     why = refused.failure
-    return ToolResult(failure=Failure(kind=why.kind, message=bench.mask.text(why.message), hint=why.hint))
+    return fail(why.kind, context.mask.text(why.message), why.hint)
 
 
 # ── the tools ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -309,12 +301,7 @@ class HttpGet:
     spec = ToolSpec(
         name="http_get",
         summary="Get what stands at a web address: the value if it is JSON, else the text",
-        input_schema={
-            "type": "object",
-            "properties": {"url": {"type": "string", "minLength": 1}},
-            "required": ["url"],
-            "additionalProperties": False,
-        },
+        input_schema=closed_schema({"url": {"type": "string", "minLength": 1}}, "url"),
         effects="network",
         repeatable=True,
         text_field="url",
@@ -323,12 +310,12 @@ class HttpGet:
     def __init__(self, net: Net = Net()) -> None:
         self._net = net
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        bench.claim(None)
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        context.claim(None)
         try:
-            return _result(fetch(str(given["url"]), bench, net=self._net), bench)
+            return _result(fetch(str(given["url"]), context, net=self._net), context)
         except Refused as refused:
-            return _masked(refused, bench)
+            return _mask(refused, context)
 
 
 class WebSearch:
@@ -337,12 +324,7 @@ class WebSearch:
     spec = ToolSpec(
         name="web_search",
         summary="Search the web: a list of title, url and snippet",
-        input_schema={
-            "type": "object",
-            "properties": {"query": {"type": "string", "minLength": 1, "maxLength": 1000}},
-            "required": ["query"],
-            "additionalProperties": False,
-        },
+        input_schema=closed_schema({"query": {"type": "string", "minLength": 1, "maxLength": 1000}}, "query"),
         effects="network",
         repeatable=True,
         text_field="query",
@@ -351,15 +333,17 @@ class WebSearch:
     def __init__(self, url: str = "", net: Net = Net()) -> None:
         self._url, self._net = url, net
 
-    def call(self, given: JsonObject, bench: Bench) -> ToolResult:
-        bench.claim(None)
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        context.claim(None)
         if not self._url:
-            return ToolResult(failure=Failure(kind="input", message=NO_ENGINE[0], hint=NO_ENGINE[1]))
+            return fail("input", *NO_ENGINE)
         try:
-            reply = fetch(search_address(self._url, str(given["query"])), _reaching(self._url, bench), net=self._net)
-            return value_result(_search_results(reply), bench)
+            reply = fetch(
+                search_address(self._url, str(given["query"])), _reaching(self._url, context), net=self._net
+            )
+            return value_result(_search_results(reply), context)
         except Refused as refused:
-            return _masked(refused, bench)
+            return _mask(refused, context)
 
 
 def search_address(url: str, query: str) -> str:
@@ -370,10 +354,10 @@ def search_address(url: str, query: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, urlencode(asked), ""))
 
 
-def _reaching(url: str, bench: Bench) -> Bench:
-    """Return a bench that reaches the engine, wherever it is: the person named it."""
-    confinement = bench.confinement
-    return replace(bench, confinement=replace(confinement, hosts=(*confinement.hosts, urlsplit(url).netloc)))
+def _reaching(url: str, context: StepContext) -> StepContext:
+    """Return a context that reaches the engine, wherever it is: the person named it."""
+    confinement = context.confinement
+    return replace(context, confinement=replace(confinement, hosts=(*confinement.hosts, urlsplit(url).netloc)))
 
 
 def _search_results(reply: Reply) -> list[dict[str, str]]:

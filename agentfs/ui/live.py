@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from agentfs.core.decide import Action, Wait, WriteNote
+from agentfs.core.actions import Action, Wait, WriteNote
 from agentfs.core.run_state import RunState
 from agentfs.core.table import BOLD, painted
 from agentfs.core.text import counted, inert
-from agentfs.daemon.reporter import Teller
-from agentfs.engine.report import action_line, closing_words, ended_words, failures
+from agentfs.daemon.reporter import Reporter
+from agentfs.engine.report import Resting, action_line, closing_words, ended_words, failures
 from agentfs.storage.clock import Clock
 from agentfs.ui.overview import Overview, Row, RunView, ended_row, overview_lines, row_of, run_lines
 from agentfs.ui.screen import Look, Screen
@@ -76,11 +76,11 @@ class LiveRun:
     def take_back(self) -> None:
         self.screen.take_back()
 
-    def end(self, rest: Wait | None) -> None:
+    def end(self, rest: Wait | None, below: Resting = ()) -> None:
         """Draw for the last time, then say how it ended."""
         self._state, self._waits = self._driver.state, ""
         self.screen.close(keep=True)
-        for line in closing_words(self._driver, rest):
+        for line in closing_words(self._driver, rest, below):
             print(inert(line), file=self._stream, flush=True)
 
     def _lines(self, look: Look) -> list[str]:
@@ -90,7 +90,8 @@ class LiveRun:
             where=str(driver.folder.resolve() / driver.facts.run.workdir),
             waits=self._waits,
             due=driver.due_in(),
-            received=driver.heard,
+            received=driver.received,
+            doing=driver.doing,
             elapsed=self._clock.monotonic() - self._began,
             prompt=self._prompt,
             typed=self._typed(),
@@ -98,7 +99,7 @@ class LiveRun:
         return run_lines(view, look)
 
 
-class LiveTeller(Teller):
+class LiveReporter(Reporter):
     """Shows all runs from the moment a daemon watches until it has stopped.
 
     A run that has ended stays in view for a while, then scrolls away above with the rest.
@@ -125,7 +126,7 @@ class LiveTeller(Teller):
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────
 
-    def tell(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
+    def report(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
         match event:
             case "watching":
                 self._polling = bool(more.get("polling"))
@@ -136,28 +137,28 @@ class LiveTeller(Teller):
             case "stopped":
                 self._leave_the_screen()
                 for line in self._left_open():
-                    super().tell("todo", line)
-                super().tell(event, words)
+                    super().report("todo", line)
+                super().report(event, words)
             case _ if not self._shows:
-                super().tell(event, words, run, **more)
+                super().report(event, words, run, **more)
             case _ if event in STAYS or more.get("status") == "interrupted":
                 self._keep(words, run)
 
-    def opened(self, driver: "Driver") -> None:
+    def report_opened(self, driver: "Driver") -> None:
         with self._lock:
             self._drivers[driver.facts.run.run] = driver
         self._screen.changed()
 
-    def turn(self, driver: "Driver", actions: list[Action], settled: set[tuple[str, int]]) -> None:
-        super().turn(driver, actions, settled)
+    def report_turn(self, driver: "Driver", actions: list[Action], reported: set[tuple[str, int]]) -> None:
+        super().report_turn(driver, actions, reported)
         for action in actions:
             if isinstance(action, WriteNote) and (words := action_line(action, driver.state)):
                 self._keep(words, driver.facts.run.run)
         self._screen.changed()
 
-    def ended(self, driver: "Driver") -> None:
+    def report_end(self, driver: "Driver") -> None:
         outcome, run = driver.facts.outcome, driver.facts.run.run
-        self.let_go(run)
+        self.forget_run(run)
         if outcome is None:
             return
         lines = [self._line(ended_words(outcome), run)]
@@ -166,8 +167,8 @@ class LiveTeller(Teller):
             self._ended.append((ended_row(driver.state, outcome, self._clock.day()), lines))
         self._scroll_away(ENDED_SHOWN)
 
-    def let_go(self, run: str) -> None:
-        super().let_go(run)
+    def forget_run(self, run: str) -> None:
+        super().forget_run(run)
         with self._lock:
             self._drivers.pop(run, None)
             self._rows.pop(run, None)

@@ -54,7 +54,7 @@ FOR_A_PERSON: frozenset[Phase] = frozenset(("waiting", "draft", "paused"))
 STATE_WIDTH, STEPS_WIDTH, AGE_WIDTH = 8, 5, 6  # fixed: a table that shifts by itself is not calm
 NAME_STEP = 8  # for the same reason names get more room by so many columns at once
 LEAST_NAME = 16
-NARROW = 48  # columns below which only names and states are told
+NARROW = 48  # columns below which only names and states are shown
 TIGHT = 10  # lines below which there are no blank ones, and nothing that has ended
 TODO = "    "
 AROUND = 7  # lines of one run that are no step: two of heading, the rest of the steps, bar, what it waits for, blanks
@@ -79,7 +79,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything the view tells."""
+    """Everything the view shows."""
 
     workspace: str
     since: datetime
@@ -105,7 +105,7 @@ def row_of(state: RunState, today: str) -> Row:
         state=now,
         done=counts.done,
         total=counts.total,
-        words=_what_runs(state.running) if state.running else _what_is_asked(state) or first_line(reason(state)),
+        words=_what_runs(state.running) if state.running else _describe_question(state) or first_line(reason(state)),
         at=datetime.fromisoformat(facts.run.started_at),
         ways=ways_on(state, name) if asks else (),
         for_a_person=asks,
@@ -142,8 +142,8 @@ def _what_runs(views: Sequence[StepView]) -> str:
     return ", ".join(view.id for view in views[:3]) + more
 
 
-def _what_is_asked(state: RunState) -> str:
-    """Return what a step wants to do, or to know, that waits for a person's word; that it waits is told elsewhere."""
+def _describe_question(state: RunState) -> str:
+    """Return what a step wants to do, or to know, where that waits for a person; that it waits is shown elsewhere."""
     asking = [view for view in state.moving("person") if view.status != "interrupted"]
     if not asking or phase(state) != "waiting":
         return ""
@@ -283,6 +283,7 @@ class RunView:
     waits: str  # for a person or the planner, in words
     due: float | None  # seconds until a step is tried again
     received: Mapping[str, int]  # by conversation: characters of the reply that is coming
+    doing: Mapping[str, str]  # by conversation: what an agent does now
     elapsed: float
     prompt: str = ""
     typed: tuple[str, int] = ("", 0)  # and where the cursor is
@@ -348,15 +349,18 @@ def _bar(view: RunView, look: Look) -> list[Cell]:
 def _step_row(view: RunView, step: StepView, id_width: int, look: Look) -> list[Cell]:
     mark = mark_of(step.status)
     colour, quiet = mark.colour or DIM, DIM if mark.colour is None else None
-    characters = view.received.get(paths.conversation(step.id, step.attempt), 0) if step.status == "running" else 0
+    whose = paths.conversation(step.id, step.attempt) if step.status in ("ordered", "running") else ""
+    characters, doing = view.received.get(whose, 0), view.doing.get(whose)
     writing = f"  ({counted(characters, 'character')} so far)" if characters else ""
+    order = view.state.facts.attempt(step.id, step.attempt).order if doing else None
+    words = f"{order.agent if order else 'agent'} {doing}" if doing else about(step) + writing
     return [
         (f"{mark.plain if look.plain else mark.sign} ", colour),
         (padded(cut(step.id, id_width), id_width + 2), quiet),
         (padded("running" if step.status == "ordered" else step.status, STEP_STATE_WIDTH), colour),
         (padded(_tries(view.state, step), TRY_WIDTH), DIM),
         (padded(_time(view.state, step, look.now), TIME_WIDTH), DIM),
-        (about(step) + writing, colour if step.status in PRESSING else DIM),
+        (words, colour if step.status in PRESSING else DIM),
     ]
 
 

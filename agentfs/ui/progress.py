@@ -1,14 +1,14 @@
-"""What is said of a run while it is driven, and when it rests: how it ended, or what it waits for and what to do."""
+"""What is printed of a run while it is driven, and at its end: how it ended, or what it waits for and what to do."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from agentfs.core.decide import Action, Wait
+from agentfs.core.actions import Action, Wait
 from agentfs.core.run_state import RunState
 from agentfs.core.text import inert
-from agentfs.engine.report import closing_words, opening_line, reply_lines, turn_news
+from agentfs.engine.report import Resting, closing_words, finished_attempts, opening_line, reply_lines, turn_news
 from agentfs.ui.screen import Screen, can_draw
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Progress(Protocol):
 
     def take_back(self) -> None: ...
 
-    def end(self, rest: Wait | None) -> None: ...
+    def end(self, rest: Wait | None, below: Resting = ()) -> None: ...
 
     @property
     def screen(self) -> Screen | None: ...
@@ -58,15 +58,13 @@ class Lines:
 
     def __init__(self, driver: "Driver", stream: TextIO) -> None:
         self._driver, self._stream, self._prompt = driver, stream, ""
-        self._lent: list[str] | None = None  # what was said while another program had the terminal
-        self._settled = {
-            (step, a.number) for step, attempts in driver.facts.attempts.items() for a in attempts if a.result
-        }
+        self._lent: list[str] | None = None  # what was printed while another program had the terminal
+        self._reported = finished_attempts(driver.facts)
         self._replies: set[str] = set()  # that do not count, and were pointed out
         self._say(opening_line(driver))
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
-        lines = [words for _, words, _ in turn_news(state, actions, self._settled)]
+        lines = [words for _, words, _ in turn_news(state, actions, self._reported)]
         self._say(*lines, *(reply_lines(state, self._replies) if self._driver.jobs else ()))
 
     def note(self, words: str) -> None:
@@ -86,15 +84,15 @@ class Lines:
             self._write("\n")
 
     def lend(self) -> None:
-        """Leave the terminal to another program; what is said meanwhile is written when it is back."""
+        """Leave the terminal to another program; what is printed meanwhile is written when it is back."""
         self._lent = []
 
     def take_back(self) -> None:
         held, self._lent = self._lent or [], None
         self._say(*held)
 
-    def end(self, rest: Wait | None) -> None:
-        for line in closing_words(self._driver, rest):
+    def end(self, rest: Wait | None, below: Resting = ()) -> None:
+        for line in closing_words(self._driver, rest, below):
             print(inert(line), file=self._stream, flush=True)
 
     def _say(self, *lines: str) -> None:
@@ -110,4 +108,17 @@ class Lines:
         self._stream.flush()
 
 
-# ── many runs, as plain lines or JSON ─────────────────────────────────────────────────────────────────────
+class ChildLines:
+    """Says what happens in a run that is a step of another, where that one's progress is shown."""
+
+    def __init__(self, driver: "Driver", above: Progress) -> None:
+        self._name, self._above = driver.folder.name, above
+        self._reported = finished_attempts(driver.facts)
+        above.note(opening_line(driver))
+
+    def turn(self, state: RunState, actions: list[Action]) -> None:
+        for _, words, _ in turn_news(state, actions, self._reported):
+            self._above.note(f"{self._name}: {words}")
+
+    def note(self, words: str) -> None:
+        self._above.note(f"{self._name}: {words}")

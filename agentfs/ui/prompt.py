@@ -20,6 +20,7 @@ from agentfs.core.attention import About, OpenQuestion
 from agentfs.core.table import painted
 from agentfs.core.text import block, columns, counted, cut, cut_front, first_line, inert, wrapped
 from agentfs.executor.questions import ANSWER_LINE
+from agentfs.storage.timing import TIMING
 from agentfs.ui.screen import is_in_background
 
 _ESCAPED = re.compile(r"\\([\\`*_\[\]<>|!#])")
@@ -184,14 +185,14 @@ def _does(step: dict[str, Any]) -> Iterator[str]:
 
 def fitted(lines: list[str], width: int, height: int | None = None) -> list[str]:
     """Return lines broken to a width; of more than there is room for, the first, and how many there are."""
-    rows = [row for line in lines for row in (_wrapped(line, width) if columns(line) > width else [line])]
+    rows = [row for line in lines for row in (_wrap(line, width) if columns(line) > width else [line])]
     if height is None or len(rows) <= height:
         return rows
     kept = max(1, height - 1)
     return [*rows[:kept], f"… {counted(len(rows) - kept, 'more line')}: show"]
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def _wrap(line: str, width: int) -> list[str]:
     """Return a line as several, each as far in as the words of the first."""
     match = _BEFORE_WORDS.match(line)
     begin = (match[0] if match else "")[: width // 2]
@@ -214,8 +215,6 @@ def typed_line(shown: tuple[str, int], width: int, *, colours: bool) -> str:
 
 
 # ── the keyboard ──────────────────────────────────────────────────────────────────────────────────────────
-
-LOOK_SECONDS = 0.5  # how soon we notice that the terminal is ours again
 
 
 class Keyboard:
@@ -298,7 +297,7 @@ class Keyboard:
         while not self._closed:
             listens = self._question is not None
             watched = [self._wake_up, self._descriptor] if listens else [self._wake_up]
-            ready = select.select(watched, [], [], LOOK_SECONDS if listens else None)[0]
+            ready = select.select(watched, [], [], TIMING.terminal_look if listens else None)[0]
             if self._wake_up in ready:
                 os.read(self._wake_up, 4096)
             self.take()
@@ -326,7 +325,7 @@ class Keyboard:
             self._entered()
 
     def _pause(self) -> None:
-        select.select([self._wake_up], [], [], LOOK_SECONDS)
+        select.select([self._wake_up], [], [], TIMING.terminal_look)
 
 
 # ── one line while a person types it ──────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The last lines of a terminal, drawn again whenever they change; what is said for good scrolls away above them.
+"""The last lines of a terminal, drawn again whenever they change; what is printed for good scrolls away above them.
 
 Theory of operation. Between two frames the cursor stays hidden at the start of the first line. So a frame needs to
 know nothing of the one before: it writes its lines from where the cursor is, clears what is left below, and goes back
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-PAUSE_SECONDS = 0.25  # between two frames, at least
-STALE_SECONDS = 1.0  # how old a frame may be though nothing was said to have changed: it may tell ages
+from agentfs.storage.timing import TIMING
+
 USUAL = os.terminal_size((80, 24))
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
@@ -67,7 +67,7 @@ class Screen:
     def __init__(self, stream: TextIO, frame: Frame, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._stream, self._frame, self._now = stream, frame, now
         self.colours, self._plain = wants_colours(os.environ), not knows_signs(stream)
-        self._said: deque[str] = deque()
+        self._lines_above: deque[str] = deque()
         self._drawn: tuple[os.terminal_size, list[str]] | None = None  # None: not there, or no longer as it was
         self._changed, self._due = True, 0.0
         self._catches_suspension, self._lent = False, False
@@ -91,7 +91,7 @@ class Screen:
         self._draw()
 
     def lend(self) -> None:
-        """Leave the terminal to another program; what is said meanwhile is written when it is back."""
+        """Leave the terminal to another program; what is printed meanwhile is written when it is back."""
         with self._drawing:
             self._lent = True
             self._write(f"\r{CLEAR_BELOW}{SHOW}")
@@ -103,7 +103,7 @@ class Screen:
 
     def say(self, *lines: str) -> None:
         """Have lines written above for good; they are as long as they are."""
-        self._said.extend(lines)
+        self._lines_above.extend(lines)
 
     def close(self, *, keep: bool) -> None:
         """Draw no more. `keep`: the last frame stays, and what comes next is written below it."""
@@ -118,7 +118,7 @@ class Screen:
     def _keep_drawing(self) -> None:
         while not self._closing.is_set():
             self._draw()
-            self._closing.wait(PAUSE_SECONDS)
+            self._closing.wait(TIMING.frame)
 
     def _draw(self, *, last: bool = False, keep: bool = True) -> None:
         """Draw a frame if there is a reason to."""
@@ -127,19 +127,19 @@ class Screen:
                 return
             size, now = self._size(), time.monotonic()
             known = self._drawn is not None and self._drawn[0] == size
-            if known and not (last or self._changed or self._said or now >= self._due):
+            if known and not (last or self._changed or self._lines_above or now >= self._due):
                 return
-            self._changed, self._due = False, now + STALE_SECONDS
-            said = [self._said.popleft() for _ in range(len(self._said))]
+            self._changed, self._due = False, now + TIMING.frame_stale
+            above = [self._lines_above.popleft() for _ in range(len(self._lines_above))]
             if is_in_background(self._stream.fileno()):
                 self._drawn = None
-                self._write("".join(f"{line}\r\n" for line in said))
+                self._write("".join(f"{line}\r\n" for line in above))
                 return
             lines = self._frame(self._look(size))[: max(1, size.lines - 1)] if keep else []
-            if last or said or self._drawn != (size, lines):
-                fresh = bool(said) or self._drawn is None
+            if last or above or self._drawn != (size, lines):
+                fresh = bool(above) or self._drawn is None
                 self._drawn = (size, lines)
-                self._write(painted_frame(said, lines, fresh=fresh, last=last))
+                self._write(painted_frame(above, lines, fresh=fresh, last=last))
 
     def _look(self, size: os.terminal_size) -> Look:
         return Look(size.columns - 1, size.lines - 1, self._now(), colours=self.colours, plain=self._plain)
@@ -178,11 +178,11 @@ class Screen:
         signal.signal(signal.SIGTSTP, self._suspend)
 
 
-def painted_frame(said: list[str], lines: list[str], *, fresh: bool, last: bool) -> str:
+def painted_frame(above: list[str], lines: list[str], *, fresh: bool, last: bool) -> str:
     """Return what draws a frame, with lines that stay above it. `fresh`: what is there is not the frame before."""
     # not from the first column: some terminals take that for "clear all", and keep a copy in their scrollback
     parts = [TOGETHER, HIDE, "\r", f" {CLEAR_BELOW}\r" if fresh else ""]
-    parts += [f"{line}\r\n" for line in said]
+    parts += [f"{line}\r\n" for line in above]
     parts += [WRAP_OFF, "\r\n".join(f"{line}{CLEAR_LINE}" for line in lines), CLEAR_BELOW, WRAP_ON]
     if last:
         parts += ["\r\n" if lines else "", SHOW]

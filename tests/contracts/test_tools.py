@@ -17,7 +17,7 @@ from agentfs.testing import Scripted
 from agentfs.tools.base import Tool, ToolResult
 from agentfs.tools.process import ProcessMark
 from agentfs.tools.registry import builtins, input_problems, specs
-from tests.benches import Workbench, a_workbench, each_sandbox
+from tests.contexts import RecordedContext, a_context, each_sandbox
 from tests.conversations import bounds
 from tests.webs import Web, web
 
@@ -72,13 +72,13 @@ def tools() -> dict[str, Tool]:
     return builtins(ENGINE["url"])
 
 
-def prepared(tmp_path: Path, sandbox: Sandbox = "none") -> Workbench:
-    work = a_workbench(tmp_path, sandbox, environ={"A_SECRET": SECRET}, network=True, hosts=("127.0.0.1",))
+def prepared(tmp_path: Path, sandbox: Sandbox = "none") -> RecordedContext:
+    work = a_context(tmp_path, sandbox, environ={"A_SECRET": SECRET}, network=True, hosts=("127.0.0.1",))
     (work.workdir / "file").write_text(f"text {SECRET}\n", encoding="utf-8")
     line = ModelSession(
-        lambda *_: None, Budget(bounds()), work.stop, work.bench.deadline
+        lambda *_: None, Budget(bounds()), work.stop, work.context.deadline
     )  # a log hides secrets as it writes
-    return replace(work, bench=replace(work.bench, model=Scripted(_summary), line=line))
+    return replace(work, context=replace(work.context, model=Scripted(_summary), session=line))
 
 
 def _summary(request: Request) -> str | ModelError:
@@ -88,8 +88,9 @@ def _summary(request: Request) -> str | ModelError:
 
 
 def test_every_tool_is_here() -> None:
-    assert set(builtins()) == {*GOOD, "ask"}  # a person carries out `ask`: tests/stories/test_hand_edits.py
-    assert set(builtins()) <= set(DEFAULT_TOOLS)
+    elsewhere = {"ask", "run"}  # a person, or a run of its own: tests/stories/test_hand_edits.py, test_child_runs.py
+    assert set(builtins()) == {*GOOD, *elsewhere}
+    assert set(builtins()) - {"run"} <= set(DEFAULT_TOOLS)
     assert {name: tool.spec for name, tool in builtins().items()} == specs()
     assert all(name == spec.name for name, spec in specs().items())
 
@@ -147,7 +148,7 @@ def test_it_claims_once_before_its_effect_and_gives_json_without_secrets(
         seen.append(sorted(p.read_bytes() for p in work.workdir.iterdir()) == before)
         assert (mark is not None) == (name in ("shell", "python"))
 
-    result = tools()[name].call(GOOD[name], replace(work.bench, claim=claim))
+    result = tools()[name].call(GOOD[name], replace(work.context, claim=claim))
     assert seen == [True]
     assert (result.failure, result.cut) == (None, False)
     assert json.loads(json.dumps(result.output, allow_nan=False)) == result.output
@@ -157,7 +158,7 @@ def test_it_claims_once_before_its_effect_and_gives_json_without_secrets(
 @pytest.mark.parametrize("name", sorted(FAILING))
 def test_a_failure_is_a_record_without_secrets_and_nothing_is_raised(tmp_path: Path, name: str) -> None:
     work = prepared(tmp_path)
-    result = tools()[name].call(FAILING[name], work.bench)
+    result = tools()[name].call(FAILING[name], work.context)
     assert isinstance(result.failure, Failure)
     assert (result.output, bool(result.failure.message)) == (None, True)
     assert SECRET not in result.failure.model_dump_json()
@@ -171,24 +172,24 @@ def test_nothing_happens_when_the_claim_is_taken(tmp_path: Path, name: str) -> N
         raise FileExistsError("claimed")
 
     with pytest.raises(FileExistsError, match="claimed"):
-        tools()[name].call(GOOD[name], replace(work.bench, claim=taken))
+        tools()[name].call(GOOD[name], replace(work.context, claim=taken))
     assert {p.name: p.read_text(encoding="utf-8") for p in work.workdir.iterdir()} == {"file": f"text {SECRET}\n"}
 
 
 @pytest.mark.parametrize("name", ["shell", "python", "read_file", "note", "list_files", "search_files"])
 def test_a_long_output_is_cut_the_same_way(tmp_path: Path, name: str) -> None:
-    work = a_workbench(tmp_path, output_bytes=256)
+    work = a_context(tmp_path, output_bytes=256)
     (work.workdir / "file").write_text("text\n" * 500, encoding="utf-8")
     for n in range(30):
         (work.workdir / f"a-long-name-{n}").touch()
     given: dict[str, Any] = GOOD[name] if name != "note" else {"text": "text " * 500}
-    result = tools()[name].call(given, work.bench)
+    result = tools()[name].call(given, work.context)
     assert isinstance(result, ToolResult)
     assert (result.cut, result.failure) == (True, None)
     head, _, rest = result.output.partition("\n… ")
     gap, _, tail = rest.partition(" …\n")
     cut, _, where = gap.partition(" bytes cut; ")
-    whole = work.bench.output_file.read_text(encoding="utf-8")
+    whole = work.context.output_file.read_text(encoding="utf-8")
     assert where == "the whole output is in steps/demo.1.output.txt"
     assert (whole.startswith(head), whole.endswith(tail)) == (True, True)
     assert len(head.encode()) + len(tail.encode()) + int(cut) == len(whole.encode())

@@ -81,6 +81,6 @@ def standing(*steps: dict[str, Any], done: tuple[str, ...] = (), **more: Any) ->
 
 
 def _spelled(steps: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-    from agentfs.core.hashing import spelled_out
+    from agentfs.core.hashing import spell_out
 
-    return spelled_out(list(steps))
+    return spell_out(list(steps))

@@ -46,11 +46,13 @@ def test_it_is_what_strict_endpoints_accept(form: dict[str, Any]) -> None:
 
 def test_only_the_verdicts_that_are_allowed_are_there() -> None:
     assert [list(form["properties"]) for form in FORMS[:4]] == [
-        ["verdict", "steps", "keep", "finished", "answer", "impossible"],
-        ["verdict", "steps", "keep", "impossible"],
-        ["verdict", "steps", "finished", "answer", "impossible"],
-        ["verdict", "steps", "impossible"],
+        ["steps", "verdict", "answer", "impossible"],
+        ["steps", "verdict", "impossible"],
+        ["steps", "verdict", "answer", "impossible"],
+        ["steps", "impossible"],
     ]
+    verdicts = [form["properties"]["verdict"]["enum"] for form in FORMS[:3]]
+    assert verdicts == [["plan", "keep", "finished", "impossible"], ["plan", "keep", "impossible"], ["plan", "finished", "impossible"]]  # fmt: skip
 
 
 def test_only_the_tools_that_may_be_used_are_there() -> None:
@@ -170,3 +172,13 @@ def test_tools_that_take_the_same_share_a_branch_and_endless_references_end() ->
     branches = form["$defs"]["step"]["properties"]["input"]["anyOf"]
     assert [list(one.get("properties", {})) for one in branches] == [["x"], ["text"], []]
     assert tool_input({"x": "1"}, loop) == {"x": "1"}
+
+
+def test_places_are_offered_where_there_are_any() -> None:
+    forms: list[Any] = [
+        answer_form(replace(CATALOGUE, places=places), keep=False, finished=False)
+        for places in ((), ("box", "cluster"))
+    ]
+    seldom = [form["$defs"]["step"]["properties"]["more"]["items"]["anyOf"] for form in forms]
+    offered = [[one["properties"]["place"] for one in fields if "place" in one["properties"]] for fields in seldom]
+    assert offered == [[], [{"type": "string", "enum": ["box", "cluster"]}]]

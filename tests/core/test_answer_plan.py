@@ -26,6 +26,7 @@ from tests.core.planning_samples import (
     step,
     write,
 )
+from tests.sweeps import size
 
 FIRST = PlanContext("Title")
 A, B, C = (step(name, depends_on=[]) for name in "abc")
@@ -174,14 +175,14 @@ NO_GATE = "the step 'rm' has a gate, which only a person may remove -> add \"gat
             MIDWAY,
             {"steps": [step("a", tool="shell", input={"command": "ls"}), step("d")]},
             [
-                "step 'a', tool: the step 'a' is finished: its 'tool' cannot change any more -> leave it out, or as it is; what is to be done anew gets a new id",
-                "step 'a', input: the step 'a' is finished: its 'input' cannot change any more -> leave it out, or as it is; what is to be done anew gets a new id",
+                "step 'a', tool: the step 'a' is finished: its 'tool' cannot change any more -> leave it out, or as it is; what is to be done again gets a new id",
+                "step 'a', input: the step 'a' is finished: its 'input' cannot change any more -> leave it out, or as it is; what is to be done again gets a new id",
             ],
         ),
         (
             standing(by_model("a", depends_on=[]), done=("a",)),
             {"steps": [by_model("a", description="other"), step("d")]},
-            ["step 'a', description: the step 'a' is finished: its 'description' cannot change any more -> leave it out, or as it is; what is to be done anew gets a new id"],
+            ["step 'a', description: the step 'a' is finished: its 'description' cannot change any more -> leave it out, or as it is; what is to be done again gets a new id"],
         ),
         (MIDWAY, {"steps": [step("d", skip="boring")]}, ["step 'd', skip: 'skip' of 'd' is a person's to set -> leave the step out instead"]),
         (MIDWAY, {"steps": [shell("d", "ls", repeatable=True)]}, [f"step 'd', repeatable: 'd' {NOT_REPEATABLE}"]),
@@ -203,6 +204,7 @@ NO_GATE = "the step 'rm' has a gate, which only a person may remove -> add \"gat
         (standing(by_model("d", model="gold")), {"steps": [by_model("e", model="gold")]}, [f"step 'e', model: 'e' {NOT_NAMED}"]),
         (MIDWAY, {"steps": [step("d", timeout_s=31_536_000)]}, ["step 'd', timeout_s: timeout_s of 'd' is more than 3600 seconds -> write at most 3600"]),
         (MIDWAY, {"steps": [step("d", timeout_s=3600.5)]}, ["step 'd', timeout_s: timeout_s of 'd' is more than 3600 seconds -> write at most 3600"]),
+        (MIDWAY, {"steps": [step("d", place="moon")]}, ["step 'd', place: 'd' names the place \"moon\", which is not among those of the settings -> leave it out"]),
         (GATED, {"steps": [shell("rm", "rm -r y")]}, [f"step 'rm', gate: {NO_GATE}"]),
         (GATED, {"steps": [step("x"), shell("remove", "rm -r x", gate=False)]}, [f"step 'remove', gate: {NO_GATE}"]),
     ],
@@ -269,7 +271,7 @@ def test_the_same_plan_again_keeps_it() -> None:
 )
 def test_the_same_plan_again_is_no_answer_where_keeping_it_is_none(trigger: Any, why: str) -> None:
     weighed = told([B, C], replace(MIDWAY, triggers=frozenset((trigger,))))
-    assert weighed.hard == (f"steps: this is the plan as it stands: {why} -> change what has to change",)
+    assert weighed.hard == (f"steps: this is the present plan: {why} -> change what has to change",)
 
 
 def test_problems_name_the_step_and_the_field() -> None:
@@ -338,7 +340,7 @@ VALUES = JSON | st.lists(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=size(75, 1500))
 @given(VALUES, st.sampled_from([FIRST, MIDWAY, GATED]))
 def test_any_value_is_weighed(value: Any, on: PlanContext) -> None:
     weighed = told({"steps": value} if isinstance(value, list) else value, on)

@@ -41,7 +41,8 @@ FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answe
         ),
         (json.dumps({"verdict": "plan", "steps": STEPS, "keep": True, "impossible": "no plan yet"}), PLAN),
         (json.dumps({"verdict": "impossible", "steps": STEPS, "impossible": "no road"}), PLAN),
-        (json.dumps({"verdict": "keep", "steps": STEPS}), PLAN),
+        (json.dumps({"verdict": "keep", "steps": STEPS}), Reply("keep")),
+        (json.dumps({"steps": None, "verdict": "finished", "answer": "4", "impossible": None}), Reply("finished", answer="4")),
         ('{"keep": true}', Reply("keep")),
         ('{"keep": true, "steps": []}', Reply("keep")),
         ('{"finished": true, "answer": {"n": 1}}', Reply("finished", answer={"n": 1})),
@@ -51,6 +52,22 @@ FORMS = 'answer with {"steps": […]}, {"keep": true}, {"finished": true, "answe
 )  # fmt: skip
 def test_a_reply_says(text: str, said: Reply) -> None:
     assert read_answer(text, CATALOGUE) == said
+
+
+@pytest.mark.parametrize(
+    ("more", "fields"),
+    [
+        ([], {}),
+        (None, {}),
+        ([{"gate": True}, {"timeout_s": 60}], {"gate": True, "timeout_s": 60}),
+        ({"gate": True, "timeout_s": None}, {"gate": True}),  # one object with all of them
+        ([{"when": {"kind": "command", "run": "test -e b"}}], {"when": {"kind": "command", "run": "test -e b"}}),
+        ([{"when": {"kind": "command", "run": "test -e a"}}], {}),  # only if it is done already
+    ],
+)
+def test_what_few_steps_need_is_laid_over_the_step(more: Any, fields: dict[str, Any]) -> None:
+    step = STEPS[0] | {"checks": [{"kind": "command", "run": "test -e a"}]}
+    assert read_answer(json.dumps({"steps": [step | {"more": more}]}), CATALOGUE).steps == [step | fields]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +138,20 @@ def test_the_name_of_a_type_is_a_schema() -> None:
     ]
 
 
-def test_tools_that_only_repeat_the_tool_are_dropped() -> None:
+def test_tools_beside_a_tool_are_dropped() -> None:
     tools: list[Any] = [["note"], [], ["note", "shell"]]
     steps = read_answer(json.dumps([{"id": "a", "tool": "note", "tools": one} for one in tools]), CATALOGUE).steps
-    assert [one.get("tools") for one in steps] == [None, None, ["note", "shell"]]
+    assert steps == [{"id": "a", "tool": "note"}] * 3
+
+
+def test_a_list_whose_items_nothing_uses_is_dropped() -> None:
+    listed: list[Any] = [
+        {"id": "a", "tool": "note", "input": {"text": "x"}, "each": "{{steps.x.output}}"},
+        {"id": "b", "tool": "note", "input": {"text": "{{ item.name }}"}, "each": "{{steps.x.output}}"},
+        {"id": "c", "description": "Part {{index}}", "each": "{{steps.x.output}}"},
+    ]
+    steps = read_answer(json.dumps(listed), CATALOGUE).steps
+    assert steps == [{"id": "a", "tool": "note", "input": {"text": "x"}}, *listed[1:]]
 
 
 def test_what_cannot_be_read_back_stays_for_the_check_to_name() -> None:

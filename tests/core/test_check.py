@@ -206,7 +206,7 @@ def test_a_value_that_is_not_json_is_refused() -> None:
     day = date(2026, 11, 16)
     with pytest.raises(Rejected, match="a value that JSON does not know"):
         check_settings(Document({"planner": {"extra_body": {"day": day}}}))
-    with pytest.raises(Rejected, match="'network' must be true or false, not a date"):
+    with pytest.raises(Rejected, match="'network' must be true or false or text, not a date"):
         check_settings(Document({"tools": {"network": day}}))
 
 

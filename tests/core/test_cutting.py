@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfs.core.excerpts import as_text, fenced, head_and_tail, one_line
+from agentfs.core.excerpts import as_text, fence_text, head_and_tail, one_line
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_one_line() -> None:
     ("text", "fence"), [("a", "```"), ("```\na\n```", "````"), ("``````", "```````"), ("``", "```")]
 )
 def test_a_fence_that_nothing_inside_can_close(text: str, fence: str) -> None:
-    assert fenced(text) == f"{fence}\n{text}\n{fence}"
+    assert fence_text(text) == f"{fence}\n{text}\n{fence}"

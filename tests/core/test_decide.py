@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from agentfs.core import decide as acts
+from agentfs.core import actions as acts
+from agentfs.core.actions import Action, Wait
 from agentfs.core.attention import phase, reason
-from agentfs.core.continuation import after_no
-from agentfs.core.decide import Action, Wait, decide
+from agentfs.core.continuation import record_rejections
+from agentfs.core.decide import decide
 from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk, plan_error
 from agentfs.core.outcome import outcome_of
 from agentfs.core.planner_calls import Pending, rejected_steps
@@ -259,7 +260,7 @@ def test_gates_are_asked_about_side_by_side_with_what_starts() -> None:
     assert _kinds(_decide(given)) == [("AskPerson", "a"), ("IssueOrder", "b")]
     key = derive(given, means()).steps["a"].key
     refused = given.with_attempt("a", Attempt(1, talks=(Talk(key=key, reply="reject"),)))
-    assert [kind for kind, _ in _kinds(_decide(refused))] == ["SettleReply"], "a no comes first"
+    assert [kind for kind, _ in _kinds(_decide(refused))] == ["RecordReply"], "a no comes first"
 
 
 REFUSED = a_plan(a_step("a", depends_on=[], gate=True, on_failure="continue"), a_step("b", depends_on=["a"]))
@@ -284,7 +285,7 @@ def test_a_no_ends_the_run_where_nobody_has_an_answer_to_it() -> None:
 @pytest.mark.parametrize("has_steps", [True, False])
 def test_a_no_is_on_record_before_anybody_is_called_about_it(has_steps: bool) -> None:
     given = replace(_refused(has_steps=has_steps), cleanable=frozenset({"a"}))
-    state = after_no(derive(given, means(planner=True)))
+    state = record_rejections(derive(given, means(planner=True)))
     (call,) = decide(state, 1)
     assert isinstance(call, acts.CallPlanner)
     assert call.pending == (Pending("step_unreachable", "a", "a: rejected: not today", ("steps/a.1.result.json",)),)
@@ -300,8 +301,8 @@ def test_no_answer_of_a_planner_slips_in_beside_a_no() -> None:
     given = judged(given.with_call(PlannerCall(2, call, answer)))
     assert _kinds(_decide(given, planner=True)) == [("InstallPlan", 2)]
     no = given.with_attempt("a", _refused().attempt("a", 1))
-    assert [kind for kind, _ in _kinds(_decide(no, planner=True))] == ["SettleReply"]
-    settled = judged(after_no(derive(no, means(planner=True))).facts)
+    assert [kind for kind, _ in _kinds(_decide(no, planner=True))] == ["RecordReply"]
+    settled = judged(record_rejections(derive(no, means(planner=True))).facts)
     (ask,) = _decide(settled, planner=True)
     assert ask == acts.AskAnswer(2, "the answer of call 2 needs a person's yes")
 

@@ -118,7 +118,7 @@ def test_an_edit_reruns_that_step_and_what_depends_on_it() -> None:
     changed = a_plan(a_step("a"), a_step("b", input={"text": "new"}), a_step("c", depends_on=["a"]), a_step("d"))
     assert effects(given, means(), changed) == (
         Effect("a", "kept", "attempt 1 succeeded"),
-        Effect("b", "again", "what it did, or what it followed, has changed"),
+        Effect("b", "again", "the step, or one before it, has changed"),
         Effect("c", "kept", "attempt 1 succeeded"),
         Effect("d", "first", "it is ready"),
     )

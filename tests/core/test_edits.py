@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.problems import Rejected, pointer_to, pointer_tokens
+from tests.sweeps import size
 
 PLAN = """{
   "goal": "Tidy",
@@ -153,7 +154,7 @@ Spans = dict[str, tuple[int, int]]
 
 
 class Writer:
-    """Writes a value with any blank space between its tokens, and notes where each part stands."""
+    """Writes a value with any blank space between its tokens, and notes where each part is."""
 
     def __init__(self, draw: Any) -> None:
         self.draw, self.text, self.spans = draw, "", Spans()
@@ -220,7 +221,7 @@ def is_cut_from(short: str, long: str) -> bool:
     return any(long[:at] + long[at + len(long) - len(short) :] == short for at in range(len(short) + 1))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(75, 1500), deadline=None)
 @given(texts(), _VALUES, st.randoms(use_true_random=False))
 def test_setting_a_value_touches_nothing_else(case: tuple[str, Any, Spans], new: Any, random: Any) -> None:
     text, value, spans = case
@@ -232,7 +233,7 @@ def test_setting_a_value_touches_nothing_else(case: tuple[str, Any, Spans], new:
     assert got[len(got) - (len(text) - end) :] == text[end:]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(75, 1500), deadline=None)
 @given(texts(), _NAMES, _VALUES, st.randoms(use_true_random=False))
 def test_a_new_field_is_the_only_new_thing(case: tuple[str, Any, Spans], name: str, new: Any, random: Any) -> None:
     text, value, spans = case
@@ -250,7 +251,7 @@ def test_a_new_field_is_the_only_new_thing(case: tuple[str, Any, Spans], name: s
         assert remove_value(got.encode(), pointer).decode() == text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(75, 1500), deadline=None)
 @given(texts(), st.randoms(use_true_random=False))
 def test_removing_takes_one_stretch_out(case: tuple[str, Any, Spans], random: Any) -> None:
     text, value, spans = case

@@ -2,12 +2,21 @@
 
 from dataclasses import replace
 
-from agentfs.core.decide import EndRun
+from agentfs.core.actions import EndRun
 from agentfs.core.facts import Attempt, words_below
 from agentfs.core.outcome import outcome_of, steps_by_end
 from agentfs.core.plan_graph import dependencies
 from agentfs.core.records import Answer, Usage
-from agentfs.core.run_state import Reached, Spent, derive, merged, reached, seconds_left, spent_of, spent_on_calls
+from agentfs.core.run_state import (
+    Reached,
+    Spent,
+    derive,
+    find_reached,
+    merge_span,
+    seconds_left,
+    spent_of,
+    spent_on_calls,
+)
 from tests.builders import NOW, a_call, a_plan, a_result, a_step, facts, means
 
 
@@ -28,7 +37,7 @@ def test_spans_are_merged_and_counted_once() -> None:
     spans: tuple[tuple[float, float], ...] = ()
     total = 0.0
     for new in [(0.0, 2.0), (5.0, 6.0), (1.0, 3.0), (2.5, 5.5), (10.0, 10.0), (0.0, 20.0)]:
-        spans, added = merged(spans, new)
+        spans, added = merge_span(spans, new)
         total += added
     assert (spans, total) == (((0.0, 20.0),), 20.0)
 
@@ -71,7 +80,7 @@ def test_minutes_count_attempts_and_calls_of_a_model_once() -> None:
         given = given.with_call(replace(given.planner_call(number), call=a_call(number), answer=answer))
     state = derive(given, means())
     assert seconds_left(replace(state.bounds, minutes=2), state.spent, state.calls_spent) == 30.0
-    assert reached(replace(state.bounds, minutes=1.5), state.spent, state.calls_spent) == Reached(
+    assert find_reached(replace(state.bounds, minutes=1.5), state.spent, state.calls_spent) == Reached(
         "minutes", "1.5 minutes"
     )
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentfs.core.excerpts import check_words, joined, reason, shortened, telling_line, with_output
+from agentfs.core.excerpts import check_words, join_messages, reason, shorten, telling_line, with_output
 from agentfs.core.records import CheckResult
 
 PYTHON = """\
@@ -114,16 +114,16 @@ def test_a_long_line_keeps_its_beginning_and_its_end() -> None:
 
 def test_a_message_that_is_shortened_keeps_its_reason_and_its_end() -> None:
     message = with_output("exit code 1", "".join(f"line {n}\n" for n in range(200)))
-    assert shortened(message, len(message)) == message
-    short = shortened(message, 80)
+    assert shorten(message, len(message)) == message
+    short = shorten(message, 80)
     assert short.splitlines()[0] == "exit code 1: line 199"
     assert short.splitlines()[1].startswith("[… ")
     assert short.endswith("\nline 198\nline 199")
-    assert shortened("x" * 100, 20) == "x" * 20 + "\n[… 80 characters left out …]"
+    assert shorten("x" * 100, 20) == "x" * 20 + "\n[… 80 characters left out …]"
 
 
 def test_several_say_all_their_reasons_first() -> None:
-    assert joined(["a: 1", "b: 2\nout of b", "c: 3\nout of c"]) == "a: 1; b: 2; c: 3\nout of b\nout of c"
+    assert join_messages(["a: 1", "b: 2\nout of b", "c: 3\nout of c"]) == "a: 1; b: 2; c: 3\nout of b\nout of c"
 
 
 def test_a_check_names_its_command() -> None:

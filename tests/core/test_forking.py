@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from agentfs.core.continuation import Carried, carried, first_call, is_forks_own, takes_plan_along
+from agentfs.core.continuation import Carried, find_carried, first_call, takes_plan_along
 from agentfs.core.paths import fork_source
+from agentfs.core.planner_calls import is_forks_own
 from agentfs.core.records import Mode
 from tests.builders import PureWorld, a_plan, a_run, a_step, facts, means
 
@@ -16,23 +17,23 @@ LOOP = a_plan(a_step("do", tool=None, tools=["note"]))
 def test_what_counts_goes_along_and_what_does_not_is_left() -> None:
     played, _ = PureWorld().play(facts(PLAN))
     other = a_plan(a_step("a", input={"text": "else"}), a_step("b", depends_on=["a"]), a_step("c", depends_on=[]))
-    assert carried(played, means(), PLAN) == Carried({"a": 1, "b": 1, "c": 1}, (), ())
-    assert carried(played, means(), other) == Carried({"c": 1}, (), ("a", "b"))
+    assert find_carried(played, means(), PLAN) == Carried({"a": 1, "b": 1, "c": 1}, (), ())
+    assert find_carried(played, means(), other) == Carried({"c": 1}, (), ("a", "b"))
 
 
 def test_a_failure_that_holds_nothing_up_goes_along() -> None:
     plan = a_plan(a_step("a", on_failure="continue", max_attempts=1), a_step("b", depends_on=["a"]))
     played, _ = PureWorld(fate=lambda step, _: "failed" if step == "a" else "done").play(facts(plan))
-    assert carried(played, means(), plan).attempts == {"a": 1, "b": 1}
+    assert find_carried(played, means(), plan).attempts == {"a": 1, "b": 1}
 
 
 def test_a_surprise_that_a_planner_has_seen_stays_seen_but_a_runbook_asks_again() -> None:
     world = PureWorld(planner=True, surprising=frozenset({"a"}))
     played, _ = world.play(facts(PLAN, has_steps=False))
     assert played.plan is not None
-    assert "steps/a.1.result.json" in carried(played, means(planner=True), played.plan).evidence
+    assert "steps/a.1.result.json" in find_carried(played, means(planner=True), played.plan).evidence
     own = replace(played, goal=replace(played.goal, has_steps=True))
-    assert carried(own, means(planner=True), played.plan).evidence == ()
+    assert find_carried(own, means(planner=True), played.plan).evidence == ()
 
 
 @pytest.mark.parametrize(

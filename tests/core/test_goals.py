@@ -11,6 +11,7 @@ from agentfs.core.goal_file import lenient, parse_goal
 from agentfs.core.problems import Rejected
 from agentfs.core.records import CommandCheck, Goal
 from tests.core.goal_samples import CATALOGUE, parsed, refused, runbook, sh, steps_of
+from tests.sweeps import size
 
 NOTE = {"id": "a", "tool": "note", "input": {"text": "x"}, "depends_on": []}
 
@@ -272,7 +273,7 @@ def test_an_unknown_field_gets_a_suggestion() -> None:
     assert problem.endswith("(did you mean 'workdir'?) [/workdri]")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(50, 1000), deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=200),

@@ -9,6 +9,7 @@ import pytest
 from agentfs.core.documents import Document
 from agentfs.core.goal_file import lenient_steps
 from agentfs.core.plan_check import check_plan
+from agentfs.core.references import Params
 from agentfs.planner.lint import Surroundings, lint
 from agentfs.planner.lint_texts import always_true, proves_nothing, wrong_references
 from tests.core.planning_samples import AROUND, CATALOGUE, a_plan_value, by_model, read, shell, step, write
@@ -28,7 +29,7 @@ def found(*steps: dict[str, Any], around: Surroundings = AROUND, **more: Any) ->
 
 
 def no_reference(written: str) -> str:
-    return f"{written} would reach the tool as it stands: it is no reference"
+    return f"{written} would reach the tool as it is: it is not a reference"
 
 
 # ── success ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -158,7 +159,7 @@ def test_a_model_reads_its_description_as_it_stands() -> None:
         description="Sum up {{steps.list.output}} and <output of read>",
         success_condition="{{steps.read.output}} is met",
     )
-    filled = "is not filled in here: only 'input', 'needs' and 'checks' are"
+    filled = "is not filled in here: only 'input', 'when', 'needs' and 'checks' are"
     assert found(LIST, READ, USE, wrong) == [
         (HARD, "/steps/3/description", f"{{{{steps.list.output}}}} {filled}"),
         (HARD, "/steps/3/description", f"<output of read> {filled}"),
@@ -385,3 +386,25 @@ REALISTIC = {
 )
 def test_realistic_plans_of_a_small_model(name: str, expected: list[tuple[str, str, str]]) -> None:
     assert found(*json.loads(json.dumps(REALISTIC[name]))) == expected
+
+
+# ── parameters ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("command", "is_found"),
+    [
+        ("deploy --to staging", True),
+        ("deploy --to 'staging'", True),
+        ("deploy --to {{params.env}}", False),
+        ("deploy --to staging-old", False),
+        ("echo eu", False),
+    ],
+)
+def test_the_value_of_a_parameter_is_not_written_out(command: str, is_found: bool) -> None:
+    values: dict[str, Any] = {"env": "staging", "region": "eu", "count": 3}
+    catalogue = replace(CATALOGUE, params=Params(tuple(values), values))
+    plan = check_plan(Document(a_plan_value(*lenient_steps([shell("a", command)], catalogue))), catalogue)
+    findings = [one for one in lint(plan, (), catalogue, AROUND) if "parameter" in one.problem.message]
+    message = "'staging' is the value of the parameter 'env', written out"
+    assert [(one.hard, one.problem.message) for one in findings] == ([(False, message)] if is_found else [])

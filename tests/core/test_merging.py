@@ -14,6 +14,7 @@ from agentfs.core.planner_calls import waiting_answer
 from agentfs.core.problems import Rejected
 from agentfs.core.records import Author, JsonObject, Plan
 from tests.builders import CATALOGUE, a_call, a_plan, a_revision, a_step, facts, judged, plan_sha
+from tests.sweeps import size
 
 A, B, C = a_step("a", depends_on=[]), a_step("b", depends_on=["a"]), a_step("c", depends_on=["b"])
 BASE = a_plan(A, B, C, goal="the title")
@@ -67,6 +68,17 @@ def test_each_side_keeps_the_fields_it_changed() -> None:
             ],
         }
     )
+
+
+def test_a_list_and_a_condition_are_fields_like_any_other() -> None:
+    listed, when = {"each": ["x", "y"], "input": {"text": "{{item}}"}}, {"kind": "command", "run": "true"}
+    mine, theirs = a_plan(A, changed(B, **listed), C), a_plan(A, changed(B, when=when), changed(C, when=when))
+    merged = merge(BASE, mine, theirs)
+    assert merged.conflicts == ()
+    wanted = a_plan(A, changed(B, **listed, when=when), changed(C, when=when))
+    assert read(merged.plan).steps == wanted.steps
+    other = merge(BASE, mine, a_plan(A, changed(B, each=["z"], input={"text": "{{item}}"}), C))
+    assert [conflict.place for conflict in other.conflicts] == ["b.each"]
 
 
 def test_the_title_is_the_answers_unless_the_person_wrote_another() -> None:
@@ -207,7 +219,7 @@ def three_plans(draw: st.DrawFn) -> tuple[Plan, Plan, Plan]:
     return valid(base), valid(draw(edits(base))), valid(draw(edits(base)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(75, 1500), deadline=None)
 @given(three_plans())
 def test_what_one_side_touched_is_kept_and_what_both_touched_is_a_conflict(plans: tuple[Plan, Plan, Plan]) -> None:
     base, mine, theirs = plans
@@ -235,7 +247,7 @@ def test_what_one_side_touched_is_kept_and_what_both_touched_is_a_conflict(plans
             assert left is None or all(same(field, was[name].get(field), left.get(field)) for field in FIELDS)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(50, 1000), deadline=None)
 @given(three_plans())
 def test_merging_is_the_same_from_both_sides(plans: tuple[Plan, Plan, Plan]) -> None:
     base, mine, theirs = plans
@@ -272,7 +284,7 @@ def _meaning(of: dict[str, Any]) -> dict[str, Any]:
     return {name: {**step, "depends_on": set(step["depends_on"])} for name, step in of.items()}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(50, 1000), deadline=None)
 @given(three_plans())
 def test_what_an_answer_comes_to_is_a_valid_plan_and_in_conflict_it_is_a_question(
     plans: tuple[Plan, Plan, Plan],

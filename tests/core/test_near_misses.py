@@ -10,9 +10,10 @@ from agentfs.core.step_lines import LINES, takes_value
 from tests.core.goal_samples import CATALOGUE, parsed, refused, runbook, sh, steps_of
 
 EXAMPLES = {
-    "check": "`false`", "needs": "`test -f x`", "after": "first", "retries": "2", "timeout": "90s", "gate": "",
+    "check": "`false`", "needs": "`test -f x`", "when": "`test -f x`", "each": "{{steps.first.output}}", "after": "first", "retries": "2", "timeout": "90s", "gate": "",
     "repeatable": "", "not repeatable": "", "on failure": "stop", "instead of": "first", "on failure of": "first",
     "why": "the read path needs it", "success": "all rows are there", "tools": "shell",
+    "place": "cluster", "agent": "codex",
 }  # fmt: skip
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from agentfs.core.actions import Action, CallPlanner, Wait
 from agentfs.core.attention import phase
-from agentfs.core.decide import Action, CallPlanner, Wait, decide
+from agentfs.core.decide import decide
 from agentfs.core.facts import Facts, PlanFile, Proposal, Talk
 from agentfs.core.plan_merge import ALWAYS, propose, steps_of
 from agentfs.core.planner_calls import decision, question_of, rejection
@@ -28,6 +29,7 @@ from tests.builders import (
     plan_sha,
 )
 from tests.core.test_people_in_small_worlds import ACTS
+from tests.sweeps import some
 
 A, B = a_step("a", depends_on=[]), a_step("b", depends_on=["a"])
 BASE = a_plan(A, B)
@@ -68,6 +70,14 @@ def said(given: Facts, *replies: str | None) -> Facts:
     key = proposal(given).bond
     talks = tuple(Talk(count, key, reply) for count, reply in enumerate(replies, start=1))
     return judged(given.with_call(replace(given.planner_call(2), talks=talks)))
+
+
+def test_a_condition_that_a_planner_puts_on_a_gated_step_is_a_question() -> None:
+    gated = a_step("b", depends_on=["a"], gate=True)
+    base = a_plan(A, gated)
+    skips = a_step("b", depends_on=["a"], gate=True, when={"kind": "command", "run": "false"})
+    given = answered(facts(base, has_steps=False), a_plan(A, skips), base)
+    assert proposal(given).reasons == ("it puts a condition on what you were to approve: b",)
 
 
 # ── why a person is asked ─────────────────────────────────────────────────────────────────────────────────
@@ -345,7 +355,7 @@ def test_two_acts_while_a_planner_thinks_always_come_to_rest(answer: str, approv
     given = facts(base, has_steps=False, limits={"replans": 1, "attempts": 1})
     given = replace(given, run=given.run.model_copy(update={"approve": approve}))
     world = PureWorld(fate=lambda step, number: "failed" if step == "b" and number < 2 else "done", planner=True)
-    for first, second in itertools.product(ACTS, ACTS):
+    for first, second in some([*itertools.product(ACTS, ACTS)], 120, about=f"{answer} {approve}"):
         thinking = world.perform(call_of(given), given, derive(given, means(planner=True)))
         saved, _ = _recorded(world, ACTS[first](_unanswered(thinking)))
         come = answered(saved, ANSWERS[answer], base, trigger="asked")

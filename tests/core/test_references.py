@@ -166,7 +166,7 @@ def test_in_step_walks_values_with_pointers() -> None:
             "{step_zz_result} refers to a step that is not in the plan",
             "the other steps are copy-rows, x",
         ),
-        ("{{steps.me.output}}", "{{steps.me.output}} refers to the step it stands in", "refer to an earlier step"),
+        ("{{steps.me.output}}", "{{steps.me.output}} refers to the step it is in", "refer to an earlier step"),
     ],
 )
 def test_problems(text: str, message: str, fix: str) -> None:
@@ -186,7 +186,7 @@ def test_all_problems_at_once() -> None:
             "{{steps.b.output}} refers to a step that is not in the plan", "the other steps are a", "/input/command"
         ),
         Problem(
-            "{{steps.a.output}} stands inside single quotes, where the shell puts in no values",
+            "{{steps.a.output}} is inside single quotes, where the shell puts in no values",
             "write it bare or in double quotes: {{steps.a.output}}",
             "/input/command",
         ),
@@ -211,7 +211,7 @@ def test_a_lone_step_has_no_other_to_refer_to() -> None:
 def test_the_mend_shows_the_reference_itself() -> None:
     (problem,) = problems_in_step(shell("echo $(wc {{steps.a.file}})"), {"a"})
     assert problem == Problem(
-        "{{steps.a.file}} stands inside $( )",
+        "{{steps.a.file}} is inside $( )",
         "put it in double quotes outside $( ), or assign it to a variable first: n={{steps.a.file}}",
         "/input/command",
     )
@@ -231,10 +231,10 @@ def test_the_interpreter_is_written_and_known() -> None:
     ]
     fish = shell("echo {{steps.a.output}}", interpreter="fish")
     assert problems_in_step(fish, {"a"}) == [
-        Problem("references can stand in the text of sh, bash and dash only", "use one of these", "/input/command")
+        Problem("references can be in the text of sh, bash and dash only", "use one of these", "/input/command")
     ]
     assert why(fish, a="x") == (
-        "step 'a' cannot be referred to: it stands in the text of a shell other than sh, bash and dash"
+        "step 'a' cannot be referred to: it is in the text of a shell other than sh, bash and dash"
     )
     assert problems_in_step(shell("echo {{steps.a.output}}", interpreter="/bin/bash"), {"a"}) == []
 

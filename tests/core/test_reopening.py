@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from agentfs.core.attention import OpenQuestion, answered, open_questions, ways_on
+from agentfs.core.actions import CallPlanner, EndRun, Wait
+from agentfs.core.attention import OpenQuestion, find_answered, open_questions, ways_on
 from agentfs.core.continuation import Aside, in_force, set_aside, still_ends, to_set_aside
-from agentfs.core.decide import CallPlanner, EndRun, Wait, decide
+from agentfs.core.decide import decide
 from agentfs.core.facts import Attempt, Facts, PlanFile, PlannerCall, Talk
 from agentfs.core.problems import Problem
 from agentfs.core.records import Answer, CommandCheck, Failure, Usage, Verdict
@@ -37,7 +38,7 @@ def test_a_gate_is_open_until_it_is_answered() -> None:
         talk = replace(attempt.talks[0], reply=reply)
         state = derive(given.with_attempt("a", replace(attempt, talks=(talk,))), means())
         assert open_questions(state) == ()
-        assert answered(state, "a") == OpenQuestion("gate", "a", 1, reply=reply)
+        assert find_answered(state, "a") == OpenQuestion("gate", "a", 1, reply=reply)
 
 
 def test_an_attempt_that_was_cut_off_is_open() -> None:
@@ -48,7 +49,7 @@ def test_an_attempt_that_was_cut_off_is_open() -> None:
         state = derive(cut, means())
         opening = OpenQuestion("cut", "a", 1, reply=reply)
         assert open_questions(state) == (opening,) * open_ones
-        assert answered(state, "a") == (None if open_ones else opening)
+        assert find_answered(state, "a") == (None if open_ones else opening)
         assert opening.words == ("again", "done", "failed")
         assert [opening.accepts(text) for text in ("again", "approve")] == [True, False]
 

@@ -8,7 +8,7 @@ from agentfs.core.documents import Document
 from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.plan_check import check_plan
 from agentfs.core.records import JsonObject, Trigger
-from agentfs.planner.runbook import RunbookAnswer, Situation, answer, answers, cleanups, first_plan
+from agentfs.planner.without_model import RunbookAnswer, Situation, answer, answers, cleanups, first_plan
 from tests.core.goal_samples import CATALOGUE, parsed, runbook, sh
 
 KEEP = RunbookAnswer("keep", "The goal's own steps hold no answer to this: the plan stays as it is.")

@@ -1,4 +1,4 @@
-"""Where a reference stands in shell text. {R} in these texts is the reference."""
+"""Where a reference is in shell text. {R} in these texts is the reference."""
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +8,7 @@ from agentfs.core import shell_words
 from agentfs.core.references import find
 from agentfs.core.shell_text import Placement, place_references
 from agentfs.core.shell_words import Refusal
+from tests.sweeps import size
 
 R = "{{steps.a.output}}"
 
@@ -112,6 +113,11 @@ BARE = [
     "export n={R}",
     "export -x n={R}",
     "bash script.sh {R}",
+    "echo {R} | sh script.sh",
+    "echo {R} | python3 -c 'print(input())'",
+    "echo {R} | python3 -m json.tool",
+    "echo {R} || sh",
+    "echo {R}; sh",
     "bash -e script.sh {R}",
     "bash script.sh > {R}",
     "python3 script.py -c {R}",
@@ -238,6 +244,12 @@ REFUSED = [
     ("bash {R}", shell_words.SCRIPT),
     ("bash -x {R}", shell_words.SCRIPT),
     ("bash <<< {R}", shell_words.SCRIPT),
+    ("echo {R} | sh", shell_words.PIPED),
+    ('printf %s "{R}" | tee a | sudo bash -x', shell_words.PIPED),
+    ("echo {R} |\n bash -s a", shell_words.PIPED),
+    ("echo {R} |& ( sh )", shell_words.PIPED),
+    ("{ echo {R}; } | python3 -", shell_words.PIPED),
+    ("for x in {R}; do echo $x; done | perl", shell_words.PIPED),
     ("/bin/sh < {R}", shell_words.SCRIPT),
     ('python3 -c "print({R})"', shell_words.INLINE),
     ('perl -ne "{R}"', shell_words.INLINE),
@@ -386,7 +398,7 @@ PIECES = st.sampled_from(
 ).flatmap(lambda piece: st.sampled_from([piece, piece + " "]))
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=size(100, 2000), deadline=None, derandomize=True)
 @given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
 def test_it_never_raises_and_answers_for_every_reference(text: str) -> None:
     spans = [(found.start, found.end) for found in find(text)]

@@ -1,4 +1,7 @@
-"""Every world of three steps: whatever the files say, the run ends, or waits for a person with a reason, and never loops."""
+"""Every world of three steps: whatever the files say, the run ends, or waits for a person with a reason, and never loops.
+
+By default a sample of them; every one with `./test --full`.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -7,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.decide import Wait
+from agentfs.core.actions import Wait
 from agentfs.core.facts import Attempt, Facts, Talk
 from agentfs.core.run_state import derive
 from agentfs.core.steps import StepView
 from tests.builders import LATER, PureWorld, Verdict, a_plan, a_result, a_step, an_order, facts, means
+from tests.sweeps import some
 
 SHAPES: dict[str, dict[str, list[str]]] = {
     "chain": {"a": [], "b": ["a"], "c": ["b"]},
@@ -107,7 +111,7 @@ FEWER = [
 
 @pytest.mark.parametrize("first", CONDITIONS)
 def test_every_chain_of_three_steps_comes_to_rest(first: str) -> None:
-    for others in itertools.product(CONDITIONS, repeat=2):
+    for others in some([*itertools.product(CONDITIONS, repeat=2)], 80, about=first):
         conditions = (first, *others)
         policy = POLICIES[sum(map(len, conditions)) % len(POLICIES)]
         _rests(_world(SHAPES["chain"], policy, conditions), PureWorld())
@@ -115,7 +119,7 @@ def test_every_chain_of_three_steps_comes_to_rest(first: str) -> None:
 
 @pytest.mark.parametrize("shape", ["independent", "fan out", "fan in"])
 def test_every_shape_of_three_steps_comes_to_rest(shape: str) -> None:
-    for conditions in itertools.product(FEWER, repeat=3):
+    for conditions in some([*itertools.product(FEWER, repeat=3)], 250, about=shape):
         policy = POLICIES[sum(map(len, conditions)) % len(POLICIES)]
         _rests(_world(SHAPES[shape], policy, conditions), PureWorld())
 
@@ -125,23 +129,23 @@ def test_every_shape_of_three_steps_comes_to_rest(shape: str) -> None:
 @pytest.mark.parametrize("budget", [0, 1])
 def test_every_condition_meets_every_policy_fate_and_budget(policy: int, fate: Any, budget: int) -> None:
     verdicts: tuple[Verdict, ...] = ("plan", "keep", "impossible")
-    for (name, shape), verdict, planner in itertools.product(SHAPES.items(), verdicts, (True, False)):
-        for condition in CONDITIONS:
-            before = "done" if name != "independent" else "fresh"
-            given = _world(
-                shape,
-                POLICIES[policy],
-                (before, condition, "fresh"),
-                has_steps=not planner,
-                limits={"replans": budget, "attempts": 2},
-            )
-            world = PureWorld(
-                fate=lambda step, _number: fate if step.startswith("b") else "done",
-                surprising=frozenset({"a", "b"}) if fate == "done" else frozenset(),
-                verdict=verdict,
-                planner=planner,
-            )
-            _rests(given, world)
+    cases = [*itertools.product(SHAPES, verdicts, (True, False), CONDITIONS)]
+    for shape, verdict, planner, condition in some(cases, 80, about=f"{policy} {fate} {budget}"):
+        before = "done" if shape != "independent" else "fresh"
+        given = _world(
+            SHAPES[shape],
+            POLICIES[policy],
+            (before, condition, "fresh"),
+            has_steps=not planner,
+            limits={"replans": budget, "attempts": 2},
+        )
+        world = PureWorld(
+            fate=lambda step, _number: fate if step.startswith("b") else "done",
+            surprising=frozenset({"a", "b"}) if fate == "done" else frozenset(),
+            verdict=verdict,
+            planner=planner,
+        )
+        _rests(given, world)
 
 
 @pytest.mark.parametrize("reply", [None, "approve", "reject", "novel", "", "yes", "approved", "approve it", "no"])

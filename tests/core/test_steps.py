@@ -46,7 +46,7 @@ def test_a_result_counts_while_key_and_dependencies_hold() -> None:
     assert states(done) == {"a": "done", "b": "done", "c": "ready"}
     again = _with(done.with_attempt("a", replace(done.attempt("a", 1), again=True)), "a", "done")
     assert states(again) == {"a": "done", "b": "stale", "c": "waiting"}
-    assert _view(again, "b").why == "what it did, or what it followed, has changed"
+    assert _view(again, "b").why == "the step, or one before it, has changed"
 
 
 def test_an_edit_reruns_that_step_and_what_depends_on_it_and_nothing_else() -> None:
@@ -223,8 +223,8 @@ CUT = facts(a_plan(a_step("a", repeatable=False)))
         ((Talk(),), "interrupted", "person"),
         ((Talk(reply="whatever"),), "interrupted", "person"),
         ((Talk(reply="AGAIN"),), "ready", "order"),
-        ((Talk(reply="done\nyes"),), "interrupted", "settle_cut"),
-        ((Talk(reply="failed"),), "interrupted", "settle_cut"),
+        ((Talk(reply="done\nyes"),), "interrupted", "record_cut"),
+        ((Talk(reply="failed"),), "interrupted", "record_cut"),
     ],
 )
 def test_what_was_cut_off_and_may_not_be_repeated_is_asked_about(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agentfs.core.decide import EndRun
+from agentfs.core.actions import EndRun
 from agentfs.core.facts import Attempt, Facts, PlannerCall
 from agentfs.core.outcome import Tally, left_steps, outcome_of, steps_by_end, tally
 from agentfs.core.records import Answer, Failure, Plan, StepsByEnd

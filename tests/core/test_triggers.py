@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.continuation import Aside, set_aside, to_set_aside, unanswered
-from agentfs.core.decide import Action, CallPlanner, EndRun, IssueOrder, Wait, decide, no_model_reached
+from agentfs.core.actions import Action, CallPlanner, EndRun, IssueOrder, Wait
+from agentfs.core.continuation import Aside, find_unanswered, set_aside, to_set_aside
+from agentfs.core.decide import decide, no_model_reached
 from agentfs.core.facts import Facts, PlannerCall, Talk
 from agentfs.core.planner_calls import starts_as_loop
 from agentfs.core.records import Answer, Approve, Failure, Mode, Plan, Usage
@@ -244,7 +245,7 @@ def test_a_call_that_failed_waits_until_a_person_asks_again() -> None:
     given = answered(planned(), 2, "failed", trigger="asked", error=error)
     assert acts(given) == [Wait("person", "the planner could not answer: wrong key")]
     assert no_model_reached(derive(given, means()))
-    assert unanswered(derive(given, means())) == Aside(calls=(2,))
+    assert find_unanswered(derive(given, means())) == Aside(calls=(2,))
     assert triggers(replace(given, replan="now")) == [("asked", None, ("planning/3.asked.md",))]
     words = planned().with_call(PlannerCall(2, words="more"))
     own = answered(words, 2, "failed", trigger="asked", evidence=("planning/2.asked.md",), error=error)
@@ -279,8 +280,8 @@ def test_a_step_whose_model_was_not_reached_waits_and_is_taken_up_again() -> Non
     assert acts(given) == [Wait("person", "a: nobody answers at http://localhost:1")]
     state = derive(given, means(planner=True))
     assert no_model_reached(state)
-    assert unanswered(state) == to_set_aside(state) == Aside(attempts=(("a", 1),))
-    assert [type(action) for action in acts(set_aside(given, unanswered(state)))] == [IssueOrder]
+    assert find_unanswered(state) == to_set_aside(state) == Aside(attempts=(("a", 1),))
+    assert [type(action) for action in acts(set_aside(given, find_unanswered(state)))] == [IssueOrder]
 
 
 def test_attempts_that_a_limit_cut_off_do_not_count_as_cut_off() -> None:

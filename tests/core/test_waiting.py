@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from agentfs.core.attention import Waiting, waiting
+from agentfs.core.attention import Waiting, list_waiting
 from agentfs.core.decide import decide
 from agentfs.core.facts import Facts, PlanFile
 from agentfs.core.problems import Problem
@@ -17,7 +17,7 @@ A = a_step("a", depends_on=[])
 
 def things(given: Facts, **more: Any) -> tuple[Waiting, ...]:
     state = derive(given, means(**more))
-    return waiting(state, decide(state, 1)[-1])
+    return list_waiting(state, decide(state, 1)[-1])
 
 
 def names(given: Facts, **more: Any) -> list[tuple[str, str, str]]:

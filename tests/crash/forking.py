@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ from agentfs.ledger import committer
 from agentfs.storage import completeness
 from agentfs.storage.dropped_goals import StillChanging
 from agentfs.storage.locks import locked
-from agentfs.storage.run_folders import ended_runs, open_runs
 from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import Workspace
+from agentfs.storage.timing import TIMING
+from agentfs.storage.workspace import Workspace, ended_runs, open_runs
 from tests.drives import Quiet
 from tests.workspaces import Place
 
@@ -127,6 +128,13 @@ def serve() -> None:
         print(json.dumps({"code": code, "said": said.read_text(errors="replace")}), flush=True)
 
 
+def _hurry() -> None:
+    """Wait for nobody: no other process writes here."""
+    quick = replace(TIMING, complete=0.0, restless=0.001, commit_pause=0.0)
+    for module in (completeness, driving, committer):
+        module.__dict__["TIMING"] = quick
+
+
 def _be_child(request: dict[str, Any], said: Path) -> None:
     """Do what was asked for, as a process of its own, and end."""
     descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -137,9 +145,7 @@ def _be_child(request: dict[str, Any], said: Path) -> None:
     os.chdir(request["root"])
     os.environ.clear()
     os.environ.update(request["env"])
-    completeness.QUIET = 0.0  # nobody else writes here
-    driving.RESTLESS_SECONDS = 0.001
-    committer.PAUSE_SECONDS = 0.0
+    _hurry()
     if request["cut"] is not None:
         _die_after(request["cut"], request["near"])
     try:
@@ -170,7 +176,11 @@ def _die_after(changes: int, near: str) -> None:
         return call
 
     for name in CHANGES:
-        setattr(os, name, counted(name, getattr(os, name)))
+        real = getattr(os, name)
+        setattr(os, name, counted(name, real))
+        for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+            if real in able:
+                able.add(getattr(os, name))  # commands ask what the system can do
 
 
 def one_pass(root: Path) -> int:
@@ -178,11 +188,18 @@ def one_pass(root: Path) -> int:
     workspace, stop, environment = Workspace(root), Stop(), dict(os.environ)
     settings = load_settings(workspace.settings, environment)
     with open_world(workspace, settings, environment, print, stop.wake.set) as world:
-        world.keeper.look_through(ended_runs(workspace.runs))
+        world.committer.look_through(ended_runs(workspace.runs))
         _take(Inbox(workspace, settings, catalogue_of(settings, environment), planner=False))
-        for folder in open_runs(workspace.runs):
-            _drive(folder, settings, world, stop)
-        while not world.keeper.is_idle():
+        while True:
+            before = set(open_runs(workspace.runs))
+            for folder in sorted(before):
+                _drive(folder, settings, world, stop)
+            begun = world.children.take_begun()
+            for _, hold in begun:
+                hold.close()  # it is driven in the next round
+            if not begun and set(open_runs(workspace.runs)) == before:
+                break
+        while not world.committer.is_idle():
             stop.wake.wait(0.005)
     return 0
 

@@ -134,10 +134,18 @@ def answer(folder: Path) -> None:
             continue
         step = question.name.partition(".")[0]
         if question.read_text().startswith(CUT_OFF):
-            save(reply, what_became_of(step) if step in effects(folder) else "again\n")
+            again = step not in effects(folder) or _is_repeatable(
+                folder, step
+            )  # a torn claim of such a step asks, too
+            save(reply, "again\n" if again else what_became_of(step))
         else:
             edit(folder)
             save(reply, "approve\n")
+
+
+def _is_repeatable(folder: Path, step: str) -> bool:
+    steps = json.loads((folder / "plan.json").read_bytes())["steps"]
+    return any(one["id"] == step and one.get("repeatable") is True for one in steps)
 
 
 def what_became_of(step: str) -> str:

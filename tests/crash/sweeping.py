@@ -6,7 +6,6 @@ the number alone has to do, and what it hits is the first thread that gets so fa
 """
 
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -27,9 +26,6 @@ from tests.crash.forking import STABLE, Forks
 from tests.workspaces import DEADLINE, Place
 
 T = TypeVar("T")
-WANTED = os.environ.get("AGENTFS_SWEEP", "")  # "full", or how many points of each kind
-FULL = WANTED == "full"
-SEED = os.environ.get("AGENTFS_SWEEP_SEED", "agentfs")
 AT_ONCE = 2
 CHANGES = [
     "write",
@@ -130,8 +126,7 @@ def copy_of(place: Place, root: Path) -> Place:
 def strace(place: Place, *words: str, calls: Iterable[str], options: Sequence[str] = ()) -> Ended:
     """Run a command to its end under strace, looking at these calls."""
     log = place.root.parent / "trace"
-    argv = ["strace", "-f", "-qq", "-y", "-s", "0", "--signal=none", "-o", str(log)]
-    argv += ["-e", f"trace={','.join((*dict.fromkeys(calls), 'execve'))}", *options]
+    argv = [*strace_words(options), "-o", str(log), "-e", f"trace={','.join((*dict.fromkeys(calls), 'execve'))}"]
     done = subprocess.run(
         [*argv, sys.executable, "-m", "agentfs", *words],
         cwd=place.root,
@@ -144,6 +139,13 @@ def strace(place: Place, *words: str, calls: Iterable[str], options: Sequence[st
     )
     assert "Traceback" not in done.stderr, done.stderr
     return Ended(done.returncode, done.stdout, done.stderr, log.read_text(errors="replace"))
+
+
+def strace_words(options: Sequence[str]) -> list[str]:
+    """Return how strace is called: it stops at the calls it is to see, and at all of them only if it sends a signal at one."""
+    kills = any("signal=KILL" in option for option in options)
+    quick_stops = () if kills else ("--seccomp-bpf",)
+    return ["strace", "-f", *quick_stops, "-qq", "-y", "-s", "0", "--signal=none", *options]
 
 
 def killed_at(point: Point, place: Place, *words: str) -> Ended:
@@ -191,14 +193,9 @@ def changes_something(call: str, what: str) -> bool:
 # ── many of them ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def some(
-    all_of_them: Sequence[T], few: int, *, about: str, most: int = 10_000, always: Callable[[T], bool] | None = None
-) -> list[T]:
-    """Return all in a full sweep, or the most of them; else a few, chosen by a seed, and those that are always tried."""
-    count = min(len(all_of_them), most if FULL else int(WANTED or few))
-    chosen = set(random.Random(f"{SEED} {about}").sample(range(len(all_of_them)), count))
-    chosen |= {index for index, one in enumerate(all_of_them) if always and always(one)}
-    return [all_of_them[index] for index in sorted(chosen)]
+def _shorten(text: str) -> str:
+    """Return the head and the tail of a text: a traceback says at its end what went wrong."""
+    return text if len(text) <= 4000 else f"{text[:1000]}\n…\n{text[-3000:]}"
 
 
 def sweep(what: str, cases: Sequence[T], one: Callable[[T, Path, Forks], str], folder: Path) -> Counter[str]:

@@ -1,11 +1,10 @@
 """Goals dropped, plans edited, gates opened, steps that fail, cancelled, tried again, and agentfs killed at any moment, in any order.
 
-A small model says what should be true. `AGENTFS_SWEEP=full` tries 2,000 orders of things, a number a few dozen; by
+A small model says what should be true. `./test --full` tries 2,000 orders of things, a number a few dozen; by
 default it is a handful, chosen by a seed.
 """
 
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -29,15 +28,18 @@ from hypothesis.stateful import (
 
 from tests.crash.forking import STABLE, Forks
 from tests.crash.stories import CUT_OFF, effects, results, save
-from tests.crash.sweeping import FULL, SEED, WANTED, copy_of, in_memory
+from tests.crash.sweeping import copy_of, in_memory
+from tests.sweeps import FULL, SEED, WANTED
 from tests.workspaces import Place
 
-EXAMPLES = int(os.environ.get("AGENTFS_SWEEP_EXAMPLES", "2000" if FULL else "24" if WANTED else "10"))
+EXAMPLES = 2000 if FULL else int(WANTED or 6)
 KINDS = {
     "plain": "repeatable",
     "gated": "repeatable\ngate",
     "once": "not repeatable",
     "fragile": "repeatable\nretries: 0",
+    "listed": "repeatable\nwhen: `true`\neach: x, y",
+    "nested": "",
     "spared": "repeatable\nretries: 0\n\n### d\ninstead of: b\n```sh\necho d >> effects; echo d\n```\nrepeatable",
 }
 BOOK = """\
@@ -80,7 +82,29 @@ class Run:
     saved: list[bytes] = field(default_factory=list)  # every plan that a person has saved
 
 
+NESTED = """### b
+```run
+uses: runbooks/inner.md
+```
+
+"""
+INNER = """# Inner
+
+## Steps
+
+### b
+gate
+repeatable
+```sh
+echo b >> effects; echo b
+```
+"""
+
+
 def book(kind: str) -> str:
+    if kind == "nested":
+        head, _, rest = BOOK.partition("### b\n")
+        return f"{head}{NESTED}### c{rest.partition('### c')[2]}"
     return BOOK.format(guard=GUARDS.get(kind, ""), lines=KINDS[kind])
 
 
@@ -131,6 +155,10 @@ class AnyOrder(RuleBasedStateMachine):
     def answer(self, choice: int) -> None:
         if (run := self.chosen(choice)) and (folder := self.open_folder(run)):
             self.answer_all(run, folder)
+
+    def children_of(self, run: Run) -> list[Path]:
+        """Return the runs that are steps of a run."""
+        return [path.parent for path in self.place.runs.glob(f"*/{run.name}-b*/goal.md")]
 
     @rule(choice=st.integers(0, 2), broken=st.booleans())
     def fail(self, choice: int, broken: bool) -> None:
@@ -185,8 +213,14 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def every_goal_is_there_once(self) -> None:
         waiting = [path.stem for path in (self.place.root / "goals").glob("*.md")]
-        taken = [path.parent.name for path in self.place.runs.glob("*/*/goal.md")]
-        assert sorted(waiting + taken) == sorted(self.runs)
+        taken = {path.parent.name for name in ("goal.md", ".dropped") for path in self.place.runs.glob(f"*/*/{name}")}
+        children = {path.parent.name for path in self.place.runs.glob("*/nested-?-b*/run.json")}
+        assert sorted([*waiting, *taken - children]) == sorted(self.runs)
+        for run in self.runs.values():
+            if folder := self.folder_of(run):
+                claims = len(list(folder.glob("steps/b.*.log.jsonl"))) if run.kind == "nested" else 0
+                mine = [name for name in children if name.startswith(f"{run.name}-b")]
+                assert len(mine) <= claims, f"{mine} of {claims} attempts"
 
     @invariant()
     def no_record_is_torn_or_changes(self) -> None:
@@ -211,7 +245,8 @@ class AnyOrder(RuleBasedStateMachine):
         for run in self.runs.values():
             if folder := self.folder_of(run):
                 done = effects(folder)
-                claims = Counter(path.name.partition(".")[0] for path in folder.glob("steps/*.log.jsonl"))
+                logs = [path.name.partition(".")[0] for path in folder.glob("steps/*.log.jsonl")]
+                claims = Counter(name.partition("~")[0] for name in logs)
                 assert all(done[step] <= claims[step] for step in done), f"{done} {claims}"
                 assert run.kind != "once" or done["b"] <= run.permitted
 
@@ -219,11 +254,13 @@ class AnyOrder(RuleBasedStateMachine):
         """Assert what should be true of a run that nobody drives because nothing is left to do."""
         folder = self.folder_of(run)
         assert folder, f"{run.name} was not taken"
-        is_unfinished = [path for path in folder.glob("steps/*.log.jsonl") if not settled(path)]
+        logs = [path for path in folder.glob("steps/*.log.jsonl") if '"child": ' not in path.read_text()]
+        is_unfinished = [path for path in logs if not settled(path)]
         assert is_unfinished == [], "an attempt claims to run"
         outcome = json.loads((folder / "outcome.json").read_bytes()) if (folder / "outcome.json").exists() else None
         if outcome is None:
-            assert run.status == "paused" or list(open_questions(folder)), f"{run.name} waits for nothing"
+            asked = [one for mine in (folder, *self.children_of(run)) for one in open_questions(mine)]
+            assert run.status == "paused" or asked, f"{run.name} waits for nothing"
         elif outcome["status"] == "done":
             assert outcome["answer"] == run.word
         elif outcome["status"] == "cancelled":
@@ -261,7 +298,8 @@ class AnyOrder(RuleBasedStateMachine):
         wanted = [
             f"{folder.parent.name}/{folder.name}/{path.name.partition('.')[0]}"
             for run in self.runs.values()
-            if (folder := self.folder_of(run))
+            if (found := self.folder_of(run))
+            for folder in (found, *self.children_of(run))
             for path in folder.glob("revisions/*.plan.json")
         ]
         assert sorted(line for line in told.split() if not line.endswith("/")) == sorted(wanted)
@@ -273,7 +311,7 @@ class AnyOrder(RuleBasedStateMachine):
             run.status = "approved"
 
     def answer_all(self, run: Run, folder: Path) -> None:
-        for question in open_questions(folder):
+        for question in [one for mine in (folder, *self.children_of(run)) for one in open_questions(mine)]:
             cut_off = question.read_text().startswith(CUT_OFF)
             run.permitted += cut_off
             save(
@@ -319,10 +357,10 @@ def settled(log: Path) -> bool:
 def open_questions(folder: Path) -> Iterator[Path]:
     for question in (*folder.glob("steps/*.question*.md"), *folder.glob("planning/*.question*.md")):
         step = question.name.partition(".question")[0]
-        is_settled = (question.parent / f"{step}.result.json").exists() and not question.read_text().startswith(
+        is_acted_upon = (question.parent / f"{step}.result.json").exists() and not question.read_text().startswith(
             CUT_OFF
         )
-        if not question.with_name(question.name.replace("question", "reply")).exists() and not is_settled:
+        if not question.with_name(question.name.replace("question", "reply")).exists() and not is_acted_upon:
             yield question
 
 
@@ -336,7 +374,10 @@ def machine() -> Iterator[type[AnyOrder]]:
         (folder / "begins").mkdir()
         place = Place(folder / "begins")
         place.agentfs("init")
-        (place.root / "agentfs.toml").write_text('[tools]\nsandbox = "off"\n[limits]\nattempts = 2\n')
+        allowed = '[tools]\nsandbox = "off"\nallow = ["shell", "run"]\n'
+        (place.root / "agentfs.toml").write_text(f"{allowed}[limits]\nattempts = 2\n")
+        (place.root / "runbooks").mkdir()
+        (place.root / "runbooks" / "inner.md").write_text(INNER)
         with STABLE.lent() as forks:
             yield type("AnyOrderHere", (AnyOrder,), {"forks": forks, "begins": place})
 

@@ -3,11 +3,17 @@
 A log without a result is an attempt that was made, whatever else of it is missing.
 """
 
+import fcntl
 import json
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agentfs.storage.files import exchange
+from agentfs.storage.locks import Lock, is_driven, lock_file
 from tests.daemons import Watching
 from tests.workspaces import Place, wait_for
 
@@ -117,3 +123,73 @@ def test_other_things_a_person_does_there_lose_no_attempt(place: Place, words: l
     place.agentfs("status")
     place.agentfs("run", "--resume", "job", code=None)
     assert effects(place) == ["sent"]
+
+
+# ── runs/.git, in which the locks lie, goes away under a driven run ───────────────────────────────────────
+
+SLOW = "### wait\n```sh\necho began >> effects.txt; until test -e go; do sleep 0.02; done\n```\nnot repeatable\n"
+
+
+def begin_slow_run(place: Place, command: str) -> Any:
+    """Return the process that drives a run whose step waits."""
+    place.agentfs("init")
+    place.runbook(SLOW, FRONT)
+    driver = place.begin("watch") if command == "watch" else place.begin("run", "job.md")
+    if command == "watch":
+        (place.root / "job.md").rename(place.root / "goals" / "job.md")
+    wait_for((place.root / "shop" / "effects.txt").exists, "the step")
+    return driver
+
+
+def copy_ledger(place: Place) -> Path:
+    """Return a copy of the ledger; a commit may be under way in it, whose files come and go."""
+    copy = place.root / "other"
+
+    def is_copied() -> bool:
+        shutil.rmtree(copy, ignore_errors=True)
+        try:
+            shutil.copytree(place.runs / ".git", copy)
+        except shutil.Error:
+            return False
+        return True
+
+    wait_for(is_copied, "a moment without a commit")
+    return copy
+
+
+@pytest.mark.parametrize("command", ["run", "watch"])
+def test_a_driver_takes_its_lock_again_when_the_ledger_is_deleted(place: Place, command: str) -> None:
+    driver = begin_slow_run(place, command)
+    try:
+        folder = place.run_folder()
+        shutil.rmtree((place.runs / ".git").rename(place.root / "gone"))  # a commit may be under way in there
+        wait_for(lambda: is_driven(folder), "its lock in the new place")
+        assert not Lock(folder).take()
+        (place.root / "shop" / "go").touch()
+        wait_for((folder / "outcome.json").exists, "the end of the run")
+    finally:
+        driver.terminate()
+        driver.communicate()
+    assert effects(place) == ["began"]
+    assert place.read("outcome.json")["status"] == "done"
+
+
+@pytest.mark.parametrize("command", ["run", "watch"])
+def test_a_driver_whose_lock_another_process_has_by_now_stops(place: Place, command: str) -> None:
+    """The other one's ledger, and lock, takes the place of the first in one go: there is no moment between them."""
+    driver = begin_slow_run(place, command)
+    folder = place.run_folder()
+    pid = json.loads((folder / "steps" / "wait.1.log.jsonl").read_text().splitlines()[0])["pgid"]
+    other = copy_ledger(place)
+    with (other / lock_file(folder).relative_to(place.runs / ".git")).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        exchange(place.runs / ".git", other)
+        wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "the end of what ran")
+        if command == "watch":
+            driver.terminate()
+        _, said = driver.communicate(timeout=60)
+    words = "now: the lock lay in runs/.git, which was deleted or replaced. What ran here is ended"
+    assert f"another process drives {folder.parent.name}/job {words}" in said
+    assert command == "watch" or driver.returncode == 2
+    assert effects(place) == ["began"]
+    assert not (folder / "outcome.json").exists()

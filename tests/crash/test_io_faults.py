@@ -1,6 +1,6 @@
 """A disk that is full, broken, over quota or read-only, at any call: it is said, nothing is torn, and the run goes on later.
 
-`AGENTFS_SWEEP=full` tries every point; by default a few, chosen by a seed.
+`./test --full` tries every point; by default a few, chosen by a seed.
 """
 
 import errno
@@ -17,10 +17,11 @@ import pytest
 from tests.crash.forking import Forks
 from tests.crash.playing import Act, Story
 from tests.crash.stories import assert_ended_well, assert_whole, live_on, results, run_of
-from tests.crash.sweeping import Ended, Point, copy_of, needs_strace, some, strace, sweep
+from tests.crash.sweeping import Ended, Point, copy_of, needs_strace, strace, sweep
 from tests.daemons import Watching, book
 from tests.mounts import mounted
 from tests.shell.test_full_disk import fill
+from tests.sweeps import some
 from tests.workspaces import Place, wait_for
 
 pytestmark = needs_strace
@@ -66,16 +67,30 @@ def struck(story: Story, fault: Fault, own: Path, forks: Forks) -> str:
     ended = fault.strike(place)
     if "(INJECTED)" not in ended.trace:
         return "not reached"
-    loud = fault.words in ended.err or any(fault.words in told for told in told_in_results(place))
-    assert loud, f"nothing was said of it: exit {ended.code}\n{ended.err}\n{hit(ended)}"
+    is_said = fault.words in ended.err or any(fault.words in told for told in told_in_results(place))
+    struck_calls = hit(ended)
+    is_harmless = ended.code == 0 and all("O_RDONLY" in call for call in struck_calls)  # it looks again
+    is_unsayable = any("write(2<" in call for call in struck_calls)  # threads count their calls apart
+    assert is_said or is_harmless or is_unsayable, (
+        f"nothing was said of it: exit {ended.code}\n{ended.err}\n{struck_calls}"
+    )
     seen = assert_whole(place, story.expected)
     live_on(place, forks)
     assert_ended_well(place, story.expected, seen)
-    return f"told, exit {ended.code}"
+    return f"{'told' if is_said else 'not told'}, exit {ended.code}"
 
 
-def hit(ended: Ended) -> str:
-    return "\n".join(line for line in ended.trace.splitlines() if "(INJECTED)" in line)
+def hit(ended: Ended) -> list[str]:
+    """Return the calls that failed; one that another thread interrupted stands in two lines."""
+    begun: dict[str, str] = {}
+    found = []
+    for line in ended.trace.splitlines():
+        thread = line.partition(" ")[0]
+        if line.endswith("<unfinished ...>"):
+            begun[thread] = line
+        elif "(INJECTED)" in line:
+            found.append(begun[thread] + line if " resumed>" in line else line)
+    return found
 
 
 def told_in_results(place: Place) -> Iterator[str]:
@@ -87,7 +102,7 @@ def told_in_results(place: Place) -> Iterator[str]:
 
 def test_a_call_that_fails_is_told_and_the_run_goes_on_later(five: Story) -> None:
     cases = some(
-        list(faults(five)), 3, about="faults", always=lambda fault: fault.point.path.endswith("send.1.result.json")
+        list(faults(five)), 2, about="faults", also=lambda fault: fault.point.path.endswith("send.1.result.json")
     )
     sweep("a call fails", cases, partial(struck, five), five.folder)
 
@@ -150,9 +165,11 @@ def test_watch_pauses_while_the_disk_is_full_and_goes_on_when_there_is_room(plac
         with Watching(place) as daemon:
             daemon.drop("job.md", book(f"while ! test -e {go}; do sleep 0.02; done", "echo b", lines="repeatable"))
             wait_for((daemon.folder("job") / "steps" / "a.1.log.jsonl").exists, "the first step")
+            first = ["agentfs job: revision 1, the first plan"]
+            wait_for(lambda: place.log() == first, "its commit: what git gives up again would be room")
             filler = fill(place)
             go.touch()
-            daemon.wait_to_hear("No space left on device; it goes on when there is room")
+            daemon.wait_to_hear("/job: set aside: No space left on device; it goes on when there is room")
             filler.unlink()
             assert daemon.outcome("job")["status"] == "done"
             daemon.wait_to_hear("/job: goes on")

@@ -1,6 +1,6 @@
 """kill -9 before every system call that changes a file: the run ends as if nothing had happened.
 
-`AGENTFS_SWEEP=full` cuts it off at every point; by default at a few, chosen by a seed.
+`./test --full` cuts it off at every point; by default at a few, chosen by a seed.
 """
 
 import random
@@ -12,17 +12,16 @@ from tests.crash.forking import Forks
 from tests.crash.playing import LOOKED_AT, Act, Story
 from tests.crash.stories import SETTINGS, STEPS, assert_ended_well, assert_whole, live_on, words_to_go_on
 from tests.crash.sweeping import (
-    SEED,
     Point,
     copy_of,
     killed_at,
     needs_strace,
     points,
     quick,
-    some,
     strace,
     sweep,
 )
+from tests.sweeps import SEED, some
 from tests.workspaces import Place
 
 pytestmark = needs_strace
@@ -44,7 +43,7 @@ def commits(case: tuple[Act, Point]) -> bool:
 
 
 def test_a_run_of_five_steps_killed_before_any_change_of_a_file(five: Story) -> None:
-    cuts = some(five.cuts(), 3, about="five steps", always=commits)
+    cuts = some(five.cuts(), 1, about="five steps", also=commits, of_these=2)
     sweep("killed in a run of five steps", cuts, partial(killed_once, five), five.folder)
 
 

@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.crash.forking import Forks
+from tests.crash.forking import STABLE, Forks
 from tests.crash.stories import results
 from tests.crash.sweeping import (
     CHANGES,
@@ -20,10 +19,11 @@ from tests.crash.sweeping import (
     needs_strace,
     points,
     quick,
-    some,
+    strace_words,
     sweep,
 )
 from tests.daemons import Watching, book
+from tests.sweeps import some
 from tests.workspaces import Place, end, wait_for
 
 pytestmark = needs_strace
@@ -52,7 +52,7 @@ def watched(place: Place, *options: str) -> tuple[bool, str]:
     """Let a daemon under strace take the goal; return whether it was killed, and what it did to files."""
     log = place.root.parent / "trace"
     trace = f"trace={','.join((*CHANGES, *LOOKS, 'execve'))}"
-    argv = ["strace", "-D", "-f", "-qq", "-y", "-s", "0", "--signal=none", "-o", str(log), "-e", trace, *options]
+    argv = [*strace_words(options), "-D", "-o", str(log), "-e", trace]
     daemon = subprocess.Popen(
         [*argv, sys.executable, "-m", "agentfs", "watch"],
         cwd=place.root,
@@ -73,16 +73,21 @@ def taken_once(begins: Place, point: Point, own: Path, _forks: Forks) -> str:
     """Kill a daemon at a point, start another, and look at what became of the goal."""
     place = copy_of(begins, own / "place")
     killed, _ = watched(place, *point.options(place, "signal=KILL"))
-    in_goals, in_runs = waiting(place), list(place.runs.glob("*/*/goal.md"))
-    on_its_way = list(place.runs.glob("*/*/.dropped"))
-    assert len(in_goals) + (len(in_runs) or len(on_its_way)) == 1, f"now: {in_goals} {on_its_way} {in_runs}"
-    assert {path.read_text() for path in (*in_goals, *on_its_way, *in_runs)} == {GOAL}
+    is_there_once(place)
     with Watching(place):
         wait_for(lambda: is_over(place), "the goal's end")
     assert [path.name for path in (place.root / "goals").rglob("*") if path.is_file()] == []
     assert list(place.runs.glob("*/*/.dropped")) == []
     ran_once(place)
     return "killed" if killed else "not reached"
+
+
+def is_there_once(place: Place) -> None:
+    """Assert that the goal is somewhere, whole, and nowhere else."""
+    in_goals, in_runs = waiting(place), list(place.runs.glob("*/*/goal.md"))
+    on_its_way = list(place.runs.glob("*/*/.dropped"))
+    assert len(in_goals) + (len(in_runs) or len(on_its_way)) == 1, f"now: {in_goals} {on_its_way} {in_runs}"
+    assert {path.read_text() for path in (*in_goals, *on_its_way, *in_runs)} == {GOAL}
 
 
 def waiting(place: Place) -> list[Path]:
@@ -102,25 +107,53 @@ def ran_once(place: Place) -> None:
 
 
 def takes(point: Point) -> bool:
-    """Whether a point stands right before the goal leaves, comes, or is made durable."""
-    return point.path.endswith(("goals/job.md", "/job")) and point.call in ("renameat", "linkat", "unlinkat", "fsync")
+    """Whether a point is right before the goal leaves or comes."""
+    return point.path.endswith(("goals/job.md", "/job")) and point.call in ("renameat", "linkat", "unlinkat")
 
 
 def test_killed_while_it_takes_a_goal(begins: Place, folder: Path) -> None:
     place = copy_of(begins, folder / "undisturbed")
     _, trace = watched(place)
-    cuts = some(points(trace, place.root), 2, about="intake", always=takes)
+    cuts = some(points(trace, place.root), 1, about="intake", also=takes)
     sweep("killed while it takes a goal", cuts, partial(taken_once, begins), folder)
+
+
+# ── the same in forks, which die in milliseconds ──────────────────────────────────────────────────────────
+
+TAKING = [
+    ("run.json", 0),
+    ("job.md", 0),
+    ("goal.md", 0),
+    (".dropped", 1),
+]  # right before one is made, moved or removed
+CHANGES_OF_A_PASS = 40  # of the disk, at least: it dies before one of these
+
+
+def taken_in_a_fork(begins: Place, case: tuple[str, int], own: Path, forks: Forks) -> str:
+    near, cut = case
+    place = copy_of(begins, own / "place")
+    code, said = forks.run(place.root, place.env, cut=cut, near=near)
+    assert code in (0, -9), said
+    is_there_once(place)
+    assert forks.run(place.root, place.env)[0] == 0
+    assert waiting(place) == []
+    ran_once(place)
+    return "killed" if code else "not reached"
+
+
+def test_killed_before_any_change_of_an_intake(begins: Place, folder: Path) -> None:
+    cases = [*TAKING, *some([("", cut) for cut in range(CHANGES_OF_A_PASS)], 2, about="forked intake")]
+    kinds = sweep("killed in an intake", cases, partial(taken_in_a_fork, begins), folder)
+    assert kinds == {"killed": len(cases)}
 
 
 @pytest.mark.parametrize("kind", ["edited", "link", "pipe"])
 def test_what_changed_while_nobody_watched_is_rejected(begins: Place, folder: Path, kind: str) -> None:
     """The daemon is gone right before the run has its goal; what was judged is no longer what is there."""
     place = copy_of(begins, folder / f"changed-{kind}")
-    _, trace = watched(copy_of(begins, folder / f"undisturbed-{kind}"))
-    commits = Point("linkat", 2, f"runs/{datetime.now().astimezone():%Y-%m-%d}/job")
-    killed, _ = watched(place, *commits.options(place, "signal=KILL"))
-    assert killed, trace
+    with STABLE.lent() as forks:
+        code, said = forks.run(place.root, place.env, cut=0, near="goal.md")
+    assert code == -9, said
     (dropped,) = place.runs.glob("*/job/.dropped")
     if kind == "edited":
         dropped.write_text(GOAL.replace("echo x", "touch owned"))

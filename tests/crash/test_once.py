@@ -1,33 +1,23 @@
 """A step that may not be repeated, killed between its effect and its result: it never runs again by itself.
 
-`AGENTFS_SWEEP=full` kills it a hundred times; by default a few times.
+`./test --full` kills it a hundred times; by default a few times.
 """
 
 import random
 import signal
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from tests.crash.forking import Forks
-from tests.crash.playing import LOOKED_AT
 from tests.crash.stories import effects, results, save
-from tests.crash.sweeping import (
-    FULL,
-    SEED,
-    Point,
-    copy_of,
-    killed_at,
-    needs_strace,
-    points,
-    quick,
-    strace,
-    sweep,
-)
+from tests.crash.sweeping import Point, copy_of, needs_strace, quick, strace, sweep
+from tests.sweeps import SEED, size
 from tests.workspaces import Place, end, wait_for
 
-MANY = 25 if FULL else 1
+MANY = size(1, 25)
 STEP = "### send\n```sh\necho sent >> effects; {then}echo sent\n```\n{line}\n"
 WAITS = "while ! test -e go; do sleep 0.02; done; "
 pytestmark = needs_strace
@@ -93,35 +83,26 @@ def test_killed_while_it_runs(begins: Place, folder: Path, line: str) -> None:
 
 
 def test_killed_between_its_end_and_its_result(begins: Place, folder: Path) -> None:
-    first = copy_of(begins, folder / f"{begins.root.parent.name}-first")
-    name = first.runbook(STEP.format(then="", line="not repeatable"))
-    trace = strace(first, "run", name, calls=LOOKED_AT).trace
-    after = trace[trace.rindex("send.1.log.jsonl") :]  # once it is claimed
-    result = next(p for p in points(trace, first.root) if "send.1.result.json" in p.path)
-    assert "send.1.result.json" in after
-
-    def one(point: Point, own: Path, forks: Forks) -> str:
+    def one(near: str, own: Path, forks: Forks) -> str:
         place = copy_of(begins, own / "place")
-        assert killed_at(point, place, "run", place.runbook(STEP.format(then="", line="not repeatable"))).killed
+        name = place.runbook(STEP.format(then="", line="not repeatable"))
+        code, said = forks.run(place.root, place.env, "run", name, cut=0, near=near)
+        assert code == -9, said
         assert effects(place.run_folder()) == {"sent": 1}
         assert "send" not in results(place.run_folder())
         is_asked_about(place, forks)
         return "killed"
 
-    sweep("a step killed between its end and its result", [result] * MANY, one, folder)
+    sweep("a step killed between its end and its result", ["send.1.result.json"] * MANY, one, folder)
 
 
 def test_before_it_is_claimed_nothing_of_it_runs(begins: Place, folder: Path) -> None:
     """The claim takes its time, and fails. That this can fail was tried: with the program let go before its claim,
     the effect is there, and a kill at that moment would leave nobody to ask about it."""
-    first = copy_of(begins, folder / f"{begins.root.parent.name}-claims")
-    name = first.runbook(STEP.format(then="", line="not repeatable"))
-    trace = strace(first, "run", name, calls=LOOKED_AT).trace
-    claim = next(p for p in points(trace, first.root) if p.call == "linkat" and "send.1.log.jsonl" in p.path)
-
+    claim = Point("linkat", 1, f"runs/{datetime.now().astimezone():%Y-%m-%d}/job/steps/send.1.log.jsonl")
     place = copy_of(begins, folder / f"{begins.root.parent.name}-unclaimed")
     slow = claim.options(place, "error=EIO:delay_enter=500000")
-    place.runbook(STEP.format(then="", line="not repeatable"))
+    name = place.runbook(STEP.format(then="", line="not repeatable"))
     ended = strace(place, "run", name, calls=[claim.call], options=slow)
     assert (ended.code, "INJECTED" in ended.trace) == (2, True), ended.err
     assert effects(place.run_folder()) == {}

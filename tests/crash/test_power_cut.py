@@ -1,7 +1,7 @@
 """The power goes: of what was published nothing is absent, empty or torn, and the run goes on from what is on the disk.
 
 A run on a file system of its own, in an image that is copied whenever something was linked, renamed or synced. What the
-kernel had not written by then is not in the copy, as after a power cut. `AGENTFS_SWEEP=full` looks at every image; by
+kernel had not written by then is not in the copy, as after a power cut. `./test --full` looks at every image; by
 default at a few, chosen by a seed.
 """
 
@@ -25,7 +25,8 @@ from agentfs.storage.workspace import trust
 from tests.crash import stories
 from tests.crash.forking import STABLE, Forks
 from tests.crash.stories import Expected, effects, live_on, results, words_to_go_on
-from tests.crash.sweeping import FULL, SEED, WANTED, copy_of, in_memory, quick, tell
+from tests.crash.sweeping import copy_of, in_memory, quick, tell
+from tests.sweeps import FULL, SEED, WANTED
 from tests.workspaces import Place
 
 MEGABYTES = 24

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.sweeps import size
 from tests.workspaces import Place, end, wait_for
 
-RUNS, EDITS, ALTERNATIVES = 4, 75, 400
+RUNS, EDITS, ALTERNATIVES = 4, size(12, 75), 400
 
 
 def _book() -> str:
     """A step that fails, and hundreds of alternatives that fail too: the plan never stays the same for long."""
-    fence = "```sh\nsleep 0.03; exit 1\n```\nretries: 0\n"
+    fence = "```sh\nsleep 0.1; exit 1\n```\nretries: 0\n"
     steps = [f"### s0\n{fence}", *(f"### s{n}\ninstead of: s{n - 1}\n{fence}" for n in range(1, ALTERNATIVES))]
     return "\n".join(steps)
 
@@ -54,11 +55,14 @@ def _save(folder: Path, title: str, in_place: bool) -> None:
 
 def _edit_all(folder: Path, in_place: bool) -> list[str]:
     """Save many times, each once the last one is a revision; return the saves that never became one."""
-    lost, pauses = [], random.Random(folder.name)
+    lost: list[str] = []
+    pauses = random.Random(folder.name)
     for number in range(EDITS):
         title = f"edit {number}"
         time.sleep(pauses.random() * 0.1)  # so that saves fall before, into and after an exchange
         _save(folder, title, in_place)
+        if (folder / "outcome.json").exists():
+            return [*lost, f"{title}, as the run has ended"]
         try:
             wait_for(partial(_is_revision, folder, title), title, 20)
         except AssertionError:
@@ -84,4 +88,4 @@ def test_no_save_is_lost_to_a_replan(place: Place, in_place: bool) -> None:
         said = [end(process, signal.SIGKILL)[2][-2000:] for process in processes]
     assert ended == [None] * RUNS, said
     assert lost == [[] for _ in folders], said
-    assert min(replans) > EDITS / 4, "the plan was hardly replanned: the race did not happen"
+    assert sum(replans) > len(folders) * 2, "the plan was hardly replanned: the race did not happen"

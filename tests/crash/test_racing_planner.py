@@ -1,11 +1,10 @@
 """A person saves plan.json again and again while a model rewrites it: no save is lost, and none is taken back.
 
-AGENTFS_RACING_EDITS=1500 makes it 1,500 saves, half in place and half by rename; by default it is fewer.
+`./test --full` makes it 1,500 saves, half in place and half by rename; by default it is fewer.
 """
 
 import itertools
 import json
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -18,10 +17,11 @@ import pytest
 from agentfs.testing import ScriptedServer, replies
 from agentfs.testing.replies import Body, ScriptedReply
 from tests.daemons import Watching
+from tests.sweeps import size
 from tests.workspaces import Place, wait_for
 
 RUNS = 4
-EDITS = -(-int(os.environ.get("AGENTFS_RACING_EDITS", "120")) // (2 * RUNS))  # of one run, in one way of saving
+EDITS = -(-size(48, 1500) // (2 * RUNS))  # of one run, in one way of saving
 SETTINGS = """\
 mode = "split"
 approve = "never"

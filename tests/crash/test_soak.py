@@ -1,6 +1,6 @@
 """Many runs, some steps failing, and the daemon killed at random: all reach an outcome, and nothing grows.
 
-    AGENTFS_SOAK=2000 pytest -s tests/crash/test_soak.py        2,000 runs of 10 steps; ends after ten minutes at the latest
+`./test --full`: 2,000 runs of 10 steps; ends after ten minutes at the latest.
 
 What failed while it was made: a first part that could not end, which killed the daemon for ever. Nothing of agentfs's.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemons import Watching
+from tests.sweeps import size
 from tests.workspaces import Place, disagreements
 
 STEPS = 10
@@ -69,7 +70,7 @@ def feed(daemon: Watching, dropped: int, upto: int) -> int:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_many_runs_failing_steps_and_random_kills(place: Place) -> None:
-    count = int(os.environ.get("AGENTFS_SOAK", "16"))
+    count = size(16, 2000)
     deadline, chance = time.monotonic() + 60 * MINUTES, random.Random(7)
     dropped, kills, first = 0, 0, count * 2 // 5
     while ended(place) < first and time.monotonic() < deadline:

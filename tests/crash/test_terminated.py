@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from tests.crash.sweeping import FULL
 from tests.daemons import Watching, book
 from tests.stories.test_watch_trouble import children, is_running, is_unfinished
+from tests.sweeps import FULL
 from tests.workspaces import DEADLINE, Place, end, wait_for
 
 GRACE = 5.0 if FULL else DEADLINE  # seconds until what ran is gone; a busy machine is no fault
@@ -45,7 +45,6 @@ def test_a_killed_daemon_is_followed_by_the_next(place: Place) -> None:
         folder = first.folder("job")
         wait_for((folder / "files" / "effects").exists, "the step to begin")
         first.end(signal.SIGKILL)
-    (folder / "files" / "go").touch()
     second = subprocess.Popen(
         [sys.executable, "-m", "agentfs", "watch"],
         cwd=place.root,
@@ -55,6 +54,7 @@ def test_a_killed_daemon_is_followed_by_the_next(place: Place) -> None:
     )
     try:
         wait_for((folder / "steps" / "a.2.log.jsonl").exists, "the next daemon to take over", TAKEOVER)
+        (folder / "files" / "go").touch()
         wait_for((folder / "outcome.json").exists, "the end of the run")
     finally:
         second.send_signal(signal.SIGTERM)

@@ -1,6 +1,8 @@
 """agentfs beside twenty lines: the same model, the same goals, the same session, whoever is better.
 
-    python -m tests.live.beside [--modes auto,split] [--report FILE] [GOAL …]
+    python -m tests.live.beside [--modes auto,split] [--folder DIR] [GOAL …]
+
+DIR gets the figures (report.md) and, goal by goal, folders with every conversation.
 
 The endpoint is in the environment, as for `pytest tests/live --live` (conftest.py). Each goal is done by a bare loop
 (one sh block a turn, DONE ends it) and by agentfs in each mode, in folders of their own. `true`: it says it is done,
@@ -152,8 +154,8 @@ def _usages(root: Path) -> Iterator[dict[str, Any]]:
 # ── both ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def tried(goal: Goal, name: str, way: Way) -> Tried:
-    with _folder(f"{goal.name}-{name.replace(' ', '-')}") as folder:
+def tried(goal: Goal, name: str, way: Way, kept: Path | None = None) -> Tried:
+    with _folder(f"{goal.name}-{name.replace(' ', '-')}", kept) as folder:
         files = folder / "files"
         files.mkdir()
         for path, text in goal.files:
@@ -166,9 +168,9 @@ def tried(goal: Goal, name: str, way: Way) -> Tried:
 
 
 @contextlib.contextmanager
-def _folder(name: str) -> Iterator[Path]:
-    """Give a new folder; it is kept, conversations and all, where AGENTFS_LIVE_FOLDER names a place for it."""
-    if kept := os.environ.get("AGENTFS_LIVE_FOLDER"):
+def _folder(name: str, kept: Path | None) -> Iterator[Path]:
+    """Give a new folder; it stays, conversations and all, where there is a place for it."""
+    if kept is not None:
         yield Path(tempfile.mkdtemp(prefix=f"{name}-", dir=kept))
         return
     with tempfile.TemporaryDirectory(prefix="beside-") as folder:
@@ -204,16 +206,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("goals", nargs="*", metavar="GOAL")
     parser.add_argument("--modes", default="auto,split")
-    parser.add_argument("--report", default="live-beside.md")
+    parser.add_argument("--folder", type=Path, default=Path("live-beside"))
     given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
     rows: list[Tried] = []
     with tempfile.TemporaryDirectory() as cache:
         ways = {"bare loop": bare} | {mode: by_agentfs(mode, Path(cache)) for mode in given.modes.split(",")}
+        tried(
+            GOALS[0], "before", by_agentfs("single", Path(cache))
+        )  # what the endpoint can do is found out once a week
         for goal in [goal for goal in GOALS if not given.goals or goal.name in given.goals]:
             for name, way in ways.items():
-                rows.append(tried(goal, name, way))
+                rows.append(tried(goal, name, way, given.folder.resolve()))
                 print(f"{goal.name}, {name}: {_cells(rows[-1])}", flush=True)
-                Path(given.report).write_text(report(rows), encoding="utf-8")
+                (given.folder / "report.md").write_text(report(rows), encoding="utf-8")
     print(f"\n{report(rows)}")
     return 0
 

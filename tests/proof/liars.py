@@ -361,7 +361,7 @@ def _judges() -> Iterator[World]:
 
 
 def _spoil(place: Place) -> None:
-    """A person spoils the result, takes the outcome away and goes on: the end is derived anew."""
+    """A person spoils the result, takes the outcome away and goes on: the end is derived again."""
     (place.root / "shop/rows.txt").unlink()
     (place.run_folder() / "outcome.json").unlink()
     place.agentfs("run", "--resume", "job", code=None)

@@ -256,7 +256,7 @@ class Players:
 
     def __call__(self, request: Body) -> ScriptedReply:
         system, texts = str(request["messages"][0]["content"]), _texts(request)
-        if "Each line of it is one check" in system:
+        if "so that somebody else's work can be compared" in system:
             return replies.plan({"checks": list(self.cast.checks)})
         if system.startswith("You judge"):
             evidence = texts.partition("## The evidence")[2]

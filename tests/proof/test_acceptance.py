@@ -81,9 +81,75 @@ def test_a_check_that_does_the_work_becomes_one_that_compares(place: Place, serv
     server.calls(("finish", {"ok": True, "output": "written"}))
     place.agentfs("run", place.goal(GOAL), "--workdir", "shop")
     server.done()
-    assert "sort data.csv > names.txt" in place.read("plan.json")["checks"][0]["run"]
-    assert [one["ok"] for one in place.read("planning/1.result.json")["before"]] == [True, False]
+    (check,) = place.read("plan.json")["checks"]
+    assert check["run"].startswith("""test "$(tr -d '\\r' < names.txt)" = '""")
+    assert [one["ok"] for one in place.read("planning/1.result.json")["before"]] == [False, False, True]
     assert place.read("outcome.json")["proof"]["level"] == "checked"
+    place.agentfs("replay", "job")
+
+
+PROGRAM = """```python
+lines = open("data.csv").read().split()
+{act}
+```"""
+COMPARED = [
+    ("open('names.txt', 'w').write('\\n'.join(sorted(lines)))", "sort data.csv > names.txt", "written"),
+    ("open('names.txt', 'w').write('\\r\\n'.join(sorted(lines)))", "sort data.csv > names.txt", "written"),
+    ("print(len(lines))", "true", "It has 2 rows."),
+    ("import json; json.dump({'n': 2}, open('n.json', 'w'))", "printf '{ \"n\":2 }' > n.json", "written"),
+    ("open('n.txt', 'w').write('2.0')", "echo 2 > n.txt", "written"),
+    ("import os; os.remove('data.csv')", "rm data.csv", "removed"),
+]
+
+
+@pytest.mark.parametrize(("act", "work", "answer"), COMPARED)
+def test_a_program_that_does_the_job_is_compared_with_the_work(
+    place: Place, server: ScriptedServer, act: str, work: str, answer: str
+) -> None:
+    """The job is done twice, and both come to the same; how numbers, JSON and lines are written does not matter."""
+    server.says(PROGRAM.format(act=act))
+    server.calls(("finish", {"ok": True, "output": "nothing was done"}))
+    server.calls(("shell", {"command": "echo wrong > names.txt; echo 3 > n.txt; echo [] > n.json"}))
+    server.calls(("finish", {"ok": True, "output": "It has 22 rows."}))
+    server.calls(("shell", {"command": f"rm -f names.txt n.txt n.json; {work}"}))
+    server.calls(("finish", {"ok": True, "output": answer}))
+    goal = "Look at data.csv, or write names.txt, n.json or n.txt." if "print" not in act else "Count data.csv."
+    place.agentfs("run", place.goal(goal), "--workdir", "shop")
+    server.done()
+    proof = place.read("outcome.json")["proof"]
+    assert (proof["level"], proof["by"]["planner"]) == ("checked", 1)
+    place.agentfs("replay", "job")
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        ("lines.sort(3)", "TypeError"),
+        ("lines", "it writes no file and prints nothing"),
+        (
+            "open('other.txt', 'w').write('2')",
+            "it writes other.txt, of which the job says nothing; an answer is printed",
+        ),
+        ("open('names.txt', 'w').write('x' * 5000)", "it leaves too much to be compared"),
+        (
+            "import os; open('names.txt', 'w').write(os.urandom(8).hex())",
+            "run twice it comes to two different results",
+        ),
+        ("import os; print(os.urandom(8).hex())", "run twice it comes to two different results"),
+    ],
+)
+def test_a_program_that_cannot_be_used_is_sent_back_with_the_reason(
+    place: Place, server: ScriptedServer, act: str, why: str
+) -> None:
+    server.says(PROGRAM.format(act=act))
+    server.plan(checks(COMPARES))
+    server.calls(("shell", {"command": "sort data.csv > names.txt"}))
+    server.calls(("finish", {"ok": True, "output": "written"}))
+    place.agentfs("run", place.goal(GOAL), "--workdir", "shop")
+    server.done()
+    assert why in server.requests[1]["messages"][-1]["content"]
+    assert place.read("plan.json")["checks"] == checks(COMPARES)["checks"]
+    place.agentfs("replay", "job")
 
 
 def test_a_claim_that_was_sent_back_says_that_no_file_changed(place: Place, server: ScriptedServer) -> None:
@@ -95,4 +161,4 @@ def test_a_claim_that_was_sent_back_says_that_no_file_changed(place: Place, serv
     place.agentfs("run", place.goal(GOAL), "--workdir", "shop")
     server.done()
     log = (place.run_folder() / "steps/do.1.log.jsonl").read_text(encoding="utf-8")
-    assert "no file has been changed so far" in log
+    assert "no file has changed: what a command prints is not saved" in log

@@ -32,7 +32,6 @@ Each mechanism was broken once on purpose; these worlds fall (others may too):
 | Python in checks takes bytecode from the folder               | plants-bytecode                           |
 """
 
-import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +39,7 @@ import pytest
 from tests.proof.figures import BEGIN, END, table
 from tests.proof.liars import worlds
 from tests.proof.stage import World, play
+from tests.sweeps import FULL
 from tests.workspaces import Place
 
 WORLDS = tuple(worlds())
@@ -61,7 +61,7 @@ def _played() -> list[World]:
     """Return the worlds that are played: each behaviour once, and what is replayed; all of them in the long sweep."""
     first = {world.behaviour: world for world in reversed(WORLDS)}
     some = {str(world) for world in first.values()} | set(REPLAYED)
-    return [world for world in WORLDS if os.environ.get("AGENTFS_SWEEP") or str(world) in some]
+    return [world for world in WORLDS if FULL or str(world) in some]
 
 
 @pytest.mark.parametrize("world", _played(), ids=str)

@@ -25,8 +25,7 @@ from agentfs.core.records import Step
 from agentfs.core.references import in_step, problems_in_step
 from agentfs.core.resolve import Output, resolve_step
 from agentfs.core.values import NotJson
-from agentfs.executor.arguments import arguments_of
-from agentfs.executor.offers import Finish
+from agentfs.executor.loop_tools import Finish, arguments_of
 from agentfs.planner.answer import PlanContext
 from agentfs.planner.evaluation import evaluate_answer
 from agentfs.planner.lint import Surroundings

@@ -59,6 +59,35 @@ def test_references_come_to_no_more_than_the_limit(place: Place) -> None:
     assert memory < 300 * MEGABYTE
 
 
+@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize("kind", ["references", "words"])
+def test_a_list_comes_to_no_more_than_the_limit(place: Place, kind: str, gate: bool) -> None:
+    """A goal of a few hundred bytes came to a question of 860 MB, which took 6 GB and could not be read again."""
+    text = "{{item}} " + ("{{steps.big.output}} " * 15 if kind == "references" else "x" * 500_000)
+    steps = [
+        {
+            "id": "big",
+            "tool": "shell",
+            "input": {"command": "head -c 60000 /dev/zero | tr '\\0' x"},
+            "depends_on": [],
+        },
+        {
+            "id": "list",
+            "tool": "note",
+            "each": [*range(1000)],
+            "input": {"text": text},
+            "depends_on": ["big"],
+            "gate": gate,
+        },
+    ]
+    code, said, memory = weighed(place, "run", place.goal(json.dumps({"goal": "Job", "steps": steps}), "job.json"))
+    assert code == 1, said
+    why = "comes to more than" if kind == "references" else "1000 times the 500020 bytes of its input are too many"
+    assert why in said
+    assert memory < 300 * MEGABYTE
+    assert sum(path.stat().st_size for path in place.runs.rglob("*") if path.is_file()) < 20 * MEGABYTE
+
+
 DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)} | {"a40": {"type": "null"}}
 UNIQUE = {"uniqueItems": True, "items": {"anyOf": [{"$ref": "#/$defs/a0"}]}, "$defs": DOUBLED}
 

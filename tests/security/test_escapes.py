@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.benches import confined
+from tests.contexts import confined
 from tests.daemons import Watching, book
 from tests.security import escapes
 from tests.workspaces import Place, wait_for

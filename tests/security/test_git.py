@@ -15,7 +15,7 @@ import pytest
 
 from agentfs.tools.base import ToolResult
 from agentfs.tools.programs import Shell
-from tests.benches import Workbench, a_workbench, confined, in_workspace
+from tests.contexts import RecordedContext, a_context, confined, in_workspace
 from tests.workspaces import Place, wait_for
 
 HOOKS = (
@@ -161,11 +161,11 @@ COMMANDS: tuple[tuple[tuple[str, ...], int | None], ...] = (
 # ── what tools could plant ────────────────────────────────────────────────────────────────────────────────
 
 
-def shell(work: Workbench, command: str) -> ToolResult:
-    return Shell().call({"command": command}, work.bench)
+def shell(work: RecordedContext, command: str) -> ToolResult:
+    return Shell().call({"command": command}, work.context)
 
 
-def why(work: Workbench, command: str) -> str:
+def why(work: RecordedContext, command: str) -> str:
     failure = shell(work, command).failure
     assert failure is not None, command
     return f"{failure.kind}: {failure.message}"
@@ -179,16 +179,16 @@ def a_repository(folder: Path, *settings: tuple[str, str]) -> Path:
     return folder / ".git"
 
 
-both_folders = pytest.mark.parametrize("bench", [a_workbench, in_workspace], ids=["files", "workspace"])
-Making = Callable[..., Workbench]
+both_folders = pytest.mark.parametrize("context", [a_context, in_workspace], ids=["files", "workspace"])
+Making = Callable[..., RecordedContext]
 
 
 @confined
 @both_folders
-def test_a_repository_cannot_be_pointed_elsewhere(tmp_path: Path, bench: Making) -> None:
+def test_a_repository_cannot_be_pointed_elsewhere(tmp_path: Path, context: Making) -> None:
     """`commondir` is not there in most repositories, and git stumbles over an empty one: so it is undone, and told."""
     trap = Trap(tmp_path)
-    work = bench(tmp_path, "bubblewrap")
+    work = context(tmp_path, "bubblewrap")
     repository = a_repository(work.workdir)
     evil = f"cp -r .git evil && git config --file evil/config core.fsmonitor {trap.program} && echo ../evil > .git/commondir"
     assert why(work, f"{evil}; echo fine").startswith(
@@ -202,17 +202,17 @@ def test_a_repository_cannot_be_pointed_elsewhere(tmp_path: Path, bench: Making)
 
 @confined
 @both_folders
-def test_a_repository_that_was_pointed_elsewhere_is_not_worked_in(tmp_path: Path, bench: Making) -> None:
+def test_a_repository_that_was_pointed_elsewhere_is_not_worked_in(tmp_path: Path, context: Making) -> None:
     """As a program leaves it that is killed together with agentfs."""
-    work = bench(tmp_path, "bubblewrap")
+    work = context(tmp_path, "bubblewrap")
     (a_repository(work.workdir) / "commondir").write_text("../evil\n")
     assert "makes git take hooks and settings from elsewhere" in why(work, "true")
 
 
 @confined
 @both_folders
-def test_a_repository_cannot_be_unmade(tmp_path: Path, bench: Making) -> None:
-    work = bench(tmp_path, "bubblewrap")
+def test_a_repository_cannot_be_unmade(tmp_path: Path, context: Making) -> None:
+    work = context(tmp_path, "bubblewrap")
     repository = a_repository(work.workdir)
     assert why(work, "rm .git/HEAD") == (
         f"outside: it took HEAD out of {repository}, so that git would look for another repository there"
@@ -221,8 +221,8 @@ def test_a_repository_cannot_be_unmade(tmp_path: Path, bench: Making) -> None:
 
 @confined
 @both_folders
-def test_hooks_and_settings_that_settings_name_are_read_only(tmp_path: Path, bench: Making) -> None:
-    work = bench(tmp_path, "bubblewrap")
+def test_hooks_and_settings_that_settings_name_are_read_only(tmp_path: Path, context: Making) -> None:
+    work = context(tmp_path, "bubblewrap")
     settings = [("core.hooksPath", ".husky/_"), ("include.path", "../team.gitconfig")]
     a_repository(work.workdir, *settings)
     (work.workdir / ".husky/_").mkdir(parents=True)
@@ -237,8 +237,8 @@ def test_hooks_and_settings_that_settings_name_are_read_only(tmp_path: Path, ben
 
 @confined
 @both_folders
-def test_hooks_that_are_named_but_not_there_cannot_be_made(tmp_path: Path, bench: Making) -> None:
-    work = bench(tmp_path, "bubblewrap")
+def test_hooks_that_are_named_but_not_there_cannot_be_made(tmp_path: Path, context: Making) -> None:
+    work = context(tmp_path, "bubblewrap")
     a_repository(work.workdir, ("core.hooksPath", "hooks/of/ours"))
     assert "Read-only file system" in why(work, "mkdir -p hooks/of/ours && echo evil > hooks/of/ours/pre-commit")
     assert "busy" in why(work, "mv hooks away")
@@ -249,7 +249,7 @@ def test_hooks_that_are_named_but_not_there_cannot_be_made(tmp_path: Path, bench
     ("key", "value"), [("core.hooksPath", "."), ("include.path", "../missing"), ("core.hooksPath", "linked")]
 )
 def test_what_cannot_be_fenced_is_not_worked_in(tmp_path: Path, key: str, value: str) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     a_repository(work.workdir, (key, value))
     (work.workdir / "linked").symlink_to("elsewhere")
     assert why(work, "true").startswith(f"sandbox: {work.workdir}/.git/config ")
@@ -257,14 +257,14 @@ def test_what_cannot_be_fenced_is_not_worked_in(tmp_path: Path, key: str, value:
 
 @confined
 def test_settings_outside_the_working_folder_are_no_concern(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     a_repository(work.workdir, ("core.hooksPath", str(tmp_path / "hooks")), ("include.path", "~/.gitconfig.local"))
     assert shell(work, "echo fine").output == "fine"
 
 
 @confined
 def test_a_linked_worktree_and_a_repository_that_lies_apart(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     (work.workdir / "main").mkdir()
     a_repository(work.workdir / "main")
     git(work.workdir / "main", "worktree", "add", "-q", "../side")
@@ -283,7 +283,7 @@ def test_a_linked_worktree_and_a_repository_that_lies_apart(tmp_path: Path) -> N
 
 @confined
 def test_a_repository_that_is_a_link_is_not_worked_in(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     (work.workdir / "real").mkdir()
     shutil.move(a_repository(work.workdir / "real"), work.workdir / "store")
     (work.workdir / "real/.git").symlink_to("../store")

@@ -25,7 +25,7 @@ from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Inbox
 from agentfs.engine.means import catalogue_of
 from agentfs.errors import AgentfsError
-from agentfs.storage.completeness import Stillness
+from agentfs.storage.completeness import Completeness
 from agentfs.storage.dropped_goals import StillChanging
 from agentfs.storage.files import exchange
 from agentfs.storage.workspace import Workspace
@@ -63,7 +63,7 @@ def test_on_its_way_is_never_a_way_out(place: Place, level: int) -> None:
     parts[level].symlink_to((letters, private.parent.parent, private.parent)[level])
     with Watching(place) as daemon:
         if level == 0:
-            daemon.wait_to_hear("cannot be settled: it is a link, not a folder (.on-its-way)")
+            daemon.wait_to_hear("cannot be finished: it is a link, not a folder (.on-its-way)")
         daemon.drop("good.md", GOOD)
         assert daemon.outcome("good")["answer"] == "good"
     assert private.read_text() == SECRET
@@ -203,7 +203,7 @@ def inbox(tmp_path: Path) -> Inbox:
         (root / part).mkdir(parents=True)
     (root / "agentfs.toml").touch()
     settings, clock = Settings(), Time()
-    return Inbox(Workspace(root), settings, catalogue_of(settings, {}), False, Stillness(clock), clock)
+    return Inbox(Workspace(root), settings, catalogue_of(settings, {}), False, Completeness(clock), clock)
 
 
 @contextmanager
@@ -375,6 +375,22 @@ def hostile(path: Path, kind: str, secret: Path) -> None:
     else:
         with path.open("wb") as file:
             file.truncate(1 << 40)
+
+
+def test_a_run_whose_goal_is_removed_goes_on_and_says_so(place: Place) -> None:
+    """Some editors remove a file before they write it again: a look in between does not set the run aside."""
+    with Watching(place) as daemon:
+        daemon.drop("job.md", GATED)
+        folder = daemon.folder("job")
+        wait_for((folder / "steps" / "a.1.question.md").exists, "the gate")
+        (folder / "goal.md").unlink()
+        wait_for((folder / "goal.error.md").exists, "what is wrong with the goal")
+        assert "there is no goal file" in (folder / "goal.error.md").read_text()
+        (folder / "goal.md").write_text(GATED)
+        wait_for(lambda: not (folder / "goal.error.md").exists(), "the goal is good again")
+        place.agentfs("approve", "job", "a")
+        wait_for((folder / "steps" / "b.1.question.md").exists, "the next gate")
+    assert "set aside" not in daemon.said()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "zero", "huge"])

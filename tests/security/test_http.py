@@ -17,9 +17,9 @@ import pytest
 from agentfs.core.records import Failure
 from agentfs.tools import web as web_tools
 from agentfs.tools.addresses import Forbidden, is_listed, parse_target, why_forbidden
-from agentfs.tools.base import Bench, ToolResult
+from agentfs.tools.base import StepContext, ToolResult
 from agentfs.tools.web import HttpGet, Net, resolve
-from tests.benches import Workbench, a_workbench
+from tests.contexts import RecordedContext, a_context
 from tests.webs import Recorder, Web, web
 
 PUBLIC = "93.184.215.14"
@@ -36,24 +36,26 @@ NUMBERS = [  # the system itself resolves these, without asking anybody
 ]  # fmt: skip
 
 
-def getting(work: Workbench, url: str, net: Net) -> ToolResult:
-    return HttpGet(net).call({"url": url}, work.bench)
+def getting(work: RecordedContext, url: str, net: Net) -> ToolResult:
+    return HttpGet(net).call({"url": url}, work.context)
 
 
-def refusal(work: Workbench, url: str, recorder: Recorder) -> Failure:
+def refusal(work: RecordedContext, url: str, recorder: Recorder) -> Failure:
     result = getting(work, url, recorder.net)
     assert result.failure is not None, result
     return result.failure
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workbench:
-    return a_workbench(tmp_path, network=True)
+def work(tmp_path: Path) -> RecordedContext:
+    return a_context(tmp_path, network=True)
 
 
 @pytest.mark.parametrize("host", NUMBERS)
 @pytest.mark.parametrize("form", ["http://{}/", "https://{}:8443/latest?x#y"])
-def test_no_spelling_of_an_address_that_is_not_public_is_connected_to(work: Workbench, host: str, form: str) -> None:
+def test_no_spelling_of_an_address_that_is_not_public_is_connected_to(
+    work: RecordedContext, host: str, form: str
+) -> None:
     recorder = Recorder()
     result = getting(work, form.format(host), Net(resolve, recorder.transport))
     assert result.failure is not None
@@ -75,7 +77,7 @@ def test_no_spelling_of_an_address_that_is_not_public_is_connected_to(work: Work
         ("127.0.0.1", "①②⑦.⓪.⓪.①"),  # so are digits in circles
     ],
 )
-def test_a_name_is_judged_by_every_address_it_has(work: Workbench, host: str, spelt: str) -> None:
+def test_a_name_is_judged_by_every_address_it_has(work: RecordedContext, host: str, spelt: str) -> None:
     for addresses in (["127.0.0.1"], [PUBLIC, "10.0.0.7"], ["::1"], ["fe80::1%eth0"], ["not an address"]):
         recorder = Recorder({host: [addresses]})
         assert refusal(work, f"http://{spelt}/", recorder).kind == "http"
@@ -117,7 +119,7 @@ def test_a_name_is_judged_by_every_address_it_has(work: Workbench, host: str, sp
         "http://example.org/" + "a" * 9000,
     ],
 )
-def test_what_is_no_plain_address_is_refused_before_anything_is_resolved(work: Workbench, url: str) -> None:
+def test_what_is_no_plain_address_is_refused_before_anything_is_resolved(work: RecordedContext, url: str) -> None:
     recorder = Recorder()
     assert refusal(work, url, recorder).kind == "http"
     assert (recorder.lookups, recorder.connects) == ([], [])
@@ -127,14 +129,14 @@ def test_what_is_no_plain_address_is_refused_before_anything_is_resolved(work: W
     "address",
     ["8.8.8.8", PUBLIC, "2606:4700::1111", "64:ff9b::808:808", "2002:808:808::1", "::ffff:8.8.8.8"],
 )
-def test_public_addresses_are_reached_and_exactly_those(work: Workbench, address: str) -> None:
+def test_public_addresses_are_reached_and_exactly_those(work: RecordedContext, address: str) -> None:
     recorder = Recorder({"example.org": [[address, address]]})
     assert refusal(work, "http://example.org:8080/x", recorder).message.endswith("Connection refused")
     assert recorder.connects == [((address,), 8080)]
     assert why_forbidden(address) is None
 
 
-def test_a_name_is_resolved_once_so_that_it_cannot_change_its_mind(work: Workbench) -> None:
+def test_a_name_is_resolved_once_so_that_it_cannot_change_its_mind(work: RecordedContext) -> None:
     recorder = Recorder({"rebind.example": [[PUBLIC], ["127.0.0.1"]]})
     refusal(work, "http://rebind.example/", recorder)
     assert (recorder.lookups, recorder.connects) == ([("rebind.example", 80)], [((PUBLIC,), 80)])
@@ -145,7 +147,7 @@ def test_a_name_is_resolved_once_so_that_it_cannot_change_its_mind(work: Workben
     ["http://127.0.0.1/", "http://intern.example/", "//intern.example/x", "http://2130706433/", "file:///etc/passwd",
      "http://u:p@public.example/", "http://[::ffff:10.0.0.1]/"],
 )  # fmt: skip
-def test_every_redirect_is_judged_anew(work: Workbench, place: str) -> None:
+def test_every_redirect_is_judged_anew(work: RecordedContext, place: str) -> None:
     names = {"public.example": [[PUBLIC]], "intern.example": [["10.0.0.1"]], "2130706433": [["127.0.0.1"]]}
     names |= {"127.0.0.1": [["127.0.0.1"]], "::ffff:a00:1": [["::ffff:10.0.0.1"]]}
     with web(go=lambda page: page.answer(b"", status=302, Location=place)) as served:
@@ -154,14 +156,14 @@ def test_every_redirect_is_judged_anew(work: Workbench, place: str) -> None:
     assert (failure.kind, recorder.connects, served.asked) == ("http", [((PUBLIC,), 80)], ["/go"])
 
 
-def test_a_host_that_rebinds_between_redirects_is_caught(work: Workbench) -> None:
+def test_a_host_that_rebinds_between_redirects_is_caught(work: RecordedContext) -> None:
     with web(go=lambda page: page.answer(b"", status=307, Location="/again")) as served:
         recorder = Recorder({"rebind.example": [[PUBLIC], ["127.0.0.1"]]}, loopback=served.port)
         failure = refusal(work, "http://rebind.example/go", recorder)
     assert ("127.0.0.1, which is not a public address" in failure.message, served.asked) == (True, ["/go"])
 
 
-def test_redirects_end(work: Workbench) -> None:
+def test_redirects_end(work: RecordedContext) -> None:
     with web(go=lambda page: page.answer(b"", status=302, Location="/go")) as served:
         recorder = Recorder({"loop.example": [[PUBLIC]]}, loopback=served.port)
         failure = refusal(work, "http://loop.example/go", recorder)
@@ -193,8 +195,8 @@ def test_the_list_of_hosts(hosts: tuple[str, ...], url: str, *, listed: bool) ->
 
 def test_a_listed_host_does_not_open_the_door_to_others(tmp_path: Path) -> None:
     with web(go=lambda page: page.answer(b"", status=302, Location="http://localhost/x")) as served:
-        work = a_workbench(tmp_path, network=True, hosts=(f"127.0.0.1:{served.port}",))
-        result = HttpGet().call({"url": f"{served.url}/go"}, work.bench)
+        work = a_context(tmp_path, network=True, hosts=(f"127.0.0.1:{served.port}",))
+        result = HttpGet().call({"url": f"{served.url}/go"}, work.context)
     assert result.failure is not None
     assert "localhost is" in result.failure.message
     assert served.asked == ["/go"]
@@ -202,7 +204,7 @@ def test_a_listed_host_does_not_open_the_door_to_others(tmp_path: Path) -> None:
 
 def test_without_the_network_nothing_is_even_resolved(tmp_path: Path) -> None:
     recorder = Recorder()
-    failure = refusal(a_workbench(tmp_path), "http://example.org/", recorder)
+    failure = refusal(a_context(tmp_path), "http://example.org/", recorder)
     assert failure == Failure(
         kind="http", message="tools have no network", hint="set network = true under [tools] in agentfs.toml"
     )
@@ -219,22 +221,22 @@ def endless(page: Web) -> None:
         page.wfile.write(b"x" * 65536)
 
 
-def test_a_body_without_end_is_cut_off(work: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_without_end_is_cut_off(work: RecordedContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_tools, "LARGEST_BODY", 1024 * 1024)
     with web(body=endless) as served:
-        work = replace(work, bench=_allowing(work))
-        result = HttpGet().call({"url": f"{served.url}/body"}, work.bench)
+        work = replace(work, context=_allowing(work))
+        result = HttpGet().call({"url": f"{served.url}/body"}, work.context)
     assert result.failure is not None
     assert result.failure.message == f"{served.url}/body: the body is larger than 1 MiB"
-    assert not work.bench.output_file.exists()
+    assert not work.context.output_file.exists()
 
 
-def _allowing(work: Workbench, **more: float) -> Bench:
-    bench = replace(work.bench, confinement=replace(work.bench.confinement, hosts=("127.0.0.1",)))
-    return replace(bench, deadline=time.monotonic() + more["seconds"]) if more else bench
+def _allowing(work: RecordedContext, **more: float) -> StepContext:
+    context = replace(work.context, confinement=replace(work.context.confinement, hosts=("127.0.0.1",)))
+    return replace(context, deadline=time.monotonic() + more["seconds"]) if more else context
 
 
-def test_packed_bodies_are_neither_asked_for_nor_taken(work: Workbench) -> None:
+def test_packed_bodies_are_neither_asked_for_nor_taken(work: RecordedContext) -> None:
     asked: list[str | None] = []
 
     def bomb(page: Web) -> None:
@@ -262,7 +264,7 @@ def silent(page: Web) -> None:
 
 
 @pytest.mark.parametrize("page", [dripping, silent])
-def test_a_server_that_drips_or_says_nothing_ends_with_the_deadline(work: Workbench, page: object) -> None:
+def test_a_server_that_drips_or_says_nothing_ends_with_the_deadline(work: RecordedContext, page: object) -> None:
     with web(slow=page) as served:  # type: ignore[arg-type]
         began = time.monotonic()
         result = HttpGet().call({"url": f"{served.url}/slow"}, _allowing(work, seconds=0.4))
@@ -270,7 +272,7 @@ def test_a_server_that_drips_or_says_nothing_ends_with_the_deadline(work: Workbe
 
 
 @pytest.mark.parametrize("page", [dripping, silent])
-def test_the_stop_sign_is_obeyed_at_once(work: Workbench, page: object) -> None:
+def test_the_stop_sign_is_obeyed_at_once(work: RecordedContext, page: object) -> None:
     stopped: list[float] = []
 
     def stop() -> None:
@@ -285,20 +287,20 @@ def test_the_stop_sign_is_obeyed_at_once(work: Workbench, page: object) -> None:
     assert (result.failure and result.failure.kind, late < 0.5) == ("interrupted", True)
 
 
-def test_a_name_that_never_resolves_holds_nobody_up(work: Workbench) -> None:
+def test_a_name_that_never_resolves_holds_nobody_up(work: RecordedContext) -> None:
     release = threading.Event()
 
     def hanging(host: str, port: int) -> list[str]:
         release.wait(20)
         return []
 
-    bench = replace(work.bench, deadline=time.monotonic() + 0.3)
-    result = HttpGet(Net(hanging, Recorder().transport)).call({"url": "http://slow.example/"}, bench)
+    context = replace(work.context, deadline=time.monotonic() + 0.3)
+    result = HttpGet(Net(hanging, Recorder().transport)).call({"url": "http://slow.example/"}, context)
     release.set()
     assert (result.failure and result.failure.kind) == "timeout"
 
 
-def test_a_server_that_never_accepts_is_given_up(work: Workbench) -> None:
+def test_a_server_that_never_accepts_is_given_up(work: RecordedContext) -> None:
     """A full backlog: the kernel answers no more connections."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -324,7 +326,7 @@ def test_a_server_that_never_accepts_is_given_up(work: Workbench) -> None:
         b"HTTP/1.1 302 Go\r\nLocation: http://[\r\n\r\n",
     ],
 )
-def test_answers_that_are_none(work: Workbench, answer: bytes) -> None:
+def test_answers_that_are_none(work: RecordedContext, answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -346,7 +348,7 @@ def test_answers_that_are_none(work: Workbench, answer: bytes) -> None:
     assert (result.failure and result.failure.kind) == "http"
 
 
-def test_a_certificate_must_be_the_hosts(work: Workbench) -> None:
+def test_a_certificate_must_be_the_hosts(work: RecordedContext) -> None:
     """A server with no certificate at all: the handshake fails, and nothing was asked."""
     with web() as served:
         recorder = Recorder({"bank.example": [[PUBLIC]]}, loopback=served.port)
@@ -363,7 +365,7 @@ def test_forbidden_words() -> None:
 # ── others who would be asked ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_no_proxy_of_the_environment_is_asked(work: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proxy_of_the_environment_is_asked(work: RecordedContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy would resolve names, and reach addresses, that we would not."""
     with web() as proxy, web(page=lambda page: page.answer(b"hello")) as served:
         for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
@@ -374,7 +376,7 @@ def test_no_proxy_of_the_environment_is_asked(work: Workbench, monkeypatch: pyte
     assert (proxy.asked, recorder.connects) == ([], [])
 
 
-def test_ten_gigabytes_are_not_taken(work: Workbench) -> None:
+def test_ten_gigabytes_are_not_taken(work: RecordedContext) -> None:
     """With the real bound: what is taken is counted, whatever the server says of its length."""
     sent: list[int] = []
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from agentfs.testing import ScriptedServer
-from tests.benches import confined
+from tests.contexts import confined
 from tests.workspaces import Place
 
 PLANNER, EXECUTOR = "gpt-5", "gpt-5-mini"

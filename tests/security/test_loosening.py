@@ -282,7 +282,7 @@ def test_making_a_workspace_of_what_is_there_says_what_it_trusts(place: Place) -
     """`init` is a word of trust: it tells what for. Scripts that happen to lie in tools/ are never loaded."""
     marker = place.home / "marker"
     (place.root / "tools").mkdir()
-    (place.root / "tools/deploy.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    (place.root / "tools/deploy.py").write_text("import os\nopen(os.path.expanduser('~/marker'), 'w')\n")
     (place.root / "agentfs.toml").write_text('[tools]\nsandbox = "off"\n')
     (place.root / "tools/shop.py").write_text("from agentfs import tool\n")
     told = "trusted from now on, since it was here already: agentfs.toml, tools/shop.py (look at it)"

@@ -44,11 +44,10 @@ def test_ten_requests_are_ten_whatever_is_killed_in_between(tmp_path: Path) -> N
         before = len(server.requests)
         place.agentfs("reply", "job", "do", "again", code=None)
         for _ in range(3):
-            place.agentfs("run", "--resume", "job", code=None)
-            (place.run_folder() / "steps/do.1.reply.md").write_text("again\n")
+            place.agentfs("run", "--resume", "job", code=3)
+            place.agentfs("reply", "job", "do", "again", code=None)
         assert 4 <= before < len(server.requests) <= MOST
-        waits = place.agentfs("status", "job")
-        assert "request" in waits.stdout
+        assert "--add-requests N" in place.agentfs("status", "job").stdout
         assert not (place.run_folder() / "outcome.json").exists()
 
 

@@ -1,6 +1,6 @@
 """Names and paths: five thousand of each kind, and ten thousand swaps of a link, and nothing is ever outside.
 
-Of paths and swaps only a part by default; all of them with AGENTFS_SWEEP=1.
+Of paths and swaps only a part by default; all of them with `./test --full`.
 
 Opening without RESOLVE_BENEATH makes the tests of paths fail; an `ID_PATTERN` that lets dots through, that of ids (both
 were tried).
@@ -22,13 +22,13 @@ from agentfs.core.problems import Rejected
 from agentfs.storage import safe_open
 from agentfs.tools.base import ToolResult
 from agentfs.tools.files import edit_file, list_files, read_file, search_files, write_file
-from tests.benches import Workbench, a_workbench, in_workspace
 from tests.builders import CATALOGUE
+from tests.contexts import RecordedContext, a_context, in_workspace
 from tests.security.test_safe_open import exchange_for_ever
+from tests.sweeps import size
 
 COUNT = 5_000
-SWEEP = bool(os.environ.get("AGENTFS_SWEEP"))
-PATHS, SWAPS = (5_000, 10_000) if SWEEP else (250, 1_000)
+PATHS, SWAPS = size(250, 5_000), size(1_000, 10_000)
 ODD = (
     *("..", ".", "/", "//", "\\", "\0", "\n", "\r", "\t", " ", "-", "--", "~", "$HOME", "%2e%2e", "CON", "nul", "a", "Z", "0"),
     *(".git", "steps", "result", ".1.result.json", ".1", ".json", "plan.json", "goals", "runs", "\u202e", "é", "e\u0301", "\u0130", "\u017f"),
@@ -93,28 +93,28 @@ def outside(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def odd_paths(work: Workbench, seed: str) -> Iterator[str]:
+def odd_paths(work: RecordedContext, seed: str) -> Iterator[str]:
     chance = random.Random(seed)
     parts = (*ODD, *(["/", "..", "/..", "sub/", "way-out/", "link"] * 6), str(work.workdir), str(work.workdir.parent))
     for _ in range(PATHS):
         yield "".join(chance.choices(parts, k=chance.randrange(1, 9)))
 
 
-def tried(work: Workbench, path: str) -> Iterator[ToolResult]:
+def tried(work: RecordedContext, path: str) -> Iterator[ToolResult]:
     calls: tuple[Callable[[], ToolResult], ...] = (
-        lambda: read_file.call({"path": path}, work.bench),
-        lambda: write_file.call({"path": path, "content": "evil"}, work.bench),
-        lambda: edit_file.call({"path": path, "old": SECRET, "new": "evil"}, work.bench),
-        lambda: list_files.call({"path": path}, work.bench),
+        lambda: read_file.call({"path": path}, work.context),
+        lambda: write_file.call({"path": path, "content": "evil"}, work.context),
+        lambda: edit_file.call({"path": path, "old": SECRET, "new": "evil"}, work.context),
+        lambda: list_files.call({"path": path}, work.context),
     )
     for call in calls:
         yield call()
 
 
-@pytest.mark.parametrize("bench", [a_workbench, in_workspace], ids=["files", "workspace"])
-def test_no_path_leads_out(outside: Path, bench: Callable[..., Workbench], opener: str) -> None:
+@pytest.mark.parametrize("context", [a_context, in_workspace], ids=["files", "workspace"])
+def test_no_path_leads_out(outside: Path, context: Callable[..., RecordedContext], opener: str) -> None:
     """Each path for reading, writing, editing and listing: the four tools, two folders and both ways of opening."""
-    work = bench(outside, output_bytes=10_000_000)
+    work = context(outside, output_bytes=10_000_000)
     (work.workdir / "way-out").symlink_to(outside / "folder")
     (work.workdir / "link").symlink_to(outside / "secret")
     (work.workdir / "sub").mkdir()
@@ -136,7 +136,7 @@ def test_no_path_leads_out(outside: Path, bench: Callable[..., Workbench], opene
 
 
 def test_a_link_that_is_swapped_all_the_time_never_leads_out(outside: Path, opener: str) -> None:
-    work = a_workbench(outside, deadline_s=600)  # ten thousand swaps take more than the half minute of one call
+    work = a_context(outside, deadline_s=600)  # ten thousand swaps take more than the half minute of one call
     race = work.workdir / "race"
     race.mkdir()
     (race / "secret").write_text("inside", encoding="ascii")
@@ -147,11 +147,11 @@ def test_a_link_that_is_swapped_all_the_time_never_leads_out(outside: Path, open
     seen, searched = set(), set()
     try:
         for number in range(SWAPS):
-            seen.add(read_file.call({"path": "race/secret"}, work.bench).output)
+            seen.add(read_file.call({"path": "race/secret"}, work.context).output)
             if number % 5 == 0:
-                write_file.call({"path": f"race/new-{number % 7}", "content": "x"}, work.bench)
+                write_file.call({"path": f"race/new-{number % 7}", "content": "x"}, work.context)
             if number % 200 == 0:
-                searched.add(str(search_files.call({"pattern": "outside"}, work.bench).output))
+                searched.add(str(search_files.call({"pattern": "outside"}, work.context).output))
     finally:
         stop.set()
         thread.join()

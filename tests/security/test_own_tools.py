@@ -17,7 +17,7 @@ from agentfs.core.records import Sandbox
 from agentfs.tools.base import ToolResult
 from agentfs.tools.process import ProcessMark, find_survivors
 from agentfs.tools.registry import opened_tools
-from tests.benches import Workbench, a_workbench, confined, each_sandbox, in_workspace
+from tests.contexts import RecordedContext, a_context, confined, each_sandbox, in_workspace
 from tests.workspaces import Place, end, wait_for
 
 PROBES = """
@@ -57,24 +57,24 @@ def put(path: str, text: str) -> str:
 """
 
 
-def with_tools(work: Workbench, source: str) -> Path:
+def with_tools(work: RecordedContext, source: str) -> Path:
     (work.workspace / "tools").mkdir(exist_ok=True)
     (work.workspace / "tools/probes.py").write_text(source)
     return work.workspace
 
 
 @confined
-@pytest.mark.parametrize("place", [a_workbench, in_workspace])
+@pytest.mark.parametrize("place", [a_context, in_workspace])
 def test_nothing_gets_out_of_the_sandbox(tmp_path: Path, place: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANTED_KEY", "hush-hush-1234")
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
-    work: Workbench = place(tmp_path, "bubblewrap")  # type: ignore[operator]
+    work: RecordedContext = place(tmp_path, "bubblewrap")  # type: ignore[operator]
     workspace = with_tools(work, PROBES)
     with opened_tools(workspace, "bubblewrap") as box, Listener() as port:
         given = {"workspace": str(workspace), "outside": str(outside)}
-        found = box.tools["probe"].call({**given, "port": port}, work.bench).output
+        found = box.tools["probe"].call({**given, "port": port}, work.context).output
     assert {name: words for name, words in found.items() if words.startswith("GOT IN")} == {}
     assert len(found) == 13
     assert sorted(os.listdir(outside)) == ["secret"]
@@ -94,7 +94,7 @@ class Listener:
 
 @confined
 def test_loading_can_write_nothing(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     source = """
         from pathlib import Path
         from agentfs import tool
@@ -116,17 +116,17 @@ def test_loading_can_write_nothing(tmp_path: Path) -> None:
 @confined
 def test_a_repository_that_appears_later_is_fenced_too(tmp_path: Path) -> None:
     """The worker is warm when the repository is made: it gets another sandbox."""
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     with opened_tools(with_tools(work, PROBES), "bubblewrap") as box:
-        assert box.tools["put"].call({"path": "a", "text": "x"}, work.bench) == ToolResult("x")
+        assert box.tools["put"].call({"path": "a", "text": "x"}, work.context) == ToolResult("x")
         for _ in range(2):  # made, then made anew under the same name
             subprocess.run(["rm", "-rf", "repo"], cwd=work.workdir, check=True)
             subprocess.run(["git", "init", "-q", "repo"], cwd=work.workdir, check=True)
             for path in ("repo/.git/config", "repo/.git/hooks/pre-commit"):
-                failure = box.tools["put"].call({"path": path, "text": "[core]"}, work.bench).failure
+                failure = box.tools["put"].call({"path": path, "text": "[core]"}, work.context).failure
                 assert failure is not None
                 assert "Read-only file system" in failure.message
-            assert box.tools["put"].call({"path": "repo/b", "text": "x"}, work.bench) == ToolResult("x")
+            assert box.tools["put"].call({"path": "repo/b", "text": "x"}, work.context) == ToolResult("x")
 
 
 PLANTED = """

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from agentfs.core.records import CommandCheck, ResolvedCommandCheck, Step
 from agentfs.core.references import problems_in_step
 from agentfs.core.resolve import Output, Resolved, resolve_step
+from tests.sweeps import size
 
 R = "{{steps.a.output}}"
 ROOM = 1024 * 1024
@@ -285,7 +286,7 @@ NOISE = st.sampled_from(
 PIECES = st.lists(st.one_of(st.just(R), NOISE, NOISE), min_size=1, max_size=8)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=size(25, 1000), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @example(["'", R, "'"], "$(touch x)")
 @example(['"${x:-', "'", '}"', R], "a b")
 @given(PIECES, st.sampled_from(VALUES))
@@ -303,3 +304,28 @@ def test_in_any_text_a_value_does_what_a_plain_word_would(pieces: list[str], val
             if plain[0] == 0:
                 assert answer == (0, plain[1].replace(b"@QQQ", value.encode())), given_input
         assert os.listdir(folder) == []
+
+
+UNREAD = st.sampled_from(
+    ["$[1]", "$(case a in a) echo;; esac)", "$(cat <<E\nx\nE\n)", '${x:-"', "<<$x\n", "$(", "`", "'", '"', "[[ a", "<<\\E\n",
+     "$((1) )", "a=(", "<(", "eval ", "sh -c ", "| sh ", "| bash -s ", "| python3 ", "; sh ", "coproc ", "let ", "alias a="]
+)  # fmt: skip
+CODE = ["$(touch x)", "`touch x`", "'; touch x; '", '"; touch x; "', "\ntouch x\n", "a[$(touch x)]"]
+
+
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@example(["| ", "sh"], ["\n"], "\ntouch x\n")
+@given(
+    st.lists(st.one_of(NOISE, UNREAD), max_size=3),
+    st.lists(st.one_of(NOISE, UNREAD), max_size=4),
+    st.sampled_from(CODE),
+)
+def test_whatever_follows_a_value_never_becomes_code(before: list[str], after: list[str], value: str) -> None:
+    """Also where the rest of the text is not read, or closes nothing that it opens."""
+    step = a_step("shell", "command", f"printf '%s' {''.join(before)}{R}{''.join(after)}")
+    assume(problems_in_step(step, {"a"}) == [])
+    given_input = resolve(step, value).input
+    with tempfile.TemporaryDirectory() as folder:
+        for shell in SHELLS:
+            run(shell, given_input["command"], given_input["env"], Path(folder))
+        assert "x" not in os.listdir(folder), given_input

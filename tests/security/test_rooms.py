@@ -27,19 +27,20 @@ from agentfs.tools import sandbox
 from agentfs.tools.base import ToolResult
 from agentfs.tools.files import edit_file, list_files, read_file, search_files, write_file
 from agentfs.tools.programs import Python, Shell
-from tests.benches import Workbench, a_workbench, confined, each_sandbox, in_workspace
+from tests.contexts import RecordedContext, a_context, confined, each_sandbox, in_workspace
 from tests.security.test_safe_open import exchange_for_ever
+from tests.sweeps import size
 from tests.workspaces import Place
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may write there")
 
 
-def shell(work: Workbench, command: str) -> ToolResult:
-    return Shell().call({"command": command}, work.bench)
+def shell(work: RecordedContext, command: str) -> ToolResult:
+    return Shell().call({"command": command}, work.context)
 
 
-def read(work: Workbench, path: str) -> ToolResult:
-    return read_file.call({"path": path}, work.bench)
+def read(work: RecordedContext, path: str) -> ToolResult:
+    return read_file.call({"path": path}, work.context)
 
 
 def said(result: ToolResult) -> str:
@@ -70,24 +71,24 @@ def test_a_working_folder_that_became_a_link(tmp_path: Path, outside: Path, sand
     """Another run's step moved it away and put a link in its place, or in the place of a folder above it."""
     workdir = tmp_path / "workspace/shop/front"
     workdir.mkdir(parents=True)
-    work = a_workbench(tmp_path, sandbox, workdir=workdir)
+    work = a_context(tmp_path, sandbox, workdir=workdir)
     (tmp_path / "workspace" / part).rename(tmp_path / "workspace/aside")
     (outside / "front").mkdir()
     (outside / "front/secret").write_text("outside!")
     (tmp_path / "workspace" / part).symlink_to(outside if part == "shop" else outside / "front")
     tried = [
         shell(work, "cat secret; : > got-in"),
-        Python().call({"code": "open('got-in', 'w')"}, work.bench),
+        Python().call({"code": "open('got-in', 'w')"}, work.context),
         read(work, "secret"),
         read(work, f"{workdir}/secret"),
-        write_file.call({"path": "got-in", "content": "x"}, work.bench),
-        edit_file.call({"path": "secret", "old": "out", "new": "in"}, work.bench),
-        list_files.call({}, work.bench),
-        search_files.call({"pattern": "out"}, work.bench),
+        write_file.call({"path": "got-in", "content": "x"}, work.context),
+        edit_file.call({"path": "secret", "old": "out", "new": "in"}, work.context),
+        list_files.call({}, work.context),
+        search_files.call({"pattern": "out"}, work.context),
     ]
     words = f"outside: the working folder {workdir} cannot be opened: a symbolic link has taken its place"
     assert [said(result) for result in tried] == [words] * len(tried)
-    (check,) = run_checks([FileCheck(kind="file", path="secret")], work.bench, None)
+    (check,) = run_checks([FileCheck(kind="file", path="secret")], work.context, None)
     assert (check.ok, "symbolic link" in check.detail) == (False, True)
     assert sorted(os.listdir(outside / "front")) == ["secret"]
 
@@ -127,14 +128,14 @@ def swapping(one: Path, other: Path) -> Iterator[None]:
         thread.join()
 
 
-RACES = 200 if os.environ.get("AGENTFS_SWEEP") else 15
+RACES = size(15, 200)
 
 
 @confined
 def test_a_working_folder_that_becomes_a_link_while_a_program_starts(tmp_path: Path, outside: Path) -> None:
     workdir = tmp_path / "workspace/shop"
     workdir.mkdir(parents=True)
-    work = a_workbench(tmp_path, "bubblewrap", workdir=workdir)
+    work = a_context(tmp_path, "bubblewrap", workdir=workdir)
     link = tmp_path / "workspace/link"
     link.symlink_to(outside)
     with swapping(workdir, link):
@@ -146,7 +147,7 @@ def test_a_working_folder_that_becomes_a_link_while_a_program_starts(tmp_path: P
 @confined
 def test_a_folder_in_it_that_becomes_a_link_while_a_program_starts(tmp_path: Path, outside: Path) -> None:
     """A folder that is mounted onto itself, since a repository lies in it, must not be mounted from elsewhere."""
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     repository = work.workdir / "part"
     subprocess.run(["git", "init", "-q", str(repository / "deep")], check=True)
     (work.workdir / "link").symlink_to(outside)
@@ -161,13 +162,13 @@ def test_a_readable_folder_that_became_a_link(tmp_path: Path, outside: Path, san
     shared = tmp_path / "workspace/shared"
     shared.mkdir(parents=True)
     (shared / "secret").write_text("inside")
-    work = a_workbench(tmp_path, sandbox, readable=(shared,))
+    work = a_context(tmp_path, sandbox, readable=(shared,))
     assert read(work, f"{shared}/secret").output == "inside"
     shutil.rmtree(shared)
     shared.symlink_to(outside)
     link = f"outside: the readable folder {shared} cannot be opened: a symbolic link has taken its place"
     assert said(read(work, f"{shared}/secret")) == link
-    assert said(list_files.call({"path": str(shared)}, work.bench)) == link
+    assert said(list_files.call({"path": str(shared)}, work.context)) == link
     if sandbox == "bubblewrap":
         assert said(shell(work, f"cat {shared}/secret")) == link
 
@@ -178,7 +179,7 @@ def test_a_readable_folder_that_becomes_a_link_while_a_program_starts(tmp_path: 
     shared.mkdir(parents=True)
     (shared / "secret").write_text("inside")
     link.symlink_to(outside)
-    work = a_workbench(tmp_path, "bubblewrap", readable=(shared,))
+    work = a_context(tmp_path, "bubblewrap", readable=(shared,))
     with swapping(shared, link):
         results = [shell(work, f"cat {shared}/secret") for _ in range(RACES)]
     assert {result.output for result in results} <= {"inside", None}
@@ -240,9 +241,9 @@ def test_a_working_folder_that_is_only_shown(tmp_path: Path) -> None:
     )
     for path in ("mine", "goals/x", "runs/2026-11-16/demo/files/x", "tools/x"):
         assert said(shell(work, f": > {path}")).startswith("exit: ")
-        assert said(write_file.call({"path": path, "content": "x"}, work.bench)).startswith("outside: ")
+        assert said(write_file.call({"path": path, "content": "x"}, work.context)).startswith("outside: ")
     assert sorted(os.listdir(work.workspace)) == ["agentfs.toml", "goals", "runs", "schemas"]
-    inside = a_workbench(tmp_path, "bubblewrap", workdir=Path(sandbox.__file__).parent, writable=False)
+    inside = a_context(tmp_path, "bubblewrap", workdir=Path(sandbox.__file__).parent, writable=False)
     assert shell(inside, "ls sandbox.py && : > x").failure is not None
 
 
@@ -336,11 +337,11 @@ def test_a_folder_of_path_in_a_working_folder_elsewhere_is_read_only(
     project = tmp_path / "project"
     (project / "bin").mkdir(parents=True)
     monkeypatch.setenv("PATH", f"{project}/bin:{project}/more/bin:{os.environ['PATH']}")
-    work = a_workbench(tmp_path, "bubblewrap", workdir=project)
+    work = a_context(tmp_path, "bubblewrap", workdir=project)
     assert shell(work, "touch mine && echo fine").output == "fine"
     for attempt in (": > bin/git", "mv bin aside", "mkdir -p more/bin && : > more/bin/git", "rm -rf more; : > more"):
         assert said(shell(work, attempt)).startswith("exit: ")
-    assert write_file.call({"path": "bin/git", "content": "x"}, work.bench).failure is not None
+    assert write_file.call({"path": "bin/git", "content": "x"}, work.context).failure is not None
     assert not list(project.rglob("git"))
 
 
@@ -351,13 +352,13 @@ def test_a_working_folder_in_agentfs_itself_or_on_its_path_is_refused(
     import agentfs
 
     package = Path(agentfs.__file__).parent
-    assert said(shell(a_workbench(tmp_path, "bubblewrap", workdir=package / "core"), "true")) == (
+    assert said(shell(a_context(tmp_path, "bubblewrap", workdir=package / "core"), "true")) == (
         f"sandbox: the working folder lies in {package}, which agentfs runs"
     )
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.setenv("PYTHONPATH", f"/nowhere:{project}")
-    assert said(shell(a_workbench(tmp_path, "bubblewrap", workdir=project), "true")) == (
+    assert said(shell(a_context(tmp_path, "bubblewrap", workdir=project), "true")) == (
         f"sandbox: {project} is on PYTHONPATH: agentfs would import what a step puts there"
     )
 
@@ -368,12 +369,12 @@ def test_what_python_runs_when_it_starts_cannot_be_planted(tmp_path: Path, monke
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)
     monkeypatch.setattr(sys, "path", [*sys.path, str(project / "src")])
-    work = a_workbench(tmp_path, "bubblewrap", workdir=project)
+    work = a_context(tmp_path, "bubblewrap", workdir=project)
     assert shell(work, "echo x > src/module.py && cat src/module.py").output == "x"
     result = shell(work, "echo evil > src/sitecustomize.py")
     assert said(result).startswith(f"outside: {project}/src/sitecustomize.py has appeared")
     assert not (project / "src/sitecustomize.py").exists()
-    assert write_file.call({"path": "src/sitecustomize.py", "content": "x"}, work.bench).failure is not None
+    assert write_file.call({"path": "src/sitecustomize.py", "content": "x"}, work.context).failure is not None
 
 
 def test_agentfs_imports_nothing_from_the_folder_it_works_in(place: Place) -> None:
@@ -417,7 +418,7 @@ FOLDERS = ["goals", "runs", "runbooks", "schedules", "schemas", "tools", "prompt
 @confined
 @pytest.mark.parametrize("where", ["workspace", "other", "other/nested"])
 def test_every_workspace_in_the_working_folder_is_read_only(tmp_path: Path, where: str) -> None:
-    work = a_workbench(tmp_path, "bubblewrap", workdir=tmp_path)
+    work = a_context(tmp_path, "bubblewrap", workdir=tmp_path)
     root = tmp_path / where
     (root / "goals").mkdir(parents=True, exist_ok=True)
     (root / "agentfs.toml").touch()
@@ -428,9 +429,9 @@ def test_every_workspace_in_the_working_folder_is_read_only(tmp_path: Path, wher
     assert done.output == ""
     for name in (*FOLDERS, *PARTS):
         path = f"{where}/{name}" if name in PARTS else f"{where}/{name}/x"
-        assert "is read-only to tools" in said(write_file.call({"path": path, "content": "x"}, work.bench))
+        assert "is read-only to tools" in said(write_file.call({"path": path, "content": "x"}, work.context))
     assert shell(work, f"echo x > {where}/mine && echo fine").output == "fine"
-    assert write_file.call({"path": f"{where}/mine", "content": "x"}, work.bench).failure is None
+    assert write_file.call({"path": f"{where}/mine", "content": "x"}, work.context).failure is None
 
 
 @confined
@@ -467,7 +468,7 @@ def test_workspaces_and_homes_in_system_folders_are_not_seen(
     (home / ".ssh/id").write_text("private")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
-    work = a_workbench(system_folder, "bubblewrap")
+    work = a_context(system_folder, "bubblewrap")
     (work.workspace / "notes").write_text("private")
     other = Place(system_folder)
     other.env |= {"HOME": str(home), "XDG_STATE_HOME": str(state)}
@@ -507,11 +508,14 @@ def test_other_runs_and_env_files_are_hidden(tmp_path: Path) -> None:
     )
     for path in hidden:
         assert (path, "hidden from tools" in said(read(work, path))) == (path, True)
-        assert (path, write_file.call({"path": path, "content": "x"}, work.bench).failure is not None) == (path, True)
-    listed = list_files.call({}, work.bench).output
+        assert (path, write_file.call({"path": path, "content": "x"}, work.context).failure is not None) == (
+            path,
+            True,
+        )
+    listed = list_files.call({}, work.context).output
     assert [path for path in listed if path in hidden] == []
     assert "runs/2026-11-16/demo/goal.md" in listed
-    assert search_files.call({"pattern": "private"}, work.bench).output == []
+    assert search_files.call({"pattern": "private"}, work.context).output == []
     assert said(shell(work, "echo x > runs/2026-11-16/new")).startswith("exit: ")
     assert shell(work, "echo x > runs/2026-11-16/demo/files/own && echo fine").output == "fine"
 
@@ -539,7 +543,7 @@ def test_what_read_names_is_shown(tmp_path: Path) -> None:
 @confined
 def test_the_whole_workspace_named_shows_neither_other_runs_nor_env_files(tmp_path: Path) -> None:
     """The working folder is the run's own; [tools] read names the workspace."""
-    work = a_workbench(tmp_path, "bubblewrap", readable=(tmp_path / "workspace",))
+    work = a_context(tmp_path, "bubblewrap", readable=(tmp_path / "workspace",))
     (work.workspace / "runs/2026-11-16/other").mkdir()
     (work.workspace / ".env").write_text("KEY=private")
     (work.workspace / "notes").write_text("shared")
@@ -561,7 +565,7 @@ def test_root_sees_of_etc_what_every_user_may_read(tmp_path: Path, monkeypatch: 
         (folder / "open").chmod(0o644)
         (folder / "key").write_text("private")
         (folder / "key").chmod(0o640)
-        work = a_workbench(tmp_path, "bubblewrap")
+        work = a_context(tmp_path, "bubblewrap")
         seen = shell(
             work, f"cat {folder}/open {folder}/key {folder}/closed/key 2>/dev/null || ls {folder}/closed || true"
         )
@@ -607,9 +611,9 @@ def test_keys_of_the_kernel_stay_outside(tmp_path: Path) -> None:
         pytest.skip("this kernel keeps no keys")
     try:
         code = READ_KEYS.replace("KEYCTL", str(KEYCTL)).replace("KEYS", repr(keys)).replace("RING", str(ring))
-        assert Python().call({"code": code}, a_workbench(tmp_path, "none").bench).output.startswith("[b'private', ")
-        work = a_workbench(tmp_path / "confined", "bubblewrap")
-        assert Python().call({"code": code}, work.bench).output == "[b'', b'', b'', b''] False"
+        assert Python().call({"code": code}, a_context(tmp_path, "none").context).output.startswith("[b'private', ")
+        work = a_context(tmp_path / "confined", "bubblewrap")
+        assert Python().call({"code": code}, work.context).output == "[b'', b'', b'', b''] False"
     finally:
         for key in keys:
             syscall(KEYCTL, 3, key)

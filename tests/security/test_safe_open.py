@@ -17,7 +17,7 @@ from agentfs.core.records import Failure
 from agentfs.storage import safe_open
 from agentfs.tools.base import ToolResult
 from agentfs.tools.files import edit_file, list_files, read_file, search_files, write_file
-from tests.benches import Workbench, a_workbench, in_workspace
+from tests.contexts import RecordedContext, a_context, in_workspace
 
 SECRET = "outside!"
 
@@ -33,19 +33,19 @@ def opener(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workbench:
+def work(tmp_path: Path) -> RecordedContext:
     (tmp_path / "secret").write_text(SECRET, encoding="ascii")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/secret").write_text(SECRET, encoding="ascii")
-    return a_workbench(tmp_path)
+    return a_context(tmp_path)
 
 
-def read(work: Workbench, path: str) -> ToolResult:
-    return read_file.call({"path": path}, work.bench)
+def read(work: RecordedContext, path: str) -> ToolResult:
+    return read_file.call({"path": path}, work.context)
 
 
-def write(work: Workbench, path: str, content: str = "evil") -> ToolResult:
-    return write_file.call({"path": path, "content": content}, work.bench)
+def write(work: RecordedContext, path: str, content: str = "evil") -> ToolResult:
+    return write_file.call({"path": path, "content": content}, work.context)
 
 
 def kind(result: ToolResult) -> str:
@@ -53,7 +53,7 @@ def kind(result: ToolResult) -> str:
     return result.failure.kind
 
 
-def ways_out(work: Workbench, tmp_path: Path) -> Iterator[str]:
+def ways_out(work: RecordedContext, tmp_path: Path) -> Iterator[str]:
     up = "/".join([".."] * len(work.workdir.relative_to(tmp_path).parts))
     (work.workdir / "link").symlink_to(tmp_path / "secret")
     (work.workdir / "relative").symlink_to(f"{up}/secret")
@@ -64,17 +64,17 @@ def ways_out(work: Workbench, tmp_path: Path) -> Iterator[str]:
     yield from (str(tmp_path / "secret"), f"{work.workdir}/{up}/secret", "/etc/passwd", "/proc/self/environ")
 
 
-def test_no_way_out_for_reading(work: Workbench, tmp_path: Path) -> None:
+def test_no_way_out_for_reading(work: RecordedContext, tmp_path: Path) -> None:
     for path in ways_out(work, tmp_path):
         result = read(work, path)
         assert (path, kind(result) in ("outside", "input"), result.output) == (path, True, None)
 
 
-def test_no_way_out_for_writing(work: Workbench, tmp_path: Path) -> None:
+def test_no_way_out_for_writing(work: RecordedContext, tmp_path: Path) -> None:
     for path in ways_out(work, tmp_path):
         for result in (
             write(work, path),
-            edit_file.call({"path": path, "old": SECRET, "new": "evil"}, work.bench),
+            edit_file.call({"path": path, "old": SECRET, "new": "evil"}, work.context),
         ):
             assert (path, kind(result) in ("outside", "input")) == (path, True)
     assert (tmp_path / "secret").read_text(encoding="ascii") == SECRET
@@ -82,19 +82,19 @@ def test_no_way_out_for_writing(work: Workbench, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "folder")) == ["secret"]
 
 
-def test_no_way_out_for_listing_and_searching(work: Workbench, tmp_path: Path) -> None:
+def test_no_way_out_for_listing_and_searching(work: RecordedContext, tmp_path: Path) -> None:
     list(ways_out(work, tmp_path))
     (work.workdir / "mine").write_text(SECRET, encoding="ascii")
-    assert list_files.call({}, work.bench).output == ["mine"]
-    assert search_files.call({"pattern": "outside"}, work.bench).output == [
+    assert list_files.call({}, work.context).output == ["mine"]
+    assert search_files.call({"pattern": "outside"}, work.context).output == [
         {"path": "mine", "line": 1, "text": SECRET}
     ]
     for path in ("folder", "..", "/etc", "chain"):
-        assert kind(list_files.call({"path": path}, work.bench)) in ("outside", "input")
-        assert kind(search_files.call({"pattern": "x", "path": path}, work.bench)) in ("outside", "input")
+        assert kind(list_files.call({"path": path}, work.context)) in ("outside", "input")
+        assert kind(search_files.call({"pattern": "x", "path": path}, work.context)) in ("outside", "input")
 
 
-def test_the_words_for_a_way_out(work: Workbench, opener: str) -> None:
+def test_the_words_for_a_way_out(work: RecordedContext, opener: str) -> None:
     assert read(work, "../x").failure == Failure(
         kind="outside", message="../x leads out of the working folder", hint="name a file inside it"
     )
@@ -105,13 +105,13 @@ def test_the_words_for_a_way_out(work: Workbench, opener: str) -> None:
     )
 
 
-def test_names_that_are_none(work: Workbench) -> None:
+def test_names_that_are_none(work: RecordedContext) -> None:
     for path in ("a\0b", "a/\ud800", "x" * 300, "/".join(["y" * 200] * 30), "z/" * 2000 + "z"):
         assert kind(read(work, path)) == "input"
         assert kind(write(work, path)) == "input"
 
 
-def test_what_is_not_a_file_never_blocks(work: Workbench) -> None:
+def test_what_is_not_a_file_never_blocks(work: RecordedContext) -> None:
     os.mkfifo(work.workdir / "fifo")
     (work.workdir / "folder").mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -123,13 +123,13 @@ def test_what_is_not_a_file_never_blocks(work: Workbench) -> None:
         for path in ("fifo", "folder", "socket"):
             assert kind(read(work, path)) == "input"
             assert kind(write(work, path)) == "input"
-            assert kind(edit_file.call({"path": path, "old": "a", "new": "b"}, work.bench)) == "input"
+            assert kind(edit_file.call({"path": path, "old": "a", "new": "b"}, work.context)) == "input"
         (work.workdir / "text").write_text("a", encoding="ascii")
-        assert list_files.call({}, work.bench).output == ["text"]
-        assert len(search_files.call({"pattern": "a"}, work.bench).output) == 1
+        assert list_files.call({}, work.context).output == ["text"]
+        assert len(search_files.call({"pattern": "a"}, work.context).output) == 1
 
 
-def test_links_that_stay_inside(work: Workbench, opener: str) -> None:
+def test_links_that_stay_inside(work: RecordedContext, opener: str) -> None:
     (work.workdir / "real").mkdir()
     (work.workdir / "real/file").write_text("x", encoding="ascii")
     (work.workdir / "to-folder").symlink_to("real")
@@ -142,13 +142,13 @@ def test_links_that_stay_inside(work: Workbench, opener: str) -> None:
     assert write(work, "to-file", "new").output == {"path": "real/file", "bytes": 3}
     assert (work.workdir / "to-file").is_symlink()
     assert (work.workdir / "real/file").read_text(encoding="ascii") == "new"
-    assert list_files.call({}, work.bench).output == ["real/file", "to-file"]
+    assert list_files.call({}, work.context).output == ["real/file", "to-file"]
     hit = {"line": 1, "text": "new"}
-    assert search_files.call({"pattern": "n"}, work.bench).output == [{"path": "real/file", **hit}]
-    assert search_files.call({"pattern": "n", "path": "to-file"}, work.bench).output == [{"path": "to-file", **hit}]
+    assert search_files.call({"pattern": "n"}, work.context).output == [{"path": "real/file", **hit}]
+    assert search_files.call({"pattern": "n", "path": "to-file"}, work.context).output == [{"path": "to-file", **hit}]
 
 
-def test_a_link_to_itself(work: Workbench) -> None:
+def test_a_link_to_itself(work: RecordedContext) -> None:
     (work.workdir / "loop").symlink_to("loop")
     assert kind(read(work, "loop")) == "outside"
     assert kind(write(work, "loop")) == "outside"
@@ -192,10 +192,10 @@ def test_what_is_added_can_be_read_but_not_written_or_left(tmp_path: Path) -> No
     (shared / "out").symlink_to(tmp_path / "private")
     (tmp_path / "private").write_text(SECRET, encoding="ascii")
     output.write_text("output", encoding="ascii")
-    work = a_workbench(tmp_path, readable=(shared, output))
+    work = a_context(tmp_path, readable=(shared, output))
     assert read(work, str(output)).output == "output"
     assert read(work, f"{shared}/sub/x").output == "shared"
-    assert list_files.call({"path": str(shared)}, work.bench).output == [f"{shared}/sub/x"]
+    assert list_files.call({"path": str(shared)}, work.context).output == [f"{shared}/sub/x"]
     for path in (
         f"{shared}/out",
         f"{shared}/../private",
@@ -207,7 +207,7 @@ def test_what_is_added_can_be_read_but_not_written_or_left(tmp_path: Path) -> No
     assert kind(write(work, f"{shared}/sub/x")) == "outside"
 
 
-def test_a_hard_link_is_replaced_not_written_through(work: Workbench, tmp_path: Path) -> None:
+def test_a_hard_link_is_replaced_not_written_through(work: RecordedContext, tmp_path: Path) -> None:
     os.link(tmp_path / "secret", work.workdir / "hard")
     assert write(work, "hard", "new").failure is None
     assert (tmp_path / "secret").read_text(encoding="ascii") == SECRET
@@ -226,7 +226,7 @@ def exchange_for_ever(one: Path, other: Path, stop: threading.Event) -> None:
 
 @pytest.mark.parametrize("name", ["race/secret", "race"])
 def test_a_link_that_appears_right_after_the_look(
-    work: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    work: RecordedContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     race, link = work.workdir / "race", work.workdir / "link"
     if "/" in name:
@@ -246,7 +246,7 @@ def test_a_link_that_appears_right_after_the_look(
     assert read(work, name).output in (None, "inside")
 
 
-def test_a_race_does_not_lead_out(work: Workbench, tmp_path: Path) -> None:
+def test_a_race_does_not_lead_out(work: RecordedContext, tmp_path: Path) -> None:
     outside, race = tmp_path / "folder", work.workdir / "race"
     (outside / "only-outside").touch()
     race.mkdir()
@@ -261,7 +261,7 @@ def test_a_race_does_not_lead_out(work: Workbench, tmp_path: Path) -> None:
         end = time.monotonic() + 60
         while True not in written and time.monotonic() < end:  # the other thread may hold the better hand for long
             written.add(write(work, "race/new", "x").failure is None)
-        listed = {path for _ in range(100) for path in list_files.call({}, work.bench).output}
+        listed = {path for _ in range(100) for path in list_files.call({}, work.context).output}
     finally:
         stop.set()
         thread.join()
@@ -271,13 +271,13 @@ def test_a_race_does_not_lead_out(work: Workbench, tmp_path: Path) -> None:
     assert not any("only-outside" in path for path in listed)
 
 
-def test_a_folder_nested_too_deep(work: Workbench) -> None:
+def test_a_folder_nested_too_deep(work: RecordedContext) -> None:
     subprocess.run(
         [sys.executable, "-c", "import os\nfor _ in range(250): os.mkdir('dddd'); os.chdir('dddd')"],
         cwd=work.workdir,
         check=True,
     )
-    assert list_files.call({}, work.bench).failure == Failure(
+    assert list_files.call({}, work.context).failure == Failure(
         kind="input", message="folders are nested more than 200 deep", hint="name a smaller folder in path"
     )
     subprocess.run(["rm", "-rf", "dddd"], cwd=work.workdir, check=True)

@@ -15,16 +15,16 @@ from agentfs.tools import repositories
 from agentfs.tools.base import ToolResult
 from agentfs.tools.programs import Shell
 from agentfs.tools.sandbox import environment, lay_out
-from tests.benches import Workbench, a_workbench, confined, in_workspace
+from tests.contexts import RecordedContext, a_context, confined, in_workspace
 
 pytestmark = confined
 
 
-def shell(work: Workbench, command: str, **env: str) -> ToolResult:
-    return Shell().call({"command": command, "env": dict(env)}, work.bench)
+def shell(work: RecordedContext, command: str, **env: str) -> ToolResult:
+    return Shell().call({"command": command, "env": dict(env)}, work.context)
 
 
-def refused(work: Workbench, command: str, because: str = "Read-only file system") -> None:
+def refused(work: RecordedContext, command: str, because: str = "Read-only file system") -> None:
     result = shell(work, command)
     assert result.failure is not None, (command, result)
     assert because in result.failure.message
@@ -40,17 +40,17 @@ def a_repository(folder: Path) -> Path:
     ["/x", "/tmp/x", "/dev/x", "/etc/x", "/usr/x", "/run/x", "/proc/sys/kernel/core_pattern", "$HOME/x", sys.prefix],
 )
 def test_a_write_elsewhere_fails(tmp_path: Path, place: str) -> None:
-    refused(a_workbench(tmp_path, "bubblewrap"), f"f={place}; [ -d $f ] && f=$f/x; : >> $f")
+    refused(a_context(tmp_path, "bubblewrap"), f"f={place}; [ -d $f ] && f=$f/x; : >> $f")
 
 
 def test_scratch_is_writable_and_named_so(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     assert shell(work, "f=$(mktemp) && echo $f && touch /dev/shm/x").output.startswith("/dev/scratch/tmp.")
     assert shell(work, "ls -A $TMPDIR /dev/shm").output == "/dev/scratch:\n\n/dev/shm:"
 
 
 def test_the_working_folder_is_writable(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     assert shell(work, "mkdir -p a/b && echo x > a/b/c && mv a/b/c d && cat d").output == "x"
     assert (work.workdir / "d").read_text(encoding="ascii") == "x\n"
 
@@ -60,13 +60,13 @@ def test_home_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh/id").write_text("private", encoding="ascii")
     monkeypatch.setenv("HOME", str(home))
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     refused(work, "cat ~/.ssh/id", "No such file")
     assert shell(work, 'echo "$HOME"; ls -A ~').output == str(home)
 
 
 def test_the_workspace_and_other_runs_cannot_be_read(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     other = work.workspace / "runs/2026-11-16/other"
     other.mkdir()
     assert shell(work, f"ls -A {work.workspace} {work.workdir.parent}").output.split("\n") == [
@@ -84,7 +84,7 @@ def test_only_what_is_added_can_be_read(tmp_path: Path) -> None:
     shared.mkdir()
     (shared / "x").write_text("shared", encoding="ascii")
     output.write_text("output", encoding="ascii")
-    work = a_workbench(tmp_path, "bubblewrap", readable=(shared, output, tmp_path / "missing"))
+    work = a_context(tmp_path, "bubblewrap", readable=(shared, output, tmp_path / "missing"))
     assert shell(work, f"cat {shared}/x {output}").output == "sharedoutput"
     refused(work, f": >> {shared}/x")
     refused(work, f": >> {output}")
@@ -93,13 +93,13 @@ def test_only_what_is_added_can_be_read(tmp_path: Path) -> None:
 def test_what_lies_in_memory_can_be_added(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         Path(memory, "x").write_text("shared", encoding="ascii")
-        work = a_workbench(Path(memory, "work"), "bubblewrap", readable=(Path(memory, "x"), tmp_path))
+        work = a_context(Path(memory, "work"), "bubblewrap", readable=(Path(memory, "x"), tmp_path))
         assert shell(work, f"cat {memory}/x && touch mine && ls").output == "sharedmine"
         refused(work, f": >> {memory}/x")
 
 
 def test_everything_may_be_added_and_still_only_the_working_folder_is_writable(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap", readable=(Path("/"), tmp_path))
+    work = a_context(tmp_path, "bubblewrap", readable=(Path("/"), tmp_path))
     assert shell(work, f"cat {work.workspace}/agentfs.toml && touch mine $TMPDIR/x && echo fine").output == "fine"
     for place in (f"{tmp_path}/x", f"{work.workspace}/goals/x", "/tmp/x", "/x", "/dev/x", "~/x"):
         refused(work, f": > {place}")
@@ -111,19 +111,19 @@ def test_everything_may_be_added_and_still_only_the_working_folder_is_writable(t
 def test_password_hashes_cannot_be_read(tmp_path: Path, file: str) -> None:
     if not os.path.exists(file):
         pytest.skip(f"{file} is not on this machine")
-    refused(a_workbench(tmp_path, "bubblewrap"), f"cat {file}", "Permission denied")
+    refused(a_context(tmp_path, "bubblewrap"), f"cat {file}", "Permission denied")
 
 
 def test_the_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567890")
-    work = a_workbench(tmp_path, "bubblewrap", env={"NAMED": "in full"})
+    work = a_context(tmp_path, "bubblewrap", env={"NAMED": "in full"})
     names = shell(work, "env | cut -d= -f1 | sort").output.split("\n")
     assert names == ["HOME", "LANG", "NAMED", "PATH", "PWD", "TERM", "TMPDIR"]
     assert shell(work, "cat /proc/*/environ | tr '\\0' '\\n' | grep -c sk-1234567890 || true").output == "0"
 
 
 def test_our_processes_cannot_be_seen(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     refused(
         work, f"test -e /proc/{os.getpid()}/environ && cat /proc/{os.getpid()}/environ || kill -0 {os.getpid()}", ""
     )
@@ -131,7 +131,7 @@ def test_our_processes_cannot_be_seen(tmp_path: Path) -> None:
 
 
 def test_secrets_are_not_among_bubblewraps_arguments(tmp_path: Path) -> None:
-    confinement = a_workbench(tmp_path, "bubblewrap", env={"NAMED_TOKEN": "hush-hush"}).bench.confinement
+    confinement = a_context(tmp_path, "bubblewrap", env={"NAMED_TOKEN": "hush-hush"}).context.confinement
     assert "hush-hush" not in " ".join(lay_out(["true"], confinement).outer)
     assert environment(confinement)["NAMED_TOKEN"] == "hush-hush"
 
@@ -144,8 +144,8 @@ ABSTRACT = "python3 -c \"import socket, sys; socket.socket(1, 1).connect('\\0' +
 def test_no_network_by_tcp(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        refused(a_workbench(tmp_path, "bubblewrap"), f"{TCP}{port}", "Connection refused")
-        assert shell(a_workbench(tmp_path, "bubblewrap", network=True), f"{TCP}{port}").failure is None
+        refused(a_context(tmp_path, "bubblewrap"), f"{TCP}{port}", "Connection refused")
+        assert shell(a_context(tmp_path, "bubblewrap", network=True), f"{TCP}{port}").failure is None
 
 
 def test_no_network_by_udp(tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ def test_no_network_by_udp(tmp_path: Path) -> None:
         listener.bind(("127.0.0.1", 0))
         listener.settimeout(5)
         port = listener.getsockname()[1]
-        shell(a_workbench(tmp_path, "bubblewrap"), f"{UDP}{port}")
-        assert shell(a_workbench(tmp_path, "bubblewrap", network=True), f"{UDP}{port}; echo sent").output == "sent"
+        shell(a_context(tmp_path, "bubblewrap"), f"{UDP}{port}")
+        assert shell(a_context(tmp_path, "bubblewrap", network=True), f"{UDP}{port}; echo sent").output == "sent"
         assert listener.recv(10) == b"x"
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):  # only the one that was allowed has arrived
@@ -165,7 +165,7 @@ def test_no_abstract_sockets_of_others(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"\0{tmp_path.name}")
         listener.listen()
-        refused(a_workbench(tmp_path, "bubblewrap"), f"{ABSTRACT}{tmp_path.name}", "Connection refused")
+        refused(a_context(tmp_path, "bubblewrap"), f"{ABSTRACT}{tmp_path.name}", "Connection refused")
 
 
 # ── the workspace as the working folder ───────────────────────────────────────────────────────────────────
@@ -205,7 +205,7 @@ def test_the_rest_of_the_workspace_and_the_runs_files_are_writable(tmp_path: Pat
 
 
 def test_a_workspace_inside_the_working_folder(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap", workdir=tmp_path)
+    work = a_context(tmp_path, "bubblewrap", workdir=tmp_path)
     refused(work, "echo x > workspace/goals/evil.md")
     refused(work, "mv workspace aside && mkdir -p workspace/goals && echo x > workspace/goals/evil.md", "busy")
     assert shell(work, "echo x > workspace/mine && echo fine").output == "fine"
@@ -214,14 +214,14 @@ def test_a_workspace_inside_the_working_folder(tmp_path: Path) -> None:
 def test_a_working_folder_inside_a_protected_one(tmp_path: Path) -> None:
     tools = tmp_path / "workspace/tools/sub"
     tools.mkdir(parents=True)
-    refused(a_workbench(tmp_path, "bubblewrap", workdir=tools), "echo x > evil.py")
+    refused(a_context(tmp_path, "bubblewrap", workdir=tools), "echo x > evil.py")
 
 
 # ── git ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_hooks_and_settings_of_repositories_are_read_only(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     a_repository(work.workdir)
     a_repository(work.workdir / "deep/er")
     for git in (".git", "deep/er/.git"):
@@ -234,7 +234,7 @@ def test_hooks_and_settings_of_repositories_are_read_only(tmp_path: Path) -> Non
 
 
 def test_git_still_works(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     a_repository(work.workdir)
     me = "git -c user.name=a -c user.email=a@b"
     command = f"echo x > f && git add f && {me} commit -qm one && git gc -q && git log --format=%s"
@@ -245,7 +245,7 @@ def test_git_still_works(tmp_path: Path) -> None:
 
 
 def test_hooks_cannot_be_made_where_there_are_none(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     git = a_repository(work.workdir)
     shutil.rmtree(git / "hooks")
     refused(work, "mkdir -p .git/hooks && echo evil > .git/hooks/pre-commit")
@@ -253,7 +253,7 @@ def test_hooks_cannot_be_made_where_there_are_none(tmp_path: Path) -> None:
 
 
 def test_a_repository_with_linked_hooks_is_locked_as_a_whole(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     git = a_repository(work.workdir)
     shutil.rmtree(git / "hooks")
     (git / "hooks").symlink_to("../my-hooks")
@@ -261,7 +261,7 @@ def test_a_repository_with_linked_hooks_is_locked_as_a_whole(tmp_path: Path) -> 
 
 
 def test_submodules_and_the_files_that_name_them(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     git = a_repository(work.workdir)
     shutil.copytree(git, git / "modules/sub")
     (work.workdir / "sub").mkdir()
@@ -274,14 +274,14 @@ def test_submodules_and_the_files_that_name_them(tmp_path: Path) -> None:
 
 def test_a_repository_in_the_runs_files_of_a_workspace(tmp_path: Path) -> None:
     work = in_workspace(tmp_path, "bubblewrap")
-    files = work.bench.confinement.run_files
+    files = work.context.confinement.run_files
     a_repository(files / "repo")
     refused(work, f"echo evil > {files}/repo/.git/hooks/x")
     assert shell(work, f"touch {files}/repo/y && echo fine").output == "fine"
 
 
 def test_more_repositories_than_can_be_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     for name in "abc":
         a_repository(work.workdir / name)
     monkeypatch.setattr(repositories, "MOST_FENCES", 5)
@@ -320,10 +320,10 @@ def test_it_works_for_one_who_is_not_root(tmp_path: Path, monkeypatch: pytest.Mo
         a_repository(work.workspace)
         subprocess.run(["chown", "-R", "nobody", str(open_to_all)], check=True)
         command = "id -un; touch mine; touch /x tools/x goals/x .git/hooks/x .git/config ~/x"
-        argv = [*lay_out([], work.bench.confinement).outer, "sh", "-c", command]
+        argv = [*lay_out([], work.context.confinement).outer, "sh", "-c", command]
         nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", *argv]
         ran = subprocess.run(
-            nobody, capture_output=True, text=True, check=False, env=environment(work.bench.confinement), cwd="/"
+            nobody, capture_output=True, text=True, check=False, env=environment(work.context.confinement), cwd="/"
         )
         assert (ran.stdout, ran.stderr.count("Read-only file system")) == ("nobody\n", 6), ran.stderr
         assert (work.workspace / "mine").exists()

@@ -226,6 +226,19 @@ EVERY = {  # every command there is, with what goes well and what does not
     "restore": (["restore", "job@1"], ["restore", f"job@{NAME}"]),
     "fork": (["fork", "job", "--name", NAME], ["fork", NAME]),
     "forget": (["forget", NAME], ["forget", "--name", NAME, "--dry-run"]),
+    "agents": (["agents"], ["agents", "--json"]),
+    "apply": (["apply", "job"], ["apply", NAME]),
+    "attempt": (["attempt", NAME],),
+    "changes": (["changes", "job", NAME], ["changes", NAME]),
+    "discard": (["discard", "job"], ["discard", NAME]),
+    "export": (["export", "job", "--json"], ["export", NAME]),
+    "mcp": (["-C", f"{NAME}/no", "mcp"],),
+    "report": (["report", NAME], ["report", "job", "-o", f"no/{NAME}"]),
+    "save": (["save", "job", NAME], ["save", NAME, "x"]),
+    "schedule": (["schedule"], ["schedule", "--json"]),
+    "show-goal": (["show-goal", "job.md"], ["show-goal", NAME]),
+    "skill": (["skill", f"no/{NAME}/deep"],),
+    "web": (["-C", f"{NAME}/no", "web"],),
 }
 
 

@@ -22,9 +22,10 @@ from agentfs.planner.lint import Surroundings
 from agentfs.storage.locks import own_folder
 from agentfs.tools.files import list_files, read_file
 from agentfs.tools.programs import Shell
-from tests.benches import a_workbench, confined
 from tests.builders import CATALOGUE
+from tests.contexts import a_context, confined
 from tests.daemons import Watching, book
+from tests.sweeps import FULL
 from tests.workspaces import Place, end, wait_for
 
 
@@ -121,14 +122,14 @@ def test_no_step_sees_what_agentfs_keeps_for_itself(tmp_path: Path, read: bool) 
         (folder / "held").write_text("mine!")
     (workspace / "runs/.git/HEAD").write_text("ref: refs/heads/main\n")
     readable = (workspace / "runs",) if read else ()
-    work = a_workbench(tmp_path, "bubblewrap", workdir=workspace, readable=readable)
-    looked = Shell().call({"command": "cat runs/.git/HEAD || true; find runs -name held; echo looked"}, work.bench)
+    work = a_context(tmp_path, "bubblewrap", workdir=workspace, readable=readable)
+    looked = Shell().call({"command": "cat runs/.git/HEAD || true; find runs -name held; echo looked"}, work.context)
     assert looked.output == ("ref: refs/heads/main\nlooked" if read else "looked")
     for path in ("runs/.git/agentfs-own/locks/held", "runs/.git/agentfs/held"):
-        result = read_file.call({"path": path}, work.bench)
+        result = read_file.call({"path": path}, work.context)
         assert result.failure is not None, path
         assert "hidden from tools" in result.failure.message
-    listed = list_files.call({"path": "runs/.git" if read else ".", "pattern": "**"}, work.bench)
+    listed = list_files.call({"path": "runs/.git" if read else ".", "pattern": "**"}, work.context)
     assert "held" not in str(listed.output)
 
 
@@ -252,17 +253,20 @@ def hostile(clone: Place, tmp_path: Path, names: tuple[str, ...], harm: Callable
         yield place
 
 
-SWEEP = bool(os.environ.get("AGENTFS_SWEEP"))
-
-
 @pytest.mark.parametrize("kind", HARM)
 def test_looking_at_what_somebody_else_made_ends(clone: Place, tmp_path: Path, kind: str) -> None:
-    """By default every file once, each with another command; all of them with AGENTFS_SWEEP."""
+    """By default every file once, each with another command; all of them with `./test --full`."""
     names = (*RECORDS, *ELSEWHERE)
     for number, place in enumerate(hostile(clone, tmp_path, names, HARM[kind])):
         turn = number + 5 * [*HARM].index(kind)
-        for words in READING if SWEEP else (READING[turn % len(READING)], ("status", "job")):
+        for words in READING if FULL else (READING[turn % len(READING)], ("status", "job")):
             look(place, words)
+
+
+@pytest.mark.parametrize("words", [("log", "job"), ("diff", "job"), ("verify",)], ids=" ".join)
+def test_no_pipe_in_the_ledger_is_waited_for(clone: Place, tmp_path: Path, words: tuple[str, ...]) -> None:
+    for place in hostile(clone, tmp_path, ("runs/.git/HEAD", "runs/.git/packed-refs"), os.mkfifo):
+        look(place, words)
 
 
 def test_folders_of_a_run_that_are_links_are_not_followed(clone: Place, tmp_path: Path) -> None:

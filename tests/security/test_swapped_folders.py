@@ -21,10 +21,11 @@ from agentfs.storage.files import exchange
 from tests.builders import CATALOGUE
 from tests.daemons import Watching, book
 from tests.security.test_safe_open import exchange_for_ever
+from tests.sweeps import size
 from tests.workspaces import Place, wait_for
 
 OUTSIDE = "outside-4711"
-LOOKS = 60  # of each race
+LOOKS = size(24, 200)  # of each race
 READING = (("status", "job", "--json"), ("show", "job", "--json"), ("show", "job", "a"), ("log", "job"), ("verify",))
 
 

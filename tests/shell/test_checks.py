@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,23 @@ import pytest
 from pydantic import TypeAdapter
 
 from agentfs.core.conformance import mismatch
+from agentfs.core.evidence import Piece
 from agentfs.core.records import CheckResult, ResolvedCheck, Sandbox
 from agentfs.executor import checks as checks_module
 from agentfs.executor.checks import run_checks, surprise
-from agentfs.executor.evidence import Piece, output_piece
+from agentfs.executor.evidence import output_piece
 from agentfs.models.base import Unreachable
-from tests.benches import Workbench, a_workbench, confined, each_sandbox
+from agentfs.storage.timing import TIMING
+from tests.contexts import RecordedContext, a_context, confined, each_sandbox
 
 CHECK: TypeAdapter[ResolvedCheck] = TypeAdapter(ResolvedCheck)
 
 
-def run(work: Workbench, *checks: dict[str, Any], output: Any = None) -> tuple[CheckResult, ...]:
-    return run_checks([CHECK.validate_python(check) for check in checks], work.bench, output)
+def run(work: RecordedContext, *checks: dict[str, Any], output: Any = None) -> tuple[CheckResult, ...]:
+    return run_checks([CHECK.validate_python(check) for check in checks], work.context, output)
 
 
-def one(work: Workbench, check: dict[str, Any], output: Any = None) -> tuple[bool, str]:
+def one(work: RecordedContext, check: dict[str, Any], output: Any = None) -> tuple[bool, str]:
     (result,) = run(work, check, output=output)
     assert (result.kind, result.run) == (check["kind"], check.get("run"))
     return result.ok, result.detail
@@ -31,7 +34,7 @@ def one(work: Workbench, check: dict[str, Any], output: Any = None) -> tuple[boo
 
 @each_sandbox
 def test_commands(tmp_path: Path, sandbox: Sandbox) -> None:
-    work = a_workbench(tmp_path, sandbox)
+    work = a_context(tmp_path, sandbox)
     (work.workdir / "file").touch()
     assert one(work, {"kind": "command", "run": "test -e file"}) == (True, "exit code 0")
     assert one(work, {"kind": "command", "run": "echo no such luck >&2; false"}) == (
@@ -43,25 +46,25 @@ def test_commands(tmp_path: Path, sandbox: Sandbox) -> None:
 
 
 def test_a_command_that_prints_a_lot_leaves_no_file(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, output_bytes=256)
+    work = a_context(tmp_path, output_bytes=256)
     assert one(work, {"kind": "command", "run": "seq 1 1000"}) == (True, "exit code 0")
-    assert not work.bench.output_file.exists()
+    assert not work.context.output_file.exists()
 
 
 def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks_module, "CHECK_S", 0.3)
+    monkeypatch.setattr(checks_module, "TIMING", replace(TIMING, check=0.3))
     command = {"kind": "command", "run": "echo begun; sleep 61400"}
     more = "no check is given more: let a step do what takes so long, and check what it made"
-    (late,) = run(a_workbench(tmp_path), command)
+    (late,) = run(a_context(tmp_path), command)
     assert (late.ok, late.detail, late.hint) == (False, "it did not end within 0.3 s and was killed: begun", more)
-    (late,) = run(a_workbench(tmp_path, deadline_s=0.2), command)
+    (late,) = run(a_context(tmp_path, deadline_s=0.2), command)
     assert (late.ok, late.detail) == (False, "it did not end within 0.2 s and was killed: begun")
     assert "timeout_s" in (late.hint or "")
 
 
 @confined
 def test_a_command_runs_in_the_sandbox(tmp_path: Path) -> None:
-    (found,) = run(a_workbench(tmp_path, "bubblewrap"), {"kind": "command", "run": "touch /tmp/x"})
+    (found,) = run(a_context(tmp_path, "bubblewrap"), {"kind": "command", "run": "touch /tmp/x"})
     assert (found.ok, "Read-only file system" in found.detail) == (False, True)
     assert "workdir" in (found.hint or "")
 
@@ -83,14 +86,14 @@ def test_a_command_runs_in_the_sandbox(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_files(tmp_path: Path, more: dict[str, Any], detail: str, *, ok: bool) -> None:
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     (work.workdir / "file").write_text("one\ntwo\nthree\n", encoding="ascii")
     (work.workdir / "folder").mkdir()
     assert one(work, {"kind": "file", "path": "file"} | more) == (ok, detail)
 
 
 def test_a_pattern_that_explodes(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, deadline_s=1)
+    work = a_context(tmp_path, deadline_s=1)
     (work.workdir / "file").write_text("a" * 60 + "!", encoding="ascii")
     started = time.monotonic()
     assert one(work, {"kind": "file", "path": "file", "matches": "(a+)+$"}) == (
@@ -117,13 +120,13 @@ def test_a_pattern_that_explodes(tmp_path: Path) -> None:
 )
 def test_outputs(tmp_path: Path, schema: Any, output: Any, problem: str | None) -> None:
     expected = (problem is None, problem or "the output satisfies the schema")
-    assert one(a_workbench(tmp_path), {"kind": "output", "schema": schema}, output) == expected
+    assert one(a_context(tmp_path), {"kind": "output", "schema": schema}, output) == expected
     assert surprise(schema, output) == problem
 
 
 def test_a_schema_fetches_nothing(tmp_path: Path) -> None:
     check = {"kind": "output", "schema": {"$ref": "http://127.0.0.1:9/schema.json"}}
-    ok, detail = one(a_workbench(tmp_path), check, {})
+    ok, detail = one(a_context(tmp_path), check, {})
     assert (ok, detail.startswith("the schema refers to something that is not in it")) == (False, True)
 
 
@@ -150,7 +153,7 @@ EXPLOSIVE: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", EXPLOSIVE)
 def test_a_schema_that_explodes(tmp_path: Path, name: str) -> None:
     schema, output = EXPLOSIVE[name]
-    work = a_workbench(tmp_path, deadline_s=1.5)
+    work = a_context(tmp_path, deadline_s=1.5)
     started = time.monotonic()
     assert one(work, {"kind": "output", "schema": schema}, output) == (
         False,
@@ -161,7 +164,7 @@ def test_a_schema_that_explodes(tmp_path: Path, name: str) -> None:
 
 def test_a_schema_that_explodes_stops_when_told(tmp_path: Path) -> None:
     schema, output = EXPLOSIVE["references that double"]
-    work = a_workbench(tmp_path, deadline_s=600)
+    work = a_context(tmp_path, deadline_s=600)
     threading.Timer(0.5, work.stop.set).start()
     started = time.monotonic()
     stopped = (False, "it was stopped before the schema was judged")
@@ -196,11 +199,11 @@ def test_a_judge_needs_a_model(tmp_path: Path) -> None:
         return [output_piece("good")]
 
     with pytest.raises(Unreachable, match="there is no model to judge it"):
-        run_checks([CHECK.validate_python(check)], a_workbench(tmp_path).bench, "good", some_evidence)
+        run_checks([CHECK.validate_python(check)], a_context(tmp_path).context, "good", some_evidence)
 
 
 def test_all_run_in_order_whatever_fails(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     results = run(
         work,
         {"kind": "command", "run": "false"},
@@ -212,7 +215,7 @@ def test_all_run_in_order_whatever_fails(tmp_path: Path) -> None:
 
 
 def test_details_hold_no_secrets(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, environ={"A_KEY": "hush-hush"})
+    work = a_context(tmp_path, environ={"A_KEY": "hush-hush"})
     assert one(work, {"kind": "output", "schema": {"const": 1}}, "hush-hush") == (False, "1 was expected")
     assert one(work, {"kind": "output", "schema": {"type": "integer"}}, "hush-hush") == (
         False,

@@ -37,13 +37,7 @@ def kept(folders: list[Path], seconds: float = 20.0) -> tuple[Ledger, list[str],
     return ledger, said, settled
 
 
-@pytest.mark.parametrize("apart_from", [1, 100], ids=["in a process of its own", "in this process"])
-def test_each_revision_and_outcome_has_its_commit_and_the_index_is_in_step(
-    ended: list[Path], monkeypatch: pytest.MonkeyPatch, apart_from: int
-) -> None:
-    monkeypatch.setattr("agentfs.ledger.committer.APART_FROM", apart_from)
-    if apart_from == 1:
-        monkeypatch.setattr("agentfs.ledger.committer.Batch.commit", None)  # this process has no part in it
+def test_each_revision_and_outcome_has_its_commit_and_the_index_is_in_step(ended: list[Path]) -> None:
     ledger, said, settled = kept(ended)
     assert (said, settled) == ([], True)
     assert git(ledger.root, "log", "--reverse", "--format=%s").splitlines() == [
@@ -53,35 +47,7 @@ def test_each_revision_and_outcome_has_its_commit_and_the_index_is_in_step(
     assert_sound(ledger.root)
 
 
-def test_without_a_process_of_its_own_it_is_done_in_this_one(
-    ended: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agentfs.ledger.committer.APART_FROM", 1)
-    monkeypatch.setattr("sys.executable", "/there/is/no/python")
-    ledger, said, settled = kept(ended)
-    assert (said, settled) == ([], True)
-    assert len(git(ledger.root, "log", "--format=%s").splitlines()) == 6
-
-
-def test_a_planted_package_is_not_what_commits(ended: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that commits looks for nothing where a workspace could have put it."""
-    root = ended[0].parents[2]
-    (root / "agentfs").mkdir()
-    for planted in (root / "agentfs" / "__init__.py", root / "json.py"):
-        planted.write_text(f"open({str(root / 'ran')!r}, 'w')\n", encoding="utf-8")
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("PYTHONPATH", str(root))
-    monkeypatch.setattr("agentfs.ledger.committer.APART_FROM", 1)
-    monkeypatch.setattr("agentfs.ledger.committer.Batch.commit", None)
-    assert kept(ended)[1:] == ([], True)
-    assert not (root / "ran").exists()
-
-
-@pytest.mark.parametrize("apart_from", [1, 100])
-def test_one_whose_files_do_not_read_keeps_no_other_waiting(
-    ended: list[Path], monkeypatch: pytest.MonkeyPatch, apart_from: int
-) -> None:
-    monkeypatch.setattr("agentfs.ledger.committer.APART_FROM", apart_from)
+def test_one_whose_files_do_not_read_keeps_no_other_waiting(ended: list[Path]) -> None:
     (ended[1] / "outcome.json").write_text("{}", encoding="utf-8")
     ledger, said, settled = kept(ended)
     assert settled

@@ -9,6 +9,7 @@ import pytest
 
 from agentfs.commands import main
 from agentfs.commands.completion import bash, fish, words, zsh
+from agentfs.commands.parser import GROUPS, parse
 
 DRIVE = """
 source "$1"; shift
@@ -81,6 +82,22 @@ def test_every_script_knows_every_command(capsys: pytest.CaptureFixture[str]) ->
         assert main(["completion", shell]) == 0
         assert capsys.readouterr().out == script(words())
         assert [word.name for word in words() if word.name not in script(words())] == []
+
+
+def test_the_help_lists_every_command_once() -> None:
+    listed = [name for names in GROUPS.values() for name in names.split()]
+    assert sorted(listed) == sorted(word.name for word in words() if word.about)
+
+
+def test_the_workspace_may_be_named_before_or_behind_a_command() -> None:
+    assert [
+        parse(typed.split()).folder for typed in ("-C a status", "status -C a", "-C a status -C b", "status")
+    ] == [
+        "a",
+        "a",
+        "b",
+        ".",
+    ]
 
 
 def test_bash_finds_no_fault_in_the_script(tmp_path: Path) -> None:

@@ -10,18 +10,18 @@ from agentfs.core.records import Failure, HttpCheck
 from agentfs.executor.checks import run_checks
 from agentfs.tools.base import ToolResult
 from agentfs.tools.web import HttpGet
-from tests.benches import Workbench, a_workbench
+from tests.contexts import RecordedContext, a_context
 from tests.webs import Web, web
 from tests.workspaces import Place
 
 
-def allowing(tmp_path: Path, **more: Any) -> Workbench:
-    return a_workbench(tmp_path, network=True, hosts=("127.0.0.1",), **more)
+def allowing(tmp_path: Path, **more: Any) -> RecordedContext:
+    return a_context(tmp_path, network=True, hosts=("127.0.0.1",), **more)
 
 
 def got(tmp_path: Path, body: bytes, kind: str, **more: Any) -> ToolResult:
     with web(x=lambda page: page.answer(body, kind=kind)) as served:
-        return HttpGet().call({"url": f"{served.url}/x"}, allowing(tmp_path, **more).bench)
+        return HttpGet().call({"url": f"{served.url}/x"}, allowing(tmp_path, **more).context)
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_the_value_if_it_is_json_else_the_text(tmp_path: Path, body: bytes, kind
 def test_a_body_that_is_no_text_is_kept_to_the_byte(tmp_path: Path) -> None:
     work = allowing(tmp_path)
     result = got(tmp_path, b"\xff\xfe\x00", "application/octet-stream")
-    assert (result.cut, work.bench.output_file.read_bytes()) == (True, b"\xff\xfe\x00")
+    assert (result.cut, work.context.output_file.read_bytes()) == (True, b"\xff\xfe\x00")
 
 
 def test_a_long_body_goes_to_the_file(tmp_path: Path) -> None:
     result = got(tmp_path, b"line\n" * 1000, "text/plain", output_bytes=300)
     assert result.cut
     assert "bytes cut; the whole output is in steps/demo.1.output.txt" in result.output
-    assert allowing(tmp_path).bench.output_file.read_bytes() == b"line\n" * 1000
+    assert allowing(tmp_path).context.output_file.read_bytes() == b"line\n" * 1000
 
 
 def test_redirects_are_followed_and_chunks_put_together(tmp_path: Path) -> None:
@@ -69,15 +69,15 @@ def test_redirects_are_followed_and_chunks_put_together(tmp_path: Path) -> None:
         page.wfile.write(b"0\r\n\r\n")
 
     with web(a=lambda page: page.answer(b"", status=301, Location="/b?q=1"), b=chunked) as served:
-        result = HttpGet().call({"url": f"{served.url}/a#part"}, allowing(tmp_path).bench)
+        result = HttpGet().call({"url": f"{served.url}/a#part"}, allowing(tmp_path).context)
     assert (result, served.asked) == (ToolResult("one two"), ["/a", "/b?q=1"])
 
 
 def test_an_error_is_a_failure_with_the_head_of_the_body(tmp_path: Path) -> None:
     with web(x=lambda page: page.answer(b"the disk is full " * 100, status=507)) as served:
         work = allowing(tmp_path)
-        failure = HttpGet().call({"url": f"{served.url}/x"}, work.bench).failure
-        missing = HttpGet().call({"url": f"{served.url}/y"}, work.bench).failure
+        failure = HttpGet().call({"url": f"{served.url}/x"}, work.context).failure
+        missing = HttpGet().call({"url": f"{served.url}/y"}, work.context).failure
     assert missing == Failure(kind="http", message="404 Not Found: nothing here")
     assert failure is not None
     assert failure.message == f"507 Insufficient Storage: {('the disk is full ' * 100)[:500]}…"
@@ -88,8 +88,8 @@ def test_no_secret_comes_back(tmp_path: Path) -> None:
     environ = {"A_TOKEN": "hush-hush-1234"}
     with web(x=lambda page: page.answer(b'{"key": "hush-hush-1234"}')) as served:
         work = allowing(tmp_path, environ=environ)
-        result = HttpGet().call({"url": f"{served.url}/x"}, work.bench)
-        failed = HttpGet().call({"url": f"{served.url}/hush-hush-1234"}, work.bench)
+        result = HttpGet().call({"url": f"{served.url}/x"}, work.context)
+        failed = HttpGet().call({"url": f"{served.url}/hush-hush-1234"}, work.context)
     assert result.output == {"key": "[secret A_TOKEN]"}
     assert "hush" not in str(failed)
 
@@ -97,15 +97,15 @@ def test_no_secret_comes_back(tmp_path: Path) -> None:
 def test_nothing_listens(tmp_path: Path) -> None:
     with web() as served:
         url = f"{served.url}/x"
-    failure = HttpGet().call({"url": url}, allowing(tmp_path).bench).failure
+    failure = HttpGet().call({"url": url}, allowing(tmp_path).context).failure
     assert failure == Failure(kind="http", message=f"{url}: Connection refused")
 
 
 # ── the check ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def checked(work: Workbench, url: str, status: int | None = None) -> tuple[bool, str]:
-    (found,) = run_checks([HttpCheck(kind="http", url=url, status=status)], work.bench, None)
+def checked(work: RecordedContext, url: str, status: int | None = None) -> tuple[bool, str]:
+    (found,) = run_checks([HttpCheck(kind="http", url=url, status=status)], work.context, None)
     return found.ok, f"{found.detail} ({found.hint})" if found.hint else found.detail
 
 
@@ -122,10 +122,10 @@ def test_the_check(tmp_path: Path) -> None:
         assert checked(work, f"{at}/moved", 302) == (True, f"{at}/moved answered 302")
         assert checked(work, f"{at}/gone", 410) == (True, f"{at}/gone answered 410")
         assert checked(work, f"{at}/gone") == (False, f"{at}/gone answered 410, not 200")
-        refused = a_workbench(tmp_path, network=True)
+        refused = a_context(tmp_path, network=True)
         ok, detail = checked(refused, f"{at}/ok")
         assert (ok, "not a public address" in detail, "hosts under [tools]" in detail) == (False, True, True)
-        assert checked(a_workbench(tmp_path), f"{at}/ok") == (
+        assert checked(a_context(tmp_path), f"{at}/ok") == (
             False,
             "tools have no network (set network = true under [tools] in agentfs.toml)",
         )

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.config import Settings
-from agentfs.daemon import inbox as module
 from agentfs.daemon.inbox import Inbox, Refused, is_goal_name, is_junk
 from agentfs.engine.means import catalogue_of
 from agentfs.errors import AgentfsError, BadFile
-from agentfs.storage.completeness import QUIET, Stillness
+from agentfs.storage.completeness import Completeness
 from agentfs.storage.dropped_goals import StillChanging, free_names, move_in
 from agentfs.storage.safe_open import hold_named
+from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
 
 BOOK = "# Job\n\n## Steps\n\n### a\n```sh\necho a\n```\n"
@@ -46,7 +46,7 @@ def make(root: Path, time: Time, *, model: bool = False, settings: Settings | No
     (root / "goals").mkdir()
     (root / "runs").mkdir()
     settings = settings or Settings()
-    return Inbox(Workspace(root), settings, catalogue_of(settings, {}), model, Stillness(time), time)
+    return Inbox(Workspace(root), settings, catalogue_of(settings, {}), model, Completeness(time), time)
 
 
 def taken(inbox: Inbox, name: str) -> Path:
@@ -90,12 +90,12 @@ def test_a_goal_is_complete_when_it_has_held_still(inbox: Inbox, time: Time) -> 
     goal = inbox.folder / "job.md"
     goal.write_text(BOOK)
     assert (inbox.look().complete, inbox.look().restless) == ([], True)
-    time.now += QUIET
+    time.now += TIMING.complete
     with goal.open("a") as writer:
         writer.write("More.\n")
         writer.flush()
         assert inbox.look().complete == []
-        time.now += QUIET
+        time.now += TIMING.complete
         assert inbox.look().complete == []  # it has held still, but somebody has it open
     assert inbox.look().complete == [goal]
     assert not inbox.look().restless
@@ -106,7 +106,7 @@ def test_the_oldest_comes_first(inbox: Inbox, time: Time) -> None:
         (inbox.folder / name).write_text(BOOK)
         os.utime(inbox.folder / name, (1000 + age, 1000 + age))
     inbox.look()
-    time.now += QUIET
+    time.now += TIMING.complete
     assert [path.name for path in inbox.look().complete] == ["c.md", "a.md", "b.md"]
 
 
@@ -241,7 +241,7 @@ def test_where_nothing_can_be_moved_the_goal_stays_and_is_left_in_peace(inbox: I
     )
     assert (inbox.folder / "job.md").exists()
     assert not inbox.look().restless
-    time.now += module.AGAIN_SECONDS
+    time.now += TIMING.inbox_again
     assert inbox.look().restless
 
 
@@ -251,11 +251,11 @@ def test_a_goal_edited_after_it_was_read_goes_back(inbox: Inbox, tmp_path: Path)
     run.mkdir()
     with hold_named(run) as held:
         with pytest.raises(StillChanging):
-            move_in(goal, held, "2026-11-16/job", "goal.md", b"older")
+            move_in(goal, held, "2026-11-16/job", {"goal.md": b"older"})
         assert (goal.read_text(), os.listdir(run)) == ("newer", [])
         goal.unlink()
         with pytest.raises(StillChanging):
-            move_in(goal, held, "2026-11-16/job", "goal.md", b"older")
+            move_in(goal, held, "2026-11-16/job", {"goal.md": b"older"})
 
 
 def test_what_was_on_its_way_when_the_intake_was_cut_off(inbox: Inbox) -> None:

@@ -17,11 +17,12 @@ import pytest
 
 from agentfs.core.records import Sandbox
 from agentfs.storage.starting import NONE_LEFT, ROOM_AGAIN, Starter
+from agentfs.storage.timing import TIMING
 from agentfs.tools import launch
 from agentfs.tools.launch import Finished, GaveUp, run_program
 from agentfs.tools.process import ProcessMark, end_survivors, find_survivors, mark_of, read_stat
 from agentfs.tools.sandbox import environment, lay_out
-from tests.benches import Workbench, a_workbench, confined, each_sandbox
+from tests.contexts import RecordedContext, a_context, confined, each_sandbox
 
 COUNT = itertools.count()
 
@@ -32,10 +33,10 @@ def word() -> str:
     return f"{60000 + next(COUNT)}.{os.getpid():07}"
 
 
-def run(work: Workbench, command: str) -> Finished:
-    confinement = work.bench.confinement
+def run(work: RecordedContext, command: str) -> Finished:
+    confinement = work.context.confinement
     argv = ["sh", "-c", command]
-    return run_program(lambda: lay_out(argv, confinement), env=environment(confinement), bench=work.bench)[1]
+    return run_program(lambda: lay_out(argv, confinement), env=environment(confinement), context=work.context)[1]
 
 
 def eventually(true: Callable[[], bool], within_s: float = 5) -> bool:
@@ -64,7 +65,7 @@ def running_with(word: str) -> list[int]:
 
 @each_sandbox
 def test_output_exit_code_and_log(tmp_path: Path, sandbox: Sandbox) -> None:
-    work = a_workbench(tmp_path, sandbox)
+    work = a_context(tmp_path, sandbox)
     finished = run(work, "echo out; echo err >&2; exit 3")
     assert (finished.exit_code, finished.signal, finished.ended_by) == (3, None, None)
     assert finished.stdout.text("x") == "out\n"
@@ -74,15 +75,15 @@ def test_output_exit_code_and_log(tmp_path: Path, sandbox: Sandbox) -> None:
 
 @each_sandbox
 def test_stdin_is_empty(tmp_path: Path, sandbox: Sandbox) -> None:
-    assert run(a_workbench(tmp_path, sandbox), "cat; echo end").stdout.text("x") == "end\n"
+    assert run(a_context(tmp_path, sandbox), "cat; echo end").stdout.text("x") == "end\n"
 
 
 def test_the_claim_names_the_process_before_anything_runs(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     effect = work.workdir / "effect"
     seen: list[tuple[ProcessMark | None, bool]] = []
-    bench = replace(work.bench, claim=lambda mark: seen.append((mark, effect.exists())))
-    finished = run(replace(work, bench=bench), "echo $PPID; touch effect")
+    context = replace(work.context, claim=lambda mark: seen.append((mark, effect.exists())))
+    finished = run(replace(work, context=context), "echo $PPID; touch effect")
     (mark, existed) = seen[0]
     assert len(seen) == 1
     assert mark is not None
@@ -92,7 +93,7 @@ def test_the_claim_names_the_process_before_anything_runs(tmp_path: Path) -> Non
 
 
 def test_nothing_runs_when_the_claim_is_taken(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     marks: list[ProcessMark] = []
 
     def taken(mark: ProcessMark | None) -> None:
@@ -101,7 +102,7 @@ def test_nothing_runs_when_the_claim_is_taken(tmp_path: Path) -> None:
         raise FileExistsError("claimed by another")
 
     with pytest.raises(FileExistsError, match="claimed by another"):
-        run(replace(work, bench=replace(work.bench, claim=taken)), "touch effect")
+        run(replace(work, context=replace(work.context, claim=taken)), "touch effect")
     assert not (work.workdir / "effect").exists()
     assert not alive(marks[0].pid)
 
@@ -113,13 +114,13 @@ def test_nothing_runs_when_we_die_before_the_gate_opens(tmp_path: Path) -> None:
         from pathlib import Path
         from agentfs.tools.launch import run_program
         from agentfs.tools.sandbox import Layout
-        from tests.benches import a_workbench
-        work = a_workbench(Path(sys.argv[1]))
+        from tests.contexts import a_context
+        work = a_context(Path(sys.argv[1]))
         def die(mark):
             print(mark.pid, flush=True)
             os._exit(9)
-        bench = replace(work.bench, claim=die)
-        run_program(lambda: Layout(("/usr/bin/touch", "effect"), str(work.workdir)), env={}, bench=bench)
+        context = replace(work.context, claim=die)
+        run_program(lambda: Layout(("/usr/bin/touch", "effect"), str(work.workdir)), env={}, context=context)
     """)
     died = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
@@ -130,14 +131,14 @@ def test_nothing_runs_when_we_die_before_the_gate_opens(tmp_path: Path) -> None:
     )
     assert died.returncode == 9, died.stderr
     assert eventually(lambda: not alive(int(died.stdout)))
-    assert not (a_workbench(tmp_path).workdir / "effect").exists()
+    assert not (a_context(tmp_path).workdir / "effect").exists()
 
 
 @each_sandbox
 def test_a_hanging_program_is_ended_at_the_deadline(tmp_path: Path, sandbox: Sandbox, word: str) -> None:
     started = time.monotonic()
-    finished = run(a_workbench(tmp_path, sandbox, deadline_s=0.5), f"echo before; sleep {word}; echo after")
-    assert finished.timed_out
+    finished = run(a_context(tmp_path, sandbox, deadline_s=0.5), f"echo before; sleep {word}; echo after")
+    assert finished.ended_by == "timeout"
     assert finished.stdout.text("x") == "before\n"
     assert time.monotonic() - started < 10
     assert eventually(lambda: running_with(word) == [])
@@ -145,7 +146,7 @@ def test_a_hanging_program_is_ended_at_the_deadline(tmp_path: Path, sandbox: San
 
 @each_sandbox
 def test_a_program_may_clean_up_before_it_is_killed(tmp_path: Path, sandbox: Sandbox) -> None:
-    work = a_workbench(tmp_path, sandbox, deadline_s=0.5)
+    work = a_context(tmp_path, sandbox, deadline_s=2)
     finished = run(work, "trap 'echo cleaned; exit 7' TERM; echo ready; while :; do sleep 0.05; done")
     assert (finished.ended_by, finished.exit_code) == ("timeout", 7)
     assert finished.stdout.text("x").splitlines()[-1] == "cleaned"
@@ -155,16 +156,16 @@ def test_a_program_may_clean_up_before_it_is_killed(tmp_path: Path, sandbox: San
 def test_one_that_ignores_the_request_is_killed(
     tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    monkeypatch.setattr(launch, "GRACE_S", 0.2)
-    work = a_workbench(tmp_path, sandbox, deadline_s=0.4)
+    monkeypatch.setattr(launch, "TIMING", replace(TIMING, grace=0.2))
+    work = a_context(tmp_path, sandbox, deadline_s=2)
     finished = run(work, f"trap '' TERM; while :; do sleep {word}; done")
-    assert (finished.timed_out, finished.signal) == (True, signal.SIGKILL)
+    assert (finished.ended_by, finished.signal) == ("timeout", signal.SIGKILL)
     assert eventually(lambda: running_with(word) == [])
 
 
 @each_sandbox
 def test_the_stop_sign_ends_it(tmp_path: Path, sandbox: Sandbox, word: str) -> None:
-    work = a_workbench(tmp_path, sandbox)
+    work = a_context(tmp_path, sandbox)
 
     def stop_when_it_speaks() -> None:
         eventually(lambda: bool(work.lines))
@@ -174,13 +175,13 @@ def test_the_stop_sign_ends_it(tmp_path: Path, sandbox: Sandbox, word: str) -> N
     thread.start()
     finished = run(work, f"echo ready; sleep {word}")
     thread.join()
-    assert (finished.stopped, finished.timed_out) == (True, False)
+    assert finished.ended_by == "stop"
     assert eventually(lambda: running_with(word) == [])
 
 
 @each_sandbox
 def test_a_stop_sign_that_is_set_from_the_beginning(tmp_path: Path, sandbox: Sandbox) -> None:
-    work = a_workbench(tmp_path, sandbox)
+    work = a_context(tmp_path, sandbox)
     work.stop.set()
     with pytest.raises(GaveUp):
         run(work, "touch effect")
@@ -192,11 +193,13 @@ def test_a_stop_sign_that_is_set_from_the_beginning(tmp_path: Path, sandbox: San
 def test_a_stop_sign_that_is_set_as_the_gate_opens(
     tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    monkeypatch.setattr(launch, "GRACE_S", 60)  # it ends because it was asked to, not because it was killed
-    work = a_workbench(tmp_path, sandbox)
-    work = replace(work, bench=replace(work.bench, claim=lambda _mark: work.stop.set()))
+    monkeypatch.setattr(
+        launch, "TIMING", replace(TIMING, grace=60.0)
+    )  # it ends because it was asked to, not because it was killed
+    work = a_context(tmp_path, sandbox)
+    work = replace(work, context=replace(work.context, claim=lambda _mark: work.stop.set()))
     started = time.monotonic()
-    assert run(work, f"sleep {word}").stopped
+    assert run(work, f"sleep {word}").ended_by == "stop"
     assert time.monotonic() - started < 20
     assert eventually(lambda: running_with(word) == [])
 
@@ -204,7 +207,7 @@ def test_a_stop_sign_that_is_set_as_the_gate_opens(
 @each_sandbox
 def test_children_do_not_outlive_it_nor_hold_us(tmp_path: Path, sandbox: Sandbox, word: str) -> None:
     started = time.monotonic()
-    finished = run(a_workbench(tmp_path, sandbox), f"sleep {word} & sleep {word} >/dev/null 2>&1 & echo done")
+    finished = run(a_context(tmp_path, sandbox), f"sleep {word} & sleep {word} >/dev/null 2>&1 & echo done")
     assert (finished.exit_code, finished.stdout.text("x")) == (0, "done\n")
     assert time.monotonic() - started < 10
     assert eventually(lambda: running_with(word) == [])
@@ -212,28 +215,28 @@ def test_children_do_not_outlive_it_nor_hold_us(tmp_path: Path, sandbox: Sandbox
 
 @confined
 def test_in_the_sandbox_not_even_one_with_its_own_session_outlives_it(tmp_path: Path, word: str) -> None:
-    work = a_workbench(tmp_path, "bubblewrap")
+    work = a_context(tmp_path, "bubblewrap")
     finished = run(work, f"setsid sleep {word} >/dev/null 2>&1 & echo done")
     assert finished.exit_code == 0
     assert eventually(lambda: running_with(word) == [])
 
 
 def test_a_program_that_dies_by_a_signal(tmp_path: Path) -> None:
-    finished = run(a_workbench(tmp_path), "kill -SEGV $$")
+    finished = run(a_context(tmp_path), "kill -SEGV $$")
     assert (finished.exit_code, finished.signal) == (None, signal.SIGSEGV)
 
 
 def test_a_child_that_prints_for_ever_after_its_parent_left(tmp_path: Path, word: str) -> None:
-    finished = run(a_workbench(tmp_path), f"yes {word} & echo done; sleep 0.1")
+    finished = run(a_context(tmp_path), f"yes {word} & echo done; sleep 0.1")
     assert finished.exit_code == 0
     assert eventually(lambda: running_with(word) == [])
 
 
 def test_long_output_keeps_head_and_tail_and_goes_to_the_file(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, output_bytes=1000)
+    work = a_context(tmp_path, output_bytes=1000)
     finished = run(work, "seq 1 100000")
     whole = "".join(f"{n}\n" for n in range(1, 100001))
-    assert work.bench.output_file.read_text(encoding="ascii") == whole
+    assert work.context.output_file.read_text(encoding="ascii") == whole
     text = finished.stdout.text("demo.1.output.txt")
     assert (
         text
@@ -246,14 +249,14 @@ def test_long_output_keeps_head_and_tail_and_goes_to_the_file(tmp_path: Path) ->
 
 
 def test_exactly_the_limit_is_not_cut(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, output_bytes=1000)
+    work = a_context(tmp_path, output_bytes=1000)
     finished = run(work, "head -c 1000 /dev/zero | tr '\\0' x")
     assert (finished.stdout.text("x"), finished.stdout.cut) == ("x" * 1000, False)
-    assert not work.bench.output_file.exists()
+    assert not work.context.output_file.exists()
 
 
 def test_characters_are_not_cut_in_half(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, output_bytes=1001)
+    work = a_context(tmp_path, output_bytes=1001)
     finished = run(work, "yes é€😀 | head -n 500")
     text = finished.stdout.text("x")
     assert finished.stdout.valid
@@ -264,49 +267,49 @@ def test_characters_are_not_cut_in_half(tmp_path: Path) -> None:
 
 def test_endless_output_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     monkeypatch.setattr(launch, "OUTPUT_CAP", 4 * 2**20)
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     finished = run(work, f"head -c 1000M /dev/zero; sleep {word}")
     assert (finished.ended_by, finished.signal is not None) == ("output", True)
-    assert 4 * 2**20 <= work.bench.output_file.stat().st_size <= 5 * 2**20
+    assert 4 * 2**20 <= work.context.output_file.stat().st_size <= 5 * 2**20
 
 
 def test_stderr_counts_towards_the_cap_and_keeps_its_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finished = run(a_workbench(tmp_path), "seq 1 10000 >&2")
+    finished = run(a_context(tmp_path), "seq 1 10000 >&2")
     assert finished.stderr.endswith("9999\n10000\n")
     assert len(finished.stderr) <= launch.STDERR_KEPT
     monkeypatch.setattr(launch, "OUTPUT_CAP", 2**20)
-    assert run(a_workbench(tmp_path), "head -c 100M /dev/zero >&2").ended_by == "output"
+    assert run(a_context(tmp_path), "head -c 100M /dev/zero >&2").ended_by == "output"
 
 
 def test_both_streams_at_once_do_not_block(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     finished = run(work, "for i in 1 2 3 4 5 6; do head -c 100000 /dev/zero; head -c 100000 /dev/zero >&2; done")
     assert (finished.exit_code, finished.stdout.total) == (0, 600000)
 
 
 def test_a_full_disk_ends_the_program_and_says_so(tmp_path: Path, word: str) -> None:
-    work = a_workbench(tmp_path, output_bytes=256)
-    bench = replace(work.bench, output_file=Path("/dev/full/none"))
-    finished = run(replace(work, bench=bench), f"seq 1 100000; sleep {word}")
+    work = a_context(tmp_path, output_bytes=256)
+    context = replace(work.context, output_file=Path("/dev/full/none"))
+    finished = run(replace(work, context=context), f"seq 1 100000; sleep {word}")
     assert finished.ended_by == "disk"
     assert "Not a directory" in (finished.problem or "")
     assert eventually(lambda: running_with(word) == [])
 
 
 def test_the_output_file_is_never_written_over(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, output_bytes=256)
-    work.bench.output_file.write_text("a fact", encoding="utf-8")
+    work = a_context(tmp_path, output_bytes=256)
+    work.context.output_file.write_text("a fact", encoding="utf-8")
     assert run(work, "seq 1 100000").ended_by == "disk"
-    assert work.bench.output_file.read_text(encoding="utf-8") == "a fact"
+    assert work.context.output_file.read_text(encoding="utf-8") == "a fact"
 
 
 def test_a_secret_split_over_chunks_is_masked_everywhere(tmp_path: Path) -> None:
     secret = "s3cr3t-" + "x" * 30
-    work = a_workbench(tmp_path, output_bytes=300, environ={"API_KEY": secret})
+    work = a_context(tmp_path, output_bytes=300, environ={"API_KEY": secret})
     halves = f"printf {secret[:20]}; sleep 0.1; printf '{secret[20:]}\\n'"
     finished = run(work, f"{halves}; ({halves}) >&2; seq 1 300; {halves}")
     everything = [finished.stdout.text("x"), finished.stderr, work.logged("stdout"), work.logged("stderr")]
-    everything.append(work.bench.output_file.read_text(encoding="utf-8"))
+    everything.append(work.context.output_file.read_text(encoding="utf-8"))
     assert all(secret[:20] not in text and secret[20:] not in text for text in everything)
     assert everything[4] == "[secret API_KEY]\n" + "".join(f"{n}\n" for n in range(1, 301)) + "[secret API_KEY]\n"
     assert everything[1] == "[secret API_KEY]\n"
@@ -314,7 +317,7 @@ def test_a_secret_split_over_chunks_is_masked_everywhere(tmp_path: Path) -> None
 
 def test_no_file_descriptor_is_left_open(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
-    run(a_workbench(tmp_path), "echo x")
+    run(a_context(tmp_path), "echo x")
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -362,14 +365,14 @@ import json, sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from agentfs.tools.programs import Shell
-from tests.benches import a_workbench
-work = a_workbench(Path(sys.argv[1]), sys.argv[2])
-bench = replace(
-    work.bench,
+from tests.contexts import a_context
+work = a_context(Path(sys.argv[1]), sys.argv[2])
+context = replace(
+    work.context,
     claim=lambda mark: print(json.dumps(asdict(mark)), flush=True),
     log=lambda kind, line: print(line["text"], flush=True),
 )
-Shell().call({"command": "echo ready; sleep " + sys.argv[3]}, bench)
+Shell().call({"command": "echo ready; sleep " + sys.argv[3]}, context)
 """
 
 
@@ -417,12 +420,12 @@ def test_a_sandbox_that_finds_no_room_is_tried_again(tmp_path: Path) -> None:
     )
     bwrap.chmod(0o755)
     said: list[str] = []
-    work = a_workbench(tmp_path, "bubblewrap")
-    bench = replace(work.bench, starter=Starter(said.append))
+    work = a_context(tmp_path, "bubblewrap")
+    context = replace(work.context, starter=Starter(said.append))
     program = f"echo once >> effect; echo '{no_room}' >&2; exit 1"
-    layout = lay_out(["/bin/sh", "-c", program], bench.confinement)
+    layout = lay_out(["/bin/sh", "-c", program], context.confinement)
     layout = replace(layout, outer=(str(bwrap), *layout.outer[1:]))
-    _, finished = run_program(lambda: layout, env=environment(bench.confinement), bench=bench)
+    _, finished = run_program(lambda: layout, env=environment(context.confinement), context=context)
     assert (finished.exit_code, finished.stderr) == (1, f"{no_room}\n")
     assert ((work.workdir / "effect").read_text(), tries.read_text()) == ("once\n", "try\n" * 3)
     assert said == [NONE_LEFT, ROOM_AGAIN]

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agentfs.ledger import Ledger, LedgerBroken, LedgerBusy, LedgerCommit, blob_sha
+from agentfs.storage.timing import TIMING
 from tests.ledgers import AT, RUN, a_ledger, a_run, an_entry, assert_sound, git, put
 from tests.mounts import mounted
 
@@ -198,7 +200,7 @@ def test_a_persons_lock_on_main_is_waited_for_and_never_removed(tmp_path: Path) 
 def test_while_another_process_has_its_turn_the_ledger_is_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfs.ledger.claims.PATIENCE_S", 0.0)
+    monkeypatch.setattr("agentfs.ledger.claims.TIMING", replace(TIMING, ledger_lock=0.0))
     ledger = a_ledger(tmp_path)
     with Ledger(ledger.root)._claims.turn(), pytest.raises(LedgerBusy, match="another agentfs"):
         ledger.commit(an_entry())

@@ -229,7 +229,7 @@ def test_show_a_step_tells_every_attempt_inert(workspace: Path, capsys: pytest.C
     folder = run("two-ways", FAILING)
     shown = told(capsys, "show", "two-ways", "try")
     assert "\x1b" not in shown
-    assert "  error (exit): exit code 4: no ␛[31mroom␛[0m [bold]here[/bold]" in shown.splitlines()
+    assert "  error (exit): exit code 4: no room [bold]here[/bold]" in shown.splitlines()
     assert [line for line in shown.splitlines() if line.startswith("attempt")] == ["attempt 1", "attempt 2"]
     assert f"    {folder}/steps/try.2.result.json" in shown.splitlines()
     page = told_json(capsys, "show", "two-ways", "try")

@@ -8,11 +8,12 @@ import pytest
 
 from agentfs.core import paths
 from agentfs.engine.driver import Driver
-from agentfs.engine.foreground import RESTLESS_SECONDS, Lookout, is_news, is_unnamed
+from agentfs.engine.foreground import Lookout, is_news, is_unnamed
 from agentfs.engine.world import open_driver, open_world
 from agentfs.storage.files import temp_name
 from agentfs.storage.locks import locked
 from agentfs.storage.settings import load_settings
+from agentfs.storage.timing import TIMING
 from agentfs.storage.watcher import FolderWatch
 from agentfs.storage.workspace import find_workspace
 from tests.workspaces import Place, wait_for
@@ -47,16 +48,16 @@ def steps_of(lookout: Lookout) -> Path:
 
 
 def test_a_file_without_its_name_keeps_the_driver_looking_for_a_second(lookout: Lookout) -> None:
-    assert lookout.patience() > 2 * RESTLESS_SECONDS
+    assert lookout.patience() > 2 * TIMING.restless
     (steps_of(lookout) / ".reply").write_text("approve\n")
     wait_for(lookout.has_news, "news of a file that has no name yet", seconds=10)
     assert 0 < lookout.alert - time.monotonic() <= 1
-    assert lookout.patience() <= RESTLESS_SECONDS
+    assert lookout.patience() <= TIMING.restless
     (steps_of(lookout) / "send.1.reply.md").hardlink_to(steps_of(lookout) / ".reply")  # nobody hears of a link
     wait_for(lookout.has_news, "a look at the folder without any event", seconds=1)
     wait_for(lambda: lookout.alert < time.monotonic(), "the end of the alert", seconds=10)
     wait_for(lambda: not lookout.has_news(), "quiet", seconds=10)
-    assert lookout.patience() > 2 * RESTLESS_SECONDS
+    assert lookout.patience() > 2 * TIMING.restless
 
 
 def test_temporary_files_of_our_own_alert_nobody(lookout: Lookout) -> None:

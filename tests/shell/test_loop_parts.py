@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agentfs.executor.conversation import Conversation
-from agentfs.executor.repeats import Repeats
+from agentfs.executor.loop import Repeats
+from agentfs.executor.loop_text import Conversation
 
 OPENING = ({"role": "system", "content": "s"}, {"role": "user", "content": "u" * 500})
 
@@ -17,14 +17,14 @@ def said(arguments: str) -> dict[str, Any]:
 
 
 def contents(talk: Conversation) -> list[str]:
-    return [str(message["content"]) for message in talk.fitted()[2:]]
+    return [str(message["content"]) for message in talk.fit()[2:]]
 
 
 def test_within_its_budget_a_conversation_is_what_was_said() -> None:
     talk = Conversation(OPENING, budget=1000)
-    talk.said(said("{}"))
-    talk.gave("1", "x" * 990)
-    assert talk.fitted() == (
+    talk.add_message(said("{}"))
+    talk.add_result("1", "x" * 990)
+    assert talk.fit() == (
         *OPENING,
         said("{}"),
         {"role": "tool", "tool_call_id": "1", "content": "x" * 990},
@@ -34,8 +34,8 @@ def test_within_its_budget_a_conversation_is_what_was_said() -> None:
 def test_over_it_the_oldest_go_first_until_half_is_free() -> None:
     talk = Conversation(OPENING, budget=2000)
     for sign in "abcd":
-        talk.said(said("{}"))
-        talk.gave("1", sign * 600)
+        talk.add_message(said("{}"))
+        talk.add_result("1", sign * 600)
     stub = "(dropped to save room: 600 characters, beginning with: {}…)"
     assert contents(talk) == ["", stub.format("a" * 99), "", stub.format("b" * 99), "", stub.format("c" * 99), "", "d" * 600]  # fmt: skip
     assert contents(talk) == contents(talk), "cutting again changes nothing"
@@ -44,27 +44,27 @@ def test_over_it_the_oldest_go_first_until_half_is_free() -> None:
 
 def test_the_newest_turn_stays_however_long_it_is() -> None:
     talk = Conversation(OPENING, budget=1000)
-    talk.said(said("{}"))
-    talk.gave("1", "a" * 900)
-    talk.gave("2", "b" * 900)
-    talk.told("a note")
+    talk.add_message(said("{}"))
+    talk.add_result("1", "a" * 900)
+    talk.add_result("2", "b" * 900)
+    talk.add_note("a note")
     assert contents(talk) == ["", "a" * 900, "b" * 900, "a note"]
 
 
 def test_long_arguments_are_dropped_too_and_stay_json() -> None:
     talk = Conversation(OPENING, budget=1000)
-    talk.said(said(json.dumps({"content": "x" * 2000})))
-    talk.gave("1", "ok")
-    talk.said(said("{}"))
-    arguments = talk.fitted()[2]["tool_calls"][0]["function"]["arguments"]
+    talk.add_message(said(json.dumps({"content": "x" * 2000})))
+    talk.add_result("1", "ok")
+    talk.add_message(said("{}"))
+    arguments = talk.fit()[2]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == {"dropped": "2015 characters of arguments, to save room"}
 
 
 def test_notes_to_the_model_are_never_dropped() -> None:
     talk = Conversation(OPENING, budget=100)
-    talk.said(said("{}"))
-    talk.told("n" * 400)
-    talk.said(said("{}"))
+    talk.add_message(said("{}"))
+    talk.add_note("n" * 400)
+    talk.add_message(said("{}"))
     assert contents(talk) == ["", "n" * 400, ""]
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.decide import Wait
+from agentfs.core.actions import Wait
 from agentfs.core.facts import Attempt
 from agentfs.core.records import Failure
 from agentfs.core.run_state import derive
-from agentfs.engine.model_context import earlier_errors
-from agentfs.executor import words
-from agentfs.executor.rebuilding import remembered
+from agentfs.engine.attempts import earlier_errors
+from agentfs.executor import loop_text
+from agentfs.executor.resume import read_memory
 from agentfs.models.base import Request
 from tests.builders import a_plan, a_result, a_step, facts, means
 from tests.drives import Drive, Driven
@@ -116,7 +116,7 @@ def test_circles_are_seen_over_waits(tmp_path: Path) -> None:
     for count in range(1, 5):
         waits.answer(f"look.1.reply{f'-{count}' if count > 1 else ''}.md", "blue")
         waits = place.go_on(script := Script([asking()]))
-        assert (words.repeated("ask", 3) in script.told()) == (count >= 3)
+        assert (loop_text.repeated("ask", 3) in script.told()) == (count >= 3)
     waits.answer("look.1.reply-5.md", "blue")
     error = place.go_on(Script([])).result("look")["error"]
     message = "it went in circles: it called ask with the same arguments 5 times, with the same result"
@@ -128,7 +128,7 @@ def test_turns_are_counted_over_waits(tmp_path: Path) -> None:
     waits = place.begin([{**STEP, "max_attempts": 1}], Script([wrote("a", "1"), asking()]))
     waits.answer("look.1.reply.md", "blue")
     done = place.go_on(script := Script([wrote("a", "2")]))
-    assert script.told()[-1] == words.LAST_TURN
+    assert script.told()[-1] == loop_text.LAST_TURN
     assert done.result("look")["error"]["message"] == "it took 3 turns and did not finish"
 
 
@@ -202,7 +202,7 @@ def test_killed_while_it_waits_or_after_it_went_on(tmp_path: Path, answered: boo
         return
     again = place.go_on(Script([]))
     assert again.rest == Wait("person", "look: waits for a person's answer")
-    assert again.driver.meter.spent.requests == 1, "what it asked before counts against the limits of the run"
+    assert again.driver.budget.spent.requests == 1, "what it asked before counts against the limits of the run"
 
 
 def test_a_log_that_somebody_spoiled(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_the_conversation_reads_back_as_it_was(tmp_path: Path) -> None:
     place = Driven(tmp_path / "w")
     script = Script([wrote(f"f{n}", "x" * 6000) for n in range(12)] + [asking()])
     waits = place.begin([STEP], script)
-    memory = remembered(waits.folder / "steps/look.1.log.jsonl")
+    memory = read_memory(waits.folder / "steps/look.1.log.jsonl")
     assert memory is not None
     assert list(memory.messages) == list(script.asked[-1].messages)
     assert (memory.turn, len(memory.before), memory.now) == (13, 12, ())

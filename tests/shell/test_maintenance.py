@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from agentfs.ledger import Ledger, maintenance
 from agentfs.ledger.git import Git
 from agentfs.ledger.maintenance import Maintained, Maintenance, Upkeep
+from agentfs.storage.timing import TIMING
 from tests.ledgers import RUN, SEEN_BY_GIT, a_ledger, a_run, an_entry, assert_sound, git, put
 from tests.workspaces import wait_for
 
@@ -117,7 +119,7 @@ def test_while_a_persons_lock_stands_it_waits(tmp_path: Path, lock: str) -> None
     before = len(loose(ledger))
     (ledger.root / ".git" / lock).mkdir() if lock == "rebase-merge" else (ledger.root / ".git" / lock).touch()
     words = (
-        f"{ledger.root / '.git' / lock} stands; it is tried again (if no git command is under way, delete that file)"
+        f"{ledger.root / '.git' / lock} exists; it is tried again (if no git command is running, delete that file)"
     )
     assert maintained(ledger).trouble == words
     assert (ledger.root / ".git" / lock).exists()
@@ -247,7 +249,7 @@ def test_a_killed_git_loses_nothing_and_the_next_one_goes_on(tmp_path: Path) -> 
 
 
 def upkeep_of(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> tuple[Upkeep, list[tuple[str, str]]]:
-    monkeypatch.setattr("agentfs.ledger.maintenance.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("agentfs.ledger.maintenance.TIMING", replace(TIMING, idle=0.0))
     told: list[tuple[str, str]] = []
     return Upkeep(Maintenance(ledger.root), lambda event, words: told.append((event, words))), told
 

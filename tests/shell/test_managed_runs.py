@@ -7,12 +7,13 @@ import os
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agentfs.core.decide import EndRun, IssueOrder, Wait
-from agentfs.daemon.reporter import Teller
+from agentfs.core.actions import EndRun, IssueOrder, Wait
+from agentfs.daemon.reporter import Reporter
 from agentfs.daemon.runs import (
     NEVER,
     TURNS,
@@ -26,9 +27,9 @@ from agentfs.daemon.runs import (
 )
 from agentfs.engine.foreground import Stop, drive
 from agentfs.engine.world import open_driver, open_world
-from agentfs.storage.run_folders import ended_runs
 from agentfs.storage.settings import load_settings
-from agentfs.storage.workspace import Workspace
+from agentfs.storage.timing import Timing
+from agentfs.storage.workspace import Workspace, ended_runs
 from tests.drives import Quiet
 from tests.workspaces import Place
 
@@ -42,8 +43,8 @@ def said() -> io.StringIO:
 
 
 @pytest.fixture
-def teller(said: io.StringIO) -> Teller:
-    return Teller(said)
+def reporter(said: io.StringIO) -> Reporter:
+    return Reporter(said)
 
 
 # ── places ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,6 +111,9 @@ class FakeDriver:
         return self.jobs
 
     taken = at_work
+
+    def notify(self, _state: object, actions: list[Any]) -> None:
+        assert actions
 
 
 def managed(decisions: Sequence[Any], wants: int = 0) -> Any:
@@ -191,12 +195,16 @@ class Looked:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.times = folder, 0
+        self.facts = SimpleNamespace(run=SimpleNamespace(parent=None), attempts={})
 
     def look_again(self) -> None:
         self.times += 1
 
 
-def test_an_active_run_is_read_again_for_what_people_write_and_later_for_anything(tmp_path: Path) -> None:
+def test_an_active_run_is_read_again_for_what_people_write_and_later_for_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentfs.daemon.runs.TIMING", Timing())
     driver, nothing = Looked(make_run(tmp_path, "job")), None
     run: Any = ManagedRun(driver, nothing, nothing, Glance((), (), {}), set(), acted_at=0.0, read_at=0.0)  # type: ignore[arg-type]
     for part in ("steps", "planning"):
@@ -252,8 +260,10 @@ def test_what_a_run_leaves_needs_no_garbage_collection(tmp_path: Path) -> None:
 # ── runs that have ended, and runs that failed ────────────────────────────────────────────────────────────
 
 
-def test_edits_of_the_runs_that_ended_last_are_told_once(tmp_path: Path, teller: Teller, said: io.StringIO) -> None:
-    ended, folder = EndedRuns(teller), make_run(tmp_path, "job")
+def test_edits_of_the_runs_that_ended_last_are_told_once(
+    tmp_path: Path, reporter: Reporter, said: io.StringIO
+) -> None:
+    ended, folder = EndedRuns(reporter), make_run(tmp_path, "job")
     ended.add(folder)
     ended.report_edits()
     assert said.getvalue() == ""
@@ -271,8 +281,8 @@ def test_edits_of_the_runs_that_ended_last_are_told_once(tmp_path: Path, teller:
     assert [ended.take_reopened() for _ in range(3)] == [[], [folder], []]
 
 
-def test_only_the_last_ones_are_looked_at(tmp_path: Path, teller: Teller) -> None:
-    ended = EndedRuns(teller)
+def test_only_the_last_ones_are_looked_at(tmp_path: Path, reporter: Reporter) -> None:
+    ended = EndedRuns(reporter)
     folders = [make_run(tmp_path, f"job-{number}") for number in range(EndedRuns.LATEST + 2)]
     for number, folder in enumerate(folders):
         os.utime(folder / "outcome.json", (number, number))
@@ -287,8 +297,10 @@ def test_only_the_last_ones_are_looked_at(tmp_path: Path, teller: Teller) -> Non
     assert ended.take_reopened() == sorted(folders[2:])
 
 
-def test_a_few_looks_find_the_edits_of_all_that_are_known(tmp_path: Path, teller: Teller, said: io.StringIO) -> None:
-    ended = EndedRuns(teller)
+def test_a_few_looks_find_the_edits_of_all_that_are_known(
+    tmp_path: Path, reporter: Reporter, said: io.StringIO
+) -> None:
+    ended = EndedRuns(reporter)
     folders = [make_run(tmp_path, f"job-{number}") for number in range(2 * EndedRuns.LOOKS)]
     for folder in folders:
         ended.add(folder)
@@ -300,9 +312,9 @@ def test_a_few_looks_find_the_edits_of_all_that_are_known(tmp_path: Path, teller
     assert len(said.getvalue().splitlines()) == len(folders)
 
 
-def test_many_edits_at_once_are_one_line(tmp_path: Path, teller: Teller, said: io.StringIO) -> None:
+def test_many_edits_at_once_are_one_line(tmp_path: Path, reporter: Reporter, said: io.StringIO) -> None:
     """A workspace that was copied: whichever file came last looks edited, in every run."""
-    ended = EndedRuns(teller)
+    ended = EndedRuns(reporter)
     for number in range(10 * EndedRuns.LOOKS):
         folder = make_run(tmp_path, f"job-{number}")
         ended.add(folder)
@@ -317,8 +329,8 @@ def test_many_edits_at_once_are_one_line(tmp_path: Path, teller: Teller, said: i
     )
 
 
-def test_as_many_are_known_as_may_be(tmp_path: Path, teller: Teller, said: io.StringIO) -> None:
-    ended, first = EndedRuns(teller), make_run(tmp_path, "first")
+def test_as_many_are_known_as_may_be(tmp_path: Path, reporter: Reporter, said: io.StringIO) -> None:
+    ended, first = EndedRuns(reporter), make_run(tmp_path, "first")
     (first / "plan.json").write_text("{}")
     ended.add(first)
     for number in range(EndedRuns.MOST):
@@ -329,7 +341,7 @@ def test_as_many_are_known_as_may_be(tmp_path: Path, teller: Teller, said: io.St
 
 
 def test_a_run_that_failed_is_tried_again_when_it_has_changed(tmp_path: Path, said: io.StringIO) -> None:
-    failed = FailedRuns(Teller(said, lambda: "now"))
+    failed = FailedRuns(Reporter(said, lambda: "now"))
     run, other = make_run(tmp_path, "job"), make_run(tmp_path, "other")
     assert failed.may_be_tried(run)
     for _ in range(2):
@@ -353,7 +365,7 @@ def test_a_run_that_failed_is_tried_again_when_it_has_changed(tmp_path: Path, sa
 
 
 def test_a_run_for_which_there_is_no_memory_is_tried_again_later(tmp_path: Path, said: io.StringIO) -> None:
-    failed, run = FailedRuns(Teller(said, lambda: "now")), make_run(tmp_path, "job")
+    failed, run = FailedRuns(Reporter(said, lambda: "now")), make_run(tmp_path, "job")
     failed.add(run, MemoryError())
     assert failed.may_be_tried(run)
     assert "set aside: there is not enough memory; it is tried again in a while" in said.getvalue()

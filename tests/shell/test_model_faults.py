@@ -254,7 +254,7 @@ def test_a_tool_call_cut_short_is_never_given_out(server: ScriptedServer, model:
 
 def test_a_reply_without_end_is_let_go_of(server: ScriptedServer, tmp_path: Path) -> None:
     model = a_model(tmp_path, server.url, policy=replace(QUICK, whole=120))
-    server.says("x" * 1024, repeats=50 * 1024)
+    server.says("x" * 16384, repeats=1024)
     talk = Talk()
     with pytest.raises(Garbled, match="the reply is too large"):
         model.complete(ask(), talk.line)

@@ -20,13 +20,14 @@ from agentfs.core.config import DEFAULT_TOOLS
 from agentfs.core.excerpts import TimeLimit
 from agentfs.core.records import Failure, Sandbox
 from agentfs.core.tool_spec import ToolSpec
+from agentfs.storage.timing import TIMING
 from agentfs.tools import user_tool_calls
 from agentfs.tools.base import ToolResult
 from agentfs.tools.process import find_survivors
 from agentfs.tools.registry import Toolbox, known_tools, opened_tools
 from agentfs.tools.user_tool_worker import _without_titles
 from agentfs.tools.user_tools import Found, hint_schema, read_sources, sources, without_clashes
-from tests.benches import Workbench, a_workbench, a_workspace, each_sandbox, with_deadline
+from tests.contexts import RecordedContext, a_context, a_workspace, each_sandbox, with_deadline
 from tests.workspaces import Place, wait_for
 
 HEAD = "import os, sys, time\nfrom typing import *\nfrom agentfs import tool\n"
@@ -51,8 +52,8 @@ def box(tmp_path: Path, source: str, sandbox: Sandbox = "none") -> Iterator[Tool
         yield made
 
 
-def call(made: Toolbox, name: str, work: Workbench, **given: Any) -> ToolResult:
-    return made.tools[name].call(given, work.bench)
+def call(made: Toolbox, name: str, work: RecordedContext, **given: Any) -> ToolResult:
+    return made.tools[name].call(given, work.context)
 
 
 # ── what a function says of itself, read twice ────────────────────────────────────────────────────────────
@@ -218,7 +219,7 @@ def test_of_two_tools_with_one_name_neither_counts(tmp_path: Path) -> None:
 
 @each_sandbox
 def test_modules_that_cannot_be_loaded(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_tool_calls, "LOAD_S", 4.0)
+    monkeypatch.setattr(user_tool_calls, "TIMING", replace(TIMING, tool_load=4.0))
     broken = {
         "crash.py": "os._exit(3)",
         "divide.py": "\n1 / 0",
@@ -252,7 +253,7 @@ def test_modules_that_cannot_be_loaded(tmp_path: Path, sandbox: Sandbox, monkeyp
 def test_a_file_named_like_a_module_hides_nothing(tmp_path: Path) -> None:
     write(tmp_path, "import json\n@tool\ndef dumped(a: int) -> str:\n    return json.dumps(a)\n", "json.py")
     with box(tmp_path, "import random\n") as made:
-        assert call(made, "dumped", a_workbench(tmp_path), a=1) == ToolResult("1")
+        assert call(made, "dumped", a_context(tmp_path), a=1) == ToolResult("1")
 
 
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -324,7 +325,7 @@ CALLS = """
 
 @each_sandbox
 def test_values(tmp_path: Path, sandbox: Sandbox) -> None:
-    work = a_workbench(tmp_path, sandbox, environ={"A_KEY": "hush-hush-1234"})
+    work = a_context(tmp_path, sandbox, environ={"A_KEY": "hush-hush-1234"})
     with box(tmp_path, CALLS, sandbox) as made:
 
         def given(kind: str) -> ToolResult:
@@ -346,7 +347,7 @@ def test_values(tmp_path: Path, sandbox: Sandbox) -> None:
             assert failure is not None
             assert (failure.kind, failure.message.partition(":")[0]) == ("tool", "what it gave back is no JSON value")
         long = given("long")
-        assert (long.cut, work.bench.output_file.read_text()) == (True, "x" * 10000)
+        assert (long.cut, work.context.output_file.read_text()) == (True, "x" * 10000)
         assert call(made, "dated", work, day="2026-11-16") == ToolResult(2026)
         assert call(made, "dated", work, day="yesterday").failure == Failure(
             kind="input", message="day: Input should be a valid date or datetime, input is too short"
@@ -358,7 +359,7 @@ def test_values(tmp_path: Path, sandbox: Sandbox) -> None:
 
 @each_sandbox
 def test_what_a_tool_raises_is_its_failure_and_says_where(tmp_path: Path, sandbox: Sandbox) -> None:
-    work = a_workbench(tmp_path, sandbox)
+    work = a_context(tmp_path, sandbox)
     workspace = write(tmp_path, CALLS)
     lines = (workspace / "tools/shop.py").read_text().splitlines()
     with box(tmp_path, CALLS, sandbox) as made:
@@ -382,7 +383,7 @@ def test_what_a_tool_raises_is_its_failure_and_says_where(tmp_path: Path, sandbo
 
 @each_sandbox
 def test_a_worker_is_used_again_unless_its_tool_left_something_behind(tmp_path: Path, sandbox: Sandbox) -> None:
-    work = a_workbench(tmp_path, sandbox)
+    work = a_context(tmp_path, sandbox)
     with box(tmp_path, CALLS, sandbox) as made:
         for _ in range(2):
             assert call(made, "who", work).failure is None
@@ -399,7 +400,7 @@ def test_a_worker_is_used_again_unless_its_tool_left_something_behind(tmp_path: 
 
 @each_sandbox
 def test_timeout_and_stop_end_the_worker_with_its_children(tmp_path: Path, sandbox: Sandbox) -> None:
-    work = a_workbench(tmp_path, sandbox)
+    work = a_context(tmp_path, sandbox)
     with box(tmp_path, CALLS, sandbox) as made:
         assert call(made, "divide", work, n=2) == ToolResult(0.5)
         late = with_deadline(work, 0.5)
@@ -421,7 +422,7 @@ def test_timeout_and_stop_end_the_worker_with_its_children(tmp_path: Path, sandb
 
 def test_one_that_prints_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_tool_calls, "OUTPUT_CAP", 1024 * 1024)
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     with box(tmp_path, CALLS) as made:
         failure = call(made, "shout", work).failure
     assert failure == Failure(kind="output", message="it printed more than 1 MiB and was killed")
@@ -429,7 +430,7 @@ def test_one_that_prints_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_nothing_runs_when_the_claim_is_taken(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
 
     def taken(mark: object) -> None:
         raise FileExistsError("claimed")
@@ -439,14 +440,14 @@ def test_nothing_runs_when_the_claim_is_taken(tmp_path: Path) -> None:
         (made_at_load,) = (tmp_path / "workspace/tools").glob("loaded")
         made_at_load.unlink()
         with pytest.raises(FileExistsError, match="claimed"):
-            made.tools["f"].call({}, replace(work.bench, claim=taken))
+            made.tools["f"].call({}, replace(work.context, claim=taken))
         assert list(work.workdir.iterdir()) == []
         assert call(made, "f", work) == ToolResult("x")
     assert sorted(path.name for path in work.workdir.iterdir()) == ["loaded", "ran"]
 
 
 def test_an_edit_counts_from_the_next_call(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     source = "@tool\ndef f() -> str:\n    return '{}'\n"
     with box(tmp_path, source.format("old")) as made:
         assert call(made, "f", work) == ToolResult("old")
@@ -459,7 +460,7 @@ def test_an_edit_counts_from_the_next_call(tmp_path: Path) -> None:
 def test_many_at_once(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     with box(tmp_path, CALLS) as made, ThreadPoolExecutor(8) as pool:
         quarters = list(pool.map(lambda n: call(made, "divide", work, n=n).output, [1, 2, 4, 8] * 50))
     assert quarters == [1.0, 0.5, 0.25, 0.125] * 50
@@ -486,7 +487,7 @@ def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened_tools(workspace, "none") as made:
         assert made.own == ("one_of_all", "three")
         assert made.broken == ("the entry point bad could not be loaded: line 1: No module named 'nothing_like_it'",)
-        assert call(made, "three", a_workbench(tmp_path), n=3) == ToolResult(3)
+        assert call(made, "three", a_context(tmp_path), n=3) == ToolResult(3)
 
 
 # ── from outside ──────────────────────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
-from agentfs.core.decide import InstallPlan
+from agentfs.core.actions import InstallPlan
 from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop
 from agentfs.engine.world import open_driver, open_world

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.storage import steps_folder as shelf
-from agentfs.storage.steps_folder import SharedSync, Shelf
+from agentfs.storage import files as steps_folder
+from agentfs.storage.files import SharedSync, StepsFolder
 from tests.workspaces import wait_for
 
 
@@ -24,7 +24,7 @@ def test_many_who_wait_share_a_sync_that_began_after_each_had_put_its_file(
         durable.update(there)
         syncs.append(len(there))
 
-    monkeypatch.setattr(shelf, "sync_folder", sync_folder)
+    monkeypatch.setattr(steps_folder, "sync_folder", sync_folder)
     shared = SharedSync(str(tmp_path))
 
     def work(first: int) -> None:
@@ -57,7 +57,7 @@ def test_a_sync_that_is_under_way_is_not_enough(tmp_path: Path, monkeypatch: pyt
         assert go_on.wait(60)
         durable.update(there)
 
-    monkeypatch.setattr(shelf, "sync_folder", sync_folder)
+    monkeypatch.setattr(steps_folder, "sync_folder", sync_folder)
     shared = SharedSync(str(tmp_path))
 
     def work(name: str) -> None:
@@ -83,7 +83,7 @@ def test_who_could_not_sync_says_so_and_the_next_tries_again(tmp_path: Path, mon
         if (error := answers.pop(0)) is not None:
             raise error
 
-    monkeypatch.setattr(shelf, "sync_folder", sync_folder)
+    monkeypatch.setattr(steps_folder, "sync_folder", sync_folder)
     shared = SharedSync(str(tmp_path))
     with pytest.raises(OSError, match="the disk is gone"):
         shared.wait()
@@ -94,7 +94,7 @@ def test_who_could_not_sync_says_so_and_the_next_tries_again(tmp_path: Path, mon
 def test_what_is_put_is_whole_and_there_once(tmp_path: Path) -> None:
     for name in ("steps", "revisions"):
         (tmp_path / name).mkdir()
-    steps = Shelf.of(tmp_path)
+    steps = StepsFolder.of(tmp_path)
     steps.put("a.1.result.json", b"{}", durable=True)
     assert (tmp_path / "steps" / "a.1.result.json").read_bytes() == b"{}"
     with pytest.raises(FileExistsError):

@@ -11,10 +11,10 @@ import pytest
 from agentfs.models.base import ModelSession
 from agentfs.models.budget import Budget
 from agentfs.testing import ScriptedServer
-from agentfs.tools.base import Bench, ToolResult
+from agentfs.tools.base import StepContext, ToolResult
 from agentfs.tools.text_tools import LONGEST_TEXT, Summarize
 from agentfs.tools.web import WebSearch, search_address
-from tests.benches import a_workbench
+from tests.contexts import a_context
 from tests.conversations import a_model, bounds
 from tests.webs import Web, web
 
@@ -23,7 +23,7 @@ def search(page: Any, tmp_path: Path, *, network: bool = True) -> tuple[ToolResu
     with web(search=page) as served:
         tool = WebSearch(served.url)
         return tool.call(
-            {"query": "wind & sun"}, a_workbench(tmp_path, network=network, output_bytes=65536).bench
+            {"query": "wind & sun"}, a_context(tmp_path, network=network, output_bytes=65536).context
         ), served.asked
 
 
@@ -79,7 +79,7 @@ def test_without_network_nobody_is_asked(tmp_path: Path) -> None:
 
 
 def test_without_an_engine(tmp_path: Path) -> None:
-    failure = WebSearch().call({"query": "x"}, a_workbench(tmp_path, network=True).bench).failure
+    failure = WebSearch().call({"query": "x"}, a_context(tmp_path, network=True).context).failure
     assert failure is not None
     assert failure.hint == "set url under [tools.web_search] in agentfs.toml"
 
@@ -97,32 +97,32 @@ def test_where_it_asks(url: str, asked: str) -> None:
     assert search_address(url, "a b") == asked
 
 
-def _bench(tmp_path: Path, server: ScriptedServer, **limits: Any) -> Bench:
-    work = a_workbench(tmp_path)
-    line = ModelSession(work.bench.log, Budget(bounds(**limits)), work.stop, work.bench.deadline)
-    return replace(work.bench, model=a_model(tmp_path, server.url), line=line)
+def _context(tmp_path: Path, server: ScriptedServer, **limits: Any) -> StepContext:
+    work = a_context(tmp_path)
+    line = ModelSession(work.context.log, Budget(bounds(**limits)), work.stop, work.context.deadline)
+    return replace(work.context, model=a_model(tmp_path, server.url), session=line)
 
 
 def test_a_summary_is_one_request(tmp_path: Path) -> None:
     with ScriptedServer() as server:
         server.says("Wind grows.", tokens=(100, 0, 5, 0))
-        bench = _bench(tmp_path, server)
-        result = Summarize().call({"text": "Long words on wind.", "focus": "growth"}, bench)
+        context = _context(tmp_path, server)
+        result = Summarize().call({"text": "Long words on wind.", "focus": "growth"}, context)
         server.done()
     assert (result.output, result.failure) == ("Wind grows.", None)
     assert result.prompt_sha256 is not None
     system, user = server.requests[0]["messages"]
     assert "Summarize it with regard to: growth" in system["content"]
     assert user == {"role": "user", "content": "Long words on wind."}
-    assert bench.line is not None
-    assert bench.line.usage is not None
-    assert (bench.line.usage.requests, bench.line.usage.input_tokens) == (1, 100)
+    assert context.session is not None
+    assert context.session.usage is not None
+    assert (context.session.usage.requests, context.session.usage.input_tokens) == (1, 100)
 
 
 def test_a_text_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
     with ScriptedServer() as server:
         server.says("Much.")
-        Summarize().call({"text": "x" * (LONGEST_TEXT + 7)}, _bench(tmp_path, server))
+        Summarize().call({"text": "x" * (LONGEST_TEXT + 7)}, _context(tmp_path, server))
     sent = server.requests[0]["messages"][1]["content"]
     assert "… 7 characters are left out here …" in sent
     assert "with regard to: what matters most in it" in server.requests[0]["messages"][0]["content"]
@@ -131,14 +131,14 @@ def test_a_text_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
 def test_a_summary_cut_short_is_none(tmp_path: Path) -> None:
     with ScriptedServer() as server:
         server.says("Wind gr", finish="length")
-        failure = Summarize().call({"text": "words"}, _bench(tmp_path, server)).failure
+        failure = Summarize().call({"text": "words"}, _context(tmp_path, server)).failure
     assert failure is not None
     assert (failure.kind, failure.message) == ("model", "the summary was cut short")
 
 
 def test_no_summary_beyond_the_limits(tmp_path: Path) -> None:
     with ScriptedServer() as server:
-        failure = Summarize().call({"text": "words"}, _bench(tmp_path, server, requests=0)).failure
+        failure = Summarize().call({"text": "words"}, _context(tmp_path, server, requests=0)).failure
     assert failure is not None
     assert failure.kind == "limit"
     assert server.requests == []
@@ -147,15 +147,15 @@ def test_no_summary_beyond_the_limits(tmp_path: Path) -> None:
 def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
     with ScriptedServer() as server:
         server.says("Ahoy.")
-        bench = _bench(tmp_path, server)
-        own = bench.confinement.workspace / "prompts/summarize.md"
+        context = _context(tmp_path, server)
+        own = context.confinement.workspace / "prompts/summarize.md"
         own.parent.mkdir()
         own.write_text("Like a pirate: <<focus>>", encoding="utf-8")
-        Summarize().call({"text": "words", "focus": "the sea"}, bench)
+        Summarize().call({"text": "words", "focus": "the sea"}, context)
     assert server.requests[0]["messages"][0]["content"] == "Like a pirate: the sea"
 
 
 def test_nobody_to_ask(tmp_path: Path) -> None:
-    failure = Summarize().call({"text": "words"}, a_workbench(tmp_path).bench).failure
+    failure = Summarize().call({"text": "words"}, a_context(tmp_path).context).failure
     assert failure is not None
     assert failure.kind == "unreachable"

@@ -11,11 +11,11 @@ from agentfs.core.records import Failure, JsonObject, Sandbox
 from agentfs.tools import launch, sandbox
 from agentfs.tools.base import ToolResult
 from agentfs.tools.programs import Python, Shell
-from tests.benches import a_workbench, confined, each_sandbox, in_workspace
+from tests.contexts import a_context, confined, each_sandbox, in_workspace
 
 
 def shell(tmp_path: Path, command: str, box: Sandbox = "none", **more: Any) -> ToolResult:
-    return Shell().call({"command": command}, a_workbench(tmp_path, box, **more).bench)
+    return Shell().call({"command": command}, a_context(tmp_path, box, **more).context)
 
 
 def failure(result: ToolResult) -> Failure:
@@ -45,9 +45,9 @@ def failure(result: ToolResult) -> Failure:
     ],
 )
 def test_what_is_printed_becomes_the_output(tmp_path: Path, printed: str, output: Any) -> None:
-    work = a_workbench(tmp_path, output_bytes=65536)
+    work = a_context(tmp_path, output_bytes=65536)
     (work.workdir / "printed").write_text(printed, encoding="utf-8")
-    assert Shell().call({"command": "cat printed"}, work.bench) == ToolResult(output)
+    assert Shell().call({"command": "cat printed"}, work.context) == ToolResult(output)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_first_command_that_fails_ends_it(
     tmp_path: Path, interpreter: str, command: str, ends: int | str
 ) -> None:
     given: JsonObject = {"command": command, "interpreter": interpreter}
-    result = Shell().call(given, a_workbench(tmp_path, "none").bench)
+    result = Shell().call(given, a_context(tmp_path, "none").context)
     if isinstance(ends, int):
         assert failure(result) == Failure(kind="exit", message=f"exit code {ends}")
     else:
@@ -75,10 +75,14 @@ def test_the_first_command_that_fails_ends_it(
 
 @each_sandbox
 def test_python_runs_in_the_working_folder(tmp_path: Path, sandbox: Sandbox) -> None:
-    work = a_workbench(tmp_path, sandbox)
+    work = a_context(tmp_path, sandbox)
     (work.workdir / "mine.py").write_text("X = 41", encoding="utf-8")
     code = "import mine, json, os; print(json.dumps({'x': mine.X + 1, 'at': os.getcwd(), 'left': os.listdir()}))"
-    assert Python().call({"code": code}, work.bench).output == {"x": 42, "at": str(work.workdir), "left": ["mine.py"]}
+    assert Python().call({"code": code}, work.context).output == {
+        "x": 42,
+        "at": str(work.workdir),
+        "left": ["mine.py"],
+    }
 
 
 @each_sandbox
@@ -98,7 +102,7 @@ def test_the_reason_comes_first_and_the_tail_of_stderr_below_it(tmp_path: Path) 
 
 
 def test_python_tells_its_traceback(tmp_path: Path) -> None:
-    found = failure(Python().call({"code": "raise ValueError('no good')"}, a_workbench(tmp_path).bench))
+    found = failure(Python().call({"code": "raise ValueError('no good')"}, a_context(tmp_path).context))
     assert found.kind == "exit"
     assert found.message.startswith("exit code 1: ValueError: no good\nTraceback (most recent call last):\n")
     assert found.message.endswith("\nValueError: no good")
@@ -123,9 +127,9 @@ def test_one_that_hangs(tmp_path: Path, sandbox: Sandbox) -> None:
 
 
 def test_one_that_is_stopped(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path)
+    work = a_context(tmp_path)
     work.stop.set()
-    assert failure(Shell().call({"command": "sleep 61301"}, work.bench)).kind == "interrupted"
+    assert failure(Shell().call({"command": "sleep 61301"}, work.context)).kind == "interrupted"
 
 
 def test_one_that_prints_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,25 +140,25 @@ def test_one_that_prints_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_long_output_is_cut_and_kept_in_a_file(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, output_bytes=300)
-    result = Shell().call({"command": "seq 1 1000"}, work.bench)
+    work = a_context(tmp_path, output_bytes=300)
+    result = Shell().call({"command": "seq 1 1000"}, work.context)
     assert (result.cut, result.failure) == (True, None)
     assert "bytes cut; the whole output is in steps/demo.1.output.txt" in result.output
-    assert work.bench.output_file.read_text(encoding="ascii") == "".join(f"{n}\n" for n in range(1, 1001))
+    assert work.context.output_file.read_text(encoding="ascii") == "".join(f"{n}\n" for n in range(1, 1001))
 
 
 def test_a_long_json_output_stays_text(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, output_bytes=300)
-    result = Python().call({"code": "print(list(range(1000)))"}, work.bench)
+    work = a_context(tmp_path, output_bytes=300)
+    result = Python().call({"code": "print(list(range(1000)))"}, work.context)
     assert (type(result.output), result.cut) == (str, True)
-    assert json.loads(work.bench.output_file.read_text(encoding="ascii")) == list(range(1000))
+    assert json.loads(work.context.output_file.read_text(encoding="ascii")) == list(range(1000))
 
 
 def test_invalid_utf8_is_shown_with_marks_and_kept_exactly(tmp_path: Path) -> None:
-    work = a_workbench(tmp_path, environ={"A_TOKEN": "hush-hush"})
-    result = Shell().call({"command": "printf 'caf\\351 hush-hush\\n'"}, work.bench)
+    work = a_context(tmp_path, environ={"A_TOKEN": "hush-hush"})
+    result = Shell().call({"command": "printf 'caf\\351 hush-hush\\n'"}, work.context)
     assert result == ToolResult("caf\ufffd [secret A_TOKEN]\n", cut=True)
-    assert work.bench.output_file.read_bytes() == b"caf\xe9 [secret A_TOKEN]\n"
+    assert work.context.output_file.read_bytes() == b"caf\xe9 [secret A_TOKEN]\n"
 
 
 def test_a_character_cut_off_at_the_end_is_invalid(tmp_path: Path) -> None:
@@ -164,8 +168,8 @@ def test_a_character_cut_off_at_the_end_is_invalid(tmp_path: Path) -> None:
 @each_sandbox
 def test_values_arrive_as_variables_never_as_code(tmp_path: Path, sandbox: Sandbox) -> None:
     evil = "$(touch pwned)`touch pwned`'; touch pwned; \"\n; é"
-    work = a_workbench(tmp_path, sandbox)
-    result = Shell().call({"command": 'printf %s "${REF_0}"', "env": {"REF_0": evil}}, work.bench)
+    work = a_context(tmp_path, sandbox)
+    result = Shell().call({"command": 'printf %s "${REF_0}"', "env": {"REF_0": evil}}, work.context)
     assert result == ToolResult(evil)
     assert not (work.workdir / "pwned").exists()
 
@@ -187,8 +191,8 @@ def test_values_arrive_as_variables_never_as_code(tmp_path: Path, sandbox: Sandb
     ],
 )
 def test_what_no_program_can_be_given(tmp_path: Path, given: dict[str, Any], message: str) -> None:
-    work = a_workbench(tmp_path)
-    found = failure(Shell().call(given, work.bench))
+    work = a_context(tmp_path)
+    found = failure(Shell().call(given, work.context))
     assert found.kind == "input"
     assert found.message.startswith(message)
     assert work.claims == []
@@ -201,14 +205,14 @@ def test_the_longest_text_that_can_be_given(tmp_path: Path) -> None:
 
 def test_bash_where_it_is_asked_for(tmp_path: Path) -> None:
     result = Shell().call(
-        {"command": "echo ${BASH_VERSION:+bash}", "interpreter": "bash"}, a_workbench(tmp_path).bench
+        {"command": "echo ${BASH_VERSION:+bash}", "interpreter": "bash"}, a_context(tmp_path).context
     )
     assert result == ToolResult("bash")
 
 
 def test_a_missing_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "PATH", "/nowhere")
-    found = failure(Shell().call({"command": "true", "interpreter": "bash"}, a_workbench(tmp_path).bench))
+    found = failure(Shell().call({"command": "true", "interpreter": "bash"}, a_context(tmp_path).context))
     assert found == Failure(
         kind="input", message="there is no bash on this machine", hint="install it, or use another interpreter"
     )
@@ -238,8 +242,8 @@ def test_a_bubblewrap_that_does_not_work(tmp_path: Path, monkeypatch: pytest.Mon
     )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(fake.parent))
-    assert sandbox.available() == "none"
     because = "bubblewrap does not work here: bwrap: No permissions to create a new namespace"
+    assert sandbox.unavailable_because() == because
     assert failure(shell(tmp_path, "true", "bubblewrap")).message == because
 
 
@@ -247,7 +251,7 @@ def test_a_bubblewrap_that_does_not_work(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_protected_part_that_is_a_link_is_refused(tmp_path: Path) -> None:
     work = in_workspace(tmp_path, "bubblewrap")
     (work.workspace / "tools").symlink_to(tmp_path)
-    found = failure(Shell().call({"command": "true"}, work.bench))
+    found = failure(Shell().call({"command": "true"}, work.context))
     assert (found.kind, "is a symbolic link" in found.message) == ("sandbox", True)
     assert work.claims == []
 
@@ -292,10 +296,11 @@ def test_a_failure_that_the_sandbox_may_explain_names_the_setting(tmp_path: Path
         ("wrote /srv/data/x.csv", None),
     ],
 )
+@pytest.mark.disk
 def test_a_path_that_is_not_shown_is_named_whether_it_is_there_or_not(
     tmp_path: Path, line: str, path: str | None
 ) -> None:
-    confinement = replace(a_workbench(tmp_path, "bubblewrap").bench.confinement, run="2026-11-16/job")
+    confinement = replace(a_context(tmp_path, "bubblewrap").context.confinement, run="2026-11-16/job")
     found = sandbox.hint_for(1, f"first\n{line.format(workdir=confinement.workdir)}\n", confinement)
     words = (
         "if it is there, add its folder to read under [tools] in agentfs.toml, then: agentfs resume 2026-11-16/job"
@@ -305,5 +310,5 @@ def test_a_path_that_is_not_shown_is_named_whether_it_is_there_or_not(
 
 def test_no_hint_without_a_sandbox_and_none_for_other_failures(tmp_path: Path) -> None:
     assert failure(shell(tmp_path, "echo Read-only file system >&2; exit 1")).hint is None
-    confinement = a_workbench(tmp_path, "bubblewrap").bench.confinement
+    confinement = a_context(tmp_path, "bubblewrap").context.confinement
     assert sandbox.hint_for(1, "assertion failed", confinement) is None

@@ -9,7 +9,7 @@ import pytest
 from agentfs.tools.base import Confinement
 from agentfs.tools.user_tool_calls import find_place
 from agentfs.tools.user_tools import Source, sources
-from tests.benches import a_workspace
+from tests.contexts import a_workspace
 
 
 @pytest.fixture

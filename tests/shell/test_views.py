@@ -28,7 +28,7 @@ from agentfs.core.text import (
     json_text,
     wrapped,
 )
-from agentfs.engine.report import settled_line
+from agentfs.engine.report import result_line
 from agentfs.ui.overview import about, rest_words
 from tests.terminals import OnTerminal
 
@@ -137,10 +137,10 @@ def a_failure(attempt: int, message: str) -> Result:
 
 def test_a_failed_attempt_says_whether_it_is_tried_again() -> None:
     again = a_view(1, "ready", a_failure(1, "exit code 3\nmore"), "order")
-    assert settled_line(again) == "s1: FAILED in 1.0 s (attempt 1): exit code 3; retrying"
+    assert result_line(again) == "s1: FAILED in 1.0 s (attempt 1): exit code 3; retrying"
     assert about(again) == "tried again: exit code 3"
-    assert settled_line(a_view(1, "failed", a_failure(2, "x\x1b"))) == "s1: FAILED in 1.0 s (attempt 2): x␛"
-    long = settled_line(a_view(1, "ready", a_failure(1, "y" * 999), "order"))
+    assert result_line(a_view(1, "failed", a_failure(2, "x\x1b"))) == "s1: FAILED in 1.0 s (attempt 2): x␛"
+    long = result_line(a_view(1, "ready", a_failure(1, "y" * 999), "order"))
     assert long == f"s1: FAILED in 1.0 s (attempt 1): {'y' * 999}; retrying"
 
 
@@ -174,7 +174,7 @@ def on_a_terminal(tmp_path: Path, columns: int = 80, rows: int = 24, **more: str
     return shown
 
 
-WHY = "exit code 3: no ␛]0;title␇ [red]luck[/red]"
+WHY = "exit code 3: no  [red]luck[/red]"
 CLOSING = [f"  bad: {WHY}", "see what happened: agentfs show"]
 
 

@@ -14,7 +14,7 @@ from agentfs.engine.foreground import Stop
 stop = Stop()
 signal.signal(signal.SIGALRM, lambda *_: stop.ask())
 signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
-while stop.asked < 20_000:
+while stop.asked < 5_000:
     stop.wake.wait(0.0001)
     stop.wake.clear()
 signal.setitimer(signal.ITIMER_REAL, 0)

@@ -13,7 +13,7 @@ def test_what_is_written_and_moved_is_reported(tmp_path: Path) -> None:
     woken, found = threading.Event(), list[str]()
     (tmp_path / "below").mkdir()
     with FolderWatch([tmp_path], woken.set) as watch:
-        assert watch.deaf is None
+        assert watch.no_events is None
         (tmp_path / "below" / "x").touch()
         (tmp_path / ".goal").touch()
         os.rename(tmp_path / ".goal", tmp_path / "goal.md")
@@ -37,5 +37,5 @@ def test_an_overflow_is_noticed() -> None:
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with FolderWatch([tmp_path / "nowhere"], lambda: None) as watch:
-        assert watch.deaf == "No such file or directory"
+        assert watch.no_events == "No such file or directory"
         assert watch.seen() == []

@@ -182,7 +182,7 @@ def test_a_bare_repository_is_refused_in_words(place: Place) -> None:
     place.agentfs("init")
     place.git("config", "core.bare", "true")
     refused = place.agentfs("run", place.runbook(BOOK), code=2)
-    assert "bare" in refused.stderr
+    assert ".git is marked as bare: run `git -C " in refused.stderr
     assert not list(place.runs.glob("????-*/*/plan.json"))
 
 
@@ -258,4 +258,4 @@ def test_check_tells_everything_at_once(place: Place) -> None:
     assert len(found) == 3
     assert all(line.startswith("plan.json:") for line in found)
     problems = json.loads(place.agentfs("check", "--json", "plan.json", code=2).stdout)
-    assert {"file", "line", "column", "pointer", "message", "mend"} == problems[0].keys()
+    assert {"file", "line", "column", "pointer", "message", "fix"} == problems[0].keys()

@@ -6,21 +6,20 @@ That the first of these can fail was tried: with a lock on a run that keeps nobo
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.clocks import WallClock, needs_faketime
 from tests.daemons import Watching, book
+from tests.sweeps import size
 from tests.workspaces import DEADLINE, Place, disagreements, end, wait_for
 
-SET = ("env", "AGENTFS_TOOLS_SANDBOX=off", "AGENTFS_LIMITS_PARALLEL=4")
-AGENTFS = [sys.executable, "-m", "agentfs"]
+SET = {"AGENTFS_TOOLS_SANDBOX": "off", "AGENTFS_LIMITS_PARALLEL": "4"}
 
 
 def steps_of(count: int, run: int) -> str:
@@ -38,28 +37,28 @@ def steps_of(count: int, run: int) -> str:
 
 
 def test_eight_processes_and_no_step_is_claimed_twice(place: Place) -> None:
-    """AGENTFS_TEST_STEPS=2000 is what it was made for; every process drives whatever run it can get."""
-    total = int(os.environ.get("AGENTFS_TEST_STEPS", "60"))
-    runs, env = max(2, total // 200), dict(one.split("=") for one in SET[1:])
+    """Every process drives whatever run it can get."""
+    total = size(60, 2000)
+    runs = max(2, total // 200)
     place.agentfs("init")
     (place.root / "shared").mkdir()
     for run in range(runs):
         goal = place.goal(steps_of(total // runs, run), f"r{run}.json")
-        place.agentfs("plan", goal, env=env)
+        place.agentfs("plan", goal, env=SET)
         plan = place.run_folder(f"r{run}") / "plan.json"
         plan.write_text(plan.read_text().replace('"draft"', '"approved"'))
     said: list[str] = []
-    workers = [threading.Thread(target=_resume_all, args=(place, env, runs, seed, said)) for seed in range(7)]
+    workers = [threading.Thread(target=_resume_all, args=(place, runs, seed, said)) for seed in range(7)]
     for worker in workers:
         worker.start()
-    with Watching(place, under=SET):
+    with Watching(place, env=SET):
         for worker in workers:
             worker.join()
         for run in range(runs):
             path = place.run_folder(f"r{run}") / "outcome.json"
             wait_for(path.exists, f"the end of r{run}", 60 + total / 5)
             assert json.loads(path.read_text())["status"] == "done"
-        with pytest.raises(AssertionError, match="is being watched already"), Watching(place, under=SET):
+        with pytest.raises(AssertionError, match="is being watched already"), Watching(place, env=SET):
             pass
     effects = Counter((place.root / "shared" / "effects").read_text().split())
     assert effects == {f"{run}.{number}": 1 for run in range(runs) for number in range(total // runs)}
@@ -70,15 +69,12 @@ def test_eight_processes_and_no_step_is_claimed_twice(place: Place) -> None:
     place.ledger_is_sound()
 
 
-def _resume_all(place: Place, env: dict[str, str], runs: int, seed: int, said: list[str]) -> None:
+def _resume_all(place: Place, runs: int, seed: int, said: list[str]) -> None:
     """Try to drive every run, in an order of its own; one that another process drives is left to it."""
     order = [f"r{run}" for run in range(runs)]
     random.Random(seed).shuffle(order)
     for run in order:
-        done = subprocess.run(
-            [*AGENTFS, "run", "--resume", run], cwd=place.root, env={**place.env, **env},
-            capture_output=True, text=True, check=False, timeout=DEADLINE * 4,
-        )  # fmt: skip
+        done = place.agentfs("run", "--resume", run, code=None, env=SET, seconds=DEADLINE * 4)
         said.append(done.stderr)
         assert done.returncode in (0, 2), done.stderr
 
@@ -135,10 +131,9 @@ def goes_on(daemon: Watching, name: str) -> None:
 
 
 def hold_a_lock(daemon: Watching, ada: Person) -> None:
-    """AGENTFS_TEST_LOCK_SECONDS=60 holds it for as long as it was made for."""
     lock = ada.place.runs / ".git" / "index.lock"
     wait_for(lambda: _created(lock), "the lock to be hers")
-    threading.Event().wait(float(os.environ.get("AGENTFS_TEST_LOCK_SECONDS", "1.5")))  # whatever happens meanwhile
+    threading.Event().wait(size(1, 60))  # whatever happens meanwhile
     goes_on(daemon, "locked")
     assert lock.read_bytes() == b"theirs"
     lock.unlink()
@@ -151,7 +146,7 @@ def have_an_editor_open(daemon: Watching, ada: Person) -> None:
     goes_on(daemon, "edited")
     go.touch()
     if editor.wait(timeout=DEADLINE) != 0:  # git itself refuses: the branch has moved. What was staged still is
-        assert ada.git("diff", "--cached", "--name-only") == "mine.md"
+        wait_for(lambda: ada.git("diff", "--cached", "--name-only") == "mine.md", "the index to follow")
         ada.git("commit", "-qm", "mine")
     assert mine.read_text() == "mine.md\n"
     assert ada.git("log", "-1", "--name-only", "--format=%an %s", "main", "--", "mine.md") == "Ada mine\n\nmine.md"
@@ -213,32 +208,18 @@ def _created(lock: Path) -> bool:
 # ── clocks and numbers ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed")
+@needs_faketime
 @pytest.mark.parametrize("jump", ["+1d", "-1d"])
 def test_the_clock_jumps_by_a_day_under_a_running_step(place: Place, jump: str) -> None:
     """No early timeout, and nobody takes for dead what runs: durations are monotonic, and locks have no lease."""
-    preload = subprocess.check_output(["faketime", "-f", "+0d", "printenv", "LD_PRELOAD"], text=True).strip()
-    mended, hands = place.root.parent / "mended", place.root.parent / "clock"
-    mended.mkdir()  # where the monotonic clock is left alone, faketime breaks the way Python sleeps
-    (mended / "sitecustomize.py").write_text(
-        "import select, time\ntime.sleep = lambda s: select.select([], [], [], s)\n"
-    )
-    hands.write_text("+0d")
-    fake = {
-        "LD_PRELOAD": preload,
-        "PYTHONPATH": f"{mended}:{place.env['PYTHONPATH']}",
-        "FAKETIME_TIMESTAMP_FILE": str(hands),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "DONT_FAKE_MONOTONIC": "1",
-    }
+    clock = WallClock.of(place)
     slow = "echo begun >> effects; while ! test -e go; do sleep 0.02; done"
-    with Watching(place, under=("env", *(f"{key}={value}" for key, value in fake.items()))) as daemon:
+    with Watching(place, env=clock.environment) as daemon:
         daemon.drop("job.md", book(slow, lines="timeout: 60s"))
         folder = daemon.folder("job")
         wait_for((folder / "files" / "effects").exists, "the step")
-        hands.write_text(jump)
-        refused = place.agentfs("run", "--resume", "job", code=2, env=fake)
+        clock.set(jump)
+        refused = place.agentfs("run", "--resume", "job", code=2, env=clock.environment)
         assert "is being driven by another agentfs" in refused.stderr
         daemon.drop("other.md", book("echo other"))
         assert daemon.outcome("other")["answer"] == "other"

@@ -1,12 +1,14 @@
 """`agentfs cost`: what a run asked of models, told from its files."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentfs.models.budget import Tokens, usage_of
+from agentfs.storage.clock import stamped
 from tests.conversations import Talk, said
 from tests.workspaces import Place
 
@@ -113,3 +115,68 @@ def test_logs_may_be_gone_and_torn(place: Place, asked: Path) -> None:
 
 def test_no_such_run(place: Place, asked: Path) -> None:
     assert "nowhere" in place.agentfs("cost", "nowhere", code=2).stderr
+
+
+# ── all runs ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def dated(path: Path, role: str, model: str, cost: float, at: str) -> None:
+    converse(path, (role, model, Tokens(100, 0, 10), cost))
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text(
+        "".join(json.dumps({**line, "at": line.get("at", at)}) + "\n" for line in lines), encoding="utf-8"
+    )
+
+
+def days_ago(days: int) -> str:
+    return stamped(datetime.now(UTC) - timedelta(days=days))
+
+
+def test_all_runs_by_day_goal_model_and_role(place: Place, asked: Path) -> None:
+    place.agentfs("run", "job.md")
+    again, old = asked.with_name("job-2"), days_ago(9)
+    place.agentfs("run", place.runbook("### look\n```sh\necho hello\n```\n", name="other.md"))
+    dated(asked / "planning/1.log.jsonl", "planner", "gpt-5", 0.5, days_ago(40))
+    dated(asked / "planning/1.log.jsonl", "planner", "gpt-5", 0.25, old)
+    dated(again / "steps/look.1.log.jsonl", "executor", "gpt-5-mini", 0.125, days_ago(0))
+    dated(place.run_folder("other") / "steps/look.1.log.jsonl", "executor", "gpt-5-mini", 1.0, days_ago(0))
+    env = {"COLUMNS": "80", "TZ": "UTC"}
+    shown = place.agentfs("cost", "--since", "30d", env=env).stdout.splitlines()
+    today, then = days_ago(0)[:10], old[:10]
+    assert shown[0] == f"since {days_ago(30)[:10]}: 3 requests to models by 3 runs, $1.38"
+    cells = [line.split() for line in shown[2:] if line]
+    assert [(row[0], row[1] if row[0] == "by" else row[-3]) for row in cells] == [
+        ("by", "day"), (then, "$0.2500"), (today, "$1.12"),
+        ("by", "goal"), ("other", "$1.00"), ("job", "$0.3750"),
+        ("by", "model"), ("gpt-5-mini", "$1.12"), ("gpt-5", "$0.2500"),
+        ("by", "role"), ("executor", "$1.12"), ("planner", "$0.2500"),
+        ("total", "$1.38"),
+    ]  # fmt: skip
+    page = json.loads(place.agentfs("cost", "--since", "30d", "--json", env=env).stdout)
+    assert [*page] == ["since", "runs", "total", "by_day", "by_goal", "by_model", "by_role"]
+    assert (page["runs"], page["total"]["cost_usd"], page["total"]["input_tokens"]) == (3, 1.375, 300)
+    assert [(one["goal"], one["requests"]) for one in page["by_goal"]] == [("other", 1), ("job", 2)]
+    assert json.loads(place.agentfs("cost", "--since", "1d", "--json", env=env).stdout)["total"]["cost_usd"] == 1.125
+
+
+def test_all_runs_where_logs_are_gone_or_times_are_odd(place: Place, asked: Path) -> None:
+    result = asked / "steps/look.1.result.json"
+    record, usage = json.loads(result.read_bytes()), usage_of("executor", "tiny", Tokens(10, 0, 5), 0.5)
+    result.write_text(json.dumps({**record, "usage": usage.model_dump()}), encoding="utf-8")
+    (asked / "steps/look.1.log.jsonl").unlink()
+    dated(asked / "planning/1.log.jsonl", "planner", "big", 0.25, "the day before")
+    page = json.loads(place.agentfs("cost", "--since", "1h", "--json", env={"TZ": "UTC"}).stdout)
+    assert [(one["day"], one["cost_usd"]) for one in page["by_day"]] == [(record["ended_at"][:10], 0.75)]
+
+
+def test_of_no_run_nothing_is_known(place: Place, asked: Path) -> None:
+    assert place.agentfs("cost", "--since", "2026-01-01").stdout == "no run has asked a model since 2026-01-01\n"
+
+
+@pytest.mark.parametrize("words", [(), ("job", "--since", "3d")])
+def test_a_run_or_a_time_but_not_both(place: Place, asked: Path, words: tuple[str, ...]) -> None:
+    assert "name a run (agentfs cost RUN), or sum up all" in place.agentfs("cost", *words, code=2).stderr
+
+
+def test_a_time_that_is_none(place: Place, asked: Path) -> None:
+    assert "--since soon: write how long ago" in place.agentfs("cost", "--since", "soon", code=2).stderr

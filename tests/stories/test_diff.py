@@ -39,7 +39,7 @@ def test_a_difference_by_meaning(place: Place) -> None:
     assert said.count("      +line\n") == 50
     assert said.splitlines()[-5:] == [
         "runs again:",
-        "  b: what it did, or what it followed, has changed",
+        "  b: the step, or one before it, has changed",
         "  c: waits for b",
         "still to run: d",
         "kept: a",
@@ -79,7 +79,8 @@ def test_a_log_is_followed_until_the_run_ends(place: Place) -> None:
     assert "revision 1: the first plan" in follower.stdout.readline()
     assert " a.1 claim " in follower.stdout.readline()
     (place.run_folder() / "files" / "go").touch()
-    assert end(process, signal.SIGCONT)[0] == 0
+    code, _, err = end(process, signal.SIGCONT)
+    assert code == 0, err
     code, out, err = end(follower, signal.SIGCONT)
     assert (code, err) == (0, "")
     lines = [line.split(" ", 1)[1] for line in out.splitlines()]

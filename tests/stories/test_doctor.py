@@ -1,4 +1,4 @@
-"""`agentfs doctor`: what is wrong, where, and how to mend it; it changes nothing and runs nothing that lies around."""
+"""`agentfs doctor`: what is wrong, where, and how to fix it; it changes nothing and runs nothing that lies around."""
 
 import json
 import os
@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from agentfs.doctor.machine import other_distributions
-from agentfs.executor.log import marks_in
+from agentfs.executor.attempt_log import marks_in
 from agentfs.tools.process import find_survivors, mark_of
 from tests.webs import Web, web
 from tests.workspaces import Place, end, path_without, wait_for
 
+pytestmark = pytest.mark.disk
 TRAP = "import pathlib\npathlib.Path({!r}).touch()\nfrom agentfs.tools.user_tools import tool\n"
 
 
@@ -39,7 +40,7 @@ def found(place: Place, code: int = 0, **more: Any) -> list[dict[str, Any]]:
     """Run it; return what is not fine."""
     page = json.loads(place.agentfs("doctor", "--json", code=code, **more).stdout)
     assert page["well"] is (code == 0)
-    assert all(one["mend"] for one in page["findings"] if one["grade"] == "wrong")
+    assert all(one["fix"] for one in page["findings"] if one["grade"] == "wrong")
     return [one for one in page["findings"] if one["grade"] != "fine" and "no model: " not in one["what"]]
 
 
@@ -150,11 +151,11 @@ def test_an_endpoint_that_is_not_there_and_a_program_that_is_not(made: Place) ->
     )
     planner, executor = found(made, code=2)
     assert "cannot be reached: " in planner["what"]
-    assert "base_url under [planner]" in planner["mend"]
+    assert "base_url under [planner]" in planner["fix"]
     assert executor["what"] == "the program 'no-such' is not found"
 
 
-def test_everything_that_is_wrong_is_told_at_once_with_its_mend(made: Place) -> None:
+def test_everything_that_is_wrong_is_reported_at_once_with_its_fix(made: Place) -> None:
     made.agentfs("run", made.runbook("### a\n```sh\necho x\n```\n"))
     (made.root / "schemas" / "plan.schema.json").write_text("{}")
     (made.root / "schemas" / "goal.schema.json").unlink()
@@ -185,8 +186,8 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_mend(made: Place) -> 
     words = "\n".join(one["what"] for one in findings)
     for part in (
         "agentfs.toml:1:1: ", "agentfs.toml:3:", "1 are missing, 1 are of another version or edited",
-        "tools/torn.py could not be loaded: line 1", "refs/replace/", "git fsck: ", "index.lock stands",
-        "1 claims of processes that are gone", "HEAD is not on main",
+        "tools/torn.py could not be loaded: line 1", "refs/replace/", "git fsck: ", "index.lock exists",
+        "1 claim of processes that are gone", "HEAD is not on main",
     ):  # fmt: skip
         assert part in words, part
     assert (git / "index.lock").exists()
@@ -195,7 +196,7 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_mend(made: Place) -> 
 
 def _beside_claims(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what is found beside a commit that the killed driver may have been making."""
-    return [one for one in findings if "claims of processes that are gone" not in one["what"]]
+    return [one for one in findings if " of processes that are gone" not in one["what"]]
 
 
 def test_attempts_that_claim_to_run_with_nobody_driving_them(made: Place) -> None:
@@ -212,7 +213,7 @@ def test_attempts_that_claim_to_run_with_nobody_driving_them(made: Place) -> Non
         "remark",
         "1 attempt claim to run, but no process drives it",
     )
-    assert f"agentfs resume {made.run_folder().parent.name}/job" in stale["mend"]
+    assert f"agentfs resume {made.run_folder().parent.name}/job" in stale["fix"]
     survivor = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         mark = mark_of(survivor.pid)
@@ -235,7 +236,7 @@ def test_a_machine_without_git_and_one_without_a_sandbox(made: Place, tmp_path: 
         path = path_without(tmp_path / program, program)
         findings = found(made, code=0 if kind == "remark" else 2, env={"PATH": f"{OWN}:{path}"})
         assert told(findings)[0] == ("git" if program == "git" else "sandbox", kind)
-        assert "sudo apt install" in findings[0]["mend"]
+        assert "sudo apt install" in findings[0]["fix"]
 
 
 def test_another_program_called_agentfs_is_named_if_it_comes_first(made: Place, tmp_path: Path) -> None:
@@ -247,7 +248,7 @@ def test_another_program_called_agentfs_is_named_if_it_comes_first(made: Place, 
     (finding,) = found(made, env={"PATH": f"{other.parent}:{path}"})
     assert (finding["about"], finding["grade"]) == ("agentfs", "remark")
     assert finding["what"] == f"another program comes first on PATH: `agentfs` starts {other}"
-    assert "type `agentfs-plan`" in finding["mend"]
+    assert "type `agentfs-plan`" in finding["fix"]
     assert found(made, env={"PATH": f"{OWN}:{other.parent}:{path}"}) == []
     link = tmp_path / "link" / "agentfs"  # as pipx and uv make one
     link.parent.mkdir()
@@ -278,7 +279,7 @@ def test_a_run_of_another_version_is_told(made: Place) -> None:
     (finding,) = found(made, code=2)
     assert "/job/run.json cannot be read: " in finding["what"]
     assert "run-1" in finding["what"]
-    assert "git -C runs checkout main -- " in finding["mend"]
+    assert "git -C runs checkout main -- " in finding["fix"]
 
 
 def test_the_words_of_a_server_are_inert(made: Place) -> None:
@@ -289,3 +290,16 @@ def test_the_words_of_a_server_are_inert(made: Place) -> None:
         (made.root / "agentfs.toml").write_text(f'[planner]\nbase_url = "{server.url}"\n')
         done = made.agentfs("doctor", code=2, env={"AGENTFS_EXECUTOR_API_KEY_ENV": "NONE"})
     assert not set(done.stdout) & {"\x1b", "\x07", "\u202e"}
+
+
+def test_schedules_are_looked_at(place: Place) -> None:
+    place.agentfs("init")
+    (place.root / "schedules").mkdir()
+    good = '---\nschedule: "0 3 * * *"\n---\n# Job\n\n## Steps\n\n### a\n```sh\necho a\n```\n'
+    (place.root / "schedules" / "good.md").write_text(good)
+    assert "1 schedule, `agentfs schedule` says when" in place.agentfs("doctor", code=None).stdout
+    (place.root / "schedules" / "never.md").write_text(good.replace("0 3 * * *", "0 0 30 2 *"))
+    (place.root / "schedules" / "odd.md").write_text(good.replace("```sh", "```nosuchtool"))
+    found = place.agentfs("doctor", code=None).stdout
+    assert "schedules/never.md:2:11:" in found
+    assert "schedules/odd.md" in found

@@ -66,6 +66,10 @@ PLAN: dict[str, Any] = {
             "skip": "no",
             "model": "m",
             "tools": [],
+            "each": "{{steps.list.output}}",
+            "when": {"kind": "file", "path": "x"},
+            "agent": "codex",
+            "place": "cluster",
         },
         {},
     ],
@@ -101,6 +105,7 @@ def test_every_field_has_a_hover_and_no_network_is_asked(plan: Path, place: Plac
     assert said["problems"] == []
     fields["limits"] = Limits.__doc__  # the engine prefers what is said of the kind
     fields["tools"] = Tools.__doc__  # the first one stands above the steps
+    fields["when"] = "A file that must be there, and perhaps hold something."
     assert {name: unescaped(words) for name, words in said["hover"].items()} == fields
     assert all(words and len(words) > 20 for words in said["hover"].values())
 

@@ -13,6 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.contexts import confined
+
 REPO = Path(__file__).parents[2]
 SECONDS = 60
 
@@ -36,9 +38,13 @@ class Copy:
     def agentfs(self, *words: str) -> Ran:
         return self._run(sys.executable, "-m", "agentfs", *words)
 
+    def command(self, *argv: str) -> Ran:
+        """Run a command that finds this agentfs on its path."""
+        return self._run(*argv)
+
     def _run(self, *argv: str) -> Ran:
         environment = {
-            "PATH": os.environ["PATH"],
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(self.home),
             "XDG_STATE_HOME": str(self.home / "state"),
             "PYTHONPATH": str(REPO),
@@ -212,6 +218,25 @@ def test_log_audit_looks_at_everything_at_once_and_joins_it(tmp_path: Path) -> N
     assert_records_are_valid(copy)
 
 
+@confined
+def test_agent_fix_catches_a_lie_and_takes_over_the_second_attempt(tmp_path: Path) -> None:
+    copy = copied("agent-fix", tmp_path)
+    ran = copy.command("./run")
+    assert ran.code == 0, ran.stderr
+    assert "fix: FAILED" in ran.stderr
+    assert ran.stdout.startswith("total counts the last line too\n")
+    first, second = (copy.record(f"steps/fix.{number}.result.json") for number in (1, 2))
+    assert (first["status"], first["error"]["kind"], second["status"]) == ("failed", "check", "done")
+    assert copy.record("outcome.json")["proof"]["level"] == "checked"
+    message = copy.command("git", "-C", "shop", "log", "-1", "--format=%an%n%B").stdout.split("\n")
+    assert message[0] == "agentfs"
+    assert message[-5:-2] == ["Agentfs-Step: fix", "Agentfs-Attempt: 2", "Agentfs-Agent: fixer"]
+    tested = copy.command(sys.executable, "-m", "unittest", "discover", "-q", "-s", "shop")
+    assert tested.code == 0, tested.stderr
+    assert "  fix: `total` in orders.py leaves out the last line" in copy.agentfs("changes", "agent-fix").stdout
+    assert_records_are_valid(copy)
+
+
 def test_an_example_can_be_run_again(tmp_path: Path) -> None:
     copy = copied("log-audit", tmp_path)
     assert copy.agentfs("run", "goal.md").code == 0
@@ -226,8 +251,36 @@ def test_the_two_migrations_share_their_files(name: str) -> None:
     assert one.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.parametrize("example", ["migration", "migration-surprise", "log-audit"])
+@pytest.mark.parametrize("example", ["migration", "migration-surprise", "log-audit", "agent-fix"])
 def test_an_example_is_kept_as_it_is_before_a_run(example: str) -> None:
     kept = {path.name for path in (REPO / "examples" / example).iterdir()}
     assert {"goal.md", "README.md"} <= kept
     assert kept.isdisjoint({"agentfs.toml", "runs", "goals", "schemas"})
+
+
+def test_nightly_backup_goes_through_a_list_and_skips_what_need_not_be_done(tmp_path: Path) -> None:
+    copy = copied("nightly-backup", tmp_path)
+    ran = copy.agentfs("run", "goal.md")
+    assert (ran.code, ran.stdout) == (0, "3\n"), ran.stderr
+    assert copy.record("outcome.json")["steps"]["skipped"] == ["thin-out"]
+    assert copy.record("steps/archive.1.result.json")["items"] == {"music": 1, "notes": 1, "photos": 1}
+    assert len(list(copy.folder.glob("backups/*/*.tar.gz"))) == 3
+    for folder in ("music", "notes", "photos"):
+        for number in range(8):
+            (copy.folder / "backups" / folder / f"old-{number}.tar.gz").write_bytes(b"")
+    assert copy.agentfs("run", "goal.md", "-p", "keep=2").stdout == "6\n", "two of each are left"
+
+
+def test_a_release_of_two_runbooks_waits_at_the_gate_of_the_second(tmp_path: Path) -> None:
+    copy = copied("sub-runbooks", tmp_path)
+    assert copy.agentfs("init").code == 0
+    (copy.folder / "agentfs.toml").write_text('[tools]\nallow = ["shell", "run"]\n')
+    assert copy.agentfs("run", "goal.md", "-p", "version=one").code == 2
+    ran = copy.agentfs("run", "goal.md", "-p", "version=1.4")
+    assert ran.code == 3, ran.stderr
+    assert not (copy.folder / "app" / "registry").exists()
+    assert copy.agentfs("approve", "release-publish").code == 0
+    ran = copy.agentfs("resume", "release")
+    assert (ran.code, ran.stdout) == (0, "released 1.4: app-1.4.tar.gz\n"), ran.stderr
+    assert (copy.folder / "app" / "registry" / "app-1.4.tar.gz").is_file()
+    assert len(list(copy.folder.glob("runs/*/*/outcome.json"))) == 3

@@ -59,9 +59,7 @@ def test_an_edited_goal_that_says_otherwise_is_asked_about(place: Place, word: s
     question = (place.run_folder() / "planning" / "2.question.md").read_text()
     assert "The goal was edited, and a person has to look at what that changes:\n" in question
     assert "- you and the answer changed the same: tell.input\n" in question
-    assert "\nruns again:\n  a: what it did, or what it followed, has changed\n" in question, (
-        "it is a person's own word"
-    )
+    assert "\nruns again:\n  a: the step, or one before it, has changed\n" in question, "it is a person's own word"
     shown = place.agentfs("diff", "job", "--question").stdout
     assert "echo told by hand" in shown
     assert "echo told anew" in shown

@@ -4,14 +4,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.clocks import WallClock, needs_faketime
 from tests.workspaces import Place, end, wait_for
 
 ADA = {"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org"}
@@ -299,15 +298,12 @@ def test_a_gate_fails_closed_whatever_else_is_said(place: Place) -> None:
     assert not (folder / "files" / "sent").exists()
 
 
-@pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed")
+@needs_faketime
 def test_a_clock_set_back_by_a_day_changes_nothing(place: Place) -> None:
     book = "### a\n```sh\necho a\n```\n### b\n```sh\nsleep 0.2; echo b\n```\ntimeout: 30s\n### c\ngate\n```sh\necho c\n```\n"
     place.agentfs("run", place.runbook(book), code=3)
     (place.run_folder() / "steps" / "c.1.reply.md").write_text("approve\n")
-    argv = ["faketime", "-f", "-1d", sys.executable, "-m", "agentfs", "run", "--resume", "job"]
-    # a monotonic clock is never set: faking it too would only show what faketime does to waiting
-    env = {**place.env, "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    done = subprocess.run(argv, cwd=place.root, env=env, capture_output=True, text=True, check=False, timeout=60)
+    done = place.agentfs("run", "--resume", "job", env=WallClock.of(place, "-1d").environment)
     assert (done.returncode, done.stdout) == (0, "c\n"), done.stderr
     assert "steps/b.2.json" not in place.tree()
     assert place.read("outcome.json")["ended_at"] < place.read("outcome.json")["started_at"]

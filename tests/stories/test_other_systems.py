@@ -40,14 +40,18 @@ READING = [
     ["show", "failed", "b"], ["log", "gated"], ["log", "failed", "--json"], ["log", "-f", "failed"], ["diff", "gated"],
     ["diff", "gated", "1"], ["blame", "gated"], ["cost", "failed"], ["compare", "gated", "failed"], ["tools"],
     ["tools", "--json"], ["check", "gated.md", "agentfs.toml"], ["check", "broken.md"], ["verify"], ["replay", "failed"],
-    ["completion", "bash"], ["complete-runs"],
+    ["completion", "bash"], ["complete-runs"], ["schedule"], ["show-goal", "gated.md"], ["export", "failed", "--json"],
 ]  # fmt: skip
 DRIVING = [
     ["run", "gated.md"], ["plan", "gated.md"], ["init", "new"], ["watch"], ["fork", "gated"], ["forget", "failed"],
+    ["attempt"],
 ]  # fmt: skip
 DOCTOR = ["doctor", "--json"]
 EDITING = [["approve", "gated"], ["retry", "failed", "b"], ["skip", "failed", "b"]]  # a reply, a mark, an exchange
-ALIKE = {"cancel", "pause", "resume", "reject", "reply", "replan", "restore", "trust"}  # they write as those do
+ALIKE = {  # they read or write as those do
+    "cancel", "pause", "resume", "reject", "reply", "replan", "restore", "trust", "save", "skill", "report", "web", "mcp",
+    "agents", "changes", "apply", "discard",
+}  # fmt: skip
 Played = dict[tuple[str, ...], tuple[int, str, str]]
 
 
@@ -118,7 +122,7 @@ def test_what_drives_says_in_one_line_what_is_missing_and_makes_nothing(made: Pl
 def test_the_doctor_says_so_too(there: Played) -> None:
     code, out, err = there[tuple(DOCTOR)]
     assert (code, err) == (2, "")
-    wrong = [(one["about"], one["mend"]) for one in json.loads(out)["findings"] if one["grade"] == "wrong"]
+    wrong = [(one["about"], one["fix"]) for one in json.loads(out)["findings"] if one["grade"] == "wrong"]
     assert wrong == [("system", "drive them on Linux, or in the container (Dockerfile; docs/containers.md)")]
 
 

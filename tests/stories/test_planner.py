@@ -66,7 +66,7 @@ def test_a_goal_in_words_becomes_a_plan_that_is_carried_out(place: Place, server
 
 
 def test_a_step_that_fails_is_planned_anew_and_finished_work_is_kept(place: Place, server: ScriptedServer) -> None:
-    read = shell("read", "cat nothing.txt", max_attempts=2)
+    read = shell("read", "cat nothing.txt", max_attempts=2, depends_on=["make"])
     server.plan({"steps": [shell("make", "echo made >> made.txt; echo ok"), read]})
     server.plan({"steps": [shell("read-it", "cat made.txt")]})
     assert run(place).stdout == "made\n"

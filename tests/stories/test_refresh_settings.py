@@ -38,6 +38,7 @@ def failed(place: Place) -> str:
     return f"{place.run_folder().parent.name}/job"
 
 
+@pytest.mark.disk
 def test_a_hint_names_what_works_and_it_does(place: Place, failed: str) -> None:
     data = place.root.parent / "data"
     error = place.read("steps/a.1.result.json")["error"]

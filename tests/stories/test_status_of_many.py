@@ -11,9 +11,10 @@ from typing import Any, get_args
 
 import pytest
 
-from agentfs.commands import parser, reading
+from agentfs.commands import parser
 from agentfs.commands.status import runs_table
 from agentfs.core.attention import Phase
+from agentfs.ui import reading
 from tests.daemons import Watching
 from tests.workspaces import Place, end, wait_for
 

@@ -11,6 +11,7 @@ import pytest
 from agentfs.core.facts import Attempt, Facts, Talk
 from agentfs.core.run_state import RunState, derive
 from agentfs.engine.status_page import MOST_STEPS, StatusFile, status_page
+from agentfs.storage.timing import TIMING
 from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
 from tests.daemons import Watching, book
 from tests.npm import node, packages
@@ -159,16 +160,16 @@ def test_the_planner_is_shown_while_it_thinks(tmp_path: Path) -> None:
     assert "## The planner, call 2\n\n~~~\n10:00:00 request model=gpt\n~~~\n" in page
 
 
-def test_the_page_is_written_at_most_once_a_second_and_only_if_it_differs(tmp_path: Path) -> None:
+def test_the_page_is_written_only_now_and_then_and_only_if_it_differs(tmp_path: Path) -> None:
     now = [0.0]
     page, path = StatusFile(tmp_path, clock=lambda: now[0]), tmp_path / "STATUS.md"
     first, second = derive(facts(a_plan(a_step("a"))), means()), derive(facts(a_plan(a_step("b"))), means())
     page.keep(first)
     inode = path.stat().st_ino
-    now[0] = 0.9
+    now[0] = 0.9 * TIMING.status_page
     page.keep(second)
     assert (path.stat().st_ino, "| a |" in path.read_text()) == (inode, True)
-    now[0] = 1.0
+    now[0] = TIMING.status_page
     page.keep(first)
     assert path.stat().st_ino == inode, "nothing has changed"
     now[0] = 2.0

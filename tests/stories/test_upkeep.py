@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.ledger.maintenance import QUIET_SECONDS
+from agentfs.storage.timing import TIMING
 from tests.daemons import Watching, book
 from tests.ledgers import SEEN_BY_GIT
 from tests.workspaces import Place, wait_for
@@ -53,7 +53,7 @@ def test_while_something_runs_nothing_is_packed(place: Place) -> None:
         wait_for(lambda: "plan.json" in place.git("ls-files"), "the first commit")
         before = loose(place)
         begun = _seconds(daemon)
-        wait_for(lambda: _seconds(daemon) > begun + QUIET_SECONDS + 2, "as long as it would take, if it did")
+        wait_for(lambda: _seconds(daemon) > begun + TIMING.idle + 2, "as long as it would take, if it did")
         assert loose(place) == before
         assert "maintained" not in daemon.said()
         (folder / "files" / "go").touch()
@@ -87,7 +87,7 @@ def test_a_persons_lock_is_left_and_told(place: Place) -> None:
     lock = place.runs / ".git" / "packed-refs.lock"
     lock.touch()
     done = place.agentfs("run", place.runbook("### a\n```sh\necho hi\n```\n"))
-    assert f"the ledger was not maintained: {lock} stands; it is tried again" in done.stderr
+    assert f"the ledger was not maintained: {lock} exists; it is tried again" in done.stderr
     assert (done.stdout, lock.exists(), len(place.log())) == ("hi\n", True, 2)
 
 

@@ -184,7 +184,7 @@ FILES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "a revision's plan is deleted": (removed("revisions/1.plan.json"), ["revisions/1.plan.json: is missing"]),
     "a revision's plan is edited": (
         changed("revisions/1.plan.json", "echo 41", "echo 40"),
-        ["revisions/1.plan.json: is not the plan that revisions/1.json tells of (plan_sha256)"],
+        ["revisions/1.plan.json: is not the plan that revisions/1.json names (plan_sha256)"],
     ),
     "a plan and its hashes are edited": (consistently, [f"revisions/2.json: {NOT}", f"revisions/2.plan.json: {NOT}"]),
     "a revision has another author": (changed("revisions/2.json", '"person"', '"planner"'), [f"revisions/2.json: {NOT}"]),
@@ -204,7 +204,7 @@ FILES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     ),
     "a call has another trigger": (
         changed("planning/2.json", "repeated_failure", "unexpected_state"),
-        ["revisions/3.json: tells another story than planning/2.json", f"planning/2.json: {NOT}"],
+        ["revisions/3.json: says something else than planning/2.json", f"planning/2.json: {NOT}"],
     ),
     "a call is deleted": (removed("planning/2.json"), ["planning/2.json: is missing, and revision 3 came of it"]),
     "an answer is edited": (changed("planning/2.result.json", "posted", "pasted"), [f"planning/2.result.json: {NOT}"]),
@@ -378,7 +378,7 @@ def graft(runs: Path) -> None:
 LEDGER: dict[str, tuple[Callable[[Path], object], str]] = {
     "the author of the last commit is amended": (
         with_git("commit", "-q", "--amend", "--no-edit", "--allow-empty", "--author", "Eve <eve@example.org>"),
-        "was made anew by Ada <ada@example.org>: rebased, amended or forged (open: revision 1, the first plan)",
+        "was made again by Ada <ada@example.org>: rebased, amended or forged (open: revision 1, the first plan)",
     ),
     "its author, unseen": (
         rewritten_tip(**{"author_agentfs_<agentfs@localhost>": "author Eve <eve@example.org>"}),
@@ -389,12 +389,16 @@ LEDGER: dict[str, tuple[Callable[[Path], object], str]] = {
         "says something else than its record (open: revision 1, the second plan)",
     ),
     "its trailers, unseen": (rewritten_tip(**{"Agentfs-Trigger:_first": "Agentfs-Trigger: asked"}), "says something else"),
+    "its headers, unseen": (
+        rewritten_tip(**{"\n\n": "\nencoding UTF-8\nnote anything\n\n"}),
+        "has a header that agentfs does not write: encoding, note",
+    ),
     "its time": (
         lambda runs: git(runs, "update-ref", "refs/heads/main", _later(runs)),
         "has another author than its record (agentfs agentfs@localhost",
     ),
-    "every commit is made anew": (made_anew, "was made anew by Ada"),
-    "a revision's commit is dropped": (dropped("job: revision 2"), "was made anew by Ada <ada@example.org>: rebased"),
+    "every commit is made anew": (made_anew, "was made again by Ada"),
+    "a revision's commit is dropped": (dropped("job: revision 2"), "was made again by Ada <ada@example.org>: rebased"),
     "a revision's commit is dropped, unseen": (dropped_unseen("job: revision 2"), "brings revision 2 of "),
     "the outcome's commit is dropped, unseen": (dropped_unseen("other: done"), "brings the outcome of "),
     "the last commit is dropped": (with_git("update-ref", "refs/heads/main", "main~1"), "has no commit, and nobody drives"),
@@ -507,7 +511,7 @@ def test_the_command_says_it_in_lines_and_in_json(place: Place) -> None:
                 "grade": "wrong",
                 "file": f"{run}/steps/a.1.result.json",
                 "what": "is not what was committed",
-                "mend": fix,
+                "fix": fix,
             }
         ],
     }

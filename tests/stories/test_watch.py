@@ -24,8 +24,8 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture(scope="module")
 def watching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
-    """One daemon for all that do not mind the others."""
-    with Watching(Place(tmp_path_factory.mktemp("shared"))) as daemon:
+    """One daemon for all that do not mind the others; a real start, as its command line is told, too."""
+    with Watching(Place(tmp_path_factory.mktemp("shared")), under=("env",)) as daemon:
         yield daemon
 
 

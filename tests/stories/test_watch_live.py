@@ -150,5 +150,5 @@ def test_without_colours_and_on_a_dumb_terminal(place: Place) -> None:
 def test_programs_get_json_though_a_person_looks(place: Place) -> None:
     with watching(place, "--json") as shown:
         assert shown.popen.stdout is not None
-        assert b'"event": "watching"' in shown.popen.stdout.readline()
+        assert '"event": "watching"' in shown.popen.stdout.readline()
     assert shown.raw == ""

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import pytest
 
+from agentfs.storage.timing import DIVISOR
 from tests.daemons import Watching, book
 from tests.mounts import mirrored, mounted
 from tests.shell.test_full_disk import fill
@@ -27,7 +28,7 @@ def test_on_fuse_it_looks_every_second_by_itself_and_says_so(place: Place) -> No
     """Of what is written behind a mount no event comes, and no lease tells who writes it."""
     back = place.root.parent / "back"
     back.mkdir()
-    with mirrored(back, place.root), Watching(place) as daemon:
+    with mirrored(back, place.root), Watching(place, env={DIVISOR: "1"}) as daemon:  # a slow writer has seconds
         assert daemon.said() == (
             "goals/ is looked at every second: events may be missing on a FUSE file system\n"
             f"looking every second: drop goals into {daemon.goals}\n"

@@ -4,12 +4,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.clocks import WallClock, needs_faketime
 from tests.daemons import Watching, book
+from tests.sweeps import size
 from tests.workspaces import Place, wait_for
 
 GATED = book("echo sent", lines="gate")
@@ -228,28 +229,14 @@ def test_what_happens_while_more_happens_than_can_be_heard_is_noticed(place: Pla
         assert daemon.outcome("asks")["answer"] == "sent"
 
 
-@pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed")
+@needs_faketime
 def test_the_clock_set_back_by_a_day_while_it_watches(place: Place) -> None:
-    preload = subprocess.check_output(["faketime", "-f", "+0d", "printenv", "LD_PRELOAD"], text=True).strip()
-    mended, hands = place.root.parent / "mended", place.root.parent / "clock"
-    mended.mkdir()  # where the monotonic clock is left alone, faketime breaks the way Python sleeps
-    (mended / "sitecustomize.py").write_text(
-        "import select, time\ntime.sleep = lambda s: select.select([], [], [], s)\n"
-    )
-    hands.write_text("+0d")
-    fake = (
-        f"LD_PRELOAD={preload}",
-        f"PYTHONPATH={mended}:{place.env['PYTHONPATH']}",
-        f"FAKETIME_TIMESTAMP_FILE={hands}",
-        "FAKETIME_NO_CACHE=1",
-        "FAKETIME_DONT_FAKE_MONOTONIC=1",
-        "DONT_FAKE_MONOTONIC=1",
-    )
-    with Watching(place, under=("env", *fake)) as daemon:
+    clock = WallClock.of(place)
+    with Watching(place, env=clock.environment) as daemon:
         daemon.drop("asks.md", GATED)
         asks = daemon.folder("asks")
         wait_for((asks / "steps" / "a.1.question.md").exists, "the question")
-        hands.write_text("-1d")
+        clock.set("-1d")
         daemon.drop("before.md", book("sleep 0.1; echo x", lines="timeout: 30s"))
         (asks / "steps" / "a.1.reply.md").write_text("approve\n")
         assert daemon.outcome("before")["answer"] == "x"
@@ -264,8 +251,7 @@ def test_the_clock_set_back_by_a_day_while_it_watches(place: Place) -> None:
 
 
 def test_a_flood_of_goals_is_taken_whole_and_once_while_it_answers(place: Place) -> None:
-    """AGENTFS_TEST_FLOOD=5000 is what it was made for."""
-    count = int(os.environ.get("AGENTFS_TEST_FLOOD", "60"))
+    count = size(60, 5000)
     goal = '{"goal": "x", "steps": [{"id": "a", "tool": "note", "input": {"text": "%d"}}]}'
     with Watching(place) as daemon:
         daemon.drop("asks.md", GATED)

@@ -1,0 +1,313 @@
+"""`report` and `web`: a run as one page, the workspace in a browser. The acts of a page are the commands."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentfs.commands.common import here, listening, print_lines, report_unreadable, say, short_path
+from agentfs.core import paths
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.text import inert, size
+from agentfs.errors import AgentfsError, BadFile, NoModel, UserError
+from agentfs.storage.safe_open import names_in
+from agentfs.storage.workspace import Workspace
+from agentfs.ui.reading import Reading, read_run
+from agentfs.ui.run_history import entries_of, plan_consequences
+from agentfs.web.acts import Checked, Done, Runbook
+
+if TYPE_CHECKING:
+    import socket
+
+    from agentfs.web.access import Access
+
+RUNBOOKS = "runbooks"
+INSTALL = "agentfs web needs the extra `web`: pip install 'agentfs-plan[web]' (uv tool install 'agentfs-plan[web]')"
+
+
+# ── report ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def report(arguments: Namespace) -> int:
+    """`agentfs report RUN [-o FILE]`"""
+    workspace = here(arguments)
+    found = read_run(workspace.find_run(arguments.run), workspace)
+    source = page_of(found, workspace).encode("utf-8", "replace")
+    if arguments.output in (None, "-"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(source)
+        return report_unreadable(found)
+    path = Path(arguments.output)
+    try:
+        path.write_bytes(source)
+    except OSError as error:
+        raise UserError(f"{inert(arguments.output)} cannot be written: {error.strerror}") from None
+    say(f"{short_path(path)}: {size(len(source))}, opens in any browser")
+    return report_unreadable(found)
+
+
+def page_of(found: Reading, workspace: Workspace) -> str:
+    """Return the report of a run, with times as this machine has them."""
+    from agentfs.web.document import report as render
+    from agentfs.web.gather import gather
+
+    now = datetime.now().astimezone()
+    return render(gather(found, now, now.tzinfo, commits_of(found.folder, workspace)))
+
+
+def commits_of(folder: Path, workspace: Workspace) -> dict[int, str]:
+    """Return the commit of each revision that the ledger has."""
+    entries, _ = entries_of(folder, workspace.runs)
+    return {
+        entry["revision"]: entry["commit"] for entry in entries if entry["kind"] == "revision" and entry["commit"]
+    }
+
+
+# ── web ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def web(arguments: Namespace) -> int:
+    """`agentfs web [--port N] [--open] [--read-only]`"""
+    try:
+        import uvicorn
+
+        from agentfs.web.app import make_app
+        from agentfs.web.view import View
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("uvicorn", "starlette"):
+            raise
+        raise UserError(INSTALL) from None
+    from agentfs.web.access import Access
+
+    workspace = here(arguments)
+    listener = _listener(arguments.port)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    app = Access(make_app(View(workspace, Commands(workspace), arguments.read_only)), arguments.read_only)
+    app.entered = lambda code: say(f"a browser came in; for another one: {address}/enter?code={code}")
+    _announce(workspace, app, address, read_only=arguments.read_only, open_it=arguments.open)
+    config = uvicorn.Config(
+        app, log_level="error", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=1
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+    return 0
+
+
+def _listener(port: int) -> "socket.socket":
+    """Return a socket on loopback; nobody beyond this machine can reach it."""
+    import socket
+
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(128)  # before the address is printed: whoever reads it may ask at once
+    except (OSError, OverflowError) as error:
+        listener.close()
+        words = getattr(error, "strerror", None) or str(error)
+        raise UserError(
+            f"port {port} of 127.0.0.1 cannot be used: {words} (another one: agentfs web --port N)"
+        ) from None
+    return listener
+
+
+def _announce(workspace: Workspace, app: "Access", address: str, *, read_only: bool, open_it: bool) -> None:
+    url = f"{address}/enter?code={app.code}"
+    say(f"{inert(str(workspace.root))} in a browser{', read-only' if read_only else ''}; Ctrl-C ends it")
+    print_lines([url])
+    sys.stdout.flush()
+    if open_it:
+        import webbrowser
+
+        if not webbrowser.open(url):
+            say("no browser could be opened: open this address yourself (BROWSER names the one to use)")
+
+
+# ── acts ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The commands as acts of a page: the same functions, the same files, under the same name."""
+
+    workspace: Workspace
+
+    def perform(self, act: str, run: str, fields: Mapping[str, str], *, dry_run: bool) -> Done:
+        """Do what the command does, and return what it said."""
+        words: list[str] = []
+        made: list[str] = []
+        try:
+            with listening(words.append, made.append):
+                _COMMANDS[act](self._arguments(act, run, fields, dry_run=dry_run))
+        except AgentfsError as error:
+            from agentfs.commands.editing import OutOfDate
+
+            return Done(ok=False, words=(*words, str(error)), stale=isinstance(error, OutOfDate))
+        except Rejected as error:
+            return Done(ok=False, words=(*words, *(one.shown(paths.PLAN) for one in error.problems)))
+        words = [line for line in words if not line.startswith("dry run: ")]  # the page says so itself
+        new = made[-1].strip() if act == "fork" and made and paths.is_run_id(made[-1].strip()) else run
+        return Done(ok=True, words=tuple(words), run=new)
+
+    def _arguments(self, act: str, run: str, fields: Mapping[str, str], *, dry_run: bool) -> Namespace:
+        """Return what would have been typed; every value is a value, and none of them an option."""
+        given = {name: value.strip() or None for name, value in fields.items()}
+        revision = given.get("revision")
+        if revision is not None and not (revision.isascii() and revision.isdigit() and len(revision) < 9):
+            raise UserError(f"{inert(revision)!r} is not the number of a revision")
+        named = f"{run}@{revision}" if revision and act in ("approve", "reject", "fork", "restore") else run
+        return Namespace(
+            folder=str(self.workspace.root),
+            run=named,
+            runs=[named],
+            step=given.get("step"),
+            because=given.get("because"),
+            text=fields.get("text", ""),
+            name=given.get("name"),
+            shown=given.get("question"),
+            undo=False,
+            force=False,
+            json=False,
+            mode=None,
+            planner=None,
+            executor=None,
+            param=None,
+            params=None,
+            refresh_settings=False,
+            dry_run=dry_run,
+            **_top_ups(given),
+        )
+
+    def check_plan(self, run: str, source: bytes) -> Checked:
+        """Return what a plan would mean for a run."""
+        from agentfs.commands.editing import problems_of
+
+        found = read_run(self.workspace.find_run(run), self.workspace)
+        state = found.readable()
+        if problems := problems_of(found.folder, self.workspace, source):
+            return Checked(tuple(problems), None)
+        return Checked((), plan_consequences(state, source))
+
+    def save_plan(self, run: str, source: bytes, base: str) -> Done:
+        """Save a plan if plan.json still is what was edited, and if nothing is wrong with it."""
+        from agentfs.commands.editing import OutOfDate, open_run, reopen, save_plan, say_who_continues
+
+        words: list[str] = []
+        try:
+            with listening(words.append, words.append):
+                opened = open_run(self.workspace, self.workspace.find_run(run))
+                save_plan(opened, source, base)
+                reopen(opened)
+                say_who_continues(opened)
+        except AgentfsError as error:
+            return Done(ok=False, words=(*words, str(error)), stale=isinstance(error, OutOfDate))
+        return Done(ok=True, words=tuple(words), run=run)
+
+    # ── goals ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def runbooks(self) -> tuple[str, ...]:
+        """Return the goals in runbooks/."""
+        try:
+            names = sorted(names_in(self.workspace.root / RUNBOOKS))
+        except OSError:
+            return ()
+        return tuple(f"{RUNBOOKS}/{name}" for name in names if Path(name).suffix.lower() in paths.GOAL_SUFFIXES)
+
+    def runbook(self, file: str) -> Runbook:
+        """Return what a goal in runbooks/ takes, or what is wrong with it."""
+        from agentfs.commands.check import judge, surroundings
+        from agentfs.engine.goal_source import goal_from
+
+        if file not in self.runbooks():
+            raise UserError(f"there is no {inert(file)!r}")
+        try:
+            source = goal_from(str(self.workspace.root / file), self.workspace.root, lambda: b"")
+            goal = judge(source, surroundings(self.workspace.root), with_values=False).parsed
+        except NoModel as error:
+            return Runbook(file, file, (), (error.problem,))
+        except (Rejected, BadFile) as error:
+            return Runbook(file, file, (), tuple(error.problems))
+        return Runbook(file, goal.title, tuple(goal.params.values()))
+
+    def check_goal(self, name: str, source: bytes) -> tuple[Problem, ...]:
+        """Return what is wrong with a goal, as `watch` would say."""
+        from agentfs.commands.check import dropped_problems
+
+        try:
+            return dropped_problems(self.workspace, _goal_name(name), source)
+        except UserError as error:
+            return (Problem(str(error), ""),)
+
+    def drop_goal(self, name: str, source: bytes) -> Done:
+        """Put a goal into goals/, whole; one that is there is not replaced."""
+        from agentfs.storage.files import publish
+        from agentfs.storage.locks import is_watched
+
+        path = self.workspace.root / "goals" / _goal_name(name)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            publish(path, source, durable=True)
+        except FileExistsError:
+            return Done(ok=False, words=(f"goals/{path.name} is there already: choose another name",))
+        except OSError as error:
+            return Done(ok=False, words=(f"goals/{path.name} cannot be written: {error.strerror}",))
+        driven = is_watched(self.workspace.root)
+        then = "`agentfs watch` takes it up" if driven else "nothing watches goals/; go on with: agentfs watch"
+        return Done(ok=True, words=(f"goals/{path.name} is dropped", then))
+
+
+def _goal_name(name: str) -> str:
+    """Return the name of a goal's file: a name, not a path, that `watch` would take."""
+    if name != os.path.basename(name) or not name.isprintable() or name.startswith((".", "-")) or len(name) > 120:
+        raise UserError(f"{inert(name)!r} is not the name of a file (letters, digits, - and a suffix)")
+    if Path(name).suffix.lower() not in paths.GOAL_SUFFIXES:
+        raise UserError(f"{inert(name)!r}: a goal ends in {', '.join(paths.GOAL_SUFFIXES)}")
+    return name
+
+
+def _top_ups(given: Mapping[str, str | None]) -> dict[str, float | int | None]:
+    """Return how much is added to which limit."""
+    found: dict[str, float | int | None] = {}
+    for name in ("minutes", "cost_usd", "requests", "tokens", "replans"):
+        text = given.get(name)
+        if text is None:
+            found[name] = None
+            continue
+        whole = name not in ("minutes", "cost_usd")
+        try:
+            number = int(text) if whole else float(text)
+        except ValueError:
+            number = 0
+        if not 0 < number < 1e9:
+            raise UserError(
+                f"{name.replace('_usd', '')}: {inert(text)!r} is not a {'whole ' if whole else ''}number above 0"
+            )
+        found[name] = number
+    return found
+
+
+def _command(module: str, name: str) -> Callable[[Namespace], object]:
+    """Return a command that is imported when it is called."""
+
+    def call(arguments: Namespace) -> object:
+        import importlib
+
+        called: Callable[[Namespace], object] = getattr(importlib.import_module(f"agentfs.commands.{module}"), name)
+        return called(arguments)
+
+    return call
+
+
+_COMMANDS: dict[str, Callable[[Namespace], object]] = {
+    **{
+        name: _command("change", name)
+        for name in ("approve_one", "reject_one", "reply", "replan", "pause", "cancel", "retry", "skip")
+    },
+    "fork": _command("fork", "fork"),
+    "restore": _command("fork", "restore"),
+    "resume": _command("resume", "take_up_only"),
+}
+_COMMANDS |= {"approve": _COMMANDS.pop("approve_one"), "reject": _COMMANDS.pop("reject_one")}

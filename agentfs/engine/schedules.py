@@ -1,0 +1,176 @@
+"""The goals in `schedules/`: what they say, the runs that were begun for them, and whether one is due. Reads only."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import Any
+
+from agentfs.core import paths
+from agentfs.core.goal_file import MAX_BYTES, examine_goal
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.problems import Locate, Problem, Rejected
+from agentfs.core.records import Goal
+from agentfs.core.request import read_request
+from agentfs.core.schedule import FOLDER, Due, Schedule, ScheduledRun, due, read_schedule
+from agentfs.core.tool_spec import Catalogue
+from agentfs.engine.goal_source import GoalSource
+from agentfs.storage.clock import local_zone, stamped, zone_named
+from agentfs.storage.safe_open import MOST_RECORD, hold_named, names_in, read_regular
+from agentfs.storage.workspace import all_folders, has_goal
+
+_NEWEST = 200  # runs of one schedule that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFile:
+    """A file in schedules/, as it was read."""
+
+    path: Path
+    content: bytes
+    changed: datetime
+    schedule: Schedule | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def shown(self) -> str:
+        return f"{FOLDER}/{self.path.name}"
+
+    @property
+    def sha256(self) -> str:
+        return sha256_bytes(self.content)
+
+    def source(self, time: datetime) -> GoalSource:
+        """Return the goal that is run for one of its times."""
+        origin = os.fsencode(self.path).decode("utf-8", "replace")
+        due_at = stamped(time)
+        return GoalSource(self.content, self.path.name, self.shown, origin, self.name, schedule=self.name, due=due_at)
+
+
+def zone_of(name: str | None) -> tzinfo | None:
+    """Return a time zone by its name, the local one for None; None if there is no such zone."""
+    return local_zone() if name is None else zone_named(name)
+
+
+def schedule_names(root: Path) -> list[str]:
+    """Return the names of the files in schedules/ that may be goals."""
+    try:
+        listed = names_in(root / FOLDER)
+    except OSError:
+        return []
+    return sorted(name for name in listed if name[0] != "." and name.lower().endswith(paths.GOAL_SUFFIXES))
+
+
+def read_file(root: Path, name: str) -> ScheduleFile:
+    """Return what a file in schedules/ says; raises OSError if it is no file."""
+    path = root / FOLDER / name
+    with hold_named(path.parent) as folder:
+        content = read_regular(name, MAX_BYTES, folder=folder)
+        changed = datetime.fromtimestamp(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime, UTC)
+    try:
+        fields, places = _fields(content, name)
+        schedule, problems = read_schedule(fields, zone_of)
+        problems = [
+            problem.at(*places(problem.pointer, False)) if problem.pointer else problem for problem in problems
+        ]
+    except Rejected as rejected:
+        schedule, problems = None, list(rejected.problems)
+    return ScheduleFile(path, content, changed, schedule, tuple(problems))
+
+
+def fields_in(file: ScheduleFile) -> Goal:
+    """Return the fields of a file, as far as they read."""
+    try:
+        return _fields(file.content, file.path.name)[0]
+    except Rejected:
+        return Goal()
+
+
+def _fields(content: bytes, name: str) -> tuple[Goal, Locate]:
+    """Return the fields of a scheduled goal, or of a request; what else is wrong with it is seen when it is due."""
+    if request := read_request(content, name):
+        return request.fields, request.places
+    goal = examine_goal(content, name, Catalogue({}, frozenset()), planned=True)[0]
+    return goal.fields, goal.places
+
+
+# ── the runs of a schedule ────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class RunsOfSchedules:
+    """Finds the runs that schedules began; what run.json says of one never changes, and is read once."""
+
+    runs: Path
+    _known: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+
+    def of(self, file: ScheduleFile) -> list[ScheduledRun]:
+        """Return the runs of a schedule, the newest first: those of its name, and of these very bytes."""
+        found = [
+            (folder, record)
+            for folder, record in self._records()
+            if record["schedule"] == file.name or file.sha256 in (record["goal_sha256"], record["request_sha256"])
+        ]
+        found.sort(key=lambda one: str(one[1]["started_at"]), reverse=True)
+        return [_scheduled(folder, record) for folder, record in found[:_NEWEST]]
+
+    def _records(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        there = [folder for folder in all_folders(self.runs) if has_goal(folder)]
+        self._known = {folder: self._known[folder] for folder in there if folder in self._known}
+        for folder in there:
+            if folder not in self._known:
+                self._known[folder] = _schedule_in(folder)
+            if record := self._known[folder]:
+                yield folder, record
+
+
+def _schedule_in(folder: str) -> Mapping[str, Any] | None:
+    """Return what run.json says of the schedule; None if no schedule began the run."""
+    with suppress(OSError, ValueError):
+        content = read_regular(f"{folder}/{paths.RUN}", MOST_RECORD)
+        if b'"due": "' in content:  # most runs have none
+            record = json.loads(content)
+            names = ("schedule", "due", "started_at", "goal_sha256", "request_sha256")
+            return {name: record.get(name) for name in names}
+    return None
+
+
+def _scheduled(folder: str, record: Mapping[str, Any]) -> ScheduledRun:
+    run = "/".join(folder.rsplit("/", 2)[1:])
+    began = datetime.fromisoformat(record["started_at"])
+    return ScheduledRun(run, datetime.fromisoformat(record["due"]), began, _ended(folder))
+
+
+def _ended(folder: str) -> datetime | None:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return datetime.fromisoformat(json.loads(read_regular(f"{folder}/{paths.OUTCOME}", MOST_RECORD))["ended_at"])
+    return None
+
+
+def due_now(file: ScheduleFile, now: datetime, runs: RunsOfSchedules) -> Due:
+    """Return what becomes of the newest time of a schedule; one that does not read is never due."""
+    if file.schedule is None:
+        return Due(None, "never", "the file is not valid")
+    return due(file.schedule, now, file.changed, runs.of(file))
+
+
+def why_needed(folder: Path, now: datetime) -> str | None:
+    """Return why a run has to stay: its schedule would make up for its time again; None if it would not."""
+    record = _schedule_in(str(folder))
+    if record is None:
+        return None
+    root = folder.parents[2]
+    for name in schedule_names(root):
+        with suppress(OSError):
+            file = read_file(root, name)
+            since = now - datetime.fromisoformat(record["due"])
+            if file.name == record["schedule"] and file.schedule and since <= file.schedule.window:
+                return f"{file.shown} would run again for {record['due']}, which is within its catch_up"
+    return None

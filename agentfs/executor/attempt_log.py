@@ -1,0 +1,183 @@
+"""An attempt's log: JSON lines, written as it goes. Creating it is the claim, so it is created only once."""
+
+import functools
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentfs.core import paths
+from agentfs.core.facts import RUN, Claim
+from agentfs.core.mask import Mask
+from agentfs.core.records import SHA256_PATTERN, Order
+from agentfs.storage.clock import Clock
+from agentfs.storage.files import StepsFolder, write_all
+from agentfs.storage.jsonl import one_line, read_lines
+from agentfs.storage.safe_open import reading
+from agentfs.storage.system import flags
+from agentfs.tools.process import ProcessMark
+
+_APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CLOEXEC", "O_BINARY")
+MAX_LINE = 1 << 16
+IS_KEY = re.compile(SHA256_PATTERN)
+
+
+class AlreadyClaimed(Exception):
+    """Another executor has taken this order."""
+
+
+class AttemptLog:
+    """Appends one line per event; the first is the claim."""
+
+    def __init__(
+        self,
+        steps_folder: StepsFolder,
+        order: Order,
+        mask: Mask,
+        clock: Clock,
+        protected: Mapping[str, str] | None = None,
+    ) -> None:
+        self._shelf, self._name = steps_folder, paths.step_file(order.step, order.attempt, "log")
+        self._mask, self._clock, self._durable = mask, clock, not order.repeatable or order.tool == RUN
+        self._of: dict[str, Any] = {
+            "key": order.key,
+            "repeatable": order.repeatable,
+        }  # an order may be lost; a claim is alone
+        self._of |= {"protected": dict(protected)} if protected else {}
+        self._descriptor: int | None = None
+
+    @property
+    def path(self) -> Path:
+        return Path(self._path)
+
+    @property
+    def _path(self) -> str:
+        return f"{self._shelf.folder}/{self._name}"
+
+    @property
+    def claimed(self) -> bool:
+        return self._descriptor is not None
+
+    def claim_for(self, child: str) -> None:
+        """Take the order, naming the run that it is to be: on the disk before that run is."""
+        self.create({"driver": os.getpid(), "host": _host(), **self._of, **_who(None), "child": child})
+
+    def claim(self, mark: ProcessMark | None) -> None:
+        """Take the order, naming who does: before anything starts. A later call only notes one more program."""
+        if self._descriptor is not None:
+            self.write("program", _who(mark))
+            return
+        self.create({"driver": os.getpid(), "host": _host(), **self._of, **_who(mark)})
+
+    def create(self, claim: Mapping[str, Any]) -> None:
+        """Take the order with this first line. Raises AlreadyClaimed."""
+        try:
+            self._create(claim)
+        except FileExistsError:
+            raise AlreadyClaimed(self._name) from None
+        if self._durable:
+            self._shelf.sync()
+
+    def _create(self, claim: Mapping[str, Any]) -> None:
+        """Let the log appear with its first line in it; where a file cannot be without a name, just before it."""
+        unnamed = self._shelf.open_unnamed(_APPEND)
+        if unnamed is None:
+            self._descriptor = os.open(self._path, _APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+            self._write_claim(self._descriptor, claim)
+            return
+        try:
+            self._write_claim(unnamed, claim)
+            self._shelf.give_name(unnamed, self._name)
+        except BaseException:
+            os.close(unnamed)
+            raise
+        self._descriptor = unnamed
+
+    def _write_claim(self, descriptor: int, claim: Mapping[str, Any]) -> None:
+        write_all(descriptor, self._line("claim", claim))
+        if self._durable:
+            self._shelf.sync_file(descriptor)
+
+    def reopen(self) -> None:
+        """Go on with a log that was claimed before."""
+        self._descriptor = os.open(self._path, _APPEND)
+
+    def write(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Append one line."""
+        if self._descriptor is None:
+            raise RuntimeError("the log is written after the claim")
+        self._shelf.append(self._descriptor, self._name, self._line(event, fields))
+
+    def append(self, line: bytes) -> None:
+        """Append a line as it is: of an attempt elsewhere, which wrote and masked it there."""
+        if self._descriptor is None:
+            raise RuntimeError("the log is written after the claim")
+        write_all(self._descriptor, line)
+
+    def sync(self) -> None:
+        """Make durable what has been written: something is about to refer to it."""
+        if self._descriptor is not None:
+            self._shelf.sync_file(self._descriptor)
+
+    def _line(self, event: str, fields: Mapping[str, Any]) -> bytes:
+        return one_line(event, fields, self._mask, self._clock)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+@functools.cache
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _who(mark: ProcessMark | None) -> dict[str, Any]:
+    """Return what finds a process group again; null where the driver itself does the work."""
+    if mark is None:
+        return {"pid": None, "pgid": None, "start_time": None, "boot_id": None}
+    return {"pid": mark.pid, "pgid": mark.pgid, "start_time": mark.start_time, "boot_id": mark.boot_id}
+
+
+def claim_in(path: Path) -> Claim:
+    """Return what the first line of a log says of its order; nothing where it does not read."""
+    try:
+        with reading(path) as file:
+            entry = json.loads(file.readline(MAX_LINE))
+    except (OSError, ValueError, RecursionError):
+        return Claim()
+    match entry:
+        case {"event": "claim", "key": str() as key, "repeatable": bool() as repeatable} if IS_KEY.fullmatch(key):
+            place, host = (one if isinstance(one, str) else None for one in map(entry.get, ("place", "host")))
+            return Claim(key, repeatable, place, host)
+        case _:
+            return Claim()
+
+
+CHILD, BEGUN = "child", "begun"  # events in the log of a run in a run: it has another name; it was made
+
+
+def child_in(path: Path) -> tuple[str, bool] | None:
+    """Return the run that an attempt's log names, and whether that was made; None: it names none."""
+    name, begun = None, False
+    for entry in read_lines(path):
+        if entry.get("event") in ("claim", CHILD) and isinstance(found := entry.get("child"), str):
+            name = found if paths.is_run_id(found) else name
+        begun = begun or entry.get("event") == BEGUN
+    return None if name is None else (name, begun)
+
+
+def marks_in(path: Path) -> list[ProcessMark]:
+    """Return every program an attempt's log says it started; what is torn is passed over."""
+    marks = []
+    for entry in read_lines(path):
+        try:
+            if entry["event"] in ("claim", "program") and entry["pgid"] is not None:
+                marks.append(ProcessMark(entry["pid"], entry["pgid"], entry["start_time"], entry["boot_id"]))
+        except (KeyError, TypeError):
+            continue
+    return marks

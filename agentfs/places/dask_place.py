@@ -1,0 +1,276 @@
+"""A place on a Dask cluster: every attempt is one task. Dask may start a task twice; the driver answers `go` once.
+
+Messages go through queues of the scheduler, under the cluster's TLS: one for all that attempts send to this driver,
+and one for each worker process that works for it (see dask_worker). What was received is not kept there. The
+assignment travels inside the task's function: it is in no name, argument or result of a task.
+"""
+
+import contextlib
+import json
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from agentfs.places.channel import Closed, Message
+from agentfs.storage.safe_open import reading
+from agentfs.storage.timing import TIMING
+
+if TYPE_CHECKING:
+    from distributed import Client, Future, Queue
+
+ENDED = "ended"  # what the driver itself puts behind all that a task has sent
+BYE = "bye"  # to a worker: its driver ends
+
+
+def is_safe(address: str) -> bool:
+    """Whether what is sent to a scheduler stays on this machine, or goes over TLS."""
+    url = urlsplit(address if "://" in address else f"tcp://{address}")
+    if url.scheme in ("tls", "wss", "inproc"):
+        return True
+    try:
+        return url.hostname == "localhost" or ip_address(url.hostname or "").is_loopback
+    except ValueError:
+        return False
+
+
+def address_in(scheduler_file: str) -> str:
+    """Return the address that a scheduler wrote into its file. Raises Closed."""
+    try:
+        with reading(Path(scheduler_file)) as file:
+            return str(json.load(file)["address"])
+    except OSError as error:
+        raise Closed(f"{scheduler_file}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Closed(f"{scheduler_file} is not a scheduler file") from None
+
+
+def next_in(line: "Queue", timeout: float) -> Any:
+    """Return the next of a queue. Raises TimeoutError if none came, Closed where the scheduler does not answer."""
+    began, patience = time.monotonic(), timeout + TIMING.place_silence
+    try:
+        return line.get(timeout=timeout, callback_timeout=patience)
+    except TimeoutError:
+        if time.monotonic() - began >= patience:  # what it still answers reaches nobody: the line is of no use
+            raise Closed("the scheduler does not answer") from None
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever Dask raises, the line is cut
+        raise Closed(str(error)) from None
+
+
+@dataclass(slots=True)
+class Connection:
+    """A client of the scheduler, and its queues. Once cut it stays so: another one is made."""
+
+    client: "Client"
+    name: str
+    up: "Queue"
+    cut: str | None = None  # why nothing more will arrive
+    silent: set[str] = field(default_factory=set)  # workers where an attempt was lost, and not heard of since
+    _lines: dict[str, "DaskLine"] = field(default_factory=dict)
+    _down: dict[str, "Queue"] = field(default_factory=dict)  # by the worker's mailbox
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, line: "DaskLine") -> None:
+        self._lines[line.ident] = line
+
+    def forget(self, line: "DaskLine") -> None:
+        self._lines.pop(line.ident, None)
+
+    def others(self) -> list[str] | None:
+        """Return the workers to prefer; None: any. One that is frozen looks idle to the scheduler for minutes."""
+        known = self.client.scheduler_info(n_workers=-1)["workers"] if self.silent else ()
+        return [worker for worker in known if worker not in self.silent] or None
+
+    def read(self) -> None:
+        """Hand every message to the attempt it is about, until the scheduler is gone."""
+        while self.is_open:
+            try:
+                with contextlib.suppress(TimeoutError):
+                    self._deliver(next_in(self.up, TIMING.place_alive))
+                    for one in self.up.get(batch=True, callback_timeout=TIMING.place_silence):
+                        self._deliver(one)
+            except Exception as error:  # noqa: BLE001 - whatever Dask raises, the line is cut
+                self.cut = self.cut or f"the line to the scheduler was cut ({error})"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages may still arrive."""
+        if self.cut is None and self.client.status != "running":
+            self.cut = "the line to the scheduler was cut"
+        return self.cut is None
+
+    def _deliver(self, sent: Any) -> None:
+        worker, mailbox, messages = sent
+        self.silent.discard(worker)
+        for ident, message in messages:
+            if (line := self._lines.get(ident)) is not None:
+                line.take(worker, mailbox, message)
+
+    def send(self, mailbox: str, ident: str, message: Message) -> None:
+        """Send something to a worker. Raises Closed."""
+        from distributed import Queue
+
+        try:
+            with self._lock:
+                if mailbox not in self._down:
+                    self._down[mailbox] = Queue(mailbox, client=self.client)
+            self._down[mailbox].put([ident, message], callback_timeout=TIMING.place_connect)
+        except Exception as error:  # noqa: BLE001 - whatever Dask raises, the line is cut
+            raise Closed(f"the cluster does not answer: {error}") from None
+
+    def close(self) -> None:
+        with contextlib.suppress(Closed):
+            for mailbox in self._down if self.is_open else ():
+                self.send(mailbox, "", {"kind": BYE})
+        self.cut = self.cut or "it was closed"
+        for line in (*self._down.values(), self.up):
+            with contextlib.suppress(Exception):
+                line.close()
+        with contextlib.suppress(Exception):
+            self.client.close(timeout=TIMING.close)
+
+
+class DaskLine:
+    """The driver's end of the line to one task."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.ident = uuid.uuid4().hex
+        self._connection = connection
+        self._arrived: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._mailboxes: dict[str, str] = {}  # of the workers that have it: one, unless Dask started it twice
+        self._future: Future | None = None
+        self._why_ended = "its task ended"
+        self._is_over = False  # it has sent its last message
+        connection.add(self)
+
+    def submit(self, message: Message) -> None:
+        """Have a worker carry out an assignment."""
+        one, others = self._connection, self._connection.others()
+        self._future = one.client.submit(
+            start_on_worker(self.ident, one.name, json.dumps(message)),
+            key=f"agentfs-attempt-{self.ident}",
+            pure=False,
+            retries=0,
+            workers=others,
+            allow_other_workers=others is not None,
+        )
+        self._future.add_done_callback(self._done)
+
+    def _done(self, future: "Future") -> None:
+        """The task is over. Its messages are in the queue by now: the end is put behind them."""
+        if self._is_over:
+            return
+        if future.status == "error":
+            self._why_ended = f"its task failed: {future.exception()}"
+        elif future.status in ("cancelled", "lost"):
+            self._why_ended = f"its task was {future.status}"
+        with contextlib.suppress(Exception):  # the line is cut, which `receive` will see
+            end = ["", "", [(self.ident, {"kind": ENDED})]]
+            self._connection.up.put(end, callback_timeout=TIMING.place_connect)
+
+    def take(self, worker: str, mailbox: str, message: Message) -> None:
+        """Take what arrived from a worker."""
+        if mailbox:
+            self._mailboxes[mailbox] = worker
+        self._is_over = self._is_over or message.get("kind") == "over"
+        self._arrived.put(message)
+
+    def send(self, message: Message) -> None:
+        for mailbox in list(self._mailboxes):
+            self._connection.send(mailbox, self.ident, message)
+
+    def receive(self, timeout: float) -> Message | None:
+        try:
+            message = self._arrived.get(timeout=timeout)
+        except queue.Empty:
+            if not self._connection.is_open:
+                raise Closed(self._connection.cut or "") from None
+            return None
+        if message.get("kind") == ENDED:
+            raise Closed(self._why_ended)
+        return message
+
+    def close(self) -> None:
+        self._connection.forget(self)
+        if self._is_over:
+            return  # the task ends by itself
+        self._connection.silent.update(self._mailboxes.values())
+        self._is_over = True
+        with contextlib.suppress(Exception):
+            if self._future is not None and not self._future.done():
+                self._future.cancel(force=True)
+
+
+@dataclass(slots=True)
+class DaskPlace:
+    """One connection for all attempts of a process; made when the first one starts, and again when it is cut."""
+
+    name: str
+    slots: int
+    scheduler: str | None = None
+    scheduler_file: str | None = None
+    insecure: bool = False
+    _connection: Connection | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self, message: Message) -> DaskLine:
+        try:
+            line = DaskLine(self._connected())
+        except Closed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever Dask raises, the line is cut
+            raise Closed(f"no connection to the scheduler: {error}") from None
+        try:
+            line.submit(message)
+        except Exception as error:  # noqa: BLE001
+            line.close()
+            raise Closed(f"the cluster does not answer: {error}") from None
+        return line
+
+    def _connected(self) -> Connection:
+        with self._lock:
+            if self._connection is None or not self._connection.is_open:
+                self._drop()
+                self._connection = self._connect()
+            return self._connection
+
+    def _connect(self) -> Connection:
+        from distributed import Client, Queue
+
+        address = self.scheduler or address_in(self.scheduler_file or "")
+        if not self.insecure and not is_safe(address):
+            raise Closed(f"{address} is beyond this machine, and not protected by TLS")
+        client = Client(address, set_as_default=False, timeout=TIMING.place_connect, name="agentfs")
+        name = f"agentfs-driver-{uuid.uuid4().hex}"
+        connection = Connection(client, name, Queue(name, client=client))
+        threading.Thread(target=connection.read, name=f"place-{self.name}-reader", daemon=True).start()
+        return connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+
+def start_on_worker(ident: str, driver: str, text: str) -> Callable[[], None]:
+    """Return what Dask sends to a worker: by value, as a worker dies that cannot import what it receives."""
+
+    def attempt() -> None:
+        try:
+            from agentfs.places.dask_worker import run_on_worker
+        except ImportError as error:
+            raise RuntimeError(f"the worker has no agentfs of this release ({error})") from None
+        run_on_worker(ident, driver, text)
+
+    return attempt

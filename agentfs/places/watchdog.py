@@ -1,0 +1,108 @@
+"""Ends the programs of a process that is frozen: it cannot end itself without its driver, and they would run on.
+
+Run as a script, isolated: `watchdog.py SECONDS`. Each line on standard input is a sign of life; one with numbers
+(process, start time) names a program to mind. After so many seconds without a line, and at the end of the input, all
+of them are killed. Imported, it starts that script and feeds it: once in a process, however many attempts run there.
+"""
+
+import contextlib
+import functools
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+Program = tuple[int, int]  # its number, and its start in clock ticks since boot: a number is given again
+
+
+class Watchdog:
+    """The process's end of the line to its watchdog."""
+
+    def __init__(self, silence_s: float) -> None:
+        self._lock = threading.Lock()
+        command = [sys.executable, "-I", "-S", __file__, str(silence_s)]
+        null = subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True
+        )
+
+    def mind(self, pid: int, start_time: int) -> None:
+        """Have a program ended when this process falls silent."""
+        self._write(b"%d %d\n" % (pid, start_time))
+
+    def beat(self) -> None:
+        """Say that this process is alive."""
+        self._write(b"\n")
+
+    def _write(self, line: bytes) -> None:
+        if self._process.stdin is not None:
+            with self._lock, contextlib.suppress(OSError):  # it was killed: nobody minds them then
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+
+
+@functools.cache
+def watchdog_of_this_process(silence_s: float) -> Watchdog:
+    return Watchdog(silence_s)
+
+
+# ── the script ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def main(silence_s: float) -> None:
+    minded: list[Program] = []
+    while True:
+        if not select.select([0], [], [], silence_s if minded else None)[0]:
+            end(minded)
+            minded = []
+        elif not (text := os.read(0, 1 << 16)):
+            return end(minded)
+        else:
+            minded = [*filter(is_alive, minded), *programs_in(text)]
+
+
+def programs_in(text: bytes) -> Iterator[Program]:
+    """Yield the programs that lines name. A line is written at once, and shorter than what a pipe tears."""
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 2 and all(map(bytes.isdigit, words)):
+            yield int(words[0]), int(words[1])
+
+
+def end(minded: list[Program]) -> None:
+    """Kill programs and all that they started."""
+    for program in minded:
+        if is_alive(program):
+            for pid in [program[0], *descendants(program[0])]:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(program: Program) -> bool:
+    return start_and_parent(program[0])[0] == program[1]
+
+
+def descendants(pid: int) -> list[int]:
+    parents = {int(name): start_and_parent(int(name))[1] for name in os.listdir("/proc") if name.isdigit()}
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def start_and_parent(pid: int) -> tuple[int, int]:
+    """Return when a process started, and its parent; zeros if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return 0, 0
+    fields = text[text.rindex(b")") + 2 :].split()
+    return int(fields[19]), int(fields[1])
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]))

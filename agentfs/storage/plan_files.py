@@ -1,0 +1,118 @@
+"""Plans beside plan.json: those that came out of an exchange, and those of past revisions.
+
+An editor that had a displaced plan open may have saved into it: no save is lost.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agentfs.core import paths
+from agentfs.core.plan_merge import HandEditHistory, HandEdits, plan_without_edits
+from agentfs.core.records import Plan, Revision
+from agentfs.errors import UserError
+from agentfs.storage.completeness import Completeness, being_written
+from agentfs.storage.files import DisplacedFile, install, listing, publish, read_whole
+
+KEPT = "plan.saved-{}.json"
+
+
+def look_after(folder: Path, displaced: list[DisplacedFile], completeness: Completeness) -> list[DisplacedFile]:
+    """Return those that must be looked at again; whatever was saved into one of the others is back in a plan."""
+    waiting: list[DisplacedFile] = []
+    for file in displaced:
+        if not _is_closed(file.path, completeness):
+            waiting.append(file)
+        elif (saved := file.rescued()) is None:
+            file.remove()
+        else:
+            waiting += _put_back(folder, file, saved)
+    return waiting
+
+
+def _is_closed(path: Path, completeness: Completeness) -> bool:
+    """Whether no writer has it open; where that cannot be known, whether it has held still long enough."""
+    writing = being_written(path)
+    return completeness.is_complete(path) if writing is None else not writing
+
+
+def _put_back(folder: Path, file: DisplacedFile, saved: bytes) -> list[DisplacedFile]:
+    """Put a save that missed plan.json into it; if plan.json holds another one by now, keep this one beside it."""
+    plan = folder / paths.PLAN
+    current = read_whole(plan) if plan.is_file() else None
+    latest = _last_revision(folder)
+    if current is not None and current == latest:
+        placed, another = install(plan, saved, current)
+        if placed:
+            file.remove()
+            return [another] if another else []
+        if another is not None:
+            return [file, another]
+    keep_beside(folder, saved)
+    file.remove()
+    return []
+
+
+def keep_beside(folder: Path, saved: bytes) -> Path:
+    """Write a save under a name of its own, for a person to look at."""
+    number = 1
+    while True:
+        path = folder / KEPT.format(number)
+        try:
+            publish(path, saved, durable=True)
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _last_revision(folder: Path) -> bytes | None:
+    parsed = map(paths.parse_revision_file, listing(folder / paths.REVISIONS))
+    numbers = [found[0] for found in parsed if found and found[1] == "plan"]
+    return read_whole(folder / paths.REVISIONS / paths.revision_plan_file(max(numbers))) if numbers else None
+
+
+# ── plans of revisions: reads only; each is read once, in order ─────────────────────────────────────────
+
+
+class LostPlan(UserError):
+    """The plan of a revision is not there, or does not read."""
+
+
+@dataclass(slots=True)
+class PastPlans:
+    """Reads the copies that `revisions/` keeps."""
+
+    folder: Path
+    _held: HandEditHistory = field(default_factory=HandEditHistory)
+
+    def plan(self, revision: int) -> Plan:
+        """Return the plan of a revision; raise if it does not read."""
+        name = f"{paths.REVISIONS}/{paths.revision_plan_file(revision)}"
+        try:
+            return Plan.model_validate_json(read_whole(self.folder / name))
+        except (OSError, ValidationError):
+            raise LostPlan(f"{name} does not read: take it back from the ledger") from None
+
+    def hand_edits(self, revisions: Sequence[Revision], last: Plan | None = None) -> HandEdits:
+        """Return the fields that a person set by hand; nothing is read where nobody edited. `last`: the last plan."""
+        if not _is_edited(revisions):
+            return {}
+        if self._held.revisions > len(revisions):
+            self._held = HandEditHistory()
+        for revision in revisions[self._held.revisions :]:
+            known = last if revision is revisions[-1] else None
+            self._held = self._held.after(revision, known or self.plan(revision.revision))
+        return self._held.hand_edits
+
+    def unedited(self, revisions: Sequence[Revision]) -> Plan | None:
+        """Return the plan as it would be had no person edited it; None where nobody did."""
+        return (
+            plan_without_edits((one, self.plan(one.revision)) for one in revisions) if _is_edited(revisions) else None
+        )
+
+
+def _is_edited(revisions: Sequence[Revision]) -> bool:
+    return any(revision.trigger == "edited" for revision in revisions)

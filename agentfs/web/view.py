@@ -1,0 +1,384 @@
+"""The live view: routes over the same pages as the report. It drives nothing, holds no lock and stores nothing.
+
+Reading is done in threads; what a person does is done by the acts that were handed in.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+
+from agentfs.core import paths
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.problems import Problem
+from agentfs.errors import UserError
+from agentfs.storage.files import read_whole
+from agentfs.storage.safe_open import names_in, reading
+from agentfs.storage.workspace import Workspace
+from agentfs.ui.reading import ENDS, Glance, RunScanner, list_runs, read_run
+from agentfs.ui.run_history import diff_page
+from agentfs.web import form_pages as forms
+from agentfs.web import live_pages as pages
+from agentfs.web.acts import ACTS, ANSWERS, Acts, Checked, Done
+from agentfs.web.document import report
+from agentfs.web.events import Lookout, changes, log_lines, run_folders
+from agentfs.web.gather import RunPage, gather, now_utc
+from agentfs.web.html import Html
+from agentfs.web.live_site import LiveSite, log_el
+from agentfs.web.steps import room_for, step_body
+
+MOST_FILE = 2_000_000  # bytes of a file that are shown
+MOST_WATCHED = 40  # open runs that wake the list
+Form = Mapping[str, str]
+
+
+class NotThere(Exception):
+    """There is no such page."""
+
+
+@dataclass(slots=True)
+class View:
+    """What every request needs."""
+
+    workspace: Workspace
+    acts: Acts
+    read_only: bool = False
+    lookout: Lookout = field(default_factory=Lookout)
+
+    # ── what requests name ────────────────────────────────────────────────────────────────────────────────
+
+    def folder(self, request: Request) -> Path:
+        """Return the folder of the run that a path names: exactly a run's id, and nothing else."""
+        run = f"{request.path_params['day']}/{request.path_params['name']}"
+        folder = self.workspace.runs / run
+        if not paths.is_run_id(run) or folder.is_symlink() or not folder.is_dir():
+            raise NotThere
+        return folder
+
+    def frame(self, request: Request) -> pages.Frame:
+        return pages.Frame(str(self.workspace.root), request.scope["agentfs.token"], self.read_only)
+
+    def site(self, request: Request, folder: Path, *, logs: bool = False) -> LiveSite:
+        run = f"{folder.parent.name}/{folder.name}"
+        return LiveSite(run, request.scope["agentfs.token"], self.read_only, str(folder), logs)
+
+    def page(self, folder: Path) -> RunPage:
+        return gather(read_run(folder, self.workspace), now_utc())
+
+    # ── looking ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def overview(self, request: Request) -> Response:
+        """`/`: all runs, what waits for a person first."""
+        query = request.query_params
+        name, state = query.get("name", ""), query.get("state", "")
+        first = int(query["first"]) if query.get("first", "").isascii() and query.get("first", "").isdigit() else 0
+        found, scanner = list_runs(self.workspace.runs), RunScanner(self.workspace)
+        wanted = [folder for folder in found.open if name.casefold() in folder.name.casefold()]
+        seen = sorted((scanner.glance(folder) for folder in wanted), key=lambda one: one.at, reverse=True)
+        shown = [one for one in seen if state in ("", one.state)]
+        waiting = [one for one in shown if _is_for_a_person(one)]
+        over = [folder for _, folder in found.ended if name.casefold() in folder.rpartition("/")[2].casefold()]
+        ended, total = self._ended(scanner, over, state, first)
+        listed = pages.Listed(
+            waiting=waiting,
+            busy=[one for one in shown if one not in waiting],
+            ended=ended,
+            total=total,
+            first=first,
+            name=name,
+            state=state,
+            rejected=self._rejected(),
+            places=scanner.slots_in_use(seen),
+        )
+        return HTMLResponse(pages.overview(self.frame(request), listed))
+
+    def _ended(self, scanner: RunScanner, over: list[str], state: str, first: int) -> tuple[list[Glance], int]:
+        if state and state not in ENDS:
+            return [], 0
+        if not state:
+            return [scanner.glance(Path(folder)) for folder in over[first : first + pages.PAGE]], len(over)
+        matching = [one for folder in over if (one := scanner.glance(Path(folder))).state == state]
+        return matching[first : first + pages.PAGE], len(matching)
+
+    def _rejected(self) -> list[str]:
+        try:
+            return sorted(
+                name
+                for name in names_in(self.workspace.root / "goals" / "rejected")
+                if not name.endswith(".error.md")
+            )
+        except OSError:
+            return []
+
+    def run(self, request: Request) -> Response:
+        """`/run/DAY/NAME`"""
+        return self._run(request, self.folder(request))
+
+    def _run(self, request: Request, folder: Path, notice: Html | None = None, status: int = 200) -> Response:
+        found = read_run(folder, self.workspace)
+        if found.state is None:
+            return HTMLResponse(pages.broken_page(self.frame(request), found.run, found.broken))
+        page = gather(found, now_utc())
+        return HTMLResponse(pages.run_page(self.frame(request), page, self.site(request, folder), notice), status)
+
+    def step(self, request: Request) -> Response:
+        """`/run/DAY/NAME/step/STEP`, by itself or as a part of the run's page"""
+        folder = self.folder(request)
+        page = self.page(folder)
+        known = (view for step in page.steps for view in (step, *step.items))
+        view = next((one for one in known if one.id == request.path_params["step"]), None)
+        if view is None:
+            raise NotThere
+        if request.query_params.get("part"):
+            body = step_body(page, view, self.site(request, folder), room_for(len(page.steps)))
+            return HTMLResponse(body)
+        return HTMLResponse(pages.step_page(self.frame(request), page, view, self.site(request, folder, logs=True)))
+
+    def report(self, request: Request) -> Response:
+        """`/run/DAY/NAME/report`: the page that `agentfs report` writes, to keep."""
+        folder = self.folder(request)
+        name = f"{folder.parent.name}-{folder.name}.html"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return HTMLResponse(report(self.page(folder)), headers=headers)
+
+    def compare(self, request: Request) -> Response:
+        """`/run/DAY/NAME/compare?a=1&b=2`"""
+        folder = self.folder(request)
+        found = read_run(folder, self.workspace)
+        last = len(found.planned().facts.revisions)
+        first, second = (_number(request, key, last, default) for key, default in (("a", last - 1), ("b", last)))
+        change = diff_page(found, found.planned(), first, second or last)
+        site = self.site(request, folder)
+        return HTMLResponse(forms.compare_page(self.frame(request), site, last, (first, second or last), change))
+
+    def file(self, request: Request) -> Response:
+        """`/run/DAY/NAME/file?path=…`: a file that the steps made, as text, never as a page."""
+        folder, name = self.folder(request), request.query_params.get("path", "")
+        root = folder if name == "changes.patch" else folder / paths.FILES
+        parts = name.split("/")
+        if not name or name.startswith("/") or "\0" in name or any(part in ("", ".", "..", ".git") for part in parts):
+            raise NotThere
+        try:
+            source = _head(root / name)
+        except OSError:
+            raise NotThere from None
+        return PlainTextResponse(source, headers={"Content-Security-Policy": "default-src 'none'; sandbox"})
+
+    def log(self, request: Request) -> Response:
+        """`/run/DAY/NAME/log/STEP/N?before=…`: earlier lines"""
+        folder, path = self._log(request)
+        before = _offset(request, "before")
+        where = (
+            f"{self.site(request, folder).base}/log/{request.path_params['step']}/{request.path_params['attempt']}"
+        )
+        body = log_el(path, where, runs=False, before=before)
+        return HTMLResponse(self.frame(request).page("Log", body))
+
+    def _log(self, request: Request) -> tuple[Path, Path]:
+        folder, step, attempt = self.folder(request), request.path_params["step"], request.path_params["attempt"]
+        path = folder / paths.STEPS / paths.step_file(step, attempt, "log")
+        if paths.parse_step_file(path.name) is None or not path.is_file():
+            raise NotThere
+        return folder, path
+
+    # ── events ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def run_events(self, request: Request) -> Response:
+        """`/run/DAY/NAME/events`"""
+        folder = self.folder(request)
+        return _stream(changes(self.lookout, lambda: run_folders(folder)))
+
+    async def events(self, _: Request) -> Response:
+        """`/events`: of the workspace"""
+        return _stream(changes(self.lookout, self._watched))
+
+    def _watched(self) -> list[Path]:
+        """Return the folders whose changes change the list of runs."""
+        runs, goals = self.workspace.runs, self.workspace.root / "goals"
+        days = sorted((path for path in runs.iterdir() if paths.is_run_id(f"{path.name}/x")), reverse=True)[:3]
+        opened = sorted(list_runs(runs).open, reverse=True)[:MOST_WATCHED]
+        return [runs, *(path for path in (goals, goals / "rejected") if path.is_dir()), *days, *(
+            one for folder in opened for one in run_folders(folder)
+        )]  # fmt: skip
+
+    async def follow(self, request: Request) -> Response:
+        """`/run/DAY/NAME/log/STEP/N/events?from=…`: lines as they come"""
+        _, path = await run_in_threadpool(self._log, request)
+        result = path.with_name(path.name.replace(".log.jsonl", ".result.json"))
+        last = request.headers.get("last-event-id", "")
+        offset = int(last) if last.isascii() and last.isdigit() else _offset(request, "from") or 0
+        return _stream(log_lines(path, offset, result.exists))
+
+    # ── doing ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def do(self, request: Request) -> Response:
+        """GET `/run/DAY/NAME/do/ACT`: what it would write and cause"""
+        folder, act = self.folder(request), ACTS.get(request.path_params["act"])
+        if act is None or self.read_only:
+            raise NotThere
+        site, fields = self.site(request, folder), dict(request.query_params)
+        lacks = act.name == "restore" and not fields.get("revision")
+        would = None if lacks else self.acts.perform(act.name, site.run, fields, dry_run=True)
+        return HTMLResponse(forms.act_page(self.frame(request), site, act, fields, would))
+
+    def done(self, request: Request, form: Form) -> Response:
+        """POST `/run/DAY/NAME/do/ACT`"""
+        folder, act = self.folder(request), ACTS.get(request.path_params["act"])
+        if act is None:
+            raise NotThere
+        site = self.site(request, folder)
+        done = self.acts.perform(act.name, site.run, form, dry_run=False)
+        if not done.ok:
+            return HTMLResponse(forms.act_page(self.frame(request), site, act, form, done), 409)
+        if done.run is not None and done.run != site.run:
+            return RedirectResponse(f"/run/{done.run}", 303)
+        return self._run(request, folder, forms.done_el(done, f"{act.label}: done"))
+
+    def answer(self, request: Request, form: Form) -> Response:
+        """POST `/run/DAY/NAME/answer`: a person's word, bound to what the page showed"""
+        folder = self.folder(request)
+        act, _, word = form.get("act", "").partition(":")
+        if act not in ANSWERS:
+            raise NotThere
+        fields = {**form, "text": f"{word}\n{form.get('text', '')}"} if word else form
+        done = self.acts.perform(act, self.site(request, folder).run, fields, dry_run=False)
+        if done.stale:
+            return self._run(
+                request, folder, forms.stale_notice(done, self._since(folder, form.get("seen", ""))), 409
+            )
+        return self._run(
+            request, folder, forms.done_el(done, "Done" if done.ok else "Not done"), 200 if done.ok else 409
+        )
+
+    def _since(self, folder: Path, seen: str) -> Mapping[str, Any] | None:
+        """Return what changed since the revision that a page showed."""
+        found = read_run(folder, self.workspace)
+        if found.state is None or not seen.isascii() or not seen.isdigit():
+            return None
+        last = len(found.state.facts.revisions)
+        try:
+            return diff_page(found, found.state, min(int(seen), last), None if int(seen) >= last else last)
+        except UserError:
+            return None
+
+    # ── editing ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def edit(self, request: Request) -> Response:
+        """`/run/DAY/NAME/edit`"""
+        folder = self.folder(request)
+        if self.read_only:
+            raise NotThere
+        try:
+            source = read_whole(folder / paths.PLAN)
+        except OSError:
+            raise NotThere from None
+        text = source.decode("utf-8", "replace")
+        wanted = request.query_params.get("step")
+        place = text.find(f'"id": "{wanted}"') if wanted else -1
+        line = text.count("\n", 0, place) + 1 if place >= 0 else 0
+        edit = forms.Edit(text, sha256_bytes(source), line=line)
+        return HTMLResponse(forms.edit_page(self.frame(request), self.site(request, folder), edit))
+
+    def check(self, request: Request, form: Form) -> Response:
+        """POST `/run/DAY/NAME/check`: problems and consequences; a part of a page where a script asks"""
+        folder = self.folder(request)
+        checked = self._checked(request, folder, form)
+        if request.headers.get("x-part"):
+            return HTMLResponse(forms.checked_el(checked))
+        edit = forms.Edit(_text(form), form.get("base", ""), checked)
+        return HTMLResponse(forms.edit_page(self.frame(request), self.site(request, folder), edit))
+
+    def _checked(self, request: Request, folder: Path, form: Form) -> Checked:
+        return self.acts.check_plan(self.site(request, folder).run, _text(form).encode())
+
+    def save(self, request: Request, form: Form) -> Response:
+        """POST `/run/DAY/NAME/save`"""
+        folder, text = self.folder(request), _text(form)
+        site = self.site(request, folder)
+        done = self.acts.save_plan(site.run, text.encode(), form.get("base", ""))
+        if done.ok:
+            return self._run(request, folder, forms.done_el(done, "Saved"))
+        checked = self._checked(request, folder, form)
+        change = self._between(folder, form.get("base", "")) if done.stale else None
+        edit = forms.Edit(text, form.get("base", ""), checked, done if done.stale else None, change)
+        return HTMLResponse(forms.edit_page(self.frame(request), site, edit), 409)
+
+    def _between(self, folder: Path, base: str) -> Mapping[str, Any] | None:
+        """Return what changed since the plan that a person began to edit, where that is a revision."""
+        found = read_run(folder, self.workspace)
+        revisions = found.state.facts.revisions if found.state else ()
+        seen = next((str(one.revision) for one in reversed(revisions) if one.plan_sha256 == base), "")
+        return self._since(folder, seen)
+
+    # ── a goal ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def new(self, request: Request) -> Response:
+        """`/new`, `/new?uses=runbooks/deploy.md`"""
+        if self.read_only:
+            raise NotThere
+        if uses := request.query_params.get("uses"):
+            runbook = self.acts.runbook(uses)
+            return HTMLResponse(forms.runbook_page(self.frame(request), runbook, _request_name(uses), {}, (), None))
+        return HTMLResponse(forms.goal_page(self.frame(request), "", "", (), None, self.acts.runbooks()))
+
+    def drop(self, request: Request, form: Form) -> Response:
+        """POST `/new`: a goal in words, or a request that uses a runbook with these values"""
+        name, uses = form.get("name", "").strip(), form.get("uses", "")
+        given = {key.removeprefix(forms.PARAM): text for key, text in form.items() if key.startswith(forms.PARAM)}
+        values = {key: text.replace("\r\n", "\n") for key, text in given.items() if text.strip()}
+        text = (
+            json.dumps({"uses": uses, "params": values}, indent=2, ensure_ascii=False) + "\n" if uses else _text(form)
+        )
+        problems, done = self._dropped(name, text.encode("utf-8", "replace"), only=bool(form.get("check")))
+        frame, status = self.frame(request), 200 if done is not None and done.ok else 409
+        if uses:
+            page = forms.runbook_page(frame, self.acts.runbook(uses), name, given, problems, done)
+            return HTMLResponse(page, status)
+        return HTMLResponse(forms.goal_page(frame, name, text, problems, done, self.acts.runbooks()), status)
+
+    def _dropped(self, name: str, source: bytes, *, only: bool) -> tuple[Sequence[Problem], Done | None]:
+        """Check a goal, and drop it if it is good. `only`: check it."""
+        problems = self.acts.check_goal(name, source)
+        if problems:
+            return problems, None
+        return (), Done(ok=True, words=("It is a good goal.",)) if only else self.acts.drop_goal(name, source)
+
+
+def _request_name(uses: str) -> str:
+    """Return what a request for a runbook is called unless a person says otherwise."""
+    return f"{paths.run_name(Path(uses).stem)}.json"
+
+
+def _is_for_a_person(one: Glance) -> bool:
+    return one.state in ("waiting", "draft", "paused") or not one.driven
+
+
+def _text(form: Form) -> str:
+    """Return the text of a form as it was: a browser sends line breaks its own way."""
+    return form.get("text", "").replace("\r\n", "\n")
+
+
+def _number(request: Request, key: str, most: int, default: int) -> int:
+    given = request.query_params.get(key, "")
+    return min(int(given), most) if given.isascii() and given.isdigit() and len(given) < 9 else max(0, default)
+
+
+def _offset(request: Request, key: str) -> int | None:
+    given = request.query_params.get(key, "")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 18 else None
+
+
+def _head(path: Path) -> bytes:
+    """Return a file, or the beginning of one that is long."""
+    with reading(path) as file:
+        source = file.read(MOST_FILE + 1)
+    return source if len(source) <= MOST_FILE else source[:MOST_FILE] + b"\n... cut here\n"
+
+
+def _stream(events: Any) -> Response:
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
