@@ -221,9 +221,18 @@ def _check_pending(run: str, found: "Folder", committed: Mapping[str, str], grad
         yield Disagreement(grade, f"{run}/{paths.OUTCOME}", words, commits)
         return
     for path in sorted(found.blobs.keys() - committed.keys()):
-        if paths.writing_of(path) == "once":
+        if _asks_about_result(path, committed):
+            what = "asks about an attempt that has a result: git had taken the result away when it was written"
+            yield Disagreement("note", f"{run}/{path}", what, "delete it")
+        elif paths.writing_of(path) == "once":
             what = "came after the run had ended: agentfs wrote no such file"
             yield Disagreement("wrong", f"{run}/{path}", what, "look at it; if you do not know it, delete it")
+
+
+def _asks_about_result(path: str, committed: Mapping[str, str]) -> bool:
+    """Return whether it is a question about an attempt whose result is committed: nobody reads it any more."""
+    file = paths.parse_step_file(path.removeprefix(f"{paths.STEPS}/"))
+    return bool(file and file.kind == "question" and paths.step_path(file.step, file.attempt, "result") in committed)
 
 
 def _check_edited(run: str, found: "Folder", committed: Mapping[str, str]) -> Iterator[Disagreement]:

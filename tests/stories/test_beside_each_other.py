@@ -196,6 +196,22 @@ def test_a_person_and_git_in_the_ledger_while_steps_go_on(place: Place) -> None:
     assert disagreements(place.root) == []
 
 
+def test_a_question_asked_while_a_checkout_had_the_result_away_is_only_noted(place: Place) -> None:
+    """A claim without a result is asked about; when the result is back, the question means nothing."""
+    with Watching(place) as daemon:
+        ada = Person(place)
+        goes_on(daemon, "first")
+        wait_for(lambda: place.git("status", "--porcelain") == "", "the index to follow")
+        run = place.run_folder("first")
+        ada.git("checkout", "-q", "--detach", "main~1")
+        wait_for((run / "steps" / "a.1.question.md").exists, "the question")
+        ada.git("checkout", "-q", "main")
+        assert daemon.outcome("first")["status"] == "done"
+    said = place.agentfs("verify").stdout
+    assert "steps/a.1.question.md: asks about an attempt that has a result" in said
+    assert disagreements(place.root) == []
+
+
 def _created(lock: Path) -> bool:
     try:
         with lock.open("xb") as file:
