@@ -386,7 +386,7 @@ def lay_out(argv: Sequence[str], confinement: Confinement) -> Layout:
     mounts: dict[str, Kind] = dict.fromkeys(filter(os.path.exists, (KEYS,)), "nothing")
     mounts |= _private()
     mounts |= {path: kind for path, kind, known in view.mounts if known is not None or kind not in _THEMSELVES}
-    words = {**dict(_system(frozenset(mounts))), **_fixed_words()}
+    words = {**dict(_system(frozenset(mounts))), **_fixed_words(), **_python_links(mounts)}
     words |= {path: _mount(path, kind) for path, kind in mounts.items()}
     words |= {"/proc": ("--proc",), "/dev": ("--dev",)}
     read_only = ("/proc", *(path for path, kind in mounts.items() if kind == "empty"), "/dev", "/")
@@ -411,6 +411,13 @@ def _fixed_words() -> dict[str, tuple[str, ...]]:
     words: dict[str, tuple[str, ...]] = dict.fromkeys(_EMPTIED, ("--dir",))
     words |= dict.fromkeys((MEMORY, SCRATCH), ("--tmpfs",))
     return words if _is_system(home) or home == "/" else {home: ("--dir",), **words}
+
+
+def _python_links(mounts: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the Python that runs agentfs by the name it was started under, where that leads through a link."""
+    named = (path for path in (sys.prefix, sys.base_prefix) if os.path.realpath(path) != path)
+    unseen = (path for path in named if not _is_system(path) and not any(inside(path, one) for one in mounts))
+    return {path: ("--symlink", os.path.realpath(path)) for path in unseen}
 
 
 def _mount(path: str, kind: Kind) -> tuple[str, ...]:

@@ -299,6 +299,20 @@ def test_an_environment_behind_a_link_cannot_be_kept(place: Place) -> None:
     )
 
 
+@confined
+def test_an_environment_behind_a_link_elsewhere_runs_steps(place: Place) -> None:
+    a_venv(place.root.parent / "envs/one")
+    (place.root.parent / "current").symlink_to("envs/one")
+    goal = place.runbook("### a\n```python\nimport sys\nprint(sys.executable)\n```\n")
+    place.env.pop("PYTHONPATH")
+    python = str(place.root.parent / "current/bin/python")
+    done = subprocess.run(
+        [python, "-P", "-m", "agentfs", "run", goal],
+        cwd=place.root, env=place.env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"{python}\n"), done.stderr
+
+
 @pytest.mark.parametrize("program", ["git", "bwrap", "sh"])
 @pytest.mark.parametrize("entry", ["{root}/bin", "bin", "."])
 def test_a_program_of_ours_is_not_taken_from_a_workspace(place: Place, program: str, entry: str) -> None:
