@@ -8,12 +8,13 @@ happens at the first call of git, never before.
 import functools
 import os
 import re
+import signal
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -91,9 +92,11 @@ class Git:
         try:
             out, err = process.communicate(given, timeout=seconds)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
             raise LedgerBusy(f"`git {words[0]}` takes longer than {seconds:g} s") from None
+        finally:  # of a Ctrl-C too
+            if process.poll() is None:
+                end(process)
+                process.communicate()
         return Done(process.returncode, out, err.decode("utf-8", "replace"))
 
     def output(self, *words: str, given: bytes = b"") -> bytes:
@@ -151,6 +154,16 @@ class Git:
             raise LedgerBroken(f"{_UNREADABLE}: {words.partition(chr(10))[0]}. {_MORE}") from None
 
 
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """End git and what it has started: asked, it removes its own locks; it is killed only if it does not listen."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(TIMING.git_stop)
+            return
+
+
 def environment(root: Path) -> dict[str, str]:
     """Return all that git sees of an environment; no object replaces another, whatever the repository says."""
     return {
@@ -193,7 +206,9 @@ def _classes() -> _Classes:
             quiet = (part for one in QUIET for part in ("-c", one))
             given = (f"{name}={value}" for name, value in self.environment().items())
             clean = (_ENV, "-i", *given) if sys.platform != "win32" else ()
-            return super().execute([*clean, program, "--no-pager", *quiet, *command[1:]], **options)
+            # In a session of its own: a Ctrl-C is for us, and what git has begun for a run is done to its end.
+            words = [*clean, program, "--no-pager", *quiet, *command[1:]]
+            return super().execute(words, start_new_session=True, **options)
 
     class CleanRepo(git.Repo):  # type: ignore[misc, name-defined]
         GitCommandWrapperType = CleanGit
