@@ -34,6 +34,7 @@ QUIET = (
 )
 FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
 FSCK_LINES = 50
+_FSCK_LOOKS = 5
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _ENV = "/usr/bin/env"
 _READ_BY_NAME = (  # what git opens before it has looked at anything; it would wait for ever for a pipe
@@ -237,13 +238,32 @@ def _import_gitpython() -> Any:
 
 
 def find_damage(root: Path, seconds: float | None = None) -> list[str]:
-    """Return what `git fsck` finds, a line each; raises LedgerError. A person's list of exceptions is not asked."""
+    """Return what `git fsck` finds, a line each; raises LedgerError. A person's list of exceptions is not asked.
+
+    It lists the objects first and reads the refs later: what is committed between misses its objects. So what it
+    finds counts only where no ref and no index has changed meanwhile.
+    """
     settings = ("fsck.skipList=/dev/null", "core.commitGraph=false")
-    done = Git(root).run(*FSCK, settings=settings, seconds=seconds)
-    if done.code == 0:
-        return []
-    lines = [*done.out.decode("utf-8", "replace").splitlines(), *done.err.splitlines()]
-    return list(filter(str.strip, lines))[:FSCK_LINES] or [f"`git fsck` ended with {done.code}"]
+    for _ in range(_FSCK_LOOKS):
+        before = _stamps(root / ".git")
+        done = Git(root).run(*FSCK, settings=settings, seconds=seconds)
+        if done.code == 0:
+            return []
+        if _stamps(root / ".git") == before:
+            lines = [*done.out.decode("utf-8", "replace").splitlines(), *done.err.splitlines()]
+            return list(filter(str.strip, lines))[:FSCK_LINES] or [f"`git fsck` ended with {done.code}"]
+    raise LedgerBusy("commits are being made; look again when they are done")
+
+
+def _stamps(git: Path) -> dict[str, tuple[int, int]]:
+    """Return when the files changed from which `git fsck` begins."""
+    below = (os.path.join(folder, name) for folder, _, names in os.walk(git / "refs") for name in names)
+    found = {}
+    for path in (*below, *(str(git / name) for name in ("HEAD", "packed-refs", "index"))):
+        with suppress(FileNotFoundError):
+            seen = os.lstat(path)
+            found[path] = seen.st_ino, seen.st_ctime_ns
+    return {path: stamp for path, stamp in found.items() if not path.endswith(".lock")}
 
 
 def find_substitutes(root: Path) -> Iterator[tuple[Path, str]]:
