@@ -4,6 +4,7 @@ Temporary folders are in memory where there is room: an fsync on a disk takes mi
 A test of what only a disk has is marked `disk`.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 os.environ.setdefault("_AGENTFS_TIMING_DIVISOR", "10")  # before anything of agentfs is imported
 
-from tests.workspaces import Place, disagreements, ended_commands
+from tests.workspaces import Place, disagreements, end_processes_in, ended_commands
 
 MEMORY, ROOM = "/dev/shm", 2_000_000_000  # bytes
 
@@ -53,8 +54,22 @@ def verified(request: pytest.FixtureRequest) -> Iterator[None]:
     with ended_commands():
         yield
     folder = request.node.funcargs.get("tmp_path")
+    if "place" in request.node.funcargs:
+        end_processes_in(folder)
     if os.environ.get("AGENTFS_TEST_VERIFY") and folder and not request.node.get_closest_marker("tampers"):
         assert [words for root in folder.rglob("agentfs.toml") for words in disagreements(root.parent)] == []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Collect what a failed test has left before its source is parsed for the report.
+
+    A warning of an open file, raised while Python parses, is shown with a source that is parsed too: Python 3.11 ends
+    that with a SystemError, and pytest the whole run.
+    """
+    if call.excinfo is not None:
+        gc.collect()
+    return (yield)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -190,7 +190,7 @@ class _Server:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.warm", str(theirs.fileno()), str(os.getpid())],
                 cwd=HERE,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -204,7 +204,10 @@ class _Server:
 
     def close(self) -> None:
         self._socket.close()
-        self._process.wait(timeout=10)
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
 
 @cache
@@ -227,8 +230,11 @@ def _warm_up() -> None:
     gc.freeze()  # what is there already is not walked through, and so not copied, in every child
 
 
-def serve(control: socket.socket) -> None:
-    """Fork a child for every request, and say how each ends, until nobody is left to ask."""
+def serve(control: socket.socket, asker: int) -> None:
+    """Fork a child for every request, and say how each ends, until the process that asks has ended; then end them.
+
+    A process that a test has forked may hold the other end of `control` for longer.
+    """
     _warm_up()
     awake, wakes = socket.socketpair()
     for end in (awake, wakes):
@@ -237,17 +243,20 @@ def serve(control: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     children: dict[int, socket.socket] = {}
     while True:
-        ready, _, _ = select.select([control, awake], [], [])
+        ready, _, _ = select.select([control, awake, asker], [], [])
         if awake in ready:
             awake.recv(4096)
             _reap(children)
+        if asker in ready:
+            return _end(children)
         if control in ready:
             message, descriptors, _, _ = socket.recv_fds(control, LONGEST, 4)
             if not message:
-                return
+                return _end(children)
             status = socket.socket(fileno=descriptors[3])
             child = os.fork()
             if child == 0:
+                os.close(asker)
                 _be_command(json.loads(message), descriptors[:3], (control, awake, wakes, status, *children.values()))
             for descriptor in descriptors[:3]:
                 os.close(descriptor)
@@ -262,6 +271,13 @@ def _reap(children: dict[int, socket.socket]) -> None:
         if pid:
             with contextlib.suppress(OSError), children.pop(child) as status:
                 status.sendall(f"{os.waitstatus_to_exitcode(how)}\n".encode())
+
+
+def _end(children: Mapping[int, socket.socket]) -> None:
+    """Kill the commands that still run, each with its session."""
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
 
 
 def _be_command(request: dict[str, Any], streams: Sequence[int], others: Sequence[socket.socket]) -> NoReturn:
@@ -311,4 +327,4 @@ def _ended(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), os.pidfd_open(int(sys.argv[2])))

@@ -200,6 +200,15 @@ def ended_commands() -> Iterator[None]:
                 stream.close()
 
 
+def end_processes_in(folder: Path) -> None:
+    """Kill every process whose working folder lies in a test's: what a driver has left when it was killed, say."""
+    inside = f"{os.path.realpath(folder)}{os.sep}"
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{name}/cwd").startswith(inside) and int(name) != os.getpid():
+                os.kill(int(name), signal.SIGKILL)
+
+
 def path_without(tmp_path: Path, program: str) -> str:
     """Return a PATH with everything on it but one program."""
     folder = tmp_path / "bin"

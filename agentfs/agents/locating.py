@@ -102,6 +102,7 @@ def version_of(found: Found, *, confined: bool) -> str | None:
                 check=False,
                 env=env,
                 cwd=folder,
+                start_new_session=True,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None

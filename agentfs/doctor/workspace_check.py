@@ -308,11 +308,23 @@ def _find_locks(claims: Claims) -> Iterator[Finding]:
     git = claims.git
     locks = {name for name in os.listdir(git) if name.endswith(".lock")} | {f"{BRANCH}.lock"}
     for name in sorted(locks | set(UNDERWAY)):
-        if os.path.lexists(git / name) and not claims.holds(git / name):
+        seen = _identity(git / name)
+        if (
+            seen and not claims.holds(git / name) and _identity(git / name) == seen
+        ):  # else it has come or gone meanwhile
             words = f"{git / name} exists: commits to the branch, or the index, wait for it"
             yield remark(
                 _LEDGER, words, "finish what you have begun in runs/; if no git command is running, delete it"
             )
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells a file from another that takes its name; None where there is none."""
+    try:
+        seen = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return seen.st_dev, seen.st_ino, seen.st_ctime_ns
 
 
 def _find_other_branch(git: Path) -> Iterator[Finding]:

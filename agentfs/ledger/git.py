@@ -8,12 +8,13 @@ happens at the first call of git, never before.
 import functools
 import os
 import re
+import signal
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -33,6 +34,7 @@ QUIET = (
 )
 FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
 FSCK_LINES = 50
+_FSCK_LOOKS = 5
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _ENV = "/usr/bin/env"
 _READ_BY_NAME = (  # what git opens before it has looked at anything; it would wait for ever for a pipe
@@ -91,9 +93,11 @@ class Git:
         try:
             out, err = process.communicate(given, timeout=seconds)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
             raise LedgerBusy(f"`git {words[0]}` takes longer than {seconds:g} s") from None
+        finally:  # of a Ctrl-C too
+            if process.poll() is None:
+                end(process)
+                process.communicate()
         return Done(process.returncode, out, err.decode("utf-8", "replace"))
 
     def output(self, *words: str, given: bytes = b"") -> bytes:
@@ -151,6 +155,16 @@ class Git:
             raise LedgerBroken(f"{_UNREADABLE}: {words.partition(chr(10))[0]}. {_MORE}") from None
 
 
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """End git and what it has started: asked, it removes its own locks; it is killed only if it does not listen."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(TIMING.git_stop)
+            return
+
+
 def environment(root: Path) -> dict[str, str]:
     """Return all that git sees of an environment; no object replaces another, whatever the repository says."""
     return {
@@ -193,7 +207,9 @@ def _classes() -> _Classes:
             quiet = (part for one in QUIET for part in ("-c", one))
             given = (f"{name}={value}" for name, value in self.environment().items())
             clean = (_ENV, "-i", *given) if sys.platform != "win32" else ()
-            return super().execute([*clean, program, "--no-pager", *quiet, *command[1:]], **options)
+            # In a session of its own: a Ctrl-C is for us, and what git has begun for a run is done to its end.
+            words = [*clean, program, "--no-pager", *quiet, *command[1:]]
+            return super().execute(words, start_new_session=True, **options)
 
     class CleanRepo(git.Repo):  # type: ignore[misc, name-defined]
         GitCommandWrapperType = CleanGit
@@ -222,13 +238,32 @@ def _import_gitpython() -> Any:
 
 
 def find_damage(root: Path, seconds: float | None = None) -> list[str]:
-    """Return what `git fsck` finds, a line each; raises LedgerError. A person's list of exceptions is not asked."""
+    """Return what `git fsck` finds, a line each; raises LedgerError. A person's list of exceptions is not asked.
+
+    It lists the objects first and reads the refs later: what is committed between misses its objects. So what it
+    finds counts only where no ref and no index has changed meanwhile.
+    """
     settings = ("fsck.skipList=/dev/null", "core.commitGraph=false")
-    done = Git(root).run(*FSCK, settings=settings, seconds=seconds)
-    if done.code == 0:
-        return []
-    lines = [*done.out.decode("utf-8", "replace").splitlines(), *done.err.splitlines()]
-    return list(filter(str.strip, lines))[:FSCK_LINES] or [f"`git fsck` ended with {done.code}"]
+    for _ in range(_FSCK_LOOKS):
+        before = _stamps(root / ".git")
+        done = Git(root).run(*FSCK, settings=settings, seconds=seconds)
+        if done.code == 0:
+            return []
+        if _stamps(root / ".git") == before:
+            lines = [*done.out.decode("utf-8", "replace").splitlines(), *done.err.splitlines()]
+            return list(filter(str.strip, lines))[:FSCK_LINES] or [f"`git fsck` ended with {done.code}"]
+    raise LedgerBusy("commits are being made; look again when they are done")
+
+
+def _stamps(git: Path) -> dict[str, tuple[int, int]]:
+    """Return when the files changed from which `git fsck` begins."""
+    below = (os.path.join(folder, name) for folder, _, names in os.walk(git / "refs") for name in names)
+    found = {}
+    for path in (*below, *(str(git / name) for name in ("HEAD", "packed-refs", "index"))):
+        with suppress(FileNotFoundError):
+            seen = os.lstat(path)
+            found[path] = seen.st_ino, seen.st_ctime_ns
+    return {path: stamp for path, stamp in found.items() if not path.endswith(".lock")}
 
 
 def find_substitutes(root: Path) -> Iterator[tuple[Path, str]]:

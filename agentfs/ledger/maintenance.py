@@ -10,8 +10,6 @@ files.
 import contextlib
 import os
 import re
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfs.ledger.claims import start_time
-from agentfs.ledger.git import BRANCH, Git, LedgerError, read_settings
+from agentfs.ledger.git import BRANCH, Git, LedgerError, end, read_settings
 from agentfs.ledger.index import UNDERWAY
 from agentfs.storage.locks import locked
 from agentfs.storage.safe_open import read_text
@@ -91,7 +89,7 @@ class Maintenance:
     def _run(self, words: tuple[str, ...], stop: threading.Event) -> str | None:
         """Run git; return what it says if it fails."""
         try:
-            process = Git(self.root).start(*words, settings=SETTINGS, start_new_session=True)
+            process = Git(self.root).start(*words, settings=SETTINGS)
         except LedgerError as why:
             return str(why)
         with contextlib.suppress(OSError):
@@ -101,7 +99,7 @@ class Maintenance:
                 pass  # what it says is a few lines: they wait in the pipe
         finally:
             if process.poll() is None:
-                _end(process)
+                end(process)
         lines = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
         return (lines[0] if lines else f"git ended with {process.returncode}") if process.returncode else None
 
@@ -120,16 +118,6 @@ class Maintenance:
         except OSError:
             return False
         return machine != os.uname().nodename or not pid.isdigit() or start_time(int(pid)) is not None
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process group: git removes its own locks if it is asked; killed, only if it does not listen."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(TIMING.maintain_stop)
-            return
 
 
 def _number(text: str | None, default: int) -> int:

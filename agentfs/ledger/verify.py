@@ -22,7 +22,7 @@ from agentfs.core.agreement import Disagreement, Fault, Grade, RunFiles, faults,
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.paths import run_id
 from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
-from agentfs.ledger.git import LedgerError, find_damage, find_substitutes
+from agentfs.ledger.git import LedgerBusy, LedgerError, find_damage, find_substitutes
 from agentfs.ledger.ledger import Ledger, blob_sha
 from agentfs.ledger.walk import History, read_commits
 from agentfs.storage.files import read_whole
@@ -74,6 +74,9 @@ class Verification:
             )
         try:
             lines = find_damage(self.workspace.runs) if run is None else ledger.damaged(run)
+        except LedgerBusy as why:
+            yield Disagreement("note", "runs/.git", f"git fsck: {why}", "type it again when nothing runs")
+            return
         except LedgerError as why:
             lines = [str(why)]
         for line in lines:

@@ -17,6 +17,8 @@ from agentfs.errors import UserError, Watched
 from agentfs.storage.system import flags
 
 OWN = "agentfs-own"  # in runs/.git: neither steps nor `git clean` in any repository come there
+_LOOKS = 3  # at the kernel's list of locks, where it is long
+_PAGE = 1 << 16  # bytes: more than the kernel gives at a time
 _TRIES = 100  # each time another process removed the file between opening and locking it
 _OPEN = flags("O_RDWR", "O_CREAT", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
 _OPEN_OF_OTHERS = flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
@@ -231,9 +233,24 @@ def held_inodes() -> frozenset[int]:
 def _holders() -> dict[int, str]:
     """Return by inode the pid of the process that holds its lock alone."""
     try:
-        with open("/proc/locks", encoding="ascii", errors="replace") as file:
-            lines = [line.split() for line in file]  # 1: FLOCK ADVISORY WRITE 4711 fd:01:26083 0 EOF
+        lines = [line.split() for line in _read_locks()]  # 1: FLOCK ADVISORY WRITE 4711 fd:01:26083 0 EOF
     except OSError:
         return {}
     held = ((words[5].rpartition(":")[2], words[4]) for words in lines if words[1:4:2] == ["FLOCK", "WRITE"])
     return {int(inode): pid for inode, pid in held if inode.isdigit()}
+
+
+def _read_locks() -> list[str]:
+    """Return the kernel's list of locks.
+
+    It comes a page at a time, and a lock that ends between two pages has the kernel pass over another one: a list of
+    more than a page is read several times, and a lock is held that was in it once.
+    """
+    found = list[str]()
+    for _ in range(_LOOKS):
+        with open("/proc/locks", "rb", buffering=0) as file:
+            pages = [*iter(lambda: file.read(_PAGE), b"")]
+        found += b"".join(pages).decode("ascii", "replace").splitlines()
+        if len(pages) < 2:
+            break
+    return found

@@ -131,6 +131,7 @@ class Timing:
     commit_longest: float = _limit(60.0, "for one batch of commits, in this process or in one of its own")
     flush: float = _limit(5.0, "at the end of a command, for what is yet to be committed")
     git: float = _limit(60.0, "for one git command")
+    git_stop: float = _limit(5.0, "for a git command that is asked to end")
     ledger_lock: float = _limit(60.0, "for another process of agentfs to let go of the ledger")
     poll_lock: float = _tick(0.002, "between two tries to lock a file: flock has no deadline of its own")
     person_in_git: float = _pause(5.0, "for a person's git command to end, where `forget` needs the index")
@@ -139,7 +140,6 @@ class Timing:
     idle_look: float = _pause(60.0, "between two looks at whether it needs that")
     idle_again: float = _pause(300.0, "until it is maintained again; twice as long each time it was of no use")
     maintain_after_run: float = _limit(10.0, "for maintenance after a run in the foreground")
-    maintain_stop: float = _limit(5.0, "for maintenance to stop")
     maintain_tick: float = _tick(0.02, "between two looks at whether maintenance is to stop")
     fsck: float = _limit(60.0, "for `doctor` to check the ledger")
 

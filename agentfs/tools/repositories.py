@@ -181,7 +181,9 @@ def _settings(git: str) -> tuple[tuple[str, str, str], ...]:
     argv = [program, f"--git-dir={git}", "config", "--null", "--show-origin", "--includes", "--list"]
 
     def ask() -> bytes:
-        done = subprocess.run(argv, capture_output=True, env=env, cwd=git, timeout=TIMING.repository, check=True)
+        done = subprocess.run(
+            argv, capture_output=True, env=env, cwd=git, timeout=TIMING.repository, check=True, start_new_session=True
+        )  # else a Ctrl-C, which lets a step finish, would end it
         return done.stdout
 
     try:

@@ -90,7 +90,12 @@ def takes_descriptors(bwrap: str) -> bool:
     """Whether it binds open folders too, and compares before it goes on; what an older one did is seen afterwards."""
     try:
         help_text = subprocess.run(
-            [bwrap, "--help"], capture_output=True, timeout=TIMING.sandbox_probe, check=False, env={"PATH": PATH}
+            [bwrap, "--help"],
+            capture_output=True,
+            timeout=TIMING.sandbox_probe,
+            check=False,
+            env={"PATH": PATH},
+            start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
@@ -99,7 +104,10 @@ def takes_descriptors(bwrap: str) -> bool:
 
 def _try(argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
     """Run bubblewrap; raise that there is no room for it."""
-    tried = subprocess.run(argv, capture_output=True, timeout=TIMING.sandbox_probe, check=False, env={"PATH": PATH})
+    seconds, own = TIMING.sandbox_probe, {"PATH": PATH}
+    tried = subprocess.run(
+        argv, capture_output=True, timeout=seconds, check=False, env=own, start_new_session=True
+    )  # of its own: a Ctrl-C that ended it would say nothing of what bubblewrap can do
     if tried.returncode != 0:
         raise_shortage(tried.stderr.decode("utf-8", "replace"))
     return tried

@@ -58,6 +58,6 @@ def test_a_killed_daemon_is_followed_by_the_next(place: Place) -> None:
         wait_for((folder / "outcome.json").exists, "the end of the run")
     finally:
         second.send_signal(signal.SIGTERM)
-        second.wait(timeout=20)
+        second.wait(timeout=DEADLINE)
     assert place.read("steps/a.1.result.json")["status"] == "interrupted"
     assert place.read("outcome.json")["answer"] == "x"

@@ -36,7 +36,7 @@ GOOD = book("echo good")
 GATED = book("echo one", "echo two", lines="gate")
 SECRET = "the-private-key-4711"
 SWAPS = 150  # of each race
-SOON = 20.0  # seconds; a lease that is waited for takes 45
+SOON = 40.0  # seconds; a lease that is waited for takes 45
 
 
 @pytest.fixture

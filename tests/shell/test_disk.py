@@ -76,7 +76,7 @@ def heard_of(watched: Path, act: Callable[[], None]) -> list[str]:
     with FolderWatch([], lambda: None, written=[watched]) as watch:
         act()
         (watched / "last").write_bytes(b"by somebody else")
-        wait_for(last_one_was_heard, "news of the last file", seconds=10)
+        wait_for(last_one_was_heard, "news of the last file")
     return heard
 
 

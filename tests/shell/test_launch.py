@@ -140,7 +140,7 @@ def test_a_hanging_program_is_ended_at_the_deadline(tmp_path: Path, sandbox: San
     finished = run(a_context(tmp_path, sandbox, deadline_s=0.5), f"echo before; sleep {word}; echo after")
     assert finished.ended_by == "timeout"
     assert finished.stdout.text("x") == "before\n"
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 40
     assert eventually(lambda: running_with(word) == [])
 
 
@@ -200,7 +200,7 @@ def test_a_stop_sign_that_is_set_as_the_gate_opens(
     work = replace(work, context=replace(work.context, claim=lambda _mark: work.stop.set()))
     started = time.monotonic()
     assert run(work, f"sleep {word}").ended_by == "stop"
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 40
     assert eventually(lambda: running_with(word) == [])
 
 
@@ -209,7 +209,7 @@ def test_children_do_not_outlive_it_nor_hold_us(tmp_path: Path, sandbox: Sandbox
     started = time.monotonic()
     finished = run(a_context(tmp_path, sandbox), f"sleep {word} & sleep {word} >/dev/null 2>&1 & echo done")
     assert (finished.exit_code, finished.stdout.text("x")) == (0, "done\n")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 40
     assert eventually(lambda: running_with(word) == [])
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentfs.ledger import Ledger, LedgerBroken, LedgerBusy, LedgerCommit, blob_sha
+from agentfs.ledger.git import BRANCH, find_damage
 from agentfs.storage.timing import TIMING
 from tests.ledgers import AT, RUN, a_ledger, a_run, an_entry, assert_sound, git, put
 from tests.mounts import mounted
@@ -311,3 +312,32 @@ def test_a_full_disk_is_reported_and_leaves_the_ledger_sound(tmp_path: Path) -> 
         assert_sound(ledger.root)
         assert ledger.commit(an_entry(a_run(2))) is not None
         assert_sound(ledger.root)
+
+
+def test_a_commit_made_while_git_looks_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The git of this test finds damage, and the branch moves meanwhile: once, not at all, or every time."""
+    ledger = a_ledger(tmp_path)
+    ledger.commit(an_entry())
+    branch, looks = ledger.root / ".git" / BRANCH, tmp_path / "looks"
+    found = f'echo "missing blob 1"; echo x >> {looks}; '
+    committed = f"cp {branch} {branch}.lock; mv {branch}.lock {branch}; "
+    for how, lines, times in (
+        (f"test -e {looks} && exit 0; {found}{committed}", [], 1),
+        (found, ["missing blob 1"], 1),
+        (found + committed, None, 5),
+    ):
+        _fake_git(tmp_path / "bin", how + "exit 2")
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+        if lines is None:
+            with pytest.raises(LedgerBusy):
+                find_damage(ledger.root)
+        else:
+            assert find_damage(ledger.root) == lines
+        assert looks.read_text().count("x") == times
+        looks.unlink()
+
+
+def _fake_git(folder: Path, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "git").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "git").chmod(0o755)

@@ -9,8 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from agentfs.doctor.workspace_check import _find_locks
 from agentfs.errors import UserError
-from agentfs.storage.locks import HeldFolder, Lock, lock_file, locked, own_folder, who_holds
+from agentfs.ledger.claims import BRANCH, Claims
+from agentfs.storage.locks import (
+    HeldFolder,
+    Lock,
+    held_inodes,
+    is_driven,
+    lock_file,
+    locked,
+    own_folder,
+    who_holds,
+)
 
 HOLD = """
 import sys, time
@@ -142,3 +153,43 @@ def test_a_folder_that_cannot_be_held(tmp_path: Path) -> None:
     (tmp_path / "goals").touch()
     with pytest.raises(UserError, match="goals cannot be watched: File exists"):
         HeldFolder(tmp_path / "goals").take()
+
+
+def test_a_long_list_of_the_kernels_is_read_whole(run: Path) -> None:
+    folders = [run.parent / f"job-{number}" for number in range(300)]  # some pages of locks
+    for folder in folders:
+        folder.mkdir()
+    locks = [Lock(folder) for folder in folders]
+    try:
+        assert all(lock.take() for lock in locks)
+        held = held_inodes()
+        assert [folder.name for folder in folders if not is_driven(folder, held)] == []
+    finally:
+        for lock in locks:
+            lock.release()
+    assert not any(map(is_driven, folders))
+
+
+def test_a_lock_of_gits_that_comes_and_goes_is_no_finding(tmp_path: Path) -> None:
+    claims, over = Claims(tmp_path), threading.Event()
+    (tmp_path / BRANCH).parent.mkdir(parents=True)
+    claims.folder.mkdir()
+
+    def commit() -> None:
+        while not over.is_set():
+            claim = claims.path()
+            claim.touch()
+            with claims.locked(claim, tmp_path / f"{BRANCH}.lock"):
+                pass
+            claim.unlink()
+
+    committing = threading.Thread(target=commit)
+    committing.start()
+    try:
+        found = [words for _ in range(500) for words in _find_locks(claims)]
+    finally:
+        over.set()
+        committing.join()
+    assert found == []
+    (tmp_path / "index.lock").touch()
+    assert [one.grade for one in _find_locks(claims)] == ["remark"]

@@ -50,20 +50,20 @@ def steps_of(lookout: Lookout) -> Path:
 def test_a_file_without_its_name_keeps_the_driver_looking_for_a_second(lookout: Lookout) -> None:
     assert lookout.patience() > 2 * TIMING.restless
     (steps_of(lookout) / ".reply").write_text("approve\n")
-    wait_for(lookout.has_news, "news of a file that has no name yet", seconds=10)
+    wait_for(lookout.has_news, "news of a file that has no name yet")
     assert 0 < lookout.alert - time.monotonic() <= 1
     assert lookout.patience() <= TIMING.restless
     (steps_of(lookout) / "send.1.reply.md").hardlink_to(steps_of(lookout) / ".reply")  # nobody hears of a link
     wait_for(lookout.has_news, "a look at the folder without any event", seconds=1)
-    wait_for(lambda: lookout.alert < time.monotonic(), "the end of the alert", seconds=10)
-    wait_for(lambda: not lookout.has_news(), "quiet", seconds=10)
+    wait_for(lambda: lookout.alert < time.monotonic(), "the end of the alert")
+    wait_for(lambda: not lookout.has_news(), "quiet")
     assert lookout.patience() > 2 * TIMING.restless
 
 
 def test_temporary_files_of_our_own_alert_nobody(lookout: Lookout) -> None:
     (steps_of(lookout) / temp_name("new")).write_text("ours")
     (steps_of(lookout) / "send.1.reply.md").write_text("approve\n")
-    wait_for(lookout.has_news, "news of the reply", seconds=10)
+    wait_for(lookout.has_news, "news of the reply")
     assert lookout.alert == 0.0
 
 
@@ -77,5 +77,5 @@ def test_what_is_known_or_none_of_ours_is_no_news(lookout: Lookout) -> None:
         heard.extend(lookout.watch.seen())
         return {Path(path).name for path in heard} == {"send.1.question.md", "notes.txt", "last.txt"}
 
-    wait_for(heard_of_all, "news of every file", seconds=10)
+    wait_for(heard_of_all, "news of every file")
     assert not any(is_unnamed(path, lookout.driver) or is_news(path, lookout.driver) for path in heard)

@@ -22,7 +22,7 @@ def test_what_is_written_and_moved_is_reported(tmp_path: Path) -> None:
             found.extend(watch.seen())
             return str(tmp_path / "goal.md") in found
 
-        wait_for(is_reported, "the event", seconds=10)
+        wait_for(is_reported, "the event")
     assert woken.is_set()
     assert str(tmp_path / "below" / "x") not in found
 

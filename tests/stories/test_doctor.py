@@ -203,8 +203,7 @@ def test_attempts_that_claim_to_run_with_nobody_driving_them(made: Place) -> Non
     job = made.runbook("### a\nrepeatable\n```sh\ntouch begun; while ! test -e go; do sleep 0.02; done\n```\n")
     running = made.begin("run", job, env={"AGENTFS_TOOLS_SANDBOX": "off"})
     wait_for(lambda: any(made.runs.glob("*/job/files/begun")), "the step")
-    (about_sandbox,) = found(made, env={"AGENTFS_TOOLS_SANDBOX": "off"})
-    assert about_sandbox["about"] == "sandbox"
+    assert told(found(made, env={"AGENTFS_TOOLS_SANDBOX": "off"})) == [("sandbox", "remark")]
     end(running, signal.SIGKILL)
     log = made.run_folder() / "steps" / "a.1.log.jsonl"
     wait_for(lambda: not any(map(find_survivors, marks_in(log))), "what ran to end with it")

@@ -2,11 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.terminals import OnTerminal
 from tests.workspaces import Place, end, wait_for
 
 SLOW = """\
@@ -70,6 +73,52 @@ def test_ctrl_c_twice_or_sigterm_ends_them(place: Place, number: signal.Signals)
     (files / "go").touch()
     assert place.agentfs("run", "--resume", "job").stdout == "last\n4\n"
     assert place.read("steps/slow.2.result.json")["key"] == place.read("steps/slow.1.result.json")["key"]
+
+
+def _noting(place: Place, program: str, log: Path, then: str = "") -> None:
+    """Put a program before the real one that notes its process group, and does something `then`."""
+    folder = place.home / "bin"
+    folder.mkdir(exist_ok=True)
+    script = f'#!/bin/sh\nread -r _ _ _ _ group _ < /proc/$$/stat\necho "{program} $group" >> {log}\n{then}\n'
+    (folder / program).write_text(f'{script}exec {shutil.which(program)} "$@"\n', encoding="utf-8")
+    (folder / program).chmod(0o755)
+    place.env["PATH"] = f"{folder}:{os.environ['PATH']}"
+
+
+def test_what_a_run_starts_is_not_in_the_terminals_process_group(place: Place) -> None:
+    """A terminal sends Ctrl-C to every process of its group; what is begun is to be finished."""
+    log = place.home / "started"
+    _noting(place, "git", log)
+    _noting(place, "bwrap", log)
+    hooked = ("-c", "core.hooksPath=hooks", "init", "-q", str(place.root / "repo"))
+    subprocess.run(["git", *hooked], check=True, env=place.env)  # the settings of such a one are asked of git
+    subprocess.run(["git", "-C", str(place.root / "repo"), "config", "core.hooksPath", "hooks"], check=True)
+    log.unlink()
+    words = ["run", place.runbook("### a\n```sh\necho 1\n```\n", "workdir: repo")]
+    with OnTerminal(words, place.root, place.env, keyboard=True) as shown:
+        group = shown.popen.pid  # it leads the session
+        assert shown.wait() == (0, "1\n")
+    started = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
+    assert {program for program, _ in started} == {"git", "bwrap"}
+    assert [program for program, own in started if int(own) == group] == []
+
+
+def test_ctrl_c_at_the_terminal_while_git_commits_ends_no_git(place: Place) -> None:
+    log, begun, go = (place.home / name for name in ("started", "begun", "go"))
+    wait = f"touch {begun}; n=0; while [ ! -e {go} ] && [ $n -lt 6000 ]; do sleep 0.01; n=$((n+1)); done"
+    _noting(place, "git", log, f'case "$*" in *fast-import*) {wait};; esac')
+    steps = "### a\n```sh\necho 1\n```\n### b\ngate\n```sh\necho 2\n```\n"
+    with OnTerminal(["run", place.runbook(steps)], place.root, place.env, keyboard=True) as shown:
+        wait_for(begun.exists, "a commit")
+        shown.wait_to_see("yes, no [why]")
+        shown.type("\x03")
+        shown.wait_until(lambda _: "stop" in shown.raw, "that it stops")
+        go.touch()
+        assert shown.wait() == (130, "")
+    assert "ledger" not in shown.raw
+    assert shown.terminal.everything[-1] == f"stopped; go on with: agentfs resume {place.read('run.json')['run']}"
+    assert place.log() == ["agentfs job: revision 1, the first plan"]
+    place.ledger_is_sound()
 
 
 def test_killed_and_resumed_a_repeatable_step_simply_runs_again(place: Place) -> None:

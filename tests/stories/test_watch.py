@@ -128,10 +128,10 @@ def test_what_a_person_writes_in_an_open_run_is_acted_upon_at_once(watching: Wat
     wait_for(lambda: "Waits for you" in (folder / "STATUS.md").read_text(), "STATUS.md")
     plan = (folder / "plan.json").read_text()
     (folder / "plan.json").write_text(plan.replace("echo sent", "echo edited"))
-    wait_for((folder / "revisions" / "2.json").exists, "the edit to become a revision", seconds=5)
-    wait_for((folder / "steps" / "a.2.question.md").exists, "the question about what was edited", seconds=5)
+    wait_for((folder / "revisions" / "2.json").exists, "the edit to become a revision")
+    wait_for((folder / "steps" / "a.2.question.md").exists, "the question about what was edited")
     (folder / "steps" / "a.2.reply.md").write_text("approve\n")
-    wait_for((folder / "outcome.json").exists, "the end", seconds=5)
+    wait_for((folder / "outcome.json").exists, "the end")
     assert watching.outcome("asks")["answer"] == "edited"
 
 

@@ -159,12 +159,12 @@ def test_a_run_deleted_under_its_hands_holds_up_no_other(place: Place) -> None:
 def test_goals_that_is_moved_away_is_made_anew(place: Place) -> None:
     with Watching(place) as daemon:
         os.rename(daemon.goals, place.root / "old-goals")
-        daemon.wait_to_hear("goals/ was moved or deleted", seconds=10)
+        daemon.wait_to_hear("goals/ was moved or deleted")
         (place.root / "old-goals" / "not.md").write_text(book("echo not"))
         daemon.drop("job.md", book("echo x"))
         assert daemon.outcome("job")["answer"] == "x"
         shutil.rmtree(daemon.goals)
-        wait_for(daemon.goals.is_dir, "the new folder", seconds=10)
+        wait_for(daemon.goals.is_dir, "the new folder")
     assert len(list(place.runs.glob("*/*/run.json"))) == 1
 
 
@@ -283,7 +283,7 @@ def test_what_is_edited_in_a_run_that_has_ended_is_told(place: Place) -> None:
         )
         (folder / "files" / "ready").touch()
         (folder / "steps" / "a.1.again.md").touch()
-        daemon.wait_to_hear("/job: steps changed, but the run has ended", seconds=20)
+        daemon.wait_to_hear("/job: steps changed, but the run has ended")
         (folder / "outcome.json").unlink()
         assert daemon.outcome("job")["answer"] == "ok"
 
@@ -299,7 +299,7 @@ def test_a_plan_that_is_saved_as_it_was_after_the_end_is_no_edit(place: Place) -
         daemon.drop("other.md", book("echo ok"))
         daemon.outcome("other")
         (place.run_folder("other") / "plan.json").write_bytes(plan + b"\n")  # every run is looked at before again
-        daemon.wait_to_hear("/other: plan.json changed, but the run has ended", seconds=20)
+        daemon.wait_to_hear("/other: plan.json changed, but the run has ended")
         assert "/job: plan.json" not in daemon.said()
 
 
