@@ -164,12 +164,16 @@ def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
 
 
 def _scheduled(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
-    """Judge a file of schedules/ as `watch` does: what it says of times, then the goal."""
+    """Judge a file of schedules/ as `watch` does: what it says of times, and the goal."""
     _must_be_goal_name(path)
-    file = read_file(around.root, path.name)
-    if not file.problems:
-        judge(replace(goal_in(path, source, shown), schedule=path.stem), around)
-    return Verdict(shown, file.problems, source, code=WRONG if file.problems else 0)
+    found = read_file(around.root, path.name).problems
+    try:
+        judge(goal_in(path, source, shown), around)
+    except BadFile as error:
+        if error.file != shown:  # a goal that it uses
+            raise
+        found = tuple({(one.line, one.column, one.message): one for one in (*found, *error.problems)}.values())
+    return Verdict(shown, sorted(found, key=lambda one: (one.line, one.column)), source, code=WRONG if found else 0)
 
 
 def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
