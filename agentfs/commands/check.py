@@ -24,6 +24,7 @@ from agentfs.core.documents import read_json, read_toml
 from agentfs.core.plan_check import check_plan, check_settings
 from agentfs.core.plan_diff import changed_lines, effect_lines
 from agentfs.core.problems import Problem, Rejected
+from agentfs.core.request import RUNBOOKS
 from agentfs.core.schedule import FOLDER
 from agentfs.core.text import inert
 from agentfs.core.tool_spec import Catalogue
@@ -140,7 +141,8 @@ def verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
     except Rejected as rejected:
         return Verdict(shown, rejected.problems, source, code=WRONG)
     except BadFile as error:
-        return Verdict(shown, error.problems, error.source, code=WRONG)
+        used = error.file if error.file.startswith(f"{RUNBOOKS}/") else shown  # the goal that this one uses
+        return Verdict(used, error.problems, error.source, code=WRONG)
     except NoModel as error:
         return Verdict(shown, [error.problem], source, code=LACKS_MODEL)
     except OSError as error:
