@@ -19,7 +19,16 @@ from agentfs.commands.editing import (
     write_reply,
 )
 from agentfs.core import paths
-from agentfs.core.attention import YES_OR_NO, OpenQuestion, find_answered, open_questions, reason
+from agentfs.core.attention import (
+    YES_OR_NO,
+    OpenQuestion,
+    asked_by_items,
+    by_step,
+    command_for_items,
+    find_answered,
+    open_questions,
+    reason,
+)
 from agentfs.core.continuation import still_ends, with_plan
 from agentfs.core.each import is_over
 from agentfs.core.hashing import sha256_bytes
@@ -129,19 +138,22 @@ def replan(run: OpenRun, arguments: Namespace) -> None:
 
 @changes_a_run
 def reply(run: OpenRun, arguments: Namespace) -> None:
-    """`agentfs reply RUN [STEP] TEXT`"""
+    """`agentfs reply RUN [STEP] TEXT`: to a step with `each`, an answer to all of its items that ask."""
     text = sys.stdin.read(MAX_REPLY + 1) if arguments.text == "-" else arguments.text
     if len(text) > MAX_REPLY:
         raise UserError(f"a reply has at most {MAX_REPLY} characters: put more into a file, and name it")
     _must_go_on(run)
     _must_be_asked(run, arguments)
-    opening = _asked_by(run, arguments.step) if arguments.step else _only_open(run, "reply")
-    if opening.about == "draft":
-        raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
-    if not opening.accepts(text):
-        words = f"begin with exactly one of: {', '.join(opening.words)}" if opening.words else "say something"
-        raise UserError(f"that does not answer {opening.question_path}: {words} (nothing was written)")
-    write_reply(run, opening.reply_path, text if text.endswith("\n") else f"{text}\n")
+    asked = asked_by_items(open_questions(run.state), arguments.step) if arguments.step else []
+    openings = asked or [_asked_by(run, arguments.step) if arguments.step else _only_open(run, "reply")]
+    for opening in openings:
+        if opening.about == "draft":
+            raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
+        if not opening.accepts(text):
+            words = f"begin with exactly one of: {', '.join(opening.words)}" if opening.words else "say something"
+            raise UserError(f"that does not answer {opening.question_path}: {words} (nothing was written)")
+    for opening in openings:
+        write_reply(run, opening.reply_path, text if text.endswith("\n") else f"{text}\n")
 
 
 @changes_a_run
@@ -225,7 +237,10 @@ def _only_open(run: OpenRun, word: str) -> OpenQuestion:
 
 def _join_ids(found: Iterable[OpenQuestion], run: OpenRun, word: str) -> str:
     """Return what to type, a command to a line."""
-    return "\n".join(f"  {command}" for one in found for command in one.commands(run.run, word))
+    typed = []
+    for one, more in by_step(tuple(found)):
+        typed += [*one.commands(run.run, word), *([command_for_items(run.run, one)] if more else [])]
+    return "\n".join(f"  {command}" for command in typed)
 
 
 def _asked_by(run: OpenRun, step: str) -> OpenQuestion:
@@ -367,6 +382,8 @@ def _retry_items(run: OpenRun, view: StepView) -> None:
     if not failed and not own:
         some = view.items[0].id if view.items else f"{view.id}~ITEM"
         words = f"no item of {view.id} has failed ({inert(view.why)})"
+        if asked_by_items(open_questions(run.state), view.id):
+            raise UserError(f"{words}; items of it that were cut off: agentfs reply {run.run} {view.id} again")
         raise UserError(f"{words}; to do one again: agentfs retry {run.run} {some}")
     names = [paths.step_path(one.id, one.attempt, "again") for one in own or failed]
     set_aside_files(run, names, "retry")

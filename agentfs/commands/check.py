@@ -24,6 +24,7 @@ from agentfs.core.documents import read_json, read_toml
 from agentfs.core.plan_check import check_plan, check_settings
 from agentfs.core.plan_diff import changed_lines, effect_lines
 from agentfs.core.problems import Problem, Rejected
+from agentfs.core.request import RUNBOOKS
 from agentfs.core.schedule import FOLDER
 from agentfs.core.text import inert
 from agentfs.core.tool_spec import Catalogue
@@ -140,7 +141,8 @@ def verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
     except Rejected as rejected:
         return Verdict(shown, rejected.problems, source, code=WRONG)
     except BadFile as error:
-        return Verdict(shown, error.problems, error.source, code=WRONG)
+        used = error.file if error.file.startswith(f"{RUNBOOKS}/") else shown  # the goal that this one uses
+        return Verdict(used, error.problems, error.source, code=WRONG)
     except NoModel as error:
         return Verdict(shown, [error.problem], source, code=LACKS_MODEL)
     except OSError as error:
@@ -164,12 +166,16 @@ def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
 
 
 def _scheduled(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
-    """Judge a file of schedules/ as `watch` does: what it says of times, then the goal."""
+    """Judge a file of schedules/ as `watch` does: what it says of times, and the goal."""
     _must_be_goal_name(path)
-    file = read_file(around.root, path.name)
-    if not file.problems:
-        judge(replace(goal_in(path, source, shown), schedule=path.stem), around)
-    return Verdict(shown, file.problems, source, code=WRONG if file.problems else 0)
+    found = read_file(around.root, path.name).problems
+    try:
+        judge(goal_in(path, source, shown), around)
+    except BadFile as error:
+        if error.file != shown:  # a goal that it uses
+            raise
+        found = tuple({(one.line, one.column, one.message): one for one in (*found, *error.problems)}.values())
+    return Verdict(shown, sorted(found, key=lambda one: (one.line, one.column)), source, code=WRONG if found else 0)
 
 
 def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:

@@ -510,7 +510,8 @@ def _add_answers(commands: _Commands) -> None:
     reply = commands.add(
         "change.reply", "answer the question of a step, or the one that is open",
         "A gate takes approve or reject, an attempt that was cut off again, done or failed, as its first line;\n"
-        "what follows is the reason, or the output. Any other question takes any words.", run=True, changes=True,
+        "what follows is the reason, or the output. Any other question takes any words. Of a step with `each`, all\n"
+        "items that ask get the same answer; STEP~ITEM answers one.", run=True, changes=True,
     )  # fmt: skip
     reply.add_argument("step", metavar="STEP", nargs="?", help="the step that asks; needed where several do")
     reply.add_argument("text", metavar="TEXT", help="the answer; - reads it from standard input")

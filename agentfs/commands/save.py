@@ -22,6 +22,7 @@ from agentfs.storage.workspace import goal_path
 _QUOTED = re.compile(r"[\"'`“]([^\"'`”\n]{2,200})[\"'`”]")
 _WORD = re.compile(r"[^\s,;()\"'`“”]+")
 _VALUE = re.compile(r".*[/.@:\d_-].*")  # a path, an address, a number: what a person may want to be another
+_STEPS = re.compile(r"(?m)^## +Steps\b")
 _MOST = 10  # parameters that are suggested
 
 
@@ -71,13 +72,24 @@ def _any_tools(run: OpenRun) -> Any:
 
 
 def _commands(goal: dict[str, Any]) -> Iterator[str]:
-    """Yield every command and every other input of the steps, as they are saved."""
+    """Yield every command, of checks too, and every other input of the steps, as they are saved."""
     for step in goal["steps"]:
         gate = ", after a person's yes" if step.get("gate") else ""
-        yield f"{inert(step['id'])} ({inert(str(step.get('tool', 'model')))}{gate})"
+        does = step.get("tool") or step.get("agent") or "model"
+        yield f"{inert(step['id'])} ({inert(str(does))}{gate})"
         texts = step.get("input") or {"does": step.get("description", "")}
         for value in texts.values():
             yield from (f"    {line}" for line in block(value if isinstance(value, str) else json.dumps(value)))
+        yield from _checks(step)
+    yield from _checks(goal)
+
+
+def _checks(holder: dict[str, Any]) -> Iterator[str]:
+    for name in ("when", "needs", "checks"):
+        found = holder.get(name) or []
+        for one in [found] if isinstance(found, dict) else found:
+            text = one.get("run") or json.dumps(one, ensure_ascii=False)
+            yield from (f"    {name}: {line}" for line in block(text))
 
 
 # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────
@@ -86,7 +98,8 @@ def _commands(goal: dict[str, Any]) -> Iterator[str]:
 def _with_suggestions(goal: dict[str, Any], run: OpenRun, name: str, around: Surroundings) -> dict[str, Any]:
     """Return the goal with parameters for values that came from its words; each has the value as its default."""
     _check(goal, name, around)
-    for value in list(_values(run.state.facts.goal.text))[:_MOST]:
+    words = _STEPS.split(run.state.facts.goal.text)[0]  # what is asked: the steps are the answer
+    for value in list(_values(words))[:_MOST]:
         taken = goal.get("params", {})
         param = _name_of(value, taken)
         made = _with_parameter(goal, value, param)
@@ -109,12 +122,12 @@ def _values(words: str) -> Iterator[str]:
     """Yield what of a goal's words looks like a value, each once."""
     plain = (word.strip(".:!?") for word in _WORD.findall(words))
     found = [*_QUOTED.findall(words), *(word for word in plain if _VALUE.fullmatch(word))]
-    yield from dict.fromkeys(one for one in found if len(one) > 2 and "{{" not in one)
+    yield from dict.fromkeys(one for one in found if len(one) > 2 and one[0] != "-" and "{{" not in one)
 
 
 def _name_of(value: str, taken: dict[str, Any]) -> str:
-    last = value.rstrip("/").rpartition("/")[2] or value
-    plain = paths.plain_name(last, 28).replace("-", "_").lstrip("0123456789_") or "value"
+    parts = [paths.plain_name(part, 28).replace("-", "_").lstrip("0123456789_") for part in value.split("/")]
+    plain = next((part for part in reversed(parts) if part), "value")
     return next(one for n in range(1, 200) if (one := plain if n == 1 else f"{plain}_{n}") not in taken)
 
 

@@ -42,6 +42,7 @@ def _page(name: str, now: datetime, runs: RunsOfSchedules, around: Surroundings)
         return _unreadable(name, f"{FOLDER}/{name} cannot be read: {error.strerror}")
     newest, began = due_now(file, now, runs), runs.of(file)
     following = file.schedule.next(now) if file.schedule else None
+    judged = verdict(file.path, file.shown, around)
     return {
         "name": file.name,
         "file": file.shown,
@@ -49,7 +50,7 @@ def _page(name: str, now: datetime, runs: RunsOfSchedules, around: Surroundings)
         "last": _last(began[0]) if began else None,
         "next": stamped(following) if following else None,
         "newest": {"time": stamped(newest.time) if newest.time else None, "what": newest.word, "why": newest.why},
-        "problems": [one.shown(file.shown) for one in verdict(file.path, file.shown, around).problems],
+        "problems": [one.shown(judged.shown) for one in judged.problems],
     }
 
 

@@ -1,6 +1,6 @@
 """What a run waits for a person to do or say, and what it is doing in a word. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,6 +94,28 @@ class OpenQuestion:
 def open_questions(state: RunState) -> tuple[OpenQuestion, ...]:
     """Return everything that waits for a person's word, the plan itself first."""
     return tuple(_find_open(state))
+
+
+def asked_by_items(found: Iterable[OpenQuestion], step: str) -> list[OpenQuestion]:
+    """Return those questions that items of a step ask."""
+    return [one for one in found if one.step not in (None, step) and paths.step_of(one.step or "") == step]
+
+
+def by_step(found: Sequence[OpenQuestion]) -> Iterator[tuple[OpenQuestion, list[OpenQuestion]]]:
+    """Yield the questions to show, and with each those that other items of the same step ask: there may be many."""
+    shown: set[str] = set()
+    for one in found:
+        step = paths.step_of(one.step or "")
+        if one.step in (None, step):
+            yield one, []
+        elif step not in shown:
+            shown.add(step)
+            yield one, asked_by_items(found, step)[1:]
+
+
+def command_for_items(run: str, one: OpenQuestion) -> str:
+    """Return what answers the questions of all items of a step, of which this is one."""
+    return f"agentfs reply {run} {paths.step_of(one.step or '')} {one.words[0] if one.words else 'TEXT'}"
 
 
 def ways_on(state: RunState, run: str) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class Timetable:
             return None
         self._entries[name] = _Entry(seen, file)
         if file.problems:
-            self._report_problems(file, file.problems)
+            self._report_problems(file, file.shown, file.problems)
         else:
             self._judge(file, self.wall())  # what is wrong with it is known now, not at three in the morning
         return self._entries[name]
@@ -128,13 +128,13 @@ class Timetable:
             source, settings, catalogue = file.source(moment), inbox.settings, inbox.catalogue
             return judge_goal(source, self.root, settings, catalogue, planner=inbox.planner, hide=inbox.hide)
         except BadFile as error:
-            self._report_problems(file, error.problems)
+            self._report_problems(file, error.file, error.problems)
         except AgentfsError as error:
             self.reporter.report_once(f"{file.shown} cannot run: {error}")
         return None
 
-    def _report_problems(self, file: ScheduleFile, problems: Sequence[Problem]) -> None:
-        words = "; ".join(problem.shown(file.shown) for problem in problems)
+    def _report_problems(self, file: ScheduleFile, where: str, problems: Sequence[Problem]) -> None:
+        words = "; ".join(problem.shown(where) for problem in problems)
         self.reporter.report_once(f"{file.shown} cannot run: {words}")
 
 

@@ -18,6 +18,8 @@ from agentfs.core.problems import Locate, Problem, Rejected, did_you_mean
 from agentfs.core.records import Approve, Limits, Mode, Parent
 from agentfs.core.references import find
 from agentfs.core.request import RUNBOOKS, Request, read_request, uses_problems
+from agentfs.core.schedule import FOLDER as SCHEDULES
+from agentfs.core.schedule import misplaced
 from agentfs.core.tool_spec import Catalogue
 from agentfs.errors import BadFile, UserError
 from agentfs.executor.checks import mismatch
@@ -94,12 +96,17 @@ def with_used_goal(source: GoalSource, root: Path) -> GoalSource:
     """Return the goal that a request uses, with the request; any other goal as it is. Raises BadFile."""
     if source.used_by is not None:
         return source
+    if Path(source.origin).parent == root / SCHEDULES:  # a person may run one now: not for one of its times
+        source = replace(source, schedule=Path(source.origin).stem)
     try:
         request = read_request(source.content, source.filename)
     except Rejected as rejected:
         raise BadFile(source.shown, rejected.problems, source.content) from None
     if request is None:
         return source
+    if found := [] if source.schedule else [*misplaced(request.fields)]:
+        placed = [one.at(*request.places(one.pointer, True)) for one in found]
+        raise BadFile(source.shown, placed, source.content)
     try:
         content = read_used_goal(root, request.uses)
     except Rejected as rejected:

@@ -94,7 +94,7 @@ def judge_goal(
     except Rejected as rejected:
         raise BadFile(source.shown, rejected.problems, source.content) from None
     found = _find_loosened(parsed, settings, _loosest(source, parsed, settings))
-    found += [] if source.schedule else misplaced(source.used_by.request.fields if source.used_by else parsed.fields)
+    found += misplaced(parsed.fields) if source.used_by or not source.schedule else []
     workdir = _workdir(parsed, root, settings, flags, found, source.above)
     found += _context_problems(parsed, source, root, settings, workdir)
     isolated = _repository(parsed, root, settings, workdir, found, source.above)
@@ -164,7 +164,7 @@ def _place_problems(parsed: ParsedGoal, problems: Sequence[Problem]) -> list[Pro
 
 def _default_approve(source: GoalSource, parsed: ParsedGoal, settings: Settings) -> Approve:
     """Of a dropped goal in words the first plan is looked at; a person's own steps are approved by being there."""
-    watched = source.dropped or source.schedule
+    watched = source.dropped or source.due
     return settings.approve or ("plan" if watched and parsed.kind == "words" else "never")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentfs.core import actions as acts
 from agentfs.core import paths
 from agentfs.core.actions import Action, Wait
-from agentfs.core.attention import open_questions, ways_on
+from agentfs.core.attention import OpenQuestion, by_step, command_for_items, open_questions, ways_on
 from agentfs.core.excerpts import hints_of
 from agentfs.core.facts import DEEPEST, Facts
 from agentfs.core.records import Failure, Outcome, Result
@@ -274,7 +274,7 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
     """Return the files that wait for a person, with the words that count, and what to type instead."""
     run, found = state.facts.run.run, open_questions(state)
     lines = []
-    for opening in found:
+    for opening, more in by_step(found):
         if opening.about == "draft":
             lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
         else:
@@ -287,10 +287,18 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
             if opening.uncounted:
                 lines.append(f"  {inert(opening.uncounted)}")
         lines += [f"  or type: {command}" for command in opening.commands(run, alone=len(found) == 1)]
+        lines += _of_more_items(run, opening, more)
     plan = state.facts.plan
     if plan is not None and plan.status == "paused":
         lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')
     return lines or [f"  type: {way}" for way in ways_on(state, run)]
+
+
+def _of_more_items(run: str, opening: OpenQuestion, more: Sequence[OpenQuestion]) -> Iterator[str]:
+    if more:
+        step = paths.step_of(opening.step or "")
+        yield f"  {len(more)} more of {step} ask too (agentfs show {run} {step} lists its items)"
+        yield f"  or type, for all of them: {command_for_items(run, opening)}"
 
 
 def _view(step: str, state: RunState) -> StepView:

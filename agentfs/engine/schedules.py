@@ -77,9 +77,7 @@ def read_file(root: Path, name: str) -> ScheduleFile:
     try:
         fields, places = _fields(content, name)
         schedule, problems = read_schedule(fields, zone_of)
-        problems = [
-            problem.at(*places(problem.pointer, False)) if problem.pointer else problem for problem in problems
-        ]
+        problems = [one.at(*places(one.pointer, False)) if one.pointer else one for one in problems]
     except Rejected as rejected:
         schedule, problems = None, list(rejected.problems)
     return ScheduleFile(path, content, changed, schedule, tuple(problems))
@@ -94,10 +92,15 @@ def fields_in(file: ScheduleFile) -> Goal:
 
 
 def _fields(content: bytes, name: str) -> tuple[Goal, Locate]:
-    """Return the fields of a scheduled goal, or of a request; what else is wrong with it is seen when it is due."""
+    """Return the fields of a scheduled goal, or of a request; raise `Rejected` if they are not valid.
+
+    What is wrong with its steps is seen when the goal is judged: that needs to know the tools.
+    """
     if request := read_request(content, name):
         return request.fields, request.places
-    goal = examine_goal(content, name, Catalogue({}, frozenset()), planned=True)[0]
+    goal, problems = examine_goal(content, name, Catalogue({}, frozenset()), planned=True)
+    if wrong := [one for one in problems if one.pointer and not one.pointer.startswith("/steps")]:
+        raise Rejected(wrong)
     return goal.fields, goal.places
 
 

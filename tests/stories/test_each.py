@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentfs.testing import ScriptedServer, replay
-from tests.workspaces import Place
+from tests.workspaces import Place, end, wait_for
 
 STEPS = """### list
 ```sh
@@ -76,6 +76,44 @@ def test_just_the_items_that_failed_are_tried_again(place: Place, shop: Path) ->
     assert result(place, "report.1")["output"] == ["0 north", "1 bad", "2 south"]
     assert replay(place.run_folder()).departures == ()
     place.agentfs("verify", "job")
+
+
+CUT = """### work
+each: a, b, c
+```sh
+echo {{item}} >> log; touch begun-{{item}}; test -e go || sleep 600
+```
+"""
+
+
+def test_items_that_were_cut_off_are_answered_together(place: Place, shop: Path) -> None:
+    process = place.begin("run", place.runbook(CUT), "--workdir", "shop")
+    wait_for(lambda: len([*shop.glob("begun-*")]) == 3, "three items")
+    end(process)
+    waiting = place.agentfs("resume", "job", code=3)
+    run = place.read("run.json")["run"]
+    said = waiting.stderr.splitlines()
+    assert [line for line in said if "reply" in line and "answer in" not in line] == [
+        f"  or type: agentfs reply {run} work~a again",
+        f"  or type: agentfs reply {run} work~a done",
+        f"  or type: agentfs reply {run} work~a failed",
+        f"  or type, for all of them: agentfs reply {run} work again",
+    ]
+    assert f"  2 more of work ask too (agentfs show {run} work lists its items)" in said
+    refused = place.agentfs("retry", "job", "work", code=2).stderr
+    assert f"items of it that were cut off: agentfs reply {run} work again" in refused
+    assert "begin with exactly one of" in place.agentfs("reply", "job", "work", "perhaps", code=2).stderr
+    assert names(place, "*.reply.md") == []
+    (shop / "go").touch()
+    place.agentfs("reply", "job", "work~b", "failed")
+    place.agentfs("reply", "job", "work", "again")
+    assert {name: (place.run_folder() / "steps" / name).read_text() for name in names(place, "*.reply.md")} == {
+        "work~a.1.reply.md": "again\n",
+        "work~b.1.reply.md": "failed\n",
+        "work~c.1.reply.md": "again\n",
+    }
+    place.agentfs("resume", "job", code=1)
+    assert sorted((shop / "log").read_text().split()) == ["a", "a", "b", "c", "c"]
 
 
 def test_a_longer_list_runs_what_is_new_and_one_item_can_be_done_again(place: Place, shop: Path) -> None:

@@ -342,6 +342,16 @@ def test_requests_that_cannot_be_taken(place: Place, deploy: str) -> None:
         assert place.looks("check", "x.yaml")[0] == 2
 
 
+def test_what_is_wrong_with_a_used_goal_is_said_of_that_file(place: Place) -> None:
+    place.agentfs("init")
+    (place.root / "runbooks").mkdir()
+    place.goal("# x\n\n## Steps\n\n### a\n```sh\necho {{steps.b.output}}\n```\n", "runbooks/broken.md")
+    place.goal("uses: runbooks/broken.md\n", "asks.yaml")
+    wrong = "runbooks/broken.md:7:6: {{steps.b.output}} refers to a step that is not in the plan"
+    assert place.agentfs("check", "asks.yaml", code=2).stdout.startswith(wrong)
+    assert wrong in place.agentfs("run", "asks.yaml", code=2).stderr
+
+
 def test_requests_are_dropped_like_goals(place: Place, deploy: str) -> None:
     with Watching(place) as daemon:
         daemon.drop("good.yaml", "uses: runbooks/deploy.md\nparams: {env: prod}\n")

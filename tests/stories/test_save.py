@@ -67,12 +67,14 @@ def test_a_plan_that_worked_runs_again_without_a_planner(place: Place) -> None:
         "write (shell)",
         "    mkdir -p out",
         "    printf '%s\\n' hello > {{params.report_txt}}",
+        '    checks: {"kind": "file", "path": "{{params.report_txt}}", "contains": "hello"}',
         "show (shell)",
         "    cat {{params.report_txt}}; echo 'greeting-1'",  # in single quotes it stays text
         "look (read_file, after a person's yes)",
         "    {{params.report_txt}}",
         "copy (shell)",
         "    mkdir -p archive; cp {{params.report_txt}} archive/1",  # archive/1 is no value of its own: both stay
+        '    checks: {"kind": "file", "path": "{{params.report_txt}}"}',
     ]
     assert saved.stderr.splitlines() == [
         "saved runbooks/greet.yaml, with the parameters report_txt",
@@ -90,6 +92,35 @@ def test_a_plan_that_worked_runs_again_without_a_planner(place: Place) -> None:
     assert place.agentfs("resume", "greet").returncode == 0
     assert place.read("steps/look.1.result.json", "greet")["output"] == "hello\n"
     assert place.read("revisions/1.json", "greet")["by"]["role"] == "runbook"
+
+
+BOOK = """# Pack photos/2024 for "Ann Lee"
+
+## Steps
+
+### pack
+when: `test -d photos/2024`
+needs: `test -w .`
+```sh
+tar -cf pack.tar photos/2024; echo "Ann Lee" > out.txt
+```
+check: `test -f pack.tar`
+"""
+
+
+def test_of_a_runbook_the_words_before_its_steps_are_what_was_asked(place: Place) -> None:
+    (place.root / "shop" / "photos" / "2024").mkdir(parents=True)
+    place.goal(BOOK, "pack.md")
+    place.agentfs("run", "pack.md", "--workdir", "shop")
+    saved = place.agentfs("save", "pack", "packer")
+    assert saved.stdout.splitlines() == [
+        "pack (shell)",
+        '    tar -cf pack.tar {{params.photos}}; echo "{{params.ann_lee}}" > out.txt',
+        "    when: test -d {{params.photos}}",
+        "    needs: test -w .",
+        "    checks: test -f pack.tar",
+    ]
+    assert saved.stderr.splitlines()[0] == "saved runbooks/packer.yaml, with the parameters ann_lee, photos"
 
 
 def test_what_cannot_be_saved(place: Place) -> None:

@@ -130,6 +130,35 @@ def test_the_fields_of_a_schedule_mean_nothing_elsewhere(place: Place) -> None:
     ]
 
 
+def test_a_person_may_run_one_now(place: Place, schedules: Path) -> None:
+    put(schedules, "backup.md", book(f"{DAILY}\napprove: never"))
+    (place.root / "agentfs.toml").write_text('approve = "plan"\n')
+    assert place.agentfs("run", "schedules/backup.md").stdout == "ok\n"
+    record = place.read("run.json", "backup")
+    assert (record["schedule"], record["due"], record["approve"]) == (None, None, "never")
+
+
+def test_everything_wrong_with_a_file_is_said_and_where(place: Place, schedules: Path) -> None:
+    put(schedules, "maybe.md", book('schedule: "0 3 * * *"\noverlap: maybe'))
+    refused = place.agentfs("check", "schedules/maybe.md", code=2).stdout
+    assert refused == (
+        "schedules/maybe.md:3:10: 'overlap' must be skip or queue, not \"maybe\" (write skip or queue) [/overlap]\n"
+    )
+    put(schedules, "both.md", book("schedule: every day\ntools: [shell, shel]"))
+    refused = place.agentfs("check", "schedules/both.md", code=2).stdout
+    assert "both.md:2:11: schedule: 'every day' is not an interval" in refused
+    assert "both.md:3:16: tools: 'shel' is not in [tools] allow" in refused
+    (place.root / "runbooks").mkdir()
+    place.goal(book("name: x"), "runbooks/backup.md")
+    place.goal("uses: runbooks/backup.md\nschedule: every 1h\n", "now.yaml")
+    refused = place.agentfs("run", "now.yaml", code=2).stderr
+    assert "now.yaml:2:1: 'schedule' means something only in schedules/" in refused
+    place.goal(book("schedule: every 1h"), "runbooks/backup.md")
+    put(schedules, "used.yaml", "uses: runbooks/backup.md\nschedule: every 1h\n")
+    refused = place.agentfs("check", "schedules/used.yaml", code=2).stdout
+    assert "runbooks/backup.md:2:1: 'schedule' means something only in schedules/" in refused
+
+
 def test_no_schedule_and_how_to_make_one(place: Place) -> None:
     place.agentfs("init")
     words = 'there is no schedule: a goal in schedules/ with `schedule: "0 3 * * *"` is one\n'
