@@ -86,6 +86,7 @@ PRESETS: Mapping[str, Agent] = {
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
             "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
         },
+        idle_s=600,  # it reports a command when that has ended: silence may be a long one
         tested="1.18.33",
         install="npm install -g opencode-ai",
         login="~/.local/share/opencode/auth.json",

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from agentfs.agents.events import Event, Narrator, Ran, Runs, Story
+from agentfs.agents.events import Event, Narrator, Noticed, Ran, Runs, Story
 from agentfs.agents.locating import locate, version_of
 from agentfs.agents.presets import Agent, fill
 from agentfs.agents.streams import READERS, Reader
@@ -210,15 +210,15 @@ class Listening:
         self._reader = READERS[self.agent.speaks]()
         self._narrator = Narrator(str(self.context.confinement.workdir))
 
-    def receive(self, known: bytes) -> None:
-        """Take what was printed."""
+    def receive(self, known: bytes) -> bool:
+        """Take what was printed; return whether there is more in it than that it tries again."""
         self._rest += known
         *lines, rest = bytes(self._rest).split(b"\n") if b"\n" in known else (bytes(self._rest),)
         self._rest = bytearray(rest)
-        for line in lines:
-            self._line(line)
+        goes_on = [self._line(line) for line in lines]
         if len(self._rest) > LONGEST_LINE:
             del self._rest[LONGEST_LINE // 2 :]  # it is no event any more, but its beginning is in the log
+        return any(goes_on) or not goes_on
 
     def idle_s(self) -> float:
         """Return how long it may be silent: a command that it waits for may take its time."""
@@ -242,10 +242,12 @@ class Listening:
             return End(code, "limit" if self.why[0] == "limit" else "loop", self.why[1], stderr)
         if ended.ended_by is None or ended.ended_by == "listener":
             return End(code, None, "", stderr)
+        if ended.ended_by == "timeout":
+            return End(code, "timeout", context.limit.failure(then=" and was killed").message, stderr)
         failure = failure_of(ended, context)
         return End(code, ended.ended_by, failure.message if failure else "", stderr)
 
-    def _line(self, line: bytes) -> None:
+    def _line(self, line: bytes) -> bool:
         text = line.decode("utf-8", "replace").rstrip("\r")
         events = self._reader.take(text)
         words = [*self._narrator.tell(events)]
@@ -254,6 +256,8 @@ class Listening:
         self._take(events)
         for one in words:
             self.task.news(one)
+        # codex waits for a network without end, and says so every few seconds
+        return not events or not all(isinstance(event, Noticed) for event in events)
 
     def _take(self, events: list[Event]) -> None:
         for event in events:

@@ -39,7 +39,9 @@ def verdict(agent: Agent, end: End, story: Story, fits: Fits, version: Callable[
     if end.exit_code != 0:
         # An exit code says that the protocol held, not that the work is done (codex#37717); but another one than 0 is
         # how codex, claude, opencode and gemini report 401, 429, 500 and limits of their own.
-        return _failed("exit", with_output(_exit(end, error), end.stderr), agent, error)
+        reported = story.ended is not None and story.ended.error is not None
+        how = _exit(end, error)
+        return _failed("exit", how if reported else with_output(how, end.stderr), agent, error)
     if story.ended is None:
         # gemini exits 0 on SIGTERM, and opencode where what it asked for was rejected: both half way.
         return _no_end(agent, end, story, version)
@@ -67,16 +69,16 @@ def _answer(story: Story, fits: Fits) -> Any | Failure:
 
 
 def _ended_by_us(agent: Agent, end: End, story: Story) -> Failure:
-    last = f" (the last it reported: {one_line(story.trouble, QUOTED)})" if story.trouble else ""
     match end.ended_by:
         case "stop":
             return Failure(kind="interrupted", message="it was stopped")
         case "idle":
             # codex waits for a network without end; opencode and gemini retry for minutes and print nothing.
-            message = with_output(f"it printed nothing for {agent.idle_s:g} s and was killed{last}", end.stderr)
-            return Failure(kind="timeout", message=message, hint=f"raise idle_s under [agents.{agent.name}]")
+            hint = f"raise idle_s under [agents.{agent.name}]"
+            message = _with_trouble(f"it printed nothing new for {agent.idle_s:g} s and was killed", end, story)
+            return Failure(kind="timeout", message=message, hint=hint)
         case "timeout":
-            return Failure(kind="timeout", message=f"{end.detail}{last}")
+            return Failure(kind="timeout", message=_with_trouble(end.detail, end, story))
         case "loop":
             return Failure(kind="agent", message=end.detail)
         case "limit":
@@ -87,6 +89,13 @@ def _ended_by_us(agent: Agent, end: End, story: Story) -> Failure:
             return Failure(kind=str(other), message=end.detail)
 
 
+def _with_trouble(what: str, end: End, story: Story) -> str:
+    """Return what happened and why: what the agent itself reported, else the end of its stderr."""
+    if story.trouble:
+        return f"{what} (the last it reported: {one_line(story.trouble, QUOTED)})"
+    return with_output(what, end.stderr)
+
+
 def _exit(end: End, error: str | None) -> str:
     how = "it was ended by a signal" if end.exit_code is None else f"exit code {end.exit_code}"
     return f"{how}: {one_line(error, QUOTED)}" if error else how
@@ -95,8 +104,7 @@ def _exit(end: End, error: str | None) -> str:
 def _no_end(agent: Agent, end: End, story: Story, version: Callable[[], str | None]) -> Failure:
     if story.unknown and story.turns == 0:
         return _unreadable(agent, f"it printed only events that are unknown ({', '.join(story.unknown)})", version)
-    why = f" ({one_line(story.trouble, QUOTED)})" if story.trouble else ""
-    message = with_output(f"it ended without saying how: there is no terminal event{why}", end.stderr)
+    message = _with_trouble("it ended without saying how: there is no terminal event", end, story)
     return Failure(kind="agent", message=message)
 
 

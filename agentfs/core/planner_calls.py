@@ -18,9 +18,13 @@ FIRST_CALL = 1
 
 
 def starts_as_loop(run: Run, *, executor: bool) -> bool:
-    """Whether code writes the first plan, of one step; a person who reviews plans gets one worth reviewing."""
+    """Whether code writes the first plan, of one step; a person who reviews plans gets one worth reviewing.
+
+    An agent needs a model beside it, which writes checks for the goal and judges: without one, the planner plans.
+    """
     if run.mode == "auto":
-        return executor and run.approve == "never"
+        has_checks = run.agent is None or run.models.executor is not None
+        return executor and has_checks and run.approve == "never"
     return run.mode in LOOPS
 
 

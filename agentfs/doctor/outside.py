@@ -44,7 +44,7 @@ def examine_models(settings: Settings, environment: Mapping[str, str], *, truste
         if one.kind == "command":
             yield _program(about, one)
         elif not has_model(one, environment):
-            yield _no_model(about, one)
+            yield _no_model(about, one, default_agent(settings))
         elif not trusted:
             yield remark(about, f"{Endpoint.of(one, environment).shown} is not asked: the workspace is not trusted")
         elif not (where := Endpoint.of(one, environment)).has_valid_key:
@@ -62,8 +62,9 @@ def _program(about: str, settings: ModelSettings) -> Finding:
     return wrong(about, f"the program {inert(name)!r} is not found", f"set command under {about} in agentfs.toml")
 
 
-def _no_model(about: str, settings: ModelSettings) -> Finding:
-    does = "plan goals in words" if isinstance(settings, PlannerSettings) else "do steps that name no tool"
+def _no_model(about: str, settings: ModelSettings, agent: str | None) -> Finding:
+    does = "do steps that name no tool" if agent is None else f"judge what {agent} did where a step has no check"
+    does = "plan goals in words" if isinstance(settings, PlannerSettings) else does
     words = f"no model: {settings.api_key_env} is not set, and no base_url. Runbooks need none"
     return remark(about, words, f"to {does}: set {settings.api_key_env}, or base_url under {about} in agentfs.toml")
 

@@ -427,7 +427,8 @@ def room_of(folder: Path, run: Run, world: World, *, own_steps: bool) -> Confine
         run_files=own / paths.FILES,
         readable=(
             *(Path(readable_path(os.path.join(workspace, one))) for one in run.read),
-            *([Path(run.isolation.git_dir)] if run.isolation else ()),  # read-only: only agentfs commits
+            # Read-only: only agentfs commits, and a run in a part of a repository changes that part.
+            *([Path(run.isolation.git_dir), own / paths.FILES] if run.isolation else ()),
         ),
         network=run.network is True,
         sandbox=world.sandbox,

@@ -49,7 +49,7 @@ _BEFORE_GOAL = (paths.RUN, paths.REQUEST, paths.USED)  # what an intake writes b
 _PARTS = (paths.PLANNING, paths.REVISIONS, paths.STEPS, paths.FILES)
 _NO_MODEL = "this goal has no steps, and no model is configured to plan it"
 _WAYS_OUT = (
-    "write the steps yourself: a `## Steps` section with one `### id` heading and one fenced command per step",
+    "write the steps yourself: a `## Steps` section, `### id` for each, below it a fenced command or `agent: NAME`",
     "configure a model: set OPENAI_API_KEY, or base_url under [planner] in agentfs.toml",
 )
 

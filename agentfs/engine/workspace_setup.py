@@ -21,7 +21,7 @@ workdirs = ["."]                 # folders, relative to the workspace, that a go
 # attempts = 2                   # tries at one step
 
 [tools]
-# network = true                 # let tools use the network
+# network = "agents"             # let coding agents use the network; true: tools too
 # read = ["/srv/templates"]      # more folders the tools may read
 # env = ["LANG"]                 # variables the tools may see
 """

@@ -49,7 +49,9 @@ EndedBy = Literal["timeout", "stop", "output", "disk", "tasks", "idle", "listene
 class Listener(Protocol):
     """Takes what a program prints as it comes, in the place of the log; and may want it to end."""
 
-    def receive(self, known: bytes) -> None: ...
+    def receive(self, known: bytes) -> bool:
+        """Take it, and return whether it counts: else the program is as silent as before."""
+        ...
 
     def idle_s(self) -> float:
         """Return how long the program may be silent now."""
@@ -337,25 +339,25 @@ class _Watch:
         with contextlib.suppress(BlockingIOError):
             chunk = os.read(fd, READ_SIZE)
             self._read += len(chunk)
-            self._spoke = time.monotonic()
-            self._keep(name, capture, chunk)
+            if self._keep(name, capture, chunk):
+                self._spoke = time.monotonic()
             if not chunk:
                 self._selector.unregister(fd)
                 self._open -= 1
 
-    def _keep(self, name: str, capture: Capture, chunk: bytes) -> None:
-        """Take a chunk, or with none the end of the stream."""
+    def _keep(self, name: str, capture: Capture, chunk: bytes) -> bool:
+        """Take a chunk, or with none the end of the stream; return whether it counts as a sign of life."""
         if self.ended_by in ("output", "disk"):
-            return
+            return False
         try:
             known = capture.feed(chunk) if chunk else capture.end()
             if self._listener is not None and name == "stdout":
-                self._listener.receive(known)
-            else:
-                self._log.output(name, known)
+                return self._listener.receive(known)
+            self._log.output(name, known)
         except OSError as error:
             self.problem = str(error)
             self._end_because("disk", at_once=True)
+        return True
 
     def _look_around(self) -> None:
         now = time.monotonic()

@@ -241,6 +241,6 @@ def test_an_agent_that_we_stopped_is_interrupted_and_one_that_is_silent_failed()
     assert (stopped.kind, silent.kind, late.kind) == ("interrupted", "timeout", "timeout")
     assert late.message == "it took longer than 600 s (the last it reported: no network)"
     assert (silent.message, silent.hint) == (
-        "it printed nothing for 3 s and was killed",
+        "it printed nothing new for 3 s and was killed",
         "raise idle_s under [agents.codex]",
     )

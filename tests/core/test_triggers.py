@@ -10,7 +10,7 @@ from agentfs.core.continuation import Aside, find_unanswered, set_aside, to_set_
 from agentfs.core.decide import decide, no_model_reached
 from agentfs.core.facts import Facts, PlannerCall, Talk
 from agentfs.core.planner_calls import starts_as_loop
-from agentfs.core.records import Answer, Approve, Failure, Mode, Plan, Usage
+from agentfs.core.records import Answer, Approve, Failure, Mode, Models, Plan, Usage
 from agentfs.core.run_state import derive
 from agentfs.core.steps import StepView
 from tests.builders import a_call, a_plan, a_result, a_run, a_step, facts, judged, means, plan_sha
@@ -89,6 +89,15 @@ def triggers(given: Facts) -> list[tuple[str, str | None, tuple[str, ...]]]:
 def test_who_makes_the_first_plan(mode: Mode, approve: Approve, executor: bool, loop: bool) -> None:
     run = a_run().model_copy(update={"mode": mode, "approve": approve})
     assert starts_as_loop(run, executor=executor) is loop
+
+
+@pytest.mark.parametrize(("model", "loop"), [("small", True), (None, False)])
+def test_an_agent_without_a_model_that_could_judge_it_does_what_a_planner_planned(
+    model: str | None, loop: bool
+) -> None:
+    models = Models(planner="big", executor=model)
+    run = a_run().model_copy(update={"mode": "auto", "approve": "never", "agent": "codex", "models": models})
+    assert starts_as_loop(run, executor=True) is loop
 
 
 # ── a person's words ──────────────────────────────────────────────────────────────────────────────────────

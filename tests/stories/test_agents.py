@@ -18,6 +18,8 @@ FIX = {"write": {"path": "calc.py", "content": "def add(a, b):\n    return a + b
 CHECK = "python3 -c 'import calc; assert calc.add(1, 2) == 3'"
 STEP = f"### fix\nMake add in calc.py add.\nagent: scripted\ncheck: `{CHECK}`\n"
 
+RETRIES = [{"raw": {"type": "error", "message": "no network"}}, {"sleep": 0.2}] * 100  # 20 s of them
+
 pytestmark = confined
 
 
@@ -88,7 +90,12 @@ def test_a_lie_is_caught_by_the_check_and_the_next_attempt_sees_the_error(place:
         (doing(answer={"ok": "yes"}), "agent", "its answer does not fit: ok:"),
         (doing(answer={"ok": False, "output": "no idea"}), "agent", "no idea"),
         (doing(*[{"run": "true"}] * 30, {"sleep": 60}), "agent", "it went in circles: it ran the same 12 times"),
-        (doing({"sleep": 60}), "timeout", "it printed nothing for 1 s and was killed"),
+        (doing({"sleep": 60}), "timeout", "it printed nothing new for 1 s and was killed"),
+        (
+            doing(*RETRIES),
+            "timeout",
+            "it printed nothing new for 1 s and was killed (the last it reported: no network)",
+        ),
         (doing(FIX, exit=3), "exit", "exit code 3"),
         (doing({"raw": {"type": "turn.completed"}}), "agent", "scripted 3."),
     ],

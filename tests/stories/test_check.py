@@ -117,7 +117,7 @@ def test_a_goal_in_words_needs_a_model(place: Place) -> None:
     place.goal("---\napprove: never\n---\nTidy the invoices.\n", "words.md")
     said = (
         "words.md:1:1: this goal has no steps, and no model is configured to plan it (write the steps yourself: a `## Steps` "
-        "section with one `### id` heading and one fenced command per step; or configure a model: set OPENAI_API_KEY, or "
+        "section, `### id` for each, below it a fenced command or `agent: NAME`; or configure a model: set OPENAI_API_KEY, or "
         "base_url under [planner] in agentfs.toml)\n"
     )
     assert place.looks("check", "words.md") == (4, said, "")

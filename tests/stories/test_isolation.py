@@ -149,6 +149,17 @@ def test_what_is_not_committed_comes_along_when_asked_for(place: Place, repo: Re
     assert (repo.top / "a.txt").read_text() == "mine\n"
 
 
+def test_in_a_part_of_a_repository_the_rest_is_read_only_and_git_works(place: Place, repo: Repo) -> None:
+    (repo.top / "part").mkdir()
+    (repo.top / "part/p.txt").write_text("part\n")
+    repo("add", "-A")
+    repo("commit", "-qm", "part")
+    command = "git log -1 --format=%s; cat ../a.txt; test ! -w ../a.txt; echo more >> p.txt; git -c core.fsmonitor= diff --name-only"
+    done = place.agentfs("run", place.runbook(sh("one", command), "workdir: repo/part\nisolate: worktree"))
+    assert done.stdout == "part\none\npart/p.txt\n"
+    assert repo.commits() == [("agentfs", "one: shell")]
+
+
 def test_a_failed_attempt_leaves_nothing_behind_but_what_a_person_changed(place: Place, repo: Repo) -> None:
     command = 'test ! -e junk; test ! -e nested; test "$(cat a.txt)" = one; if test -e theirs; then exit 0; fi; echo j > junk; git init -q nested; echo bad > a.txt; false'
     running = place.begin("run", place.runbook(sh("one", command, "retries: 1 every 2s"), FRONT))
