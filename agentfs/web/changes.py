@@ -114,12 +114,15 @@ def _evidence(page: RunPage, record: Revision) -> Html | None:
 
 def _ran(one: RevisionView) -> Html:
     """Return what was done because of a revision: that is what it really cost."""
-    again = f"reran {counted(len(one.again), 'step')}: {_names(one.again)}" if one.again else "reran nothing"
-    first = f"ran {counted(len(one.ran), 'new step')}" if one.ran else ""
-    if one.record.revision == 1:
-        ran = counted(len(one.ran), "step")
-        return el("p", f"It ran {ran}." if one.ran else "Nothing ran under it.", class_="consequence")
-    parts: list[Child] = [el("span", again, class_="again" if one.again else None), f"kept {one.kept}", first]
+    reran = f"reran {counted(len(one.again), 'step')}: {_names(one.again)}"
+    parts: list[Child] = [
+        el("span", reran, class_="again") if one.again else None,
+        f"kept {one.kept}" if one.kept else None,
+        f"ran {counted(len(one.ran), 'step')} for the first time" if one.ran and one.record.revision > 1 else None,
+        f"ran {counted(len(one.ran), 'step')}" if one.ran and one.record.revision == 1 else None,
+    ]
+    if not (one.again or one.ran):
+        return el("p", "Nothing ran under it.", class_="consequence")
     return el("p", "It ", between(parts, ", "), ".", class_="consequence")
 
 

@@ -124,8 +124,12 @@ class LiveSite(Site):
             return None
         bound = {"revision": str(len(page.revisions)), "seen": str(len(page.revisions)), "step": paths.PLAN}
         words = _words("because", "If you reject it: what is wrong with it", rows=2)
-        reject = None if page.state.facts.goal.has_steps else _button("Reject", "reject", "bad")
-        return self._form("approve", bound, words if reject else None, _button("Approve", "approve", "main"), reject)
+        approve = _button("Approve", "approve", "main")
+        if page.state.facts.goal.has_steps:  # nobody would answer a no: it is the person's own plan
+            return self._form(
+                "approve", bound, approve, el("a", "Edit it first", href=f"{self.base}/edit", class_="button")
+            )
+        return self._form("approve", bound, words, approve, _button("Reject", "reject", "bad"))
 
     def _form(self, act: str, hidden: dict[str, str], *inner: Child) -> Html:
         fields = [el("input", type="hidden", name=name, value=value) for name, value in hidden.items()]

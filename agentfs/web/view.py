@@ -20,7 +20,7 @@ from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import names_in, reading
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import ENDS, Glance, RunScanner, list_runs, read_run
+from agentfs.ui.reading import ENDS, Glance, RunScanner, children_in, list_runs, read_run
 from agentfs.ui.run_history import diff_page
 from agentfs.web import form_pages as forms
 from agentfs.web import live_pages as pages
@@ -33,7 +33,7 @@ from agentfs.web.live_site import LiveSite, log_el
 from agentfs.web.steps import room_for, step_body
 
 MOST_FILE = 2_000_000  # bytes of a file that are shown
-MOST_WATCHED = 40  # open runs that wake the list
+MOST_WATCHED = 40  # open runs that wake the list, or runs in a run that wake its page
 Form = Mapping[str, str]
 
 
@@ -68,7 +68,7 @@ class View:
         return LiveSite(run, request.scope["agentfs.token"], self.read_only, str(folder), logs)
 
     def page(self, folder: Path) -> RunPage:
-        return gather(read_run(folder, self.workspace), now_utc())
+        return gather(read_run(folder, self.workspace), self.workspace, now_utc())
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -76,7 +76,7 @@ class View:
         """`/`: all runs, what waits for a person first."""
         query = request.query_params
         name, state = query.get("name", ""), query.get("state", "")
-        first = int(query["first"]) if query.get("first", "").isascii() and query.get("first", "").isdigit() else 0
+        first = _offset(request, "first") or 0
         found, scanner = list_runs(self.workspace.runs), RunScanner(self.workspace)
         wanted = [folder for folder in found.open if name.casefold() in folder.name.casefold()]
         seen = sorted((scanner.glance(folder) for folder in wanted), key=lambda one: one.at, reverse=True)
@@ -123,7 +123,7 @@ class View:
         found = read_run(folder, self.workspace)
         if found.state is None:
             return HTMLResponse(pages.broken_page(self.frame(request), found.run, found.broken))
-        page = gather(found, now_utc())
+        page = gather(found, self.workspace, now_utc())
         return HTMLResponse(pages.run_page(self.frame(request), page, self.site(request, folder), notice), status)
 
     def step(self, request: Request) -> Response:
@@ -191,7 +191,12 @@ class View:
     async def run_events(self, request: Request) -> Response:
         """`/run/DAY/NAME/events`"""
         folder = self.folder(request)
-        return _stream(changes(self.lookout, lambda: run_folders(folder)))
+        return _stream(changes(self.lookout, lambda: self._family(folder)))
+
+    def _family(self, folder: Path) -> list[Path]:
+        """Return the folders of a run, and of the runs that its steps are."""
+        children = [self.workspace.runs / run for run in children_in(folder)[-MOST_WATCHED:]]
+        return [path for one in (folder, *children) for path in run_folders(one)]
 
     async def events(self, _: Request) -> Response:
         """`/events`: of the workspace"""
@@ -334,7 +339,9 @@ class View:
         text = (
             json.dumps({"uses": uses, "params": values}, indent=2, ensure_ascii=False) + "\n" if uses else _text(form)
         )
-        problems, done = self._dropped(name, text.encode("utf-8", "replace"), only=bool(form.get("check")))
+        problems, done = self._dropped(
+            name or _name_from(text), text.encode("utf-8", "replace"), only=bool(form.get("check"))
+        )
         frame, status = self.frame(request), 200 if done is not None and done.ok else 409
         if uses:
             page = forms.runbook_page(frame, self.acts.runbook(uses), name, given, problems, done)
@@ -347,6 +354,13 @@ class View:
         if problems:
             return problems, None
         return (), Done(ok=True, words=("It is a good goal.",)) if only else self.acts.drop_goal(name, source)
+
+
+def _name_from(text: str) -> str:
+    """Return what a goal's file is called by its title, else by its first line that has words."""
+    lines = [line for line in text.split("\n") if any(map(str.isalnum, line))]
+    title = next((line for line in lines if line.startswith("# ")), lines[0] if lines else "")
+    return f"{paths.run_name(title)}.md"
 
 
 def _request_name(uses: str) -> str:

@@ -56,6 +56,30 @@ def test_a_run_is_watched_live_and_its_log_followed(browser: Browser, place: Pla
     assert end(running, signal.SIGCONT)[0] == 0
 
 
+def test_the_first_failure_opens_by_itself_and_what_a_person_opened_stays_open(
+    browser: Browser, place: Place
+) -> None:
+    go = place.root / "go"
+    steps = (
+        "### first\n```sh\necho one\n```\n\n### second\n```sh\nwhile ! test -e go; do sleep 0.05; done\nexit 3\n```\n"
+    )
+    place.agentfs("init")
+    running = place.begin("run", place.runbook(steps, "workdir: ."))
+    wait_for(lambda: any(place.runs.glob("*/job/steps/second.1.log.jsonl")), "the claim")
+    with web(place) as server:
+        browser.enter(server.url)
+        browser.go(path_of(place))
+        browser.sees("▸ running", "#step-second")
+        browser.find("#step-first > summary").click()
+        browser.find("#goal summary").click()  # a fold without a name of its own
+        assert not browser.find("#step-second").get_property("open")
+        go.touch()
+        browser.sees("exit code 3", "#step-second pre.error")
+        for css in ("#step-first", "#step-second", "#goal details"):
+            assert browser.find(css).get_property("open"), css
+    assert end(running, signal.SIGCONT)[0] == 1
+
+
 def test_a_gate_is_answered(browser: Browser, place: Place) -> None:
     place.agentfs("run", place.runbook(GATED), code=3)
     with web(place) as server:
@@ -242,9 +266,9 @@ def test_a_goal_is_dropped(browser: Browser, place: Place) -> None:
         area = browser.find("textarea[name=text]")
         area.send_keys("```\n")
         browser.press("Drop it")
-        browser.sees("goals/goal.md is dropped")
+        browser.sees("goals/job.md is dropped")
         browser.sees("agentfs watch")
-    assert (place.root / "goals/goal.md").read_text().endswith("echo hi\n```\n")
+    assert (place.root / "goals/job.md").read_text().endswith("echo hi\n```\n")
 
 
 def test_a_goal_is_dropped_with_a_form_made_from_its_parameters(browser: Browser, place: Place) -> None:
@@ -442,7 +466,7 @@ def test_a_run_in_a_run_is_a_node_that_one_can_enter(browser: Browser, place: Pl
         browser.enter(server.url)
         browser.go(path_of(place))
         child = path_of(place, "job-build")
-        browser.sees(f"Look there first: {child.removeprefix('/run/')}", "#waits")
+        browser.sees(f"Look there first: ? waiting {child.removeprefix('/run/')} compile: needs approval", "#waits")
         title = browser.find("svg.plan .node title").get_attribute("textContent") or ""
         assert f"It is the run {child.removeprefix('/run/')}." in title
         browser.script(
