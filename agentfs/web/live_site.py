@@ -93,14 +93,21 @@ class LiveSite(Site):
         links: list[Child] = (
             [el("a", "Log and details", href=self.step(view.id), class_="button")] if not self.logs else []
         )
+        is_item = paths.ITEM in view.id  # it has no fields of its own
         if not self.read_only and view.left is None:
             if view.attempt and view.status not in ("ordered", "running"):
                 links.append(self.act_link("retry", "Retry", step=view.id))
-            if not view.step.skip and view.status != "done":
+            if not is_item and not view.step.skip and view.status != "done":
                 links.append(self.act_link("skip", "Skip", step=view.id))
-            if page.state.facts.plan is not None:
+            if not is_item and page.state.facts.plan is not None:
                 links.append(el("a", "Edit", href=f"{self.base}/edit?step={quote(view.id)}", class_="button"))
         return el("p", links, class_="acts") if links else None
+
+    def limit_acts(self, page: RunPage) -> Html | None:
+        outcome = page.state.facts.outcome
+        if self.read_only or page.state.facts.plan is None or (outcome is not None and outcome.status == "done"):
+            return None
+        return el("p", self.act_link("resume", "Raise a limit"), class_="acts")
 
     # ── answers ───────────────────────────────────────────────────────────────────────────────────────────
 

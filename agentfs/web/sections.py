@@ -57,7 +57,7 @@ def run_parts(page: RunPage, site: Site) -> Html:
         section("steps", "Steps", steps_section(page, site)) if page.steps else None,
         section("questions", "Questions and answers", _answered(page)),
     )
-    aside = join(_facts(page, site), _limits(page), _costs(page), _files(page, site), _goal(page))
+    aside = join(_facts(page, site), _limits(page, site), _costs(page), _files(page, site), _goal(page))
     return join(header(page, site), el("div", el("div", main, class_="main"), el("aside", aside), class_="columns"))
 
 
@@ -361,7 +361,7 @@ def _table(rows: Mapping[str, Child]) -> Html:
     return el("dl", (join(el("dt", name), el("dd", value)) for name, value in rows.items() if value), class_="table")
 
 
-def _limits(page: RunPage) -> Html | None:
+def _limits(page: RunPage, site: Site) -> Html | None:
     """Return what was used of each limit, and what is left."""
     bounds, used = page.state.bounds, used_by(page.state)
     minutes = (page.state.spent.seconds + page.state.calls_spent.seconds) / 60
@@ -378,7 +378,7 @@ def _limits(page: RunPage) -> Html | None:
             "replans", page.state.calls.replans, bounds.replans, f"{page.state.calls.replans} of {bounds.replans}"
         ),
     ]
-    return section("limits", "Limits", el("div", rows, class_="meters"))
+    return section("limits", "Limits", el("div", rows, class_="meters"), site.limit_acts(page))
 
 
 def _meter(name: str, used: float, limit: float, words: str) -> Html:

@@ -40,6 +40,9 @@ Form = Mapping[str, str]
 class NotThere(Exception):
     """There is no such page."""
 
+    def __str__(self) -> str:
+        return "There is no such page."
+
 
 @dataclass(slots=True)
 class View:
@@ -69,6 +72,10 @@ class View:
 
     def page(self, folder: Path) -> RunPage:
         return gather(read_run(folder, self.workspace), self.workspace, now_utc())
+
+    def refuse(self, request: Request, why: str, status: int) -> Response:
+        """Return a page that says why there is nothing else to see."""
+        return HTMLResponse(pages.broken_page(self.frame(request), "Not here", (why,)), status)
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -172,16 +179,16 @@ class View:
     def log(self, request: Request) -> Response:
         """`/run/DAY/NAME/log/STEP/N?before=…`: earlier lines"""
         folder, path = self._log(request)
-        before = _offset(request, "before")
-        where = (
-            f"{self.site(request, folder).base}/log/{request.path_params['step']}/{request.path_params['attempt']}"
-        )
-        body = log_el(path, where, runs=False, before=before)
-        return HTMLResponse(self.frame(request).page("Log", body))
+        step, attempt = request.path_params["step"], int(request.path_params["attempt"])
+        site = self.site(request, folder)
+        body = log_el(path, f"{site.base}/log/{step}/{attempt}", runs=False, before=_offset(request, "before"))
+        return HTMLResponse(pages.log_page(self.frame(request), site, step, attempt, body))
 
     def _log(self, request: Request) -> tuple[Path, Path]:
         folder, step, attempt = self.folder(request), request.path_params["step"], request.path_params["attempt"]
-        path = folder / paths.STEPS / paths.step_file(step, attempt, "log")
+        if not attempt.isascii() or not attempt.isdigit() or len(attempt) > 9:
+            raise NotThere
+        path = folder / paths.STEPS / paths.step_file(step, int(attempt), "log")
         if paths.parse_step_file(path.name) is None or not path.is_file():
             raise NotThere
         return folder, path
@@ -224,7 +231,7 @@ class View:
     def do(self, request: Request) -> Response:
         """GET `/run/DAY/NAME/do/ACT`: what it would write and cause"""
         folder, act = self.folder(request), ACTS.get(request.path_params["act"])
-        if act is None or self.read_only:
+        if act is None or self.read_only or (act.of_step and not request.query_params.get("step")):
             raise NotThere
         site, fields = self.site(request, folder), dict(request.query_params)
         lacks = act.name == "restore" and not fields.get("revision")
@@ -234,7 +241,7 @@ class View:
     def done(self, request: Request, form: Form) -> Response:
         """POST `/run/DAY/NAME/do/ACT`"""
         folder, act = self.folder(request), ACTS.get(request.path_params["act"])
-        if act is None:
+        if act is None or (act.of_step and not form.get("step")):
             raise NotThere
         site = self.site(request, folder)
         done = self.acts.perform(act.name, site.run, form, dry_run=False)

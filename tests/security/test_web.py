@@ -208,6 +208,26 @@ def test_what_is_too_large_or_no_form_is_refused(served: Served, run: str) -> No
     says_nothing(served.ask(f"{run}/answer", "POST", "x" * 4_000_001, Origin=served.origin), 413)
     says_nothing(served.ask(f"{run}/answer", "POST", None, Origin=served.origin, Transfer_Encoding="chunked"), 413)
     assert served.ask(run, "DELETE", "", Origin=served.origin).status == 405
+    many = {f"field-{n}": "" for n in range(300)}
+    assert served.post(f"{run}/answer", many, page=run).status == 413
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("do/retry", 404),  # of which step?
+        ("do/skip?step=nope", 200),  # says that there is none
+        ("do/restore?revision=99", 200),
+        ("compare?a=99999999999999999999&b=-1", 200),
+        ("log/publish/99999999999999999999", 404),
+        (f"log/publish/{'9' * 5000}", 404),
+        ("no/such/page", 404),
+    ],
+)
+def test_what_makes_no_sense_has_an_answer_and_no_traceback(served: Served, run: str, path: str, status: int) -> None:
+    reply = served.ask(f"{run}/{path}")
+    assert (reply.status, reply.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert served.ask(f"/?first={'9' * 5000}").status == 200
 
 
 def test_nothing_that_was_said_becomes_markup_in_the_live_view(tmp_path: Path) -> None:
