@@ -567,3 +567,68 @@ def test_a_step_that_was_cut_off_is_settled(browser: Browser, place: Place) -> N
         browser.sees("pay.1.reply.md", "section.card")
         place.agentfs("resume", "job")
         browser.sees("paid, receipt 17", "#outcome")
+
+
+STUBBORN = """import json, pathlib, sys, time
+given = json.dumps(json.load(sys.stdin)["messages"])
+again = "step_failed" in given
+while again and not pathlib.Path("edited").exists():
+    time.sleep(0.05)
+def step(id, command, after):
+    return {"id": id, "description": id, "tool": "shell", "input": {"command": command}, "depends_on": after, "success_condition": "it prints a line"}
+make = step("make", "echo made" if again else "exit 3", [])
+send = step("send", "echo to everyone" if again else "echo to the team", ["make"])
+print(json.dumps({"steps": [make, send]}))
+"""
+
+
+def test_an_answer_beside_a_persons_edit_shows_three_sides(browser: Browser, place: Place) -> None:
+    """While the planner thinks, a person edits what it is about to change: what it was, theirs, and the answer."""
+    place.agentfs("init")
+    (place.root / "planner.py").write_text(STUBBORN)
+    (place.root / "agentfs.toml").write_text(
+        'mode = "split"\n[planner]\nkind = "command"\ncommand = ["python3", "planner.py"]\n'
+    )
+    running = place.begin("run", "--approve", "never", place.goal("Send it\n"))
+    wait_for(lambda: any(place.runs.glob("*/job/planning/2.json")), "the second call")
+    plan = place.run_folder() / "plan.json"
+    plan.write_text(plan.read_text().replace("echo to the team", "echo to the team and me"))
+    (place.root / "edited").touch()
+    wait_for(lambda: any(place.runs.glob("*/job/planning/2.question.md")), "the question")
+    end(running)
+    with web(place) as server:
+        browser.enter(server.url)
+        browser.sees("the planner's answer needs approval", "#waits")
+        browser.go(path_of(place))
+        browser.sees("The planner wants to change the plan, and needs your yes", "#waits")
+        sides = [" ".join(one.text.split()) for one in browser.all("#waits .sides > div")]
+        assert sides == [
+            'it was { "command": "echo to the team" }',
+            'yours { "command": "echo to the team and me" }',
+            'the answer { "command": "echo to everyone" }',
+        ]
+        browser.sees("reruns 0 steps, keeps 0", "#waits")
+        browser.press("Approve")
+        browser.sees("2.reply.md: approve", "section.card")
+        place.agentfs("resume", "job")
+        browser.sees("to everyone", "#outcome")
+
+
+def test_with_a_daemon_everything_goes_on_by_itself(browser: Browser, place: Place) -> None:
+    place.agentfs("init")
+    watching = place.begin("watch")
+    with web(place) as server:
+        browser.enter(server.url)
+        browser.go("/new")
+        browser.find("textarea[name=text]").send_keys(f"# Job\n\n## Steps\n\n{GATED}")
+        browser.press("Drop it")
+        browser.sees("goals/job.md is dropped")
+        browser.go("/")
+        browser.sees("publish: needs approval", "#waits")
+        browser.find("a.run").click()
+        browser.sees("publish asks before attempt 1", "#waits")
+        browser.script("window.same = true")
+        browser.press("Approve")
+        browser.sees("✓ done", "#head")
+        browser.sees("out built", "#outcome")
+    end(watching)

@@ -191,6 +191,29 @@ def test_a_persons_own_tools_are_never_imported(tmp_path: Path) -> None:
     assert ("echo far" in (folder / "plan.json").read_text(), ran.exists()) == (True, False)
 
 
+def test_looking_holds_no_lock_and_writes_nothing(place: Place, run: str) -> None:
+    before = everything(place.root)
+    with web(place) as server:
+        server.enter()
+        acts = ("pause", "resume", "cancel", "replan", "fork", "restore", "retry?step=first", "skip?step=first")
+        pages = ("", "/step/first", "/report", "/compare", "/edit", "/log/first/1", *(f"/do/{act}" for act in acts))
+        tabs = [server.opened(f"{run}/events"), server.opened("/events")]
+        for path in ("/", "/new", *(f"{run}{page}" for page in pages)):
+            assert server.ask(path).status == 200, path
+        assert server.post(f"{run}/check", {"text": "{}"}, page=run).status == 200
+        held = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        assert [line for line in held if str(server.command.pid) in line] == []
+        for tab in tabs:
+            tab.close()
+    assert everything(place.root) == before
+
+
+def everything(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Return every file of a workspace: when it was written, and what is in it."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
 def test_a_view_that_is_read_only_changes_nothing(place: Place, run: str) -> None:
     before = place.tree()
     with web(place, "--read-only") as server:
