@@ -189,7 +189,9 @@ def log_page(frame: Frame, site: LiveSite, step: str, attempt: int, log: Html) -
     """Return an earlier part of a log."""
     way = crumb((site.run, site.base), (step, site.step(step)))
     title = f"{step}, attempt {attempt}: earlier lines"
-    return frame.page(title, way, el("h1", title), el("div", log, class_="card alone"))
+    return frame.page(
+        title, way, el("h1", title), el("h2", "Lines", class_="unseen"), el("div", log, class_="card alone")
+    )
 
 
 def step_page(frame: Frame, page: RunPage, view: StepView, site: LiveSite) -> Html:
@@ -201,6 +203,7 @@ def step_page(frame: Frame, page: RunPage, view: StepView, site: LiveSite) -> Ht
         crumb((page.run, f"{site.base}#step-{view.id}")),
         el("h1", el("code", view.id), " ", step_pill(word), id="head", data_live=True),
         el("p", first_line(view.step.description or "")),
+        el("h2", "Details", class_="unseen"),
         el("div", body, class_="card alone", id="step", data_live=True),
         events=f"{site.base}/events",
     )

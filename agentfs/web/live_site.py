@@ -116,7 +116,9 @@ class LiveSite(Site):
             return None
         bound = {"question": one.path, "key": one.key or "", "seen": str(len(page.revisions)), "step": one.open.name}
         if one.open.about == "ask":
-            return self._form("reply", bound, _words("text", "Your answer", rows=3), _button("Reply", "reply"))
+            return self._form(
+                "reply", bound, _words("text", "Your answer", rows=3), _button("Reply", "reply", "main")
+            )
         if one.open.about == "cut":
             words = _words("text", "If it was done: its output", rows=2)
             buttons = [_button(word.capitalize(), f"reply:{word}") for word in CUT_WORDS]
@@ -164,7 +166,7 @@ def log_el(path: Path, where: str, *, runs: bool, before: int | None = None) -> 
     earlier = start > 0 or len(shown) < len(lines)
     return el(
         "section",
-        el("h4", "Log"),
+        el("h3", "Log"),
         el(
             "p",
             el("input", type="search", class_="filter", placeholder="only lines with…", aria_label="Only lines with"),

@@ -396,7 +396,7 @@ def _costs(page: RunPage) -> Html | None:
     rows = [("by role", one["role"], one) for one in costs["by_role"]]
     rows += [("by model", one["model"], one) for one in costs["by_model"]]
     rows += [("by step", one["step"], one) for one in costs["by_step"][:12]]
-    head = el("tr", [el("th", name, scope="col") for name in ("", "requests", "tokens", "cost")])
+    head = el("tr", el("td"), [el("th", name, scope="col") for name in ("requests", "tokens", "cost")])
     body = []
     for place, (group, name, one) in enumerate(rows):
         if not place or rows[place - 1][0] != group:

@@ -204,9 +204,8 @@ def input_el(step: Step, attempt: Attempt | None, room: int) -> Html | None:
     given: Any = attempt.order.input if attempt is not None and attempt.order is not None else step.input
     if not given:
         return None
-    if len(given) == 1 and isinstance(text := next(iter(given.values())), str):
-        return _block(next(iter(given)), text, room)
-    return _block("input", json_text(given), room)
+    texts = {name: value if isinstance(value, str) else json_text(value) for name, value in given.items()}
+    return join(*(_block(name, text, room // len(texts)) for name, text in texts.items()))
 
 
 def _attempt(page: RunPage, step: str, attempt: Attempt, site: Site, room: _Room) -> Html:
@@ -214,9 +213,9 @@ def _attempt(page: RunPage, step: str, attempt: Attempt, site: Site, room: _Room
     log = site.log(step, attempt)
     if result is None:
         waits = "It waits for a person." if attempt.asks else "It is under way."
-        return el("section", el("h4", f"Attempt {attempt.number}"), el("p", waits), log, class_="attempt")
+        return el("section", el("h3", f"Attempt {attempt.number}"), el("p", waits), log, class_="attempt")
     head = el(
-        "h4",
+        "h3",
         f"Attempt {attempt.number} ",
         result_pill(result.status),
         el("span", " ", _took(result), time_el(result.ended_at, page.zone), class_="quiet"),
@@ -276,7 +275,7 @@ def _output(step: str, result: Result, room: _Room) -> Html | None:
     name = "output, its head and tail" if result.cut else "output"
     whole = paths.step_path(step, result.attempt, "result")
     return el(
-        "div", el("h4", name), el("pre", coloured(clip(text, room.output, whole)), tabindex="0"), class_="block"
+        "div", el("h3", name), el("pre", coloured(clip(text, room.output, whole)), tabindex="0"), class_="block"
     )
 
 
@@ -302,11 +301,11 @@ def _earlier(page: RunPage, attempts: list[Attempt], total: int) -> Html | None:
         at = time_el(result.ended_at, page.zone) if result else None
         rows.append(el("li", f"attempt {one.number} ", pill, " ", at, f" {words}{aside}"))
     more = f" (the last {len(attempts)} of {total})" if total > len(attempts) else ""
-    return el("div", el("h4", f"Earlier attempts{more}"), el("ul", rows, class_="earlier"))
+    return el("div", el("h3", f"Earlier attempts{more}"), el("ul", rows, class_="earlier"))
 
 
 def _block(name: str, text: str, room: int) -> Html:
-    return el("div", el("h4", name), el("pre", clip(text, room), tabindex="0"), class_="block")
+    return el("div", el("h3", name), el("pre", clip(text, room), tabindex="0"), class_="block")
 
 
 def clip(text: str, room: int, whole: str | None = None) -> str:

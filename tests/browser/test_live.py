@@ -390,7 +390,8 @@ def test_every_page_fits_the_screen_and_axe_finds_nothing_serious(browser: Brows
     acts = (f"{fails}/do/retry?step=bad", f"{job}/do/resume", f"{job}/compare")
     with web(place) as server:
         browser.enter(server.url)
-        for path in ("/", job, fails, draft, f"{job}/edit", f"{fails}/step/bad", "/new", *acts):
+        lines = f"{fails}/log/bad/1?before=9999"
+        for path in ("/", job, fails, draft, f"{job}/edit", f"{fails}/step/bad", lines, "/new", "/nothing", *acts):
             browser.go(path)
             for width in (390, 1024):
                 browser.emulate(width=width)
@@ -406,13 +407,13 @@ def test_every_page_fits_the_screen_and_axe_finds_nothing_serious(browser: Brows
 
 
 def _serious(browser: Browser, rules: list[str] | None) -> list[tuple[str, list[str]]]:
-    """Return what axe finds that keeps people out."""
+    """Return what axe finds that keeps people out, or makes it hard for them."""
     found = browser.driver.execute_async_script(
         "const done = arguments[1], only = arguments[0] ? {runOnly: arguments[0]} : {};"
         "axe.run(document, {resultTypes: ['violations'], ...only}).then((r) => done(r.violations))",
         rules,
     )
-    bad = [one for one in found if one["impact"] in ("serious", "critical")]
+    bad = [one for one in found if one["impact"] in ("moderate", "serious", "critical")]
     return [(one["id"], [node["html"][:160] for node in one["nodes"][:3]]) for one in bad]
 
 
@@ -603,10 +604,11 @@ def test_an_answer_beside_a_persons_edit_shows_three_sides(browser: Browser, pla
         browser.sees("The planner wants to change the plan, and needs your yes", "#waits")
         sides = [" ".join(one.text.split()) for one in browser.all("#waits .sides > div")]
         assert sides == [
-            'it was { "command": "echo to the team" }',
-            'yours { "command": "echo to the team and me" }',
-            'the answer { "command": "echo to everyone" }',
+            "it was echo to the team",
+            "yours echo to the team and me",
+            "the answer echo to everyone",
         ]
+        browser.sees("send input.command", "#waits .conflict")
         browser.sees("reruns 0 steps, keeps 0", "#waits")
         browser.press("Approve")
         browser.sees("2.reply.md: approve", "section.card")
