@@ -56,7 +56,7 @@ def page_of(found: Reading, workspace: Workspace) -> str:
     from agentfs.web.gather import gather
 
     now = datetime.now().astimezone()
-    return render(gather(found, now, now.tzinfo, commits_of(found.folder, workspace)))
+    return render(gather(found, workspace, now, now.tzinfo, commits_of(found.folder, workspace)))
 
 
 def commits_of(folder: Path, workspace: Workspace) -> dict[int, str]:

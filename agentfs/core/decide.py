@@ -195,7 +195,10 @@ def _apply(state: RunState, one: PlannerCall) -> list[Action]:
     if not approved and needs_yes(one, state.facts):
         if asked is None:
             return [AskAnswer(one.number, _why_ask(one))]
-        why = explain_uncounted(asked.reply, GATE_WORDS) or f"{_question(one, asked.count)} waits for a reply"
+        why = (
+            explain_uncounted(asked.reply, GATE_WORDS)
+            or f"the planner's answer needs approval: {_question(one, asked.count)}"
+        )
         return [Wait("person", why)]
     if proposal is None or proposal.plan is None:
         why = proposal.reasons[0] if proposal else "it is yet to be looked at"

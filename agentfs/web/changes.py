@@ -26,7 +26,8 @@ from agentfs.web.marks import share_el, step_anchor, time_el
 Page = Mapping[str, Any]
 SIGNS = {"added": "+", "removed": "\u2212", "changed": "~"}
 LISTED = 8  # names in a row
-ON_ONE_LINE = 48  # characters that an old and a new value take beside each other
+IN_WORDS = frozenset(("description", "why", "success_condition", "goal"))  # fields that are no code
+ON_ONE_LINE = 32  # characters that an old and a new value take beside each other
 FATE_TONES = {"kept": "good", "on": "busy", "again": "person", "stopped": "bad", "failed": "bad", "first": "quiet"}
 FOLDED_STEPS = 12  # differences of steps that are open at once
 OPEN_REVISIONS = 8  # the newest: they are open, the rest is folded
@@ -114,12 +115,15 @@ def _evidence(page: RunPage, record: Revision) -> Html | None:
 
 def _ran(one: RevisionView) -> Html:
     """Return what was done because of a revision: that is what it really cost."""
-    again = f"reran {counted(len(one.again), 'step')}: {_names(one.again)}" if one.again else "reran nothing"
-    first = f"ran {counted(len(one.ran), 'new step')}" if one.ran else ""
-    if one.record.revision == 1:
-        ran = counted(len(one.ran), "step")
-        return el("p", f"It ran {ran}." if one.ran else "Nothing ran under it.", class_="consequence")
-    parts: list[Child] = [el("span", again, class_="again" if one.again else None), f"kept {one.kept}", first]
+    reran = f"reran {counted(len(one.again), 'step')}: {_names(one.again)}"
+    parts: list[Child] = [
+        el("span", reran, class_="again") if one.again else None,
+        f"kept {one.kept}" if one.kept else None,
+        f"ran {counted(len(one.ran), 'step')} for the first time" if one.ran and one.record.revision > 1 else None,
+        f"ran {counted(len(one.ran), 'step')}" if one.ran and one.record.revision == 1 else None,
+    ]
+    if not (one.again or one.ran):
+        return el("p", "Nothing ran under it.", class_="consequence")
     return el("p", "It ", between(parts, ", "), ".", class_="consequence")
 
 
@@ -176,7 +180,8 @@ def _listed(steps: Sequence[str]) -> str:
 
 def _field(change: Page, *, new: bool = False) -> Html:
     name, old, now = exact(change["field"]), change["old"], change["new"]
-    return join(el("dt", el("code", name)), el("dd", _values(old, now, new=new)))
+    kind = None if name in IN_WORDS else "value"
+    return join(el("dt", el("code", name)), el("dd", _values(old, now, new=new), class_=kind))
 
 
 def _values(old: Any, now: Any, *, new: bool) -> Child:
@@ -266,16 +271,27 @@ def proposal_el(page: Page) -> Html:
 
 def _conflict(one: Page) -> Html:
     """Return where an answer and a person's edit want otherwise, side by side."""
-    head = el("p", el("strong", one["step"]), f" {one['field'] or 'as a whole'}", class_="head")
     if one["field"] is None:
+        head = el("p", el("strong", one["step"]), " as a whole", class_="head")
         return el("div", head, el("p", f"you {one['mine']} it; the answer: {one['theirs']}"), class_="conflict")
-    sides = [(label, one[side]) for side, label in SIDES.items()]
-    lines = shown_lines([value for _, value in sides])
+    field, values = _narrowed(one["field"], [one[side] for side in SIDES])
+    head = el("p", el("strong", one["step"]), " ", el("code", exact(field)), class_="head")
     cells = [
-        el("div", el("h5", label), el("pre", "\n".join(text) if value is not None else "nothing"), class_=side)
-        for (label, value), text, side in zip(sides, lines, SIDES, strict=True)
+        el("div", el("h4", label), el("pre", "\n".join(text) if value is not None else "nothing"), class_=side)
+        for (side, label), value, text in zip(SIDES.items(), values, shown_lines(values), strict=True)
     ]
     return el("div", head, el("div", cells, class_="sides"), class_="conflict")
+
+
+def _narrowed(field: str, values: list[Any]) -> tuple[str, list[Any]]:
+    """Return where in a field its values differ, if that is one place: what is around it is the same for all."""
+    while all(isinstance(value, dict) for value in values):
+        keys = dict.fromkeys(key for value in values for key in value)
+        differ = [key for key in keys if any(value.get(key) != values[0].get(key) for value in values)]
+        if len(differ) != 1:
+            break
+        field, values = f"{field}.{differ[0]}", [value.get(differ[0]) for value in values]
+    return field, values
 
 
 def comparison_el(page: Page) -> Html:

@@ -64,7 +64,13 @@ def _input(name: str, label: str, value: str) -> Html:
 def done_el(done: Done, title: str) -> Html:
     """Return what came of an act, as the command says it."""
     kind = "card good" if done.ok else "card bad"
-    return el("section", el("h2", title), el("pre", "\n".join(done.words) or "nothing"), class_=kind, role="status")
+    return el(
+        "section",
+        el("h2", title),
+        el("pre", "\n".join(done.words) or "nothing"),
+        class_=f"{kind} act-said",
+        role="status",
+    )
 
 
 def stale_notice(done: Done, change: Mapping[str, Any] | None) -> Html:
@@ -203,15 +209,25 @@ def problems_el(problems: Sequence[Problem], file: str) -> Html:
 # ── a goal ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-GOAL = """# What is to be true when it is done
+IN_WORDS = """# Find out why the tests are slow
 
-Say it in your own words. Or write the steps yourself, and no model is needed:
+The ten slowest tests, each with the reason,
+are listed in slow.md.
+"""
+WITH_STEPS = """# Back the database up
 
 ## Steps
 
-### hello
+### dump
 ```sh
-echo hello
+sqlite3 app.db .dump > backup.sql
+```
+check: `test -s backup.sql`
+
+### send
+gate
+```sh
+scp backup.sql backup.example.org:
 ```
 """
 
@@ -226,20 +242,41 @@ def goal_page(
         el("h1", "New goal"),
         done_el(done, "Dropped" if done.ok else "Not dropped") if done else None,
         problems_el(problems, name or "goal.md") if problems else None,
-        _runbook_list(runbooks),
-        frame.form(
-            "/new",
-            _name_field(name or "goal.md"),
-            el("label", "The goal", el("textarea", text or GOAL, name="text", rows=22, class_="code")),
-            _drop_buttons(),
-            class_="act",
+        el(
+            "div",
+            frame.form(
+                "/new",
+                el(
+                    "label",
+                    "What is to be true when it is done",
+                    el("textarea", text, name="text", rows=18, class_="code", required=True),
+                ),
+                _name_field(name, required=False),
+                _drop_buttons(),
+                class_="act",
+            ),
+            el(
+                "aside",
+                _runbook_list(runbooks),
+                el("h2", "In your own words"),
+                el("p", "A model makes the plan.", class_="quiet"),
+                el("pre", IN_WORDS),
+                el("h2", "Or step by step"),
+                el("p", "No model is needed.", class_="quiet"),
+                el("pre", WITH_STEPS),
+                class_="help",
+                aria_label="How a goal is written",
+            ),
+            class_="beside-help",
         ),
     )
 
 
-def _name_field(name: str) -> Html:
-    field = el("input", type="text", name="name", value=name, required=True)
-    return el("label", "Name of the file in goals/", field)
+def _name_field(name: str, *, required: bool) -> Html:
+    words = "Name of the file in goals/" + ("" if required else " (empty: from the first line)")
+    return el(
+        "label", words, el("input", type="text", name="name", value=name, required=required, autocomplete="off")
+    )
 
 
 def _drop_buttons() -> Html:
@@ -282,7 +319,7 @@ def runbook_page(
             "/new",
             [_param_field(one, given.get(one.name)) for one in runbook.params],
             el("p", "It takes no parameters.", class_="quiet") if not runbook.params else None,
-            _name_field(name),
+            _name_field(name, required=True),
             _drop_buttons(),
             hidden={"uses": runbook.file},
             class_="act",

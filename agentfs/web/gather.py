@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
@@ -23,7 +23,8 @@ from agentfs.errors import UserError
 from agentfs.storage.locks import is_driven
 from agentfs.storage.plan_files import PastPlans
 from agentfs.storage.safe_open import read_regular
-from agentfs.ui.reading import Reading
+from agentfs.storage.workspace import Workspace
+from agentfs.ui.reading import Glance, Reading, RunScanner
 from agentfs.ui.run_history import conversations
 
 MOST_QUESTION = 200_000  # bytes of a question that are shown
@@ -80,6 +81,7 @@ class RunPage:
     revisions: tuple[RevisionView, ...]
     questions: tuple[QuestionView, ...]
     proposal: dict[str, Any] | None  # an answer that waits for a yes, and what it would change
+    below: Mapping[Step, Glance]  # the runs that steps under way are
     costs: dict[str, Any]
     files: tuple[FileView, ...]
     more_files: int
@@ -95,13 +97,9 @@ class RunPage:
     def folder(self) -> Path:
         return self.reading.folder
 
-    def child(self, step: str) -> str | None:
+    def child(self, step: Step) -> str | None:
         """Return the run that the last attempt at a step is, where it is one."""
-        attempts = self.state.facts.attempts.get(step, ())
-        last = attempts[-1] if attempts else None
-        if last is None or last.result is not None:
-            return last.result.child if last is not None and last.result is not None else None
-        return last.child.run if last.child is not None and last.child.begun else None
+        return child_of(self.state, step)
 
     @property
     def title(self) -> str:
@@ -109,7 +107,11 @@ class RunPage:
 
 
 def gather(
-    reading: Reading, now: datetime, zone: tzinfo | None = None, commits: dict[int, str] | None = None
+    reading: Reading,
+    workspace: Workspace,
+    now: datetime,
+    zone: tzinfo | None = None,
+    commits: dict[int, str] | None = None,
 ) -> RunPage:
     """Return everything a page shows of a run that reads. `commits`: of its revisions, where they are known."""
     state = reading.readable()
@@ -127,6 +129,7 @@ def gather(
         revisions=tuple(revision_views(reading.folder, state, commits or {})),
         questions=tuple(question_views(reading.folder, state)),
         proposal=_proposal(reading.run, state),
+        below=_below(state, workspace),
         costs=as_page(reading.run, costs_of(conversations(reading.folder))),
         files=files,
         more_files=more,
@@ -134,6 +137,23 @@ def gather(
         now=now,
         zone=zone,
     )
+
+
+def child_of(state: RunState, step: Step) -> str | None:
+    """Return the run that the last attempt at a step is, where it is one."""
+    attempts = state.facts.attempts.get(step, ())
+    last = attempts[-1] if attempts else None
+    if last is None or last.result is not None:
+        return last.result.child if last is not None and last.result is not None else None
+    return last.child.run if last.child is not None and last.child.begun else None
+
+
+def _below(state: RunState, workspace: Workspace) -> dict[Step, Glance]:
+    """Return what the runs are doing that steps under way are: what waits in one of them, waits here."""
+    steps = [view for step in state.steps.values() for view in (step, *step.items) if view.status == "running"]
+    runs = {view.id: run for view in steps if (run := child_of(state, view.id))}
+    scanner = RunScanner(workspace)
+    return {step: scanner.glance(workspace.runs / run) for step, run in runs.items()}
 
 
 def _proposal(run: str, state: RunState) -> dict[str, Any] | None:

@@ -1,10 +1,11 @@
 """The plan as a picture: nodes with state, attempt and time, in layers; many alike are folded into one. Pure."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from agentfs.core.attention import choose_steps
 from agentfs.core.steps import StepView
 from agentfs.core.text import counted, cut, duration, first_line, without_colours
 from agentfs.engine.status_page import shown_state, sign_of
@@ -17,7 +18,7 @@ from agentfs.web.steps import does
 
 FOLD_OVER = 24  # nodes above which those alike are folded
 ALIKE = 4  # so many
-MOST = 90  # nodes that are drawn
+MOST = 60  # nodes that are drawn
 HEIGHT, ROW_GAP, GAP, EDGE = 54.0, 40.0, 22.0, 10.0
 WIDTHS = {1: 440.0, 2: 300.0, 3: 240.0}  # of a node, by how many stand beside each other
 LEAST_WIDTH = 204.0
@@ -50,7 +51,7 @@ def plan_graph(page: RunPage, site: Site) -> Html | None:
         return None
     views = page.state.steps
     every = {name: _node(page, views[name], site) for name in graph.order}
-    nodes, needs, left_out = _drawable(page, *folded(every, {name: tuple(graph.needs[name]) for name in graph.order}))
+    nodes, needs, left_out = drawable(*folded(every, {name: tuple(graph.needs[name]) for name in graph.order}))
     layout = _fitting(needs)
     return el(
         "figure",
@@ -64,8 +65,10 @@ def _node(page: RunPage, view: StepView, site: Site) -> Node:
     word = shown_state(view, asks=view.id in page.asking)
     tries = f"attempt {view.attempt}" if view.attempt > 1 or (word in ("running", "failed") and view.attempt) else ""
     taken = duration(view.result.duration_s) if view.result is not None and view.result.started_at else ""
+    inside = page.below.get(view.id)
     telling = word in ("failed", "blocked", "rejected", "interrupted", "asks", "gated", "stale")
-    below = first_line(without_colours(view.why if telling else view.step.description or does(view.step)))
+    words = f"{inside.state}: {inside.why}" if inside else view.why if telling else view.step.description
+    below = first_line(without_colours(words or does(view.step)))
     beside = ", ".join(filter(None, (items_words(view), tries, taken)))
     child = page.child(view.id)
     enter = site.other(child) if child else None
@@ -143,21 +146,33 @@ def _merged(nodes: Nodes, needs: Needs, group: Sequence[str]) -> tuple[Nodes, Ne
     return new_nodes, new_needs
 
 
-def _drawable(page: RunPage, nodes: Nodes, needs: Needs) -> tuple[Nodes, Needs, int]:
-    """Return what there is room for: what runs, what went wrong, and what is around the front line."""
+def drawable(nodes: Nodes, needs: Needs) -> tuple[Nodes, Needs, int]:
+    """Return what there is room for: what runs or went wrong, and what is nearest; and how many are left out."""
     if len(nodes) <= MOST:
         return nodes, needs, 0
-    single = [page.state.steps[name] for name, node in nodes.items() if not node.members]
-    chosen = {view.id for view in choose_steps(single, MOST - 10)}
-    groups = [name for name, node in nodes.items() if node.members][:10]
-    kept = [name for name in nodes if name in chosen or name in groups]
+    kept = frozenset(itertools.islice(_nearest(nodes, needs), MOST))
     left_out = sum(len(node.members) or 1 for name, node in nodes.items() if name not in kept)
-    keep = frozenset(kept)
     return (
-        {name: nodes[name] for name in kept},
-        {name: tuple(one for one in needs[name] if one in keep) for name in kept},
+        {name: node for name, node in nodes.items() if name in kept},
+        {name: tuple(one for one in wanted if one in kept) for name, wanted in needs.items() if name in kept},
         left_out,
     )
+
+
+def _nearest(nodes: Nodes, needs: Needs) -> Iterator[str]:
+    """Yield nodes by how many edges they are from what runs or went wrong, or from what is next, then the others."""
+    after = _dependents(needs)
+    pressing = [name for name, node in nodes.items() if node.word not in QUIET]
+    coming = [name for name, node in nodes.items() if node.word not in ("done", "skipped")]
+    found = dict.fromkeys(pressing or coming[:1] or list(nodes)[-1:])
+    queue = deque(found)
+    while queue:
+        name = queue.popleft()
+        yield name
+        near = [one for one in (*needs[name], *after[name]) if one not in found]
+        found.update(dict.fromkeys(near))
+        queue.extend(near)
+    yield from (name for name in nodes if name not in found)
 
 
 # ── drawing ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -182,7 +182,16 @@ def run_page(frame: Frame, page: RunPage, site: LiveSite, notice: Child = None) 
 
 def broken_page(frame: Frame, run: str, words: Sequence[str]) -> Html:
     """Return what is shown of a run that does not read."""
-    return frame.page(run, el("h1", run), [el("p", one, class_="trouble") for one in words], events=None)
+    return frame.page(run, crumb(), el("h1", run), [el("p", one, class_="trouble") for one in words], events=None)
+
+
+def log_page(frame: Frame, site: LiveSite, step: str, attempt: int, log: Html) -> Html:
+    """Return an earlier part of a log."""
+    way = crumb((site.run, site.base), (step, site.step(step)))
+    title = f"{step}, attempt {attempt}: earlier lines"
+    return frame.page(
+        title, way, el("h1", title), el("h2", "Lines", class_="unseen"), el("div", log, class_="card alone")
+    )
 
 
 def step_page(frame: Frame, page: RunPage, view: StepView, site: LiveSite) -> Html:
@@ -194,6 +203,7 @@ def step_page(frame: Frame, page: RunPage, view: StepView, site: LiveSite) -> Ht
         crumb((page.run, f"{site.base}#step-{view.id}")),
         el("h1", el("code", view.id), " ", step_pill(word), id="head", data_live=True),
         el("p", first_line(view.step.description or "")),
+        el("h2", "Details", class_="unseen"),
         el("div", body, class_="card alone", id="step", data_live=True),
         events=f"{site.base}/events",
     )

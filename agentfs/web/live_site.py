@@ -93,14 +93,21 @@ class LiveSite(Site):
         links: list[Child] = (
             [el("a", "Log and details", href=self.step(view.id), class_="button")] if not self.logs else []
         )
+        is_item = paths.ITEM in view.id  # it has no fields of its own
         if not self.read_only and view.left is None:
             if view.attempt and view.status not in ("ordered", "running"):
                 links.append(self.act_link("retry", "Retry", step=view.id))
-            if not view.step.skip and view.status != "done":
+            if not is_item and not view.step.skip and view.status != "done":
                 links.append(self.act_link("skip", "Skip", step=view.id))
-            if page.state.facts.plan is not None:
+            if not is_item and page.state.facts.plan is not None:
                 links.append(el("a", "Edit", href=f"{self.base}/edit?step={quote(view.id)}", class_="button"))
         return el("p", links, class_="acts") if links else None
+
+    def limit_acts(self, page: RunPage) -> Html | None:
+        outcome = page.state.facts.outcome
+        if self.read_only or page.state.facts.plan is None or (outcome is not None and outcome.status == "done"):
+            return None
+        return el("p", self.act_link("resume", "Raise a limit"), class_="acts")
 
     # ── answers ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -109,7 +116,9 @@ class LiveSite(Site):
             return None
         bound = {"question": one.path, "key": one.key or "", "seen": str(len(page.revisions)), "step": one.open.name}
         if one.open.about == "ask":
-            return self._form("reply", bound, _words("text", "Your answer", rows=3), _button("Reply", "reply"))
+            return self._form(
+                "reply", bound, _words("text", "Your answer", rows=3), _button("Reply", "reply", "main")
+            )
         if one.open.about == "cut":
             words = _words("text", "If it was done: its output", rows=2)
             buttons = [_button(word.capitalize(), f"reply:{word}") for word in CUT_WORDS]
@@ -124,8 +133,12 @@ class LiveSite(Site):
             return None
         bound = {"revision": str(len(page.revisions)), "seen": str(len(page.revisions)), "step": paths.PLAN}
         words = _words("because", "If you reject it: what is wrong with it", rows=2)
-        reject = None if page.state.facts.goal.has_steps else _button("Reject", "reject", "bad")
-        return self._form("approve", bound, words if reject else None, _button("Approve", "approve", "main"), reject)
+        approve = _button("Approve", "approve", "main")
+        if page.state.facts.goal.has_steps:  # nobody would answer a no: it is the person's own plan
+            return self._form(
+                "approve", bound, approve, el("a", "Edit it first", href=f"{self.base}/edit", class_="button")
+            )
+        return self._form("approve", bound, words, approve, _button("Reject", "reject", "bad"))
 
     def _form(self, act: str, hidden: dict[str, str], *inner: Child) -> Html:
         fields = [el("input", type="hidden", name=name, value=value) for name, value in hidden.items()]
@@ -153,7 +166,7 @@ def log_el(path: Path, where: str, *, runs: bool, before: int | None = None) -> 
     earlier = start > 0 or len(shown) < len(lines)
     return el(
         "section",
-        el("h4", "Log"),
+        el("h3", "Log"),
         el(
             "p",
             el("input", type="search", class_="filter", placeholder="only lines with…", aria_label="Only lines with"),

@@ -16,7 +16,7 @@ from agentfs.executor.questions import ANSWER_LINE
 from agentfs.web.changes import proposal_el, revisions_section
 from agentfs.web.gather import QuestionView, RunPage
 from agentfs.web.graph import plan_graph
-from agentfs.web.html import Child, Html, el, join
+from agentfs.web.html import Child, Html, between, el, join
 from agentfs.web.marks import run_pill, run_tone, share_el, step_anchor, time_el
 from agentfs.web.site import Site
 from agentfs.web.steps import clip, error_el, input_el, run_link, steps_section
@@ -57,7 +57,7 @@ def run_parts(page: RunPage, site: Site) -> Html:
         section("steps", "Steps", steps_section(page, site)) if page.steps else None,
         section("questions", "Questions and answers", _answered(page)),
     )
-    aside = join(_facts(page, site), _limits(page), _costs(page), _files(page, site), _goal(page))
+    aside = join(_facts(page, site), _limits(page, site), _costs(page), _files(page, site), _goal(page))
     return join(header(page, site), el("div", el("div", main, class_="main"), el("aside", aside), class_="columns"))
 
 
@@ -71,7 +71,7 @@ def header(page: RunPage, site: Site) -> Html:
             "p",
             run_pill(page.phase),
             " ",
-            el("span", _reason(page), class_="reason"),
+            el("span", first_line(without_colours(page.why)), class_="reason"),
             class_="state",
         ),
         [el("p", words, class_="trouble") for words in _trouble(page)],
@@ -83,13 +83,6 @@ def header(page: RunPage, site: Site) -> Html:
         id="head",
         data_live=True,
     )
-
-
-def _reason(page: RunPage) -> str:
-    """Return why a run is in its state; of an answer that waits, what it is and not the file it waits in."""
-    if page.proposal is not None and page.phase == "waiting":
-        return "a change of the plan needs your yes"
-    return first_line(without_colours(page.why))
 
 
 def _trouble(page: RunPage) -> Iterator[str]:
@@ -126,10 +119,12 @@ def _waits(page: RunPage, site: Site) -> Html | None:
 
 
 def _below(page: RunPage, site: Site) -> Html | None:
-    """Return the runs that steps of this one are and that have not ended: one of them may be what waits."""
-    open_steps = (view.id for view in page.steps if view.status == "running")
-    links = [run_link(site, run) for step in open_steps if (run := page.child(step))]
-    return el("p", "Look there first: ", (join(link, " ") for link in links)) if links else None
+    """Return the runs that steps of this one are: what waits in one of them, waits here."""
+    rows = [
+        el("li", between((run_pill(one.state), run_link(site, one.run), first_line(without_colours(one.why)))))
+        for one in page.below.values()
+    ]
+    return join(el("p", "Look there first:"), el("ul", rows, class_="items")) if rows else None
 
 
 def _draft(page: RunPage, site: Site) -> Html:
@@ -366,13 +361,13 @@ def _table(rows: Mapping[str, Child]) -> Html:
     return el("dl", (join(el("dt", name), el("dd", value)) for name, value in rows.items() if value), class_="table")
 
 
-def _limits(page: RunPage) -> Html | None:
+def _limits(page: RunPage, site: Site) -> Html | None:
     """Return what was used of each limit, and what is left."""
     bounds, used = page.state.bounds, used_by(page.state)
     minutes = (page.state.spent.seconds + page.state.calls_spent.seconds) / 60
     models = page.state.facts.run.models
     asked = [
-        _meter("money", used.cost_usd, bounds.cost_usd, f"${used.cost_usd:.4f} of ${bounds.cost_usd:g}"),
+        _meter("money", used.cost_usd, bounds.cost_usd, f"{money(used.cost_usd)} of ${bounds.cost_usd:g}"),
         _meter("tokens", used.tokens, bounds.tokens, f"{used.tokens:,} of {bounds.tokens:,}"),
         _meter("requests", used.requests, bounds.requests, f"{used.requests} of {bounds.requests}"),
     ]
@@ -383,7 +378,7 @@ def _limits(page: RunPage) -> Html | None:
             "replans", page.state.calls.replans, bounds.replans, f"{page.state.calls.replans} of {bounds.replans}"
         ),
     ]
-    return section("limits", "Limits", el("div", rows, class_="meters"))
+    return section("limits", "Limits", el("div", rows, class_="meters"), site.limit_acts(page))
 
 
 def _meter(name: str, used: float, limit: float, words: str) -> Html:
@@ -401,7 +396,7 @@ def _costs(page: RunPage) -> Html | None:
     rows = [("by role", one["role"], one) for one in costs["by_role"]]
     rows += [("by model", one["model"], one) for one in costs["by_model"]]
     rows += [("by step", one["step"], one) for one in costs["by_step"][:12]]
-    head = el("tr", [el("th", name, scope="col") for name in ("", "requests", "tokens", "cost")])
+    head = el("tr", el("td"), [el("th", name, scope="col") for name in ("requests", "tokens", "cost")])
     body = []
     for place, (group, name, one) in enumerate(rows):
         if not place or rows[place - 1][0] != group:
@@ -421,7 +416,7 @@ def _costs(page: RunPage) -> Html | None:
 
 
 def money(amount: float | None) -> str:
-    return "unknown" if amount is None else f"${amount:.4f}"
+    return "unknown" if amount is None else f"${amount:.4f}" if amount else "$0"
 
 
 def _files(page: RunPage, site: Site) -> Html | None:

@@ -55,6 +55,10 @@ class Site:
         """Return what a person can do with the run."""
         return None
 
+    def limit_acts(self, page: RunPage) -> Html | None:  # noqa: ARG002 - the live one needs it
+        """Return how a limit is raised."""
+        return None
+
     def answer_form(self, page: RunPage, one: QuestionView) -> Html | None:  # noqa: ARG002 - the live one needs them
         """Return how a question is answered here."""
         return None

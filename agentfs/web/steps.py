@@ -7,9 +7,11 @@ from typing import Any
 from agentfs.core import paths
 from agentfs.core.facts import Attempt
 from agentfs.core.records import CheckResult, Result, Step
+from agentfs.core.references import ITEM
 from agentfs.core.steps import StepView
 from agentfs.core.table import WRONG, wrong_first
 from agentfs.core.text import counted, duration, first_line, json_text, left_words, without_colours
+from agentfs.core.values import as_text
 from agentfs.engine.status_page import shown_state
 from agentfs.web.gather import RunPage
 from agentfs.web.html import Child, Html, between, el, join
@@ -149,20 +151,35 @@ def _items(page: RunPage, view: StepView, site: Site) -> Html | None:
     """Return the items of a step with `each`, what went wrong first; many are folded."""
     if not view.items:
         return None
-    rows = []
-    for one in wrong_first(view.items, lambda item: item.status)[:SHOWN_ITEMS]:
-        word = shown_state(one, asks=one.id in page.asking)
-        name = el("code", one.id)
-        where = site.item(one.id)
-        link = el("a", name, href=where) if where else name
-        about_it = el("span", about(one, word), class_="about")
-        parts = (step_pill(word), link, about_it, el("span", _time(page, one), class_="time"))
-        rows.append(el("li", between(parts)))
-    more = len(view.items) - len(rows)
+    shown = wrong_first(view.items, lambda item: item.status)[:SHOWN_ITEMS]
+    pressing = [one for one in shown if one.status not in QUIET]
+    quiet = [one for one in shown if one.status in QUIET]
+    more = len(view.items) - len(shown)
+    rows = [_item(page, one, site) for one in quiet]
     rows += [el("li", f"and {counted(more, 'more item')}", class_="quiet")] if more else []
-    wrong = any(one.status in WRONG for one in view.items)
-    head = el("summary", items_words(view), " done")
-    return el("details", head, el("ul", rows, class_="items"), open=wrong or len(view.items) <= OPEN_ITEMS)
+    return join(
+        el("ul", (_item(page, one, site) for one in pressing), class_="items") if pressing else None,
+        el(
+            "details",
+            el("summary", items_words(view), " done"),
+            el("ul", rows, class_="items"),
+            id=f"items-{view.id}",
+            open=len(view.items) <= OPEN_ITEMS,
+        )
+        if rows
+        else None,
+    )
+
+
+def _item(page: RunPage, one: StepView, site: Site) -> Html:
+    """Return an item in a line: its own text says more than the description that it shares with all others."""
+    word, where = shown_state(one, asks=one.id in page.asking), site.item(one.id)
+    name = el("code", one.id)
+    told = (one.params or {}).get(ITEM) if word in QUIET else None
+    words = about(one, word) if told is None else first_line(as_text(told))
+    link = el("a", name, href=where) if where else name
+    parts = (step_pill(word), link, el("span", words, class_="about"), el("span", _time(page, one), class_="time"))
+    return el("li", between(parts))
 
 
 def _fields(step: Step) -> Iterator[Html]:
@@ -187,9 +204,8 @@ def input_el(step: Step, attempt: Attempt | None, room: int) -> Html | None:
     given: Any = attempt.order.input if attempt is not None and attempt.order is not None else step.input
     if not given:
         return None
-    if len(given) == 1 and isinstance(text := next(iter(given.values())), str):
-        return _block(next(iter(given)), text, room)
-    return _block("input", json_text(given), room)
+    texts = {name: value if isinstance(value, str) else json_text(value) for name, value in given.items()}
+    return join(*(_block(name, text, room // len(texts)) for name, text in texts.items()))
 
 
 def _attempt(page: RunPage, step: str, attempt: Attempt, site: Site, room: _Room) -> Html:
@@ -197,9 +213,9 @@ def _attempt(page: RunPage, step: str, attempt: Attempt, site: Site, room: _Room
     log = site.log(step, attempt)
     if result is None:
         waits = "It waits for a person." if attempt.asks else "It is under way."
-        return el("section", el("h4", f"Attempt {attempt.number}"), el("p", waits), log, class_="attempt")
+        return el("section", el("h3", f"Attempt {attempt.number}"), el("p", waits), log, class_="attempt")
     head = el(
-        "h4",
+        "h3",
         f"Attempt {attempt.number} ",
         result_pill(result.status),
         el("span", " ", _took(result), time_el(result.ended_at, page.zone), class_="quiet"),
@@ -259,7 +275,7 @@ def _output(step: str, result: Result, room: _Room) -> Html | None:
     name = "output, its head and tail" if result.cut else "output"
     whole = paths.step_path(step, result.attempt, "result")
     return el(
-        "div", el("h4", name), el("pre", coloured(clip(text, room.output, whole)), tabindex="0"), class_="block"
+        "div", el("h3", name), el("pre", coloured(clip(text, room.output, whole)), tabindex="0"), class_="block"
     )
 
 
@@ -285,11 +301,11 @@ def _earlier(page: RunPage, attempts: list[Attempt], total: int) -> Html | None:
         at = time_el(result.ended_at, page.zone) if result else None
         rows.append(el("li", f"attempt {one.number} ", pill, " ", at, f" {words}{aside}"))
     more = f" (the last {len(attempts)} of {total})" if total > len(attempts) else ""
-    return el("div", el("h4", f"Earlier attempts{more}"), el("ul", rows, class_="earlier"))
+    return el("div", el("h3", f"Earlier attempts{more}"), el("ul", rows, class_="earlier"))
 
 
 def _block(name: str, text: str, room: int) -> Html:
-    return el("div", el("h4", name), el("pre", clip(text, room), tabindex="0"), class_="block")
+    return el("div", el("h3", name), el("pre", clip(text, room), tabindex="0"), class_="block")
 
 
 def clip(text: str, room: int, whole: str | None = None) -> str:

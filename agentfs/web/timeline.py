@@ -13,6 +13,7 @@ from agentfs.web.html import Child, Html, el
 from agentfs.web.marks import step_anchor, tone_of
 
 NAMES, WIDTH, ROW, BAR, HEAD = 170.0, 820.0, 24.0, 14.0, 26.0  # of the picture, in its own units
+NAME_LETTERS = 21  # so many stand beside a row
 LEAST = 3.0  # how wide a bar is at least: nothing that happened is invisible
 FOLD = 0.12  # a silence that takes more than this part of all is folded
 FOLDED = 34.0
@@ -189,7 +190,10 @@ def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 # ── drawing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+_STEPS = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600,
+    7200, 14400, 21600, 43200, 86400,
+)  # fmt: skip
 
 
 def _ticks(page: RunPage, axis: Axis, height: float) -> Iterator[Child]:
@@ -211,7 +215,7 @@ def _tick(page: RunPage, axis: Axis, moment: float) -> Iterator[Child]:
     """Yield what stands at a tick: of a short run how long it has taken by then, else the time of day."""
     start = axis.points[0][0]
     if axis.worked < SHORT:
-        yield f"{round(moment - start, 1):g} s" if moment - start < SHORT else age(moment - start)
+        yield f"{round(moment - start, 3):g} s" if moment - start < SHORT else age(moment - start)
         return
     when = datetime.fromtimestamp(moment, UTC)
     stamp = when.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -231,7 +235,7 @@ def _tick_places(axis: Axis) -> Iterator[tuple[float, float]]:
 def _names(rows: Sequence[str], place: dict[str, int]) -> Iterator[Html]:
     for row in rows:
         y = HEAD + place[row] * ROW
-        text = el("text", cut(row, 24), x=NAMES - 12, y=f"{y + ROW / 2 + 4:.1f}", class_="row")
+        text = el("text", cut(row, NAME_LETTERS), x=NAMES - 12, y=f"{y + ROW / 2 + 4:.1f}", class_="row")
         yield text if row == PLANNER else el("a", text, href=step_anchor(row))
 
 

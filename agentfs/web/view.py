@@ -20,7 +20,7 @@ from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import names_in, reading
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import ENDS, Glance, RunScanner, list_runs, read_run
+from agentfs.ui.reading import ENDS, Glance, RunScanner, children_in, list_runs, read_run
 from agentfs.ui.run_history import diff_page
 from agentfs.web import form_pages as forms
 from agentfs.web import live_pages as pages
@@ -33,12 +33,15 @@ from agentfs.web.live_site import LiveSite, log_el
 from agentfs.web.steps import room_for, step_body
 
 MOST_FILE = 2_000_000  # bytes of a file that are shown
-MOST_WATCHED = 40  # open runs that wake the list
+MOST_WATCHED = 40  # open runs that wake the list, or runs in a run that wake its page
 Form = Mapping[str, str]
 
 
 class NotThere(Exception):
     """There is no such page."""
+
+    def __str__(self) -> str:
+        return "There is no such page."
 
 
 @dataclass(slots=True)
@@ -68,7 +71,11 @@ class View:
         return LiveSite(run, request.scope["agentfs.token"], self.read_only, str(folder), logs)
 
     def page(self, folder: Path) -> RunPage:
-        return gather(read_run(folder, self.workspace), now_utc())
+        return gather(read_run(folder, self.workspace), self.workspace, now_utc())
+
+    def refuse(self, request: Request, why: str, status: int) -> Response:
+        """Return a page that says why there is nothing else to see."""
+        return HTMLResponse(pages.broken_page(self.frame(request), "Not here", (why,)), status)
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -76,7 +83,7 @@ class View:
         """`/`: all runs, what waits for a person first."""
         query = request.query_params
         name, state = query.get("name", ""), query.get("state", "")
-        first = int(query["first"]) if query.get("first", "").isascii() and query.get("first", "").isdigit() else 0
+        first = _offset(request, "first") or 0
         found, scanner = list_runs(self.workspace.runs), RunScanner(self.workspace)
         wanted = [folder for folder in found.open if name.casefold() in folder.name.casefold()]
         seen = sorted((scanner.glance(folder) for folder in wanted), key=lambda one: one.at, reverse=True)
@@ -123,7 +130,7 @@ class View:
         found = read_run(folder, self.workspace)
         if found.state is None:
             return HTMLResponse(pages.broken_page(self.frame(request), found.run, found.broken))
-        page = gather(found, now_utc())
+        page = gather(found, self.workspace, now_utc())
         return HTMLResponse(pages.run_page(self.frame(request), page, self.site(request, folder), notice), status)
 
     def step(self, request: Request) -> Response:
@@ -172,16 +179,16 @@ class View:
     def log(self, request: Request) -> Response:
         """`/run/DAY/NAME/log/STEP/N?before=…`: earlier lines"""
         folder, path = self._log(request)
-        before = _offset(request, "before")
-        where = (
-            f"{self.site(request, folder).base}/log/{request.path_params['step']}/{request.path_params['attempt']}"
-        )
-        body = log_el(path, where, runs=False, before=before)
-        return HTMLResponse(self.frame(request).page("Log", body))
+        step, attempt = request.path_params["step"], int(request.path_params["attempt"])
+        site = self.site(request, folder)
+        body = log_el(path, f"{site.base}/log/{step}/{attempt}", runs=False, before=_offset(request, "before"))
+        return HTMLResponse(pages.log_page(self.frame(request), site, step, attempt, body))
 
     def _log(self, request: Request) -> tuple[Path, Path]:
         folder, step, attempt = self.folder(request), request.path_params["step"], request.path_params["attempt"]
-        path = folder / paths.STEPS / paths.step_file(step, attempt, "log")
+        if not attempt.isascii() or not attempt.isdigit() or len(attempt) > 9:
+            raise NotThere
+        path = folder / paths.STEPS / paths.step_file(step, int(attempt), "log")
         if paths.parse_step_file(path.name) is None or not path.is_file():
             raise NotThere
         return folder, path
@@ -191,7 +198,12 @@ class View:
     async def run_events(self, request: Request) -> Response:
         """`/run/DAY/NAME/events`"""
         folder = self.folder(request)
-        return _stream(changes(self.lookout, lambda: run_folders(folder)))
+        return _stream(changes(self.lookout, lambda: self._family(folder)))
+
+    def _family(self, folder: Path) -> list[Path]:
+        """Return the folders of a run, and of the runs that its steps are."""
+        children = [self.workspace.runs / run for run in children_in(folder)[-MOST_WATCHED:]]
+        return [path for one in (folder, *children) for path in run_folders(one)]
 
     async def events(self, _: Request) -> Response:
         """`/events`: of the workspace"""
@@ -219,7 +231,7 @@ class View:
     def do(self, request: Request) -> Response:
         """GET `/run/DAY/NAME/do/ACT`: what it would write and cause"""
         folder, act = self.folder(request), ACTS.get(request.path_params["act"])
-        if act is None or self.read_only:
+        if act is None or self.read_only or (act.of_step and not request.query_params.get("step")):
             raise NotThere
         site, fields = self.site(request, folder), dict(request.query_params)
         lacks = act.name == "restore" and not fields.get("revision")
@@ -229,7 +241,7 @@ class View:
     def done(self, request: Request, form: Form) -> Response:
         """POST `/run/DAY/NAME/do/ACT`"""
         folder, act = self.folder(request), ACTS.get(request.path_params["act"])
-        if act is None:
+        if act is None or (act.of_step and not form.get("step")):
             raise NotThere
         site = self.site(request, folder)
         done = self.acts.perform(act.name, site.run, form, dry_run=False)
@@ -334,7 +346,9 @@ class View:
         text = (
             json.dumps({"uses": uses, "params": values}, indent=2, ensure_ascii=False) + "\n" if uses else _text(form)
         )
-        problems, done = self._dropped(name, text.encode("utf-8", "replace"), only=bool(form.get("check")))
+        problems, done = self._dropped(
+            name or _name_from(text), text.encode("utf-8", "replace"), only=bool(form.get("check"))
+        )
         frame, status = self.frame(request), 200 if done is not None and done.ok else 409
         if uses:
             page = forms.runbook_page(frame, self.acts.runbook(uses), name, given, problems, done)
@@ -347,6 +361,13 @@ class View:
         if problems:
             return problems, None
         return (), Done(ok=True, words=("It is a good goal.",)) if only else self.acts.drop_goal(name, source)
+
+
+def _name_from(text: str) -> str:
+    """Return what a goal's file is called by its title, else by its first line that has words."""
+    lines = [line for line in text.split("\n") if any(map(str.isalnum, line))]
+    title = next((line for line in lines if line.startswith("# ")), lines[0] if lines else "")
+    return f"{paths.run_name(title)}.md"
 
 
 def _request_name(uses: str) -> str:

@@ -56,6 +56,30 @@ def test_a_run_is_watched_live_and_its_log_followed(browser: Browser, place: Pla
     assert end(running, signal.SIGCONT)[0] == 0
 
 
+def test_the_first_failure_opens_by_itself_and_what_a_person_opened_stays_open(
+    browser: Browser, place: Place
+) -> None:
+    go = place.root / "go"
+    steps = (
+        "### first\n```sh\necho one\n```\n\n### second\n```sh\nwhile ! test -e go; do sleep 0.05; done\nexit 3\n```\n"
+    )
+    place.agentfs("init")
+    running = place.begin("run", place.runbook(steps, "workdir: ."))
+    wait_for(lambda: any(place.runs.glob("*/job/steps/second.1.log.jsonl")), "the claim")
+    with web(place) as server:
+        browser.enter(server.url)
+        browser.go(path_of(place))
+        browser.sees("▸ running", "#step-second")
+        browser.find("#step-first > summary").click()
+        browser.find("#goal summary").click()  # a fold without a name of its own
+        assert not browser.find("#step-second").get_property("open")
+        go.touch()
+        browser.sees("exit code 3", "#step-second pre.error")
+        for css in ("#step-first", "#step-second", "#goal details"):
+            assert browser.find(css).get_property("open"), css
+    assert end(running, signal.SIGCONT)[0] == 1
+
+
 def test_a_gate_is_answered(browser: Browser, place: Place) -> None:
     place.agentfs("run", place.runbook(GATED), code=3)
     with web(place) as server:
@@ -242,9 +266,9 @@ def test_a_goal_is_dropped(browser: Browser, place: Place) -> None:
         area = browser.find("textarea[name=text]")
         area.send_keys("```\n")
         browser.press("Drop it")
-        browser.sees("goals/goal.md is dropped")
+        browser.sees("goals/job.md is dropped")
         browser.sees("agentfs watch")
-    assert (place.root / "goals/goal.md").read_text().endswith("echo hi\n```\n")
+    assert (place.root / "goals/job.md").read_text().endswith("echo hi\n```\n")
 
 
 def test_a_goal_is_dropped_with_a_form_made_from_its_parameters(browser: Browser, place: Place) -> None:
@@ -366,7 +390,8 @@ def test_every_page_fits_the_screen_and_axe_finds_nothing_serious(browser: Brows
     acts = (f"{fails}/do/retry?step=bad", f"{job}/do/resume", f"{job}/compare")
     with web(place) as server:
         browser.enter(server.url)
-        for path in ("/", job, fails, draft, f"{job}/edit", f"{fails}/step/bad", "/new", *acts):
+        lines = f"{fails}/log/bad/1?before=9999"
+        for path in ("/", job, fails, draft, f"{job}/edit", f"{fails}/step/bad", lines, "/new", "/nothing", *acts):
             browser.go(path)
             for width in (390, 1024):
                 browser.emulate(width=width)
@@ -382,13 +407,13 @@ def test_every_page_fits_the_screen_and_axe_finds_nothing_serious(browser: Brows
 
 
 def _serious(browser: Browser, rules: list[str] | None) -> list[tuple[str, list[str]]]:
-    """Return what axe finds that keeps people out."""
+    """Return what axe finds that keeps people out, or makes it hard for them."""
     found = browser.driver.execute_async_script(
         "const done = arguments[1], only = arguments[0] ? {runOnly: arguments[0]} : {};"
         "axe.run(document, {resultTypes: ['violations'], ...only}).then((r) => done(r.violations))",
         rules,
     )
-    bad = [one for one in found if one["impact"] in ("serious", "critical")]
+    bad = [one for one in found if one["impact"] in ("moderate", "serious", "critical")]
     return [(one["id"], [node["html"][:160] for node in one["nodes"][:3]]) for one in bad]
 
 
@@ -442,7 +467,7 @@ def test_a_run_in_a_run_is_a_node_that_one_can_enter(browser: Browser, place: Pl
         browser.enter(server.url)
         browser.go(path_of(place))
         child = path_of(place, "job-build")
-        browser.sees(f"Look there first: {child.removeprefix('/run/')}", "#waits")
+        browser.sees(f"Look there first: ? waiting {child.removeprefix('/run/')} compile: needs approval", "#waits")
         title = browser.find("svg.plan .node title").get_attribute("textContent") or ""
         assert f"It is the run {child.removeprefix('/run/')}." in title
         browser.script(
@@ -543,3 +568,69 @@ def test_a_step_that_was_cut_off_is_settled(browser: Browser, place: Place) -> N
         browser.sees("pay.1.reply.md", "section.card")
         place.agentfs("resume", "job")
         browser.sees("paid, receipt 17", "#outcome")
+
+
+STUBBORN = """import json, pathlib, sys, time
+given = json.dumps(json.load(sys.stdin)["messages"])
+again = "step_failed" in given
+while again and not pathlib.Path("edited").exists():
+    time.sleep(0.05)
+def step(id, command, after):
+    return {"id": id, "description": id, "tool": "shell", "input": {"command": command}, "depends_on": after, "success_condition": "it prints a line"}
+make = step("make", "echo made" if again else "exit 3", [])
+send = step("send", "echo to everyone" if again else "echo to the team", ["make"])
+print(json.dumps({"steps": [make, send]}))
+"""
+
+
+def test_an_answer_beside_a_persons_edit_shows_three_sides(browser: Browser, place: Place) -> None:
+    """While the planner thinks, a person edits what it is about to change: what it was, theirs, and the answer."""
+    place.agentfs("init")
+    (place.root / "planner.py").write_text(STUBBORN)
+    (place.root / "agentfs.toml").write_text(
+        'mode = "split"\n[planner]\nkind = "command"\ncommand = ["python3", "planner.py"]\n'
+    )
+    running = place.begin("run", "--approve", "never", place.goal("Send it\n"))
+    wait_for(lambda: any(place.runs.glob("*/job/planning/2.json")), "the second call")
+    plan = place.run_folder() / "plan.json"
+    plan.write_text(plan.read_text().replace("echo to the team", "echo to the team and me"))
+    (place.root / "edited").touch()
+    wait_for(lambda: any(place.runs.glob("*/job/planning/2.question.md")), "the question")
+    end(running)
+    with web(place) as server:
+        browser.enter(server.url)
+        browser.sees("the planner's answer needs approval", "#waits")
+        browser.go(path_of(place))
+        browser.sees("The planner wants to change the plan, and needs your yes", "#waits")
+        sides = [" ".join(one.text.split()) for one in browser.all("#waits .sides > div")]
+        assert sides == [
+            "it was echo to the team",
+            "yours echo to the team and me",
+            "the answer echo to everyone",
+        ]
+        browser.sees("send input.command", "#waits .conflict")
+        browser.sees("reruns 0 steps, keeps 0", "#waits")
+        browser.press("Approve")
+        browser.sees("2.reply.md: approve", "section.card")
+        place.agentfs("resume", "job")
+        browser.sees("to everyone", "#outcome")
+
+
+def test_with_a_daemon_everything_goes_on_by_itself(browser: Browser, place: Place) -> None:
+    place.agentfs("init")
+    watching = place.begin("watch")
+    with web(place) as server:
+        browser.enter(server.url)
+        browser.go("/new")
+        browser.find("textarea[name=text]").send_keys(f"# Job\n\n## Steps\n\n{GATED}")
+        browser.press("Drop it")
+        browser.sees("goals/job.md is dropped")
+        browser.go("/")
+        browser.sees("publish: needs approval", "#waits")
+        browser.find("a.run").click()
+        browser.sees("publish asks before attempt 1", "#waits")
+        browser.script("window.same = true")
+        browser.press("Approve")
+        browser.sees("✓ done", "#head")
+        browser.sees("out built", "#outcome")
+    end(watching)

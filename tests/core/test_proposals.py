@@ -246,7 +246,7 @@ def test_an_edited_goal_that_says_otherwise_is_asked_about(mine: Plan, theirs: P
     given = goal_edited(mine, theirs)
     assert proposal(given).reasons == (why,)
     assert acts(given) == [("AskAnswer", "the answer of call 2 needs a person's yes")]
-    assert acts(said(given, None)) == [("Wait", "planning/2.question.md waits for a reply")]
+    assert acts(said(given, None)) == [("Wait", "the planner's answer needs approval: planning/2.question.md")]
     assert acts(said(given, "approve")) == [("InstallPlan", "call 2 answered with a plan")]
 
 
@@ -298,7 +298,7 @@ def test_a_yes_is_for_the_steps_that_were_shown() -> None:
     mine = a_plan(A, a_step("b", depends_on=["a"], why="mine"))
     given = edited(answered(planned(), a_plan(A, a_step("b", depends_on=["a"], why="theirs"))), mine)
     asked = said(given, None)
-    assert acts(asked) == [("Wait", "planning/2.question.md waits for a reply")]
+    assert acts(asked) == [("Wait", "the planner's answer needs approval: planning/2.question.md")]
     yes = said(given, "approve")
     assert decision(yes.planner_call(2), yes) == "approve"
     assert acts(yes) == [("InstallPlan", "call 2 answered with a plan")]

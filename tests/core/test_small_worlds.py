@@ -153,7 +153,7 @@ def test_a_surprise_without_a_planner_waits_for_exactly_one_word(reply: str | No
     given = facts(a_plan(a_step("a"), a_step("b")))
     world = PureWorld(surprising=frozenset({"a"}))
     asked, actions = world.play(given)
-    assert actions == [Wait("person", "planning/2.question.md waits for a reply")]
+    assert actions == [Wait("person", "the planner's answer needs approval: planning/2.question.md")]
     answered = asked.with_call(replace(asked.planner_call(2), talks=(Talk(reply=reply),)))
     end, _ = world.play(answered)
     status = end.outcome.status if end.outcome else "waiting"

@@ -6,7 +6,7 @@ from html import unescape
 
 from agentfs.core.excerpts import with_output
 from agentfs.web.changes import difference_el, effects_el
-from agentfs.web.graph import Node, folded
+from agentfs.web.graph import MOST, Node, drawable, folded
 from agentfs.web.html import Html
 from agentfs.web.log_lines import log_els
 from agentfs.web.sections import prose
@@ -63,6 +63,20 @@ def test_shards_of_many_steps_become_one_node_and_the_failure_stays_visible() ->
     assert seen == [
         ("prepare", "done"), ("133 steps", "done"), ("18 steps", "done"), ("close-7", "failed"), ("swap", "waiting")
     ]  # fmt: skip
+
+
+def test_what_is_drawn_of_a_large_plan_is_what_is_nearest_to_the_failure() -> None:
+    """Three hundred chains of two, so that nothing folds: the failure, what it needs and what needs it come first."""
+    needs: dict[str, tuple[str, ...]] = {}
+    for n in range(300):
+        needs |= {f"a-{n}": (), f"b-{n}": (f"a-{n}",)}
+    needs["last"] = ("b-250", "b-251")
+    nodes = {name: Node(name, "failed" if name == "b-250" else "done") for name in needs}
+    shown, edges, left_out = drawable(nodes, needs)
+    assert {"a-250", "b-250", "last", "b-251", "a-251"} <= set(shown)
+    assert (len(shown), left_out) == (MOST, 601 - MOST)
+    assert (edges["last"], edges["b-250"]) == (("b-250", "b-251"), ("a-250",))
+    assert list(shown) == [name for name in needs if name in shown]  # in the plan's order
 
 
 def test_ticks_are_at_round_moments_and_not_in_what_is_folded() -> None:

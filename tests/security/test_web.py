@@ -191,6 +191,29 @@ def test_a_persons_own_tools_are_never_imported(tmp_path: Path) -> None:
     assert ("echo far" in (folder / "plan.json").read_text(), ran.exists()) == (True, False)
 
 
+def test_looking_holds_no_lock_and_writes_nothing(place: Place, run: str) -> None:
+    before = everything(place.root)
+    with web(place) as server:
+        server.enter()
+        acts = ("pause", "resume", "cancel", "replan", "fork", "restore", "retry?step=first", "skip?step=first")
+        pages = ("", "/step/first", "/report", "/compare", "/edit", "/log/first/1", *(f"/do/{act}" for act in acts))
+        tabs = [server.opened(f"{run}/events"), server.opened("/events")]
+        for path in ("/", "/new", *(f"{run}{page}" for page in pages)):
+            assert server.ask(path).status == 200, path
+        assert server.post(f"{run}/check", {"text": "{}"}, page=run).status == 200
+        held = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        assert [line for line in held if str(server.command.pid) in line] == []
+        for tab in tabs:
+            tab.close()
+    assert everything(place.root) == before
+
+
+def everything(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Return every file of a workspace: when it was written, and what is in it."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
 def test_a_view_that_is_read_only_changes_nothing(place: Place, run: str) -> None:
     before = place.tree()
     with web(place, "--read-only") as server:
@@ -208,6 +231,26 @@ def test_what_is_too_large_or_no_form_is_refused(served: Served, run: str) -> No
     says_nothing(served.ask(f"{run}/answer", "POST", "x" * 4_000_001, Origin=served.origin), 413)
     says_nothing(served.ask(f"{run}/answer", "POST", None, Origin=served.origin, Transfer_Encoding="chunked"), 413)
     assert served.ask(run, "DELETE", "", Origin=served.origin).status == 405
+    many = {f"field-{n}": "" for n in range(300)}
+    assert served.post(f"{run}/answer", many, page=run).status == 413
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("do/retry", 404),  # of which step?
+        ("do/skip?step=nope", 200),  # says that there is none
+        ("do/restore?revision=99", 200),
+        ("compare?a=99999999999999999999&b=-1", 200),
+        ("log/publish/99999999999999999999", 404),
+        (f"log/publish/{'9' * 5000}", 404),
+        ("no/such/page", 404),
+    ],
+)
+def test_what_makes_no_sense_has_an_answer_and_no_traceback(served: Served, run: str, path: str, status: int) -> None:
+    reply = served.ask(f"{run}/{path}")
+    assert (reply.status, reply.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert served.ask(f"/?first={'9' * 5000}").status == 200
 
 
 def test_nothing_that_was_said_becomes_markup_in_the_live_view(tmp_path: Path) -> None:

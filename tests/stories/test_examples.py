@@ -149,7 +149,7 @@ def surprised(tmp_path: Path) -> Copy:
     copy.setup()
     ran = copy.agentfs("run", "goal.md")
     assert (ran.code, ran.stdout) == (3, ""), ran.stderr
-    assert "planning/2.question.md waits for a reply" in ran.stderr
+    assert "the planner's answer needs approval: planning/2.question.md" in ran.stderr
     return copy
 
 

@@ -64,7 +64,7 @@ def test_a_report_tells_a_run_and_stands_alone(place: Place) -> None:
     text = " ".join("".join(Elements(source).text).split())
     for words in (
         "✓ done", "the end", "Revision 2", "the runbook after try failed", "steps/try.1.result.json", "try removed",
-        "another added", "It reran nothing, kept 0, ran 2 new steps.",
+        "another added", "It ran 2 steps for the first time.",
         "exit code 3", "✓ holds true", "Proof: checked",
     ):  # fmt: skip
         assert words in text, words
@@ -77,7 +77,7 @@ def test_a_report_tells_a_run_and_stands_alone(place: Place) -> None:
 
 
 def test_nothing_that_was_said_becomes_markup(place: Place) -> None:
-    """Goal, step, output, error, check, question, reply and file name: all of it stays text."""
+    """Goal, step, output, error, check, question, reply, file name and branch: all of it stays text."""
     steps = [
         {"id": "say", "tool": "shell", "input": {"command": f"echo '{EVIL}'; touch '<script>x<script>'"}, "description": EVIL, "why": EVIL},
         {"id": "ask", "tool": "ask", "input": {"question": EVIL}},
@@ -90,9 +90,12 @@ def test_nothing_that_was_said_becomes_markup(place: Place) -> None:
     place.agentfs("run", "job.json", code=3)
     place.agentfs("reply", "job", "ask", EVIL)
     place.agentfs("resume", "job", code=1)
+    outcome = place.run_folder() / "outcome.json"
+    outcome.write_text(json.dumps({**json.loads(outcome.read_text()), "branch": f"agentfs/{EVIL}", "base": "0" * 40}))
     source = report(place)
     must_stand_alone(source)
-    assert "".join(Elements(source).text).count(EVIL) >= 8
+    assert f"agentfs/{EVIL}" in "".join(Elements(source).text)
+    assert "".join(Elements(source).text).count(EVIL) >= 9
     assert "evil.example" not in "".join(
         str(value) for _, given in Elements(source).found for name, value in given.items() if name in LEADS
     )

@@ -22,8 +22,15 @@ function localTimes(root) {
 const marks = new Map();
 const key = (part) => part.id;
 
+const given = new WeakMap(); // whether the server sent a fold open: a person's own choice differs from that
+
 function remember(root) {
   for (const part of root.querySelectorAll("[data-live]")) marks.set(key(part), part.outerHTML);
+  noteFolds(root);
+}
+
+function noteFolds(root) {
+  for (const fold of root.querySelectorAll("details")) given.set(fold, fold.open);
 }
 
 function isBusy(part) {
@@ -47,12 +54,22 @@ function outdate(part) {
   part.prepend(words);
 }
 
+// A fold without a name of its own is known by its place in what has one.
+function sameFold(old, to) {
+  const home = old.id ? old : old.parentElement.closest("[id]");
+  const there = home.id === to.id ? to : to.querySelector(`#${CSS.escape(home.id)}`);
+  if (old.id || !there) return there;
+  const unnamed = (root) => [...root.querySelectorAll("details:not([id])")];
+  return unnamed(there)[unnamed(home).indexOf(old)];
+}
+
 function keepOpen(from, to) {
-  for (const old of from.querySelectorAll("details[id]")) {
-    const now = to.querySelector(`#${CSS.escape(old.id)}`);
+  noteFolds(to);
+  for (const old of from.querySelectorAll("details")) {
+    const now = old.open !== given.get(old) && sameFold(old, to);
     if (!now) continue;
     now.open = old.open;
-    if (old.dataset.loaded && now.dataset.load) load(now);
+    if (now.open && now.dataset.load) load(now);
   }
 }
 
@@ -112,6 +129,7 @@ function place(page) {
           if (document.getElementById(part.id)) return;
           const next = order.slice(n + 1).map((one) => document.getElementById(one.id)).find(Boolean);
           const now = document.importNode(part, true);
+          noteFolds(now);
           here.insertBefore(now, next || null);
           marks.set(key(part), part.outerHTML);
           localTimes(now);
@@ -172,12 +190,12 @@ function listen() {
 // ── steps that are loaded when they are opened ─────────────────────────────────────────────────────────────
 
 async function load(details) {
-  const reply = await fetch(details.dataset.load);
-  if (!reply.ok) return;
+  details.dataset.loaded = "1"; // or on its way
+  const reply = await fetch(details.dataset.load).catch(() => null);
+  if (!reply || !reply.ok) { delete details.dataset.loaded; return; }
   const part = new DOMParser().parseFromString(await reply.text(), "text/html").body.firstElementChild;
   const body = details.querySelector(".body");
   if (!part || !body) return;
-  details.dataset.loaded = "1";
   localTimes(part);
   body.replaceWith(document.importNode(part, true));
 }
@@ -254,13 +272,14 @@ function begin(root) {
   for (const input of root.querySelectorAll("input.filter")) input.addEventListener("input", () => find(input.closest("section")));
 }
 
-// A wide graph begins where something is to be seen.
+// A picture that is larger than its frame begins where something is to be seen.
 function centre(root) {
-  for (const box of root.querySelectorAll(".graph .scroll")) {
-    const node = box.querySelector(".node.bad, .node.person, .node.busy") || box.querySelector(".node");
-    if (!node || box.scrollWidth <= box.clientWidth) continue;
-    const at = node.getBoundingClientRect(), frame = box.getBoundingClientRect();
-    box.scrollLeft += at.left + at.width / 2 - frame.left - frame.width / 2;
+  for (const box of root.querySelectorAll("figure .scroll")) {
+    const seen = ["bad", "person", "busy"].map((tone) => box.querySelector(`.node.${tone}, .bar.${tone}`)).find(Boolean) || box.querySelector(".node");
+    if (!seen) continue;
+    const at = seen.getBoundingClientRect(), frame = box.getBoundingClientRect();
+    if (box.closest(".graph")) box.scrollLeft += at.left + at.width / 2 - frame.left - frame.width / 2; // a timeline's names stay
+    box.scrollTop += at.top + at.height / 2 - frame.top - frame.height / 2;
   }
 }
 
