@@ -154,10 +154,10 @@ class Client:
         return self._changes(propose, run, **named)
 
     def replan(self, run: str, because: str) -> Any:
-        """Ask the planner for another plan; what is done and still counts is kept."""
-        from agentfs.commands.change import replan
+        """Ask the planner for another plan: a person is asked about it. What is done and still counts is kept."""
+        from agentfs.commands.change import replan_for_client
 
-        return self._changes(replan, run, because=because)
+        return self._changes(replan_for_client, run, because=because)
 
     def pause(self, run: str) -> Any:
         """Let nothing new start; what runs finishes. Only a person resumes it."""
