@@ -328,9 +328,10 @@ def edit_in(pending: Pending, facts: Facts) -> ProposedEdit | None:
 
 def client_wishes(one: PlannerCall, facts: Facts) -> Iterator[str]:
     """Yield what clients of `agentfs mcp` asked for in words that a call answers."""
-    for asked in facts.calls if one.call is not None else ():
+    evidence = one.call.evidence if one.call is not None else ()
+    for asked in facts.calls:
         wish = clients_wish(asked.words)
-        if wish and paths.call_path(asked.number, "asked") in one.call.evidence:
+        if wish and paths.call_path(asked.number, "asked") in evidence:
             yield wish
 
 

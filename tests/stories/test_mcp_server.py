@@ -175,6 +175,12 @@ def test_a_client_answers_an_ask_and_approves_nothing(place: Place) -> None:
             with pytest.raises(Exception, match=r".") as caught:
                 await ask.read(f"agentfs://runs/{path}/plan.json")
             assert "not yours" not in str(caught.value)
+        for path, why in (
+            ("steps/ask/one", "attempts are numbered from 1"),
+            ("steps/ask/7", "No such file or directory"),
+        ):
+            with pytest.raises(Exception, match=why):
+                await ask.read(f"agentfs://runs/{'/'.join(place.run_folder().parts[-2:])}/{path}/result.json")
         await ask.refused("read_log", run="job", step="../../secret")
         for gone in ("approve", "reject", "trust", "forget", "resume", "retry", "skip"):
             await ask.refused(gone, run="job")
