@@ -33,7 +33,11 @@ def call(name, given):
     if name == "die_after":
         threading.Timer(0.1, os._exit, (4,)).start()
     if name == "die":
+        sys.stderr.write("there is no more\\n")
+        sys.stderr.flush()
         os._exit(3)
+    if name == "torn":
+        return text("half a character: \\ud83d")
     if name == "flood":
         while True:
             sys.stdout.write("x" * 1_000_000)
@@ -65,6 +69,8 @@ def call(name, given):
     return text(f"{name} got {json.dumps(given)}")
 
 listed = json.load(open(sys.argv[1]))
+for one in listed:
+    one["description"] = os.path.expandvars(one["description"])
 for line in sys.stdin:
     asked = json.loads(line)
     if "id" not in asked or "method" not in asked:

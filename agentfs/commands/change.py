@@ -35,7 +35,7 @@ from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.paths import run_id
 from agentfs.core.planner_calls import WITHOUT_WORDS
-from agentfs.core.proposed_edit import ProposedEdit, render_edit
+from agentfs.core.proposed_edit import ProposedEdit, render_edit, render_wish
 from agentfs.core.records import Call, Plan, PlanStatus
 from agentfs.core.steps import StepView
 from agentfs.core.text import first_line, inert
@@ -128,10 +128,23 @@ def _reject_draft(run: OpenRun, because: str) -> None:
 @changes_a_run
 def replan(run: OpenRun, arguments: Namespace) -> None:
     """`agentfs replan RUN [--because TEXT]`"""
+    because = (arguments.because or "").strip()
+    _replan(run, f"{because or WITHOUT_WORDS}\n", because or WITHOUT_WORDS)
+
+
+@changes_a_run
+def replan_for_client(run: OpenRun, arguments: Namespace) -> None:
+    """Ask for another plan in a client's words: a person is asked about what comes of them."""
+    if run.state.facts.replan is not None:
+        raise UserError(f"{run.run} is asked for another plan already: {run.shown(paths.REPLAN)}")
+    _replan(run, render_wish(arguments.because), "another plan is asked for; a person is asked about it")
+
+
+def _replan(run: OpenRun, words: str, said: str) -> None:
     if run.state.facts.goal.has_steps:
         raise UserError(f"{run.run} follows its goal's own steps: edit its goal or its plan.json instead")
-    because = (arguments.because or "").strip()
-    write_reply(run, paths.REPLAN, f"{because or WITHOUT_WORDS}\n")
+    put_reply(run.folder / paths.REPLAN, words)
+    say(f"{run.shown(paths.REPLAN)}: {first_line(said)}")
     if run.outcome is not None:
         remove_outcome(run)
 

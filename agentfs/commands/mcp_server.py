@@ -15,7 +15,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -154,10 +154,10 @@ class Client:
         return self._changes(propose, run, **named)
 
     def replan(self, run: str, because: str) -> Any:
-        """Ask the planner for another plan; what is done and still counts is kept."""
-        from agentfs.commands.change import replan
+        """Ask the planner for another plan: a person is asked about it. What is done and still counts is kept."""
+        from agentfs.commands.change import replan_for_client
 
-        return self._changes(replan, run, because=because)
+        return self._changes(replan_for_client, run, because=because)
 
     def pause(self, run: str) -> Any:
         """Let nothing new start; what runs finishes. Only a person resumes it."""
@@ -298,14 +298,21 @@ def _in_words(tool: Callable[..., Any]) -> Callable[..., str]:
 
     @functools.wraps(tool)
     def called(*args: Any, **given: Any) -> str:
-        try:
+        with _mistakes_as(ToolError):
             return json.dumps(tool(*args, **given), ensure_ascii=False, indent=1)
-        except (AgentfsError, Rejected) as error:
-            raise ToolError(str(error)) from None
-        except OSError as error:
-            raise ToolError(error.strerror or str(error)) from None
 
     return called
+
+
+@contextmanager
+def _mistakes_as(kind: type[Exception]) -> Iterator[None]:
+    """Let what goes wrong reach the client in words; the package logs anything else with its traceback."""
+    try:
+        yield
+    except (AgentfsError, Rejected) as error:
+        raise kind(str(error)) from None
+    except OSError as error:
+        raise kind(error.strerror or str(error)) from None
 
 
 def _resources(workspace: Workspace) -> Iterator[tuple[str, str, str]]:
@@ -322,10 +329,13 @@ def _resources(workspace: Workspace) -> Iterator[tuple[str, str, str]]:
 
 def _add_resources(server: "MCPServer", workspace: Workspace) -> None:
     """Add what can be read: plans, STATUS.md, results, schemas."""
+    from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+
     folder = Client(workspace)._folder  # noqa: SLF001 - the one way to name a run
 
     def read(day: str, name: str, *rest: str) -> str:
-        return read_whole(folder(f"{day}/{name}").joinpath(*rest)).decode("utf-8", "replace")
+        with _mistakes_as(ResourceNotFoundError):
+            return read_whole(folder(f"{day}/{name}").joinpath(*rest)).decode("utf-8", "replace")
 
     @server.resource("agentfs://runs/{day}/{name}/plan.json", mime_type="application/json")
     def plan(day: str, name: str) -> str:
@@ -342,8 +352,9 @@ def _add_resources(server: "MCPServer", workspace: Workspace) -> None:
         """How an attempt ended."""
         number = int(attempt) if attempt.isascii() and attempt.isdigit() and attempt[0] != "0" else 0
         if not number:
-            raise UserError("attempts are numbered from 1")
-        return read(day, name, paths.STEPS, paths.step_file(_step(step), number, "result"))
+            raise ResourceNotFoundError("attempts are numbered from 1")
+        with _mistakes_as(ResourceNotFoundError):
+            return read(day, name, paths.STEPS, paths.step_file(_step(step), number, "result"))
 
     @server.resource("agentfs://schemas/{name}", mime_type="application/json")
     def schema(name: str) -> str:
@@ -352,5 +363,6 @@ def _add_resources(server: "MCPServer", workspace: Workspace) -> None:
 
         found = all_schemas().get(f"{name.removesuffix('.schema.json')}.schema.json")
         if found is None:
-            raise UserError(f"there is no schema {name!r}: {', '.join(one.split('.')[0] for one in all_schemas())}")
+            names = ", ".join(one.split(".")[0] for one in all_schemas())
+            raise ResourceNotFoundError(f"there is no schema {name!r}: {names}")
         return found.decode("utf-8")

@@ -63,7 +63,9 @@ def _changes(offer: Offer, before: LockedServer | None) -> dict[str, list[str]]:
 def _lines(offer: Offer, before: LockedServer | None, host: Host) -> Iterator[str]:
     settings = host.settings.mcp.server(offer.name)
     if offer.locked is None:
-        yield f"{offer.name}: {inert(offer.problems[0])}"
+        first, *more = (line for problem in offer.problems for line in problem.splitlines() if line.strip())
+        yield f"{offer.name}: {inert(first)}"
+        yield from (f"  {inert(line)}" for line in more)
         yield ""
         return
     changes, tools = _changes(offer, before), offer.locked.tools

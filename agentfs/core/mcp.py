@@ -36,7 +36,11 @@ _KEPT = frozenset(
 
 
 class Unusable(Exception):
-    """Something about a server, or a tool of it, that keeps it from being used."""
+    """Something about a server, or a tool of it, that keeps it from being used; and perhaps what to do about it."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 # ── .mcp.json ────────────────────────────────────────────────────────────────────────────────────────────

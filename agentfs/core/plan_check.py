@@ -21,7 +21,7 @@ from agentfs.core.plan_graph import dependencies, sort_steps
 from agentfs.core.plan_schemas import Schemas, regex_problem
 from agentfs.core.problems import Hints, Problem, Rejected, did_you_mean, pointer_to
 from agentfs.core.records import Check, FileCheck, Goal, HttpCheck, JudgeCheck, OutputCheck, Plan, Record, Step, Tools
-from agentfs.core.tool_spec import Catalogue, runs_here, split_name
+from agentfs.core.tool_spec import Catalogue, runs_here, split_name, tool_name
 
 R = TypeVar("R", bound=Record)
 
@@ -340,7 +340,9 @@ def _tool_fix(name: str, tools: Collection[str]) -> str:
     known = [found[1] for one in tools if (found := split_name(one)) and found[0] == server]
     if not known:
         return f"no tool of a server {server!r} is approved: add it to [mcp] servers, then: agentfs tools --update"
-    return did_you_mean(tool, known, f"the server {server!r} has {', '.join(sorted(known))}")
+    return did_you_mean(
+        tool, known, f"the server {server!r} has {', '.join(sorted(known))}", prefix=tool_name(server, "")
+    )
 
 
 class _Inputs:

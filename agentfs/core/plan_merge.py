@@ -26,7 +26,7 @@ from agentfs.core.hashing import (
 )
 from agentfs.core.plan_changes import Rewired, StepDifference, changes, difference
 from agentfs.core.plan_graph import find_referred
-from agentfs.core.planner_calls import rejected_steps
+from agentfs.core.planner_calls import client_wishes, rejected_steps
 from agentfs.core.problems import Rejected, in_words
 from agentfs.core.records import Check, JsonObject, Plan, Record, Revision, Step
 
@@ -316,6 +316,8 @@ def _reasons(
     is_edit = one.call is not None and one.call.edit_by is not None
     if one.call is not None and is_edit:
         yield one.call.detail
+    if facts.plan is not None and facts.plan.status != "draft":  # a draft waits for a person's yes anyway
+        yield from client_wishes(one, facts)
     by_model = not facts.goal.has_steps or is_edit  # a runbook is a person's own word, but not their last
     if by_model and (rejected := rejected_steps(facts)):
         yield f"you rejected {_list(iter(rejected))}: look at what is planned instead"

@@ -7,7 +7,7 @@ from typing import get_args
 from agentfs.core import paths
 from agentfs.core.facts import Facts, GateWord, PlannerCall, Proposal, Talk, gate_word, words_below
 from agentfs.core.plan_graph import PlanGraph
-from agentfs.core.proposed_edit import ProposedEdit, proposed_edit
+from agentfs.core.proposed_edit import ProposedEdit, clients_wish, proposed_edit
 from agentfs.core.records import Answer, Call, Mode, Plan, Result, Run, Trigger, Verdict
 from agentfs.core.step_table import StepTable
 from agentfs.core.steps import LIMIT, MAX_INTERRUPTIONS, result_path
@@ -315,7 +315,7 @@ def _find_asked(facts: Facts, calls: CallsSummary) -> Iterator[Pending]:
 
 def _reply_to(words: str) -> str:
     edit = proposed_edit(words)
-    return edit.detail if edit else words.strip() or WITHOUT_WORDS
+    return edit.detail if edit else clients_wish(words) or words.strip() or WITHOUT_WORDS
 
 
 def edit_in(pending: Pending, facts: Facts) -> ProposedEdit | None:
@@ -328,6 +328,15 @@ def edit_in(pending: Pending, facts: Facts) -> ProposedEdit | None:
         if taken in pending.evidence and (edit := proposed_edit(one.words)):
             return edit
     return None
+
+
+def client_wishes(one: PlannerCall, facts: Facts) -> Iterator[str]:
+    """Yield what clients of `agentfs mcp` asked for in words that a call answers."""
+    evidence = one.call.evidence if one.call is not None else ()
+    for asked in facts.calls:
+        wish = clients_wish(asked.words)
+        if wish and paths.call_path(asked.number, "asked") in evidence:
+            yield wish
 
 
 def _every_step(facts: Facts, table: StepTable, calls: CallsSummary) -> Iterator[Pending]:

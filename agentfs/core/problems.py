@@ -68,10 +68,10 @@ class Hints:
         return did_you_mean(word, known, otherwise) if self._left >= 0 else otherwise
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return a suggestion for a misspelt word, or `otherwise`."""
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", *, prefix: str = "") -> str:
+    """Return a suggestion for a misspelt word, or `otherwise`. `prefix`: what stands before the word, spelt right."""
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else otherwise
+    return f"did you mean {prefix + close[0]!r}?" if close else otherwise
 
 
 def refuse(message: str, fix: str, line: int = 1, column: int = 1, pointer: str = "") -> NoReturn:

@@ -1,6 +1,7 @@
-"""An edit of a plan that another program proposes: a wish (`replan.md`) that brings its own answer. Pure.
+"""What another program wants of a plan: an edit that it proposes, or another plan that it asks for in words. Pure.
 
-It is an answer to the trigger `asked`, held to a planner's rules, and always a question to a person.
+Both are a wish (`replan.md`), and what comes of them is a question to a person. An edit brings its own answer to the
+trigger `asked`, held to a planner's rules.
 """
 
 import json
@@ -13,6 +14,7 @@ from agentfs.core.excerpts import one_line
 _FORM = re.compile(
     r"<!-- edit_plan base: ([0-9a-f]{64}) by: ([^\n<>]{1,80}) -->\n(.*?)\n```json\n(.*)\n```\n?\Z", re.DOTALL
 )
+_WISH = re.compile(r"<!-- replan by a client -->\n(.*)\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +48,14 @@ def proposed_edit(words: str | None) -> ProposedEdit | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return ProposedEdit(match[1], match[2], one_line(match[3], 200) or "no reason was given", steps)
+
+
+def render_wish(words: str) -> str:
+    """Return a client's wish in words as a file, which tells it from a person's."""
+    return f"<!-- replan by a client -->\n{words.strip()}\n"
+
+
+def clients_wish(words: str | None) -> str | None:
+    """Return what a client asked for in words; None where a person did, or it brings an edit."""
+    match = _WISH.match(words or "")
+    return f"a client asks for another plan: {match[1].strip() or 'it does not say why'}" if match else None

@@ -28,7 +28,7 @@ from agentfs.storage.starting import Pool
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, StepContext, Tool, ToolResult
 from agentfs.tools.launch import GaveUp
-from agentfs.tools.mcp_connections import Host, Server, read_lock, reason_in, written_secrets
+from agentfs.tools.mcp_connections import Host, Server, hint_in, read_lock, reason_in, written_secrets
 from agentfs.tools.output import text_result, value_result
 from agentfs.tools.process import Never
 from agentfs.tools.secrets import mask_for
@@ -106,7 +106,7 @@ class McpTool:
             with self.servers.borrowed(run, self.server, context) as server:
                 return self._call_on(server, given, context)
         except Unusable as error:
-            return _failed("tool", f"the MCP server {self.server}: {context.mask.text(str(error))}")
+            return _failed("tool", f"the MCP server {self.server}: {context.mask.text(str(error))}", error.hint)
         except Refused as refused:
             return ToolResult(failure=refused.failure)
         except NoWorker as error:
@@ -124,9 +124,8 @@ class McpTool:
         if isinstance(answer, ToolResult):
             return answer
         if "failed" in answer:
-            return _failed(
-                str(answer.get("kind")), context.mask.text(f"the MCP server {self.server}: {reason_in(answer)}")
-            )
+            words = context.mask.text(f"the MCP server {self.server}: {reason_in(answer)}")
+            return _failed(str(answer.get("kind")), words, hint_in(answer))
         return _result(answer, context)
 
     def _changed(self, words: str) -> ToolResult:
@@ -206,7 +205,8 @@ def _offer_of(server: Server, host: Host) -> Offer:
         tools, problems = server.offers(context)
         return Offer(server.name, LockedServer(host.launch(server.name).sha256, server.about, tools), tuple(problems))
     except (Unusable, NoWorker, GaveUp) as error:
-        return Offer(server.name, None, (str(error),))
+        hint = None if isinstance(error, GaveUp) else error.hint
+        return Offer(server.name, None, (context.mask.text(str(error)), *([f"hint: {hint}"] if hint else ())))
     except Refused as refused:
         return Offer(server.name, None, (refused.failure.message,))
     finally:

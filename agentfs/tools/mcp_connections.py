@@ -19,7 +19,7 @@ from typing import Any
 
 from agentfs import __version__
 from agentfs.core.config import Settings
-from agentfs.core.excerpts import TimeLimit
+from agentfs.core.excerpts import TimeLimit, with_output
 from agentfs.core.mcp import (
     CONFIG,
     LOCK,
@@ -224,12 +224,10 @@ class Server:
             "cwd": self._host.cwd(confinement),
             "version": __version__,
         }
-        answer = self.ask(
-            {"start": start}, _within(TIMING.mcp_start, context, "it did not answer when it was started")
-        )
+        answer = self.ask({"start": start}, _within(TIMING.mcp_start, context))
         if isinstance(answer, ToolResult) or "failed" in answer:
-            raise Unusable(f"it does not start: {reason_in(answer)}")
-        self.about = str(answer.get("about") or "")
+            raise Unusable(f"it does not start: {reason_in(answer)}", hint_in(answer))
+        self.about = context.mask.text(str(answer.get("about") or ""))
 
     def ask(self, content: Mapping[str, Any], context: StepContext) -> dict[str, Any] | ToolResult:
         """Return what it answers, or why it does not; one that cannot go on is ended."""
@@ -237,17 +235,29 @@ class Server:
             raise RuntimeError("connect first")
         request = Request(self._worker, context)
         try:
-            return request.send(content)
+            answer = request.send(content)
         finally:
             if request.spent:
                 self.end()
+        if isinstance(answer, dict) and answer.get("code") is not None:  # it ended: what it printed may say why
+            return {**answer, "failed": with_output(str(answer["failed"]), request.stderr()), "hint": self._hint()}
+        return answer
+
+    def _hint(self) -> str | None:
+        """Return what may keep a server from running that runs elsewhere, and where that is set."""
+        if self._host.sandbox == "none":
+            return None
+        settings = self._host.settings.mcp.server(self.name)
+        shown = ", ".join(["the system's folders", *settings.read, *settings.write])
+        network = "" if settings.network else "; it has no network"
+        return f"it sees {shown}{network}: more is read, write and network under [mcp.{self.name}] in agentfs.toml"
 
     def offers(self, context: StepContext) -> tuple[dict[str, OfferedTool], list[str]]:
         """Return what it offers now. Raises Unusable."""
-        answer = self.ask({"list": True}, _within(TIMING.mcp_list, context, "it did not say what it offers"))
+        answer = self.ask({"list": True}, _within(TIMING.mcp_list, context))
         if isinstance(answer, ToolResult) or "failed" in answer:
-            raise Unusable(f"it does not say what it offers: {reason_in(answer)}")
-        listed = answer.get("tools")
+            raise Unusable(f"it does not say what it offers: {reason_in(answer)}", hint_in(answer))
+        listed = context.mask.value(answer.get("tools"), keys=True)  # what it says is kept, and told to models
         return offered(self.name, listed if isinstance(listed, list) else ())
 
     def offers_when_called(self, context: StepContext) -> dict[str, OfferedTool]:
@@ -272,20 +282,17 @@ class Server:
             shutil.rmtree(own, ignore_errors=True)
 
 
-def _within(seconds: float, context: StepContext, why: str) -> StepContext:
+def _within(seconds: float, context: StepContext) -> StepContext:
     """Return a context in which something has to happen soon."""
     soon = context.now() + seconds
-    return context if soon >= context.deadline else replace(context, deadline=soon, limit=_Soon(seconds, why=why))
+    return context if soon >= context.deadline else replace(context, deadline=soon, limit=_Soon(seconds))
 
 
-@dataclass(frozen=True)
 class _Soon(TimeLimit):
-    """A time limit that says what was waited for."""
+    """A time limit that no step can raise."""
 
-    why: str = ""
-
-    def failure(self, what: str = "", then: str = "") -> Failure:
-        return Failure(kind="timeout", message=f"{what or self.why} within {self.seconds:g} s{then}")
+    def failure(self, what: str = "it gave no answer", then: str = "") -> Failure:
+        return Failure(kind="timeout", message=f"{what} within {self.seconds:g} s{then}")
 
 
 def reason_in(answer: Mapping[str, Any] | ToolResult) -> str:
@@ -295,3 +302,8 @@ def reason_in(answer: Mapping[str, Any] | ToolResult) -> str:
     if answer.get("kind") == "setup":
         return f"this needs the extra `mcp`: {INSTALL}"
     return str(answer.get("failed"))
+
+
+def hint_in(answer: Mapping[str, Any] | ToolResult) -> str | None:
+    """Return what may be done about an answer that is none."""
+    return None if isinstance(answer, ToolResult) else answer.get("hint")

@@ -6,7 +6,8 @@ Started by `mcp_calls` as a program. One JSON object a line each way, over a soc
     {"list": true}                    ->  {"tools": [...]}
     {"call": name, "arguments": ...}  ->  {"content": [...], "structured": ..., "error": bool}
 
-and to any of them {"failed": words, "kind": ...}. `spent`: nothing more can be asked of it. It imports no agentfs.
+and to any of them {"failed": words, "kind": ...}. `spent`: nothing more can be asked of it; `code`: the exit code of
+a server that ended. It imports no agentfs.
 """
 
 import contextlib
@@ -39,9 +40,9 @@ REFUSED = {
 class Trouble(Exception):
     """Why a request comes to nothing, in words."""
 
-    def __init__(self, words: str, kind: str = "tool", *, spent: bool = True) -> None:
+    def __init__(self, words: str, kind: str = "tool", *, spent: bool = True, code: int | None = None) -> None:
         super().__init__(words)
-        self.kind, self.spent = kind, spent
+        self.kind, self.spent, self.code = kind, spent, code
 
 
 class Watch:
@@ -80,7 +81,10 @@ class Watch:
 
 @contextlib.asynccontextmanager
 async def stdio(start: dict[str, Any], watch: Watch) -> AsyncIterator[tuple[Any, Any]]:
-    """Start a server and yield its streams; a message that is too long ends it, one that is none is passed over."""
+    """Start a server and yield its streams.
+
+    A message that is too long or cannot be read ends it; a line that is none, which a library prints, is passed over.
+    """
     import anyio
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
@@ -108,13 +112,18 @@ async def stdio(start: dict[str, Any], watch: Watch) -> AsyncIterator[tuple[Any,
                     *lines, rest = buffer.split(b"\n")
                     buffer = bytearray(rest)
                     for line in lines:
-                        with contextlib.suppress(ValueError):
+                        try:
                             message = jsonrpc_message_adapter.validate_json(bytes(line), by_name=False)
-                            watch.saw(message)
-                            await arrived.send(SessionMessage(message))
+                        except ValueError:
+                            if b'"jsonrpc"' not in line:
+                                continue
+                            watch.fail(Trouble("it sent a message that cannot be read"))
+                            return
+                        watch.saw(message)
+                        await arrived.send(SessionMessage(message))
             with anyio.move_on_after(GONE):
                 code = await process.wait()
-                watch.trouble = watch.trouble or Trouble(f"its server ended (exit code {code})")
+                watch.trouble = watch.trouble or Trouble(f"its server ended (exit code {code})", code=code)
 
     async def write() -> None:
         async with leaving:
@@ -231,10 +240,14 @@ class Server:
     async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         if "call" in asked:
             return await self._call(asked)
-        tools, cursor = list[Any](), None
+        tools, cursor, size = list[Any](), None, 0
         for _ in range(MOST_PAGES):
             page = await self._client.list_tools(cursor=cursor)
-            tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            listed = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            size += len(json.dumps(listed))
+            if size > MOST_MESSAGE:
+                raise Trouble(f"its list of tools has more than {MOST_MESSAGE >> 20} MiB", "output")
+            tools += listed
             if (cursor := page.next_cursor) is None:
                 break
         return {"tools": tools, "spent": False}
@@ -254,7 +267,7 @@ class Server:
 
 
 def _failed(trouble: Trouble) -> dict[str, Any]:
-    return {"failed": str(trouble), "kind": trouble.kind, "spent": trouble.spent}
+    return {"failed": str(trouble), "kind": trouble.kind, "spent": trouble.spent, "code": trouble.code}
 
 
 def _named(error: BaseException) -> Trouble:
@@ -266,6 +279,9 @@ def _named(error: BaseException) -> Trouble:
     if isinstance(error, MemoryError):
         return Trouble("it sent more than this process has memory for", "output")
     kind, words = type(error).__name__, " ".join(str(error).split())[:2000]
+    if kind == "ValidationError" and (found := error.errors()):  # type: ignore[attr-defined]
+        place = ".".join(map(str, found[0]["loc"]))
+        return Trouble(f"its answer does not follow the protocol: {place}: {found[0]['msg']}"[:2000])
     if TOO_LONG in words:
         return _too_long()
     if kind in UNREACHED:

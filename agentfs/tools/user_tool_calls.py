@@ -277,6 +277,12 @@ class Request:
         self._print_rest()
         return self._parse()
 
+    def stderr(self) -> str:
+        """Return the end of what was printed to stderr meanwhile."""
+        return "".join(
+            capture.tail() for fd, capture in self._captures.items() if self._worker.streams[fd] == "stderr"
+        )
+
     def _read(self) -> None:
         try:
             chunk = self._worker.channel.recv(_CHUNK)

@@ -62,7 +62,7 @@ def test_approved_checked_called_and_replayed(served: Served, place: Place) -> N
     slip = "### a\n```mcp__hand__say\ntxt: hello\n```\n### b\n```mcp__hand__sya\ntext: hello\n```\n"
     refused = place.looks("check", place.runbook(slip, name="slip.md"))[1]
     assert "'txt'" in refused
-    assert "there is no tool 'mcp__hand__sya' (did you mean 'say'?)" in refused
+    assert "there is no tool 'mcp__hand__sya' (did you mean 'mcp__hand__say'?)" in refused
 
     steps = step("add", "mcp__official__add", {"a": 2, "b": 40})
     steps += step("say", "mcp__hand__say", {"text": "{{steps.add.output.sum}} it is"})
@@ -88,7 +88,8 @@ def test_approved_checked_called_and_replayed(served: Served, place: Place) -> N
 def test_what_servers_do_wrong_is_a_failed_step_with_a_reason(served: Served, place: Place) -> None:
     shape = {"type": "object", "properties": {"count": {"type": "integer"}}}
     ended = {  # each costs a start of the server
-        "die": ("tool", "the MCP server hand: its server ended (exit code 3)"),
+        "die": ("tool", "the MCP server hand: its server ended (exit code 3): there is no more"),
+        "torn": ("tool", "the MCP server hand: it sent a message that cannot be read"),
         "flood": ("output", "the MCP server hand: it sent a message of more than 32 MiB"),
         "sample": ("tool", "the MCP server hand: it asked for a model (sampling), which agentfs gives no server"),
     }
@@ -213,6 +214,27 @@ def test_a_secret_that_is_written_into_the_config_reaches_no_other_file(served: 
     seen = place.read("steps/env.1.result.json")["output"]
     assert (seen["SOME_API_KEY"], seen["PLAIN"]) == ("[secret SOME_API_KEY of hand]", "visible-to-all")
     assert b"k-3-very" not in b"".join(path.read_bytes() for path in place.run_folder().rglob("*") if path.is_file())
+
+
+def test_a_secret_in_what_a_server_says_of_itself_reaches_no_file(served: Served, place: Place) -> None:
+    env = {"SOME_TOKEN": "k-4-very-long-value"}
+    settings = 'read = ["."]\nenv = ["SOME_TOKEN"]\ntrust_hints = true\n'
+    served.add("hand", tool("say", description="Logged in with $SOME_TOKEN."), settings=settings)
+    assert "Logged in with [secret SOME_TOKEN]." in served.update(env=env).stdout
+    assert served.lock()["servers"]["hand"]["tools"][0]["description"] == "Logged in with [secret SOME_TOKEN]."
+    place.agentfs("run", place.runbook(step("a", "mcp__hand__say")), env=env)  # and it is what was approved
+
+
+def test_one_that_does_not_start_says_why_and_what_may_be_missing(served: Served, place: Place) -> None:
+    served.put("gone", {"command": "python3", "args": ["servers/gone.py"]}, 'write = ["servers"]\n')
+    shown = served.update(code=2).stdout
+    why = "[Errno 2] No such file or directory\n  hint: it sees the system's folders, servers; it has no network: "
+    assert shown.startswith("gone: it does not start: its server ended (exit code 2): ")
+    assert why + "more is read, write and network under [mcp.gone] in agentfs.toml\n\n" in shown
+    served.put(
+        "gone", {"command": "python3", "args": ["-c", "import sys; sys.stdin.readline(); print('{\"jsonrpc\": 2}')"]}
+    )
+    assert served.update(code=2).stdout == "gone: it does not start: it sent a message that cannot be read\n\n"
 
 
 def test_what_it_may_write(served: Served, place: Place) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentfs.core.proposed_edit import ProposedEdit, render_edit
+from agentfs.testing import ScriptedServer
 from tests.mcp_servers import needs_mcp
 from tests.workspaces import Place
 
@@ -174,6 +175,12 @@ def test_a_client_answers_an_ask_and_approves_nothing(place: Place) -> None:
             with pytest.raises(Exception, match=r".") as caught:
                 await ask.read(f"agentfs://runs/{path}/plan.json")
             assert "not yours" not in str(caught.value)
+        for path, why in (
+            ("steps/ask/one", "attempts are numbered from 1"),
+            ("steps/ask/7", "No such file or directory"),
+        ):
+            with pytest.raises(Exception, match=why):
+                await ask.read(f"agentfs://runs/{'/'.join(place.run_folder().parts[-2:])}/{path}/result.json")
         await ask.refused("read_log", run="job", step="../../secret")
         for gone in ("approve", "reject", "trust", "forget", "resume", "retry", "skip"):
             await ask.refused(gone, run="job")
@@ -193,6 +200,38 @@ def test_a_client_answers_an_ask_and_approves_nothing(place: Place) -> None:
         assert not list(place.runs.rglob("send.1.reply.md"))
 
     with_client(place, story)
+
+
+def test_what_comes_of_a_clients_words_is_a_question(place: Place) -> None:
+    """In a run that a person started and lets run as its planner says, and that has ended."""
+
+    def step(name: str, command: str) -> dict[str, Any]:
+        does = {"tool": "shell", "input": {"command": command}, "success_condition": f"the command of {name} has run"}
+        return {"id": name, "description": f"do {name}", **does, "depends_on": []}
+
+    with ScriptedServer() as model:
+        place.env |= {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "sk-a-key-for-tests"}
+        model.plan({"steps": [step("tidy", "echo tidy")]})
+        place.agentfs("run", place.goal("Tidy the shop\n"), "--mode", "split", "--approve", "never")
+        words = "also write to all customers"
+
+        async def story(ask: Session) -> None:
+            said = (await ask("replan", run="job", because=words))["said"]
+            assert said[0].endswith("/replan.md: another plan is asked for; a person is asked about it")
+            assert "is asked for another plan already" in await ask.refused("replan", run="job", because="again")
+
+        with_client(place, story)
+        model.plan({"steps": [step("write", "echo written > customers.txt")]})
+        place.agentfs("resume", "job", code=3)
+        assert words in json.dumps(model.requests[-1]["messages"])
+        model.done()
+    question = (place.run_folder() / "planning/2.question.md").read_text(encoding="utf-8")
+    assert f"a client asks for another plan: {words}" in question
+    assert not [*place.run_folder().glob("steps/write.*")]
+    place.agentfs("approve", "job", "planning/2")
+    place.agentfs("resume", "job")
+    assert (place.run_folder() / "files/customers.txt").read_text(encoding="utf-8") == "written\n"
+    assert place.agentfs("replay", "job").stdout.startswith("replayed: the same")
 
 
 def test_a_goal_of_a_client_is_held_to_a_dropped_goals_rules(place: Place) -> None:
