@@ -211,9 +211,12 @@ def remove_token(workdir: Path) -> None:
 
 
 def wait_for_orphan(stop: Halt, since: float) -> bool:
-    """Wait until an attempt elsewhere has ended itself, as its driver is gone; return whether it surely has."""
+    """Wait until an attempt elsewhere has ended itself, as its driver is gone; return whether it surely has.
+
+    Only a process that ends waits no longer: a person who cancels the run, or edits the step, may start it again.
+    """
     while time.monotonic() < since + TIMING.place_orphan:
-        if stop.is_set():
+        if stop.is_leaving:
             return False
         time.sleep(TIMING.tick)
     return True

@@ -1,5 +1,6 @@
 """What an attempt elsewhere is given: one order with the rules by which it is carried out. Values only, no secret."""
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,7 @@ def check_token(token: Token) -> str | None:
         with reading(Path(token.path)) as file:
             text = file.read(len(token.text) + 1)
     except OSError as error:
-        return f"{Path(token.path).parent} is not the driver's working folder here: {error.strerror}"
+        return f"{Path(token.path).parent} is not the driver's working folder on {platform.node()}: {error.strerror}"
     if text != token.text.encode("ascii"):
-        return f"{Path(token.path).parent} is another folder here: the file {Path(token.path).name} differs"
+        return f"{Path(token.path).parent} is another folder on {platform.node()}: {Path(token.path).name} differs"
     return None

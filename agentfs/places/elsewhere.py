@@ -196,7 +196,7 @@ def serve(channel: Channel, environment: Mapping[str, str]) -> int:
 def _readable(version: Any, text: Any) -> Assignment:
     """Return an assignment of this very release; another one's may mean something else."""
     if version != agentfs.__version__:
-        raise Refused(f"the driver is agentfs {version}, this is {agentfs.__version__}")
+        raise Refused(f"{platform.node()} has agentfs {agentfs.__version__}, the driver is {version}")
     try:
         return decode(str(text))
     except Unreadable as error:
@@ -254,7 +254,7 @@ def _sandbox(assignment: Assignment) -> Sandbox:
     if because is None:
         return "bubblewrap"
     if assignment.sandbox == "require":
-        raise Refused(f'sandbox = "require", but there is none: {because}')
+        raise Refused(f'sandbox = "require", but {platform.node()} has none: {because}')
     return "none"
 
 
