@@ -20,11 +20,12 @@ from agentfs.core.config import ExecutorSettings, ModelSettings, PlaceSettings, 
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.text import cut, inert
 from agentfs.engine.means import default_agent, has_model, named_agents
-from agentfs.engine.remote_attempts import create_place, place_problem, remove_token, token_in
+from agentfs.engine.remote_attempts import create_place, place_problem
 from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
 from agentfs.places.channel import Closed
 from agentfs.places.dask_place import address_in
 from agentfs.places.relay import Line, Place
+from agentfs.places.token import Tokens
 from agentfs.storage.clock import Clock
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
@@ -214,7 +215,8 @@ def _is_protected(one: PlaceSettings) -> bool:
 
 def _probe_place(about: str, place: Place, root: Path) -> Iterator[Finding]:
     """Ask all that is there, side by side; machines that answer the same are one finding."""
-    token = token_in(root, set())
+    tokens = Tokens()
+    token = tokens.of(root)
     message = {"kind": "probe", "token": {"path": token.path, "text": token.text}}
     until = time.monotonic() + TIMING.place_probe
     try:
@@ -226,7 +228,7 @@ def _probe_place(about: str, place: Place, root: Path) -> Iterator[Finding]:
         yield wrong(about, f"cannot be reached: {inert(str(closed))}", "start it, or fix the section in agentfs.toml")
     finally:
         place.close()
-        remove_token(root)
+        tokens.close()
 
 
 def _examine_worker(about: str, worker: str, line: Line, until: float) -> Iterator[Finding]:

@@ -21,11 +21,12 @@ from agentfs.core.run_state import Bounds
 from agentfs.executor.attempt import Halt
 from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog
 from agentfs.executor.task import LoopRules
-from agentfs.places.assignment import Assignment, Token, encode
+from agentfs.places.assignment import Assignment, encode
 from agentfs.places.channel import Closed, Message
 from agentfs.places.command_place import CommandLine, CommandPlace
 from agentfs.places.dask_place import Connection, DaskLine, DaskPlace
 from agentfs.places.relay import Lost, Relay
+from agentfs.places.token import Token, Tokens, check_token
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import StepsFolder
 from agentfs.storage.starting import Starter
@@ -426,3 +427,21 @@ def test_the_end_of_a_task_does_not_overtake_its_messages() -> None:
     with pytest.raises(Closed, match="its task ended"):
         line.receive(30)
     late.join()
+
+
+def test_a_token_stays_while_any_driver_holds_it(tmp_path: Path) -> None:
+    """Two drivers, or a driver and `doctor`, in one folder; a step that removes it; a driver that was killed."""
+    one, other, file = Tokens(), Tokens(), tmp_path / ".agentfs-token"
+    token = one.of(tmp_path)
+    assert (other.of(tmp_path), one.of(tmp_path)) == (token, token)
+    other.close()
+    assert check_token(token) is None
+    file.unlink()
+    again = one.of(tmp_path)
+    assert (check_token(again), again == token) == (None, False)
+    one.close()
+    assert not file.exists()
+    file.write_text("left by a driver that was killed", encoding="ascii")
+    assert one.of(tmp_path).text == "left by a driver that was killed"
+    one.close()
+    assert not file.exists()
