@@ -43,8 +43,8 @@ class Cluster:
         self.wait_for_workers(workers)
 
     def start_scheduler(self) -> None:
-        words = ("--protocol", self.protocol, "--host", "127.0.0.1", "--port", str(self.port))
-        words = (*words, "--dashboard-address", "127.0.0.1:0")
+        listens = ("--protocol", self.protocol, "--host", "127.0.0.1", "--port", str(self.port))
+        words = (*listens, "--dashboard-address", "127.0.0.1:0")
         self.scheduler = self._begin("scheduler", "scheduler", *words)
         wait_for(lambda: _answers(self.port), "the scheduler listens")
 
