@@ -5,7 +5,7 @@
 The work is `sh -c "sleep 0.1"`: as the task of bare Dask (a process, no sandbox, no record), as a step on the
 cluster, and as a step here with as many at once; each once before it counts, so that all is imported. Then a chain,
 one attempt after the other, there and here: what one more attempt costs. And steps that do nothing, as many as the
-driver can handle: what saturates first.
+driver can handle, in one run and as goals of one step each: what saturates first.
 """
 
 import itertools
@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from measuring import Ran, Step, ratios, rounds, run_steps, tell, verdict, workspace
+from watching import watching
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")
@@ -53,6 +54,7 @@ def main(count: int, attempts: int) -> bool:
                         "chain there": lambda: run("cluster", "true", CHAIN, chained=True).per_step,
                         "chain here": lambda: run(None, "true", CHAIN, chained=True).per_step,
                         "nothing, on that cluster": lambda: run("cluster", "true", attempts).seconds,
+                        "goals of one such step": lambda: drop_goals(root, attempts, f"goal-{next(numbers)}"),
                     },
                 )
         finally:
@@ -68,6 +70,9 @@ def report(taken: dict[str, list[float]], attempts: int) -> bool:
     more = (middle["chain there"] - middle["chain here"]) * 1000
     print(f"         one attempt more, there than here: {more:.1f} ms (median)")
     print(f"         attempts a second that do nothing: {attempts / middle['nothing, on that cluster']:.1f} (median)")
+    print(
+        f"         goals a second of one such step each: {attempts / middle['goals of one such step']:.1f} (median)"
+    )
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"         processor time of all agentfs drivers: {used.ru_utime + used.ru_stime:.1f} s")
     pairs = zip(taken["bare Dask"], taken["agentfs on that cluster"], strict=True)
@@ -75,6 +80,16 @@ def report(taken: dict[str, list[float]], attempts: int) -> bool:
     best = 100 * ratios(taken["bare Dask"], taken["agentfs on that cluster"])
     print(f"         of bare Dask's throughput, best rounds: {best:.0f} %")
     return verdict("of bare Dask's throughput, median of the rounds", share, 50, at_most=False, unit=" %")
+
+
+def drop_goals(root: Path, count: int, name: str) -> float:
+    """Return the seconds from the first drop to the last outcome."""
+    with watching(root) as daemon:
+        began = time.time_ns()
+        for number in range(count):
+            daemon.drop(f"{name}-{number}", plan(1, "true", "cluster", chained=False))
+        ends = daemon.find(f"{name}-*/outcome.json", count)
+        return (max(path.stat().st_ctime_ns for path in ends) - began) / 1e9
 
 
 def plan(count: int, command: str, place: str | None, *, chained: bool) -> list[Step]:

@@ -21,9 +21,9 @@ QUIET = {"DASK_LOGGING__DISTRIBUTED": "error", "DASK_DISTRIBUTED__WORKER__PROFIL
 class Cluster:
     """A scheduler and its workers, one thread each."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
-        self.folder, self.port = folder, free_port()
-        self.address = f"tcp://127.0.0.1:{self.port}"
+    def __init__(self, folder: Path, protocol: str = "tcp", **environment: str) -> None:
+        self.folder, self.port, self.protocol = folder, free_port(), protocol
+        self.address = f"{protocol}://127.0.0.1:{self.port}"
         self.env = {
             **{name: os.environ[name] for name in ("PATH", "HOME")},
             "LANG": "C.UTF-8",
@@ -43,7 +43,8 @@ class Cluster:
         self.wait_for_workers(workers)
 
     def start_scheduler(self) -> None:
-        words = ("--host", "127.0.0.1", "--port", str(self.port), "--dashboard-address", "127.0.0.1:0")
+        listens = ("--protocol", self.protocol, "--host", "127.0.0.1", "--port", str(self.port))
+        words = (*listens, "--dashboard-address", "127.0.0.1:0")
         self.scheduler = self._begin("scheduler", "scheduler", *words)
         wait_for(lambda: _answers(self.port), "the scheduler listens")
 

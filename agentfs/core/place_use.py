@@ -43,7 +43,7 @@ def places_in_use(state: RunState) -> Iterator[PlaceUse]:
     if not state.uses_places or state.facts.outcome is not None:
         return
     running = [(state.place_of(one.step), _has_begun(state, one.id, one.attempt)) for one in state.running]
-    waiting = [(state.place_of(one.step), one.id) for one in state.moving("order", "start")]
+    waiting = [(state.place_of(one.step), one.id) for one in state.moving("order")]
     for name in sorted({place for place, _ in (*running, *waiting) if place}):
         begun = [has_begun for place, has_begun in running if place == name]
         yield PlaceUse(

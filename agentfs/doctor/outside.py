@@ -20,11 +20,12 @@ from agentfs.core.config import ExecutorSettings, ModelSettings, PlaceSettings, 
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.text import cut, inert
 from agentfs.engine.means import default_agent, has_model, named_agents
-from agentfs.engine.remote_attempts import create_place, place_problem, remove_token, token_in
+from agentfs.engine.remote_attempts import create_place, place_problem
 from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
 from agentfs.places.channel import Closed
 from agentfs.places.dask_place import address_in
-from agentfs.places.relay import Place
+from agentfs.places.relay import Line, Place
+from agentfs.places.token import Tokens
 from agentfs.storage.clock import Clock
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
@@ -214,27 +215,55 @@ def _is_protected(one: PlaceSettings) -> bool:
 
 
 def _probe_place(about: str, place: Place, root: Path) -> Iterator[Finding]:
-    token = token_in(root, set())
+    """Ask all that is there, side by side; machines that answer the same are one finding."""
+    tokens = Tokens()
+    token = tokens.of(root)
+    message = {"kind": "probe", "token": {"path": token.path, "text": token.text}}
+    until = time.monotonic() + TIMING.place_probe
     try:
-        yield from _evaluate_place(about, _ask_place(place, {"path": token.path, "text": token.text}))
+        workers = place.workers()
+        lines = {worker: place.start(message, worker or None) for worker in workers or [""]}
+        found = [one for worker, line in lines.items() for one in _examine_worker(about, worker, line, until)]
+        yield from dict.fromkeys(found)
     except Closed as closed:
         yield wrong(about, f"cannot be reached: {inert(str(closed))}", "start it, or fix the section in agentfs.toml")
     finally:
         place.close()
-        remove_token(root)
+        tokens.close()
 
 
-def _ask_place(place: Place, token: dict[str, str]) -> dict[str, Any]:
-    line = place.start({"kind": "probe", "token": token})
-    until = time.monotonic() + TIMING.place_probe
+def _examine_worker(about: str, worker: str, line: Line, until: float) -> Iterator[Finding]:
+    """Yield what is found of one worker of a place; of the only one, if it has no name. Raises Closed for that."""
     try:
-        while (left := until - time.monotonic()) > 0:
-            message = line.receive(min(left, TIMING.tick))
-            if message is not None and message.get("kind") == "probed":
-                return message
-        raise Closed(f"it gave no answer for {TIMING.place_probe:g} s")
+        answer = _answer_of(line, until)
+    except Closed as closed:
+        if not worker:
+            raise
+        yield wrong(about, inert(str(closed)), "install the same release of agentfs where the workers run")
+    else:
+        if answer is not None:
+            yield from _evaluate_place(about, answer)
+        elif worker:
+            yield remark(about, f"{worker} gave no answer for {TIMING.place_probe:g} s", "it is busy, or frozen")
+        else:
+            raise Closed(f"it gave no answer for {TIMING.place_probe:g} s")
     finally:
         line.close()
+
+
+def _answer_of(line: Line, until: float) -> dict[str, Any] | None:
+    """Return what a worker says of itself; None: nothing, in time. Raises Closed where it cannot say anything."""
+    while True:
+        message = line.receive(max(0.0, min(until - time.monotonic(), TIMING.tick)))
+        match message:
+            case {"kind": "probed"}:
+                return message
+            case {"kind": "refused", "why": why}:
+                raise Closed(str(why))
+            case None if time.monotonic() >= until:
+                return None
+            case _:
+                pass
 
 
 def _evaluate_place(about: str, answer: Mapping[str, Any]) -> Iterator[Finding]:

@@ -303,9 +303,9 @@ class Driver:
         self.facts = replace(self.facts, **changed)  # type: ignore[arg-type]
 
     def stop_all(self) -> None:
-        """Ask everything under way to end."""
+        """Ask everything under way to end, as this process lets go of the run."""
         for job in self.jobs.values():
-            job.stop.halt()
+            job.stop.leave()
 
 
 def at_rest(actions: list[Action], driver: Driver) -> Wait | None:

@@ -1,11 +1,8 @@
 """Attempts elsewhere, as a driver has them carried out: what is sent, through which place, and what is taken over."""
 
-import contextlib
 import importlib.util
-import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -21,18 +18,16 @@ from agentfs.errors import UserError
 from agentfs.executor.attempt import Halt, asks_a_model, publish_result, unstarted
 from agentfs.executor.attempt_log import AttemptLog
 from agentfs.executor.task import Asked, Task
-from agentfs.places.assignment import Assignment, ModelChoice, Token, encode
+from agentfs.places.assignment import Assignment, ModelChoice, encode
 from agentfs.places.channel import Message
 from agentfs.places.command_place import CommandPlace
 from agentfs.places.dask_place import DaskPlace, is_safe
 from agentfs.places.relay import Place, Relay
-from agentfs.storage.files import publish
+from agentfs.places.token import Tokens
 from agentfs.storage.safe_open import MOST_LOG, read_text
 from agentfs.storage.starting import Pool, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import StepContext
-
-TOKEN_FILE = ".agentfs-token"  # noqa: S105 - no secret: whoever sees the folder may read it
 
 
 @dataclass(slots=True)
@@ -57,7 +52,7 @@ class Places:
     opened: Mapping[str, OpenPlace] = field(default_factory=dict)
     executor: ExecutorSettings = field(default_factory=ExecutorSettings)
     search_url: str = ""
-    shown: set[Path] = field(default_factory=set)  # working folders that hold a token
+    tokens: Tokens = field(default_factory=Tokens)  # in the working folders of what is sent
     recorded: bool = False  # a replay: what ran elsewhere is played here
 
     def free(self) -> dict[str, int]:
@@ -79,8 +74,7 @@ def opened_places(settings: Settings, environment: Mapping[str, str], starter: S
         for there in opened.values():
             there.pool.shutdown(wait=True)
             there.place.close()
-        for workdir in places.shown:
-            remove_token(workdir)
+        places.tokens.close()
 
 
 def place_problem(one: PlaceSettings) -> tuple[str, str] | None:
@@ -171,7 +165,7 @@ def _message(task: Task, context: StepContext, remote: Remote, places: Places, r
         left=_left(remote.bounds, remote.spent()),
         model=model,
         search_url=places.search_url,
-        token=token_in(context.confinement.workdir, places.shown),
+        token=places.tokens.of(context.confinement.workdir),
         silence_s=TIMING.place_silence,
         alive_s=TIMING.place_alive,
         log=_log_so_far(order, context) if reply is not None else None,
@@ -195,25 +189,13 @@ def _log_so_far(order: Order, context: StepContext) -> str:
     return read_text(path, MOST_LOG)
 
 
-def token_in(workdir: Path, shown: set[Path]) -> Token:
-    """Return the token of a working folder: a file that an attempt finds only where it sees the same folder."""
-    path = workdir / TOKEN_FILE
-    shown.add(workdir)
-    with contextlib.suppress(FileExistsError):
-        publish(path, uuid.uuid4().hex.encode("ascii"), durable=False)
-    return Token(str(path), read_text(path))
-
-
-def remove_token(workdir: Path) -> None:
-    """Take the token away, once nothing runs elsewhere."""
-    with contextlib.suppress(OSError):
-        os.unlink(workdir / TOKEN_FILE)
-
-
 def wait_for_orphan(stop: Halt, since: float) -> bool:
-    """Wait until an attempt elsewhere has ended itself, as its driver is gone; return whether it surely has."""
+    """Wait until an attempt elsewhere has ended itself, as its driver is gone; return whether it surely has.
+
+    Only a process that ends waits no longer: a person who cancels the run, or edits the step, may start it again.
+    """
     while time.monotonic() < since + TIMING.place_orphan:
-        if stop.is_set():
+        if stop.is_leaving:
             return False
         time.sleep(TIMING.tick)
     return True

@@ -66,6 +66,7 @@ class Halt:
     """A stop sign that can say why. It is looked at, never waited for."""
 
     because: Failure | None = None
+    is_leaving: bool = False  # the process ends: it waits for nothing that another can wait for
     _set: bool = False
 
     def is_set(self) -> bool:
@@ -74,6 +75,11 @@ class Halt:
     def halt(self, because: Failure | None = None) -> None:
         self.because = self.because or because
         self._set = True
+
+    def leave(self) -> None:
+        """Halt, as this process ends."""
+        self.is_leaving = True
+        self.halt()
 
 
 def render(record: Record) -> bytes:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -12,16 +11,8 @@ from agentfs.core.records import Order, SandboxWish
 from agentfs.core.run_state import Bounds
 from agentfs.executor.task import AgentRules, LoopRules, ProofRules, Task
 from agentfs.models.budget import Budget
-from agentfs.storage.safe_open import reading
+from agentfs.places.token import Token
 from agentfs.tools.base import Confinement
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A file in the working folder: who reads its text there sees the same folder."""
-
-    path: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +75,3 @@ def decode(text: str) -> Assignment:
         return _ADAPTER.validate_json(text, by_alias=True)
     except ValidationError as error:
         raise Unreadable(f"{error.error_count()} fields of the assignment do not read") from None
-
-
-def check_token(token: Token) -> str | None:
-    """Return why this is not the driver's working folder; None if it is."""
-    try:
-        with reading(Path(token.path)) as file:
-            text = file.read(len(token.text) + 1)
-    except OSError as error:
-        return f"{Path(token.path).parent} is not the driver's working folder here: {error.strerror}"
-    if text != token.text.encode("ascii"):
-        return f"{Path(token.path).parent} is another folder here: the file {Path(token.path).name} differs"
-    return None

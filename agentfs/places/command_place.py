@@ -42,6 +42,9 @@ class CommandLine(PipeChannel):
             return f"the command ended with {code}" + (f": {self._said[-1]}" if self._said else "")
         return "the command closed its output"
 
+    def has_another(self) -> bool:
+        return False
+
     def close(self) -> None:
         """End the command: by closing its input, then by signals to its process group."""
         with contextlib.suppress(OSError):  # what was not sent yet
@@ -70,7 +73,10 @@ class CommandPlace:
     environment: Mapping[str, str]
     starter: Starter
 
-    def start(self, message: Message) -> CommandLine:
+    def workers(self) -> Sequence[str]:
+        return ()
+
+    def start(self, message: Message, worker: str | None = None) -> CommandLine:  # noqa: ARG002 - there is but one
         def begin() -> "subprocess.Popen[bytes]":
             return subprocess.Popen(
                 self.command,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future, Queue
 
 ENDED = "ended"  # what the driver itself puts behind all that a task has sent
+REFUSED = "refused"  # by a worker that cannot carry out an order
 BYE = "bye"  # to a worker: its driver ends
 
 
@@ -72,7 +73,7 @@ class Connection:
     name: str
     up: "Queue"
     cut: str | None = None  # why nothing more will arrive
-    silent: set[str] = field(default_factory=set)  # workers where an attempt was lost, and not heard of since
+    avoided: set[str] = field(default_factory=set)  # workers that refused, or lost an attempt, and did no work since
     _lines: dict[str, "DaskLine"] = field(default_factory=dict)
     _down: dict[str, "Queue"] = field(default_factory=dict)  # by the worker's mailbox
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -84,9 +85,12 @@ class Connection:
         self._lines.pop(line.ident, None)
 
     def others(self) -> list[str] | None:
-        """Return the workers to prefer; None: any. One that is frozen looks idle to the scheduler for minutes."""
-        known = self.client.scheduler_info(n_workers=-1)["workers"] if self.silent else ()
-        return [worker for worker in known if worker not in self.silent] or None
+        """Return the workers to prefer; None: any. One that refuses, or is frozen, looks idle to the scheduler."""
+        return [worker for worker in self.workers() if worker not in self.avoided] or None if self.avoided else None
+
+    def workers(self) -> list[str]:
+        """Return the addresses of all workers that the scheduler knows."""
+        return [*self.client.scheduler_info(n_workers=-1)["workers"]]
 
     def read(self) -> None:
         """Hand every message to the attempt it is about, until the scheduler is gone."""
@@ -108,8 +112,8 @@ class Connection:
 
     def _deliver(self, sent: Any) -> None:
         worker, mailbox, messages = sent
-        self.silent.discard(worker)
         for ident, message in messages:
+            (self.avoided.add if message["kind"] == REFUSED else self.avoided.discard)(worker)
             if (line := self._lines.get(ident)) is not None:
                 line.take(worker, mailbox, message)
 
@@ -150,16 +154,17 @@ class DaskLine:
         self._is_over = False  # it has sent its last message
         connection.add(self)
 
-    def submit(self, message: Message) -> None:
-        """Have a worker carry out an assignment."""
-        one, others = self._connection, self._connection.others()
+    def submit(self, message: Message, worker: str | None) -> None:
+        """Have a worker carry out an assignment: this one, or any."""
+        one = self._connection
+        preferred = [worker] if worker else one.others()
         self._future = one.client.submit(
             start_on_worker(self.ident, one.name, json.dumps(message)),
             key=f"agentfs-attempt-{self.ident}",
             pure=False,
             retries=0,
-            workers=others,
-            allow_other_workers=others is not None,
+            workers=preferred,
+            allow_other_workers=preferred is not None and worker is None,
         )
         self._future.add_done_callback(self._done)
 
@@ -197,11 +202,14 @@ class DaskLine:
             raise Closed(self._why_ended)
         return message
 
+    def has_another(self) -> bool:
+        return self._connection.others() is not None
+
     def close(self) -> None:
         self._connection.forget(self)
         if self._is_over:
             return  # the task ends by itself
-        self._connection.silent.update(self._mailboxes.values())
+        self._connection.avoided.update(self._mailboxes.values())
         self._is_over = True
         with contextlib.suppress(Exception):
             if self._future is not None and not self._future.done():
@@ -220,7 +228,17 @@ class DaskPlace:
     _connection: Connection | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, message: Message) -> DaskLine:
+    def workers(self) -> list[str]:
+        try:
+            if known := self._connected().workers():
+                return known
+            raise Closed("the scheduler has no workers")
+        except Closed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever Dask raises, the line is cut
+            raise Closed(f"no connection to the scheduler: {error}") from None
+
+    def start(self, message: Message, worker: str | None = None) -> DaskLine:
         try:
             line = DaskLine(self._connected())
         except Closed:
@@ -228,7 +246,7 @@ class DaskPlace:
         except Exception as error:  # noqa: BLE001 - whatever Dask raises, the line is cut
             raise Closed(f"no connection to the scheduler: {error}") from None
         try:
-            line.submit(message)
+            line.submit(message, worker)
         except Exception as error:  # noqa: BLE001
             line.close()
             raise Closed(f"the cluster does not answer: {error}") from None
@@ -270,7 +288,12 @@ def start_on_worker(ident: str, driver: str, text: str) -> Callable[[], None]:
         try:
             from agentfs.places.dask_worker import run_on_worker
         except ImportError as error:
-            raise RuntimeError(f"the worker has no agentfs of this release ({error})") from None
+            from distributed import Queue, get_client, get_worker
+
+            worker = get_worker().address
+            why = f"the worker {worker} has no agentfs of this release ({error})"
+            Queue(driver, client=get_client()).put([worker, "", [(ident, {"kind": "refused", "why": why})]])
+            return
         run_on_worker(ident, driver, text)
 
     return attempt

@@ -28,8 +28,9 @@ from agentfs.executor.task import Asked, Task
 from agentfs.models import create_model
 from agentfs.models.base import ModelSession
 from agentfs.models.budget import Budget
-from agentfs.places.assignment import Assignment, Token, Unreadable, check_token, decode, task_of
+from agentfs.places.assignment import Assignment, Unreadable, decode, task_of
 from agentfs.places.channel import Channel, Closed, Message
+from agentfs.places.token import Token, check_token
 from agentfs.places.watchdog import watchdog_of_this_process
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import SharedSync, StepsFolder
@@ -196,7 +197,7 @@ def serve(channel: Channel, environment: Mapping[str, str]) -> int:
 def _readable(version: Any, text: Any) -> Assignment:
     """Return an assignment of this very release; another one's may mean something else."""
     if version != agentfs.__version__:
-        raise Refused(f"the driver is agentfs {version}, this is {agentfs.__version__}")
+        raise Refused(f"{platform.node()} has agentfs {agentfs.__version__}, the driver is {version}")
     try:
         return decode(str(text))
     except Unreadable as error:
@@ -254,7 +255,7 @@ def _sandbox(assignment: Assignment) -> Sandbox:
     if because is None:
         return "bubblewrap"
     if assignment.sandbox == "require":
-        raise Refused(f'sandbox = "require", but there is none: {because}')
+        raise Refused(f'sandbox = "require", but {platform.node()} has none: {because}')
     return "none"
 
 

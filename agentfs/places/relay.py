@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +25,9 @@ from agentfs.storage.timing import TIMING
 class Line(Channel, Protocol):
     """A channel to an attempt elsewhere."""
 
+    def has_another(self) -> bool:
+        """Whether another machine of this place could take what this one refuses."""
+
     def close(self) -> None:
         """End the attempt, if it has not ended, and forget it."""
 
@@ -37,7 +41,10 @@ class Place(Protocol):
     @property
     def slots(self) -> int: ...
 
-    def start(self, message: Message) -> Line:
+    def workers(self) -> Sequence[str]:
+        """Return what may differ from each other there, by address. Empty: there is but one."""
+
+    def start(self, message: Message, worker: str | None = None) -> Line:
         """Start `agentfs attempt` there and send its first message. Raises Closed where that cannot be done."""
 
     def close(self) -> None: ...
@@ -48,7 +55,7 @@ class Lost(Exception):
 
 
 class Refused(Exception):
-    """That place does not take the order, and will not if it is asked again."""
+    """A machine of that place does not take the order, and will not if it is asked again."""
 
 
 @dataclass(slots=True)
@@ -73,7 +80,7 @@ class Relay:
 
     def run(self, message: Message) -> Result | Asked:
         """Have the order carried out there. Raises AlreadyClaimed if another executor has it."""
-        until = time.monotonic() + TIMING.place_start
+        until = None
         try:
             while True:
                 why = self._follow(message)
@@ -81,6 +88,7 @@ class Relay:
                     return self.found
                 if self.starter is not None:
                     return self._orphan(why)
+                until = until or time.monotonic() + TIMING.place_start  # it may have waited for a worker until now
                 if self.stop.is_set() or time.monotonic() >= until:
                     return self._unstarted(why)
                 time.sleep(TIMING.place_again)
@@ -122,9 +130,13 @@ class Relay:
         if now - self._sent >= TIMING.place_alive:
             self._sent = now
             line.send({"kind": "alive"})
-        if self._stopped is not None and (self.starter is None or now - self._stopped > TIMING.place_stop):
-            return "it was stopped"
-        return None
+        if self._stopped is None or (self.starter is not None and not self._gives_up(now)):
+            return None
+        return "it was stopped"
+
+    def _gives_up(self, now: float) -> bool:
+        """Whether this process ends, and has waited long enough for the attempt to end first."""
+        return self.stop.is_leaving and self._stopped is not None and now - self._stopped > TIMING.place_stop
 
     def _is_silent(self) -> bool:
         return self.starter is not None and time.monotonic() - self._heard > TIMING.place_orphan
@@ -132,7 +144,8 @@ class Relay:
     def _take(self, message: Message, line: Line) -> None:
         kind, sender = message.get("kind"), message.get("from")
         if kind == "refused" and self.starter is None:  # else: of a second start, which has no say
-            raise Refused(str(message.get("why")))
+            why = str(message.get("why"))
+            raise Closed(why) if line.has_another() else Refused(why)
         if kind == "begin":
             self._begin(message, line)
         if sender != self.starter or sender is None:
@@ -212,20 +225,21 @@ class Relay:
     # ── when nothing comes back ─────────────────────────────────────────────────────────────────────────
 
     def _orphan(self, why: str) -> Result:
-        """Wait until it has ended itself, then record that it was cut off. Nobody knows how far it came."""
+        """Wait until it has ended itself, then record that it was cut off. Nobody knows how far it came.
+
+        Who wants it stopped waits as well: what takes its place may not start beside it. Only a process that ends
+        leaves that to the next driver.
+        """
         while (left := self._heard + TIMING.place_orphan - time.monotonic()) > 0:
-            if self.stop.is_set() and self._stopped is not None:
+            if self.stop.is_leaving:
                 raise Lost(why)
             time.sleep(min(TIMING.tick, left))
-            if self.stop.is_set() and self._stopped is None:
-                self._stopped = time.monotonic()
-        return self._cut_off(f"the attempt at {self.place.name} was lost: {why}")
+        lost = Failure(kind="interrupted", message=f"the attempt at {self.place.name} was lost: {why}")
+        return self._cut_off(self.stop.because or lost)
 
-    def _cut_off(self, message: str) -> Result:
+    def _cut_off(self, error: Failure) -> Result:
         usage = usage_in(self.log.path)
-        blank = unstarted(
-            self.order, "interrupted", Failure(kind="interrupted", message=message), self.clock, "bubblewrap"
-        )
+        blank = unstarted(self.order, "interrupted", error, self.clock, "bubblewrap")
         more: dict[str, Any] = {"usage": usage, "started_at": self.order.issued_at}
         more |= {"place": self.place.name, "host": self.host}
         return publish_result(blank.model_copy(update=more), self.steps, self.mask)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,11 +21,12 @@ from agentfs.core.run_state import Bounds
 from agentfs.executor.attempt import Halt
 from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog
 from agentfs.executor.task import LoopRules
-from agentfs.places.assignment import Assignment, Token, encode
+from agentfs.places.assignment import Assignment, encode
 from agentfs.places.channel import Closed, Message
 from agentfs.places.command_place import CommandLine, CommandPlace
 from agentfs.places.dask_place import Connection, DaskLine, DaskPlace
 from agentfs.places.relay import Lost, Relay
+from agentfs.places.token import Token, Tokens, check_token
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import StepsFolder
 from agentfs.storage.starting import Starter
@@ -204,6 +206,9 @@ class TwoLines:
             raise Closed
         return None
 
+    def has_another(self) -> bool:
+        return False
+
     def close(self) -> None:
         for line in self.lines:
             line.close()
@@ -261,8 +266,8 @@ def test_a_process_that_dies_is_an_interruption_once_it_has_surely_ended(stage: 
     order = stage.order("touch begun; sleep 60")
 
     class Dies(CommandPlace):
-        def start(self, message: Message) -> CommandLine:
-            line = CommandPlace.start(self, message)
+        def start(self, message: Message, worker: str | None = None) -> CommandLine:
+            line = CommandPlace.start(self, message, worker)
 
             def kill() -> None:
                 from tests.workspaces import wait_for
@@ -329,7 +334,7 @@ def test_another_release_refuses(stage: Stage) -> None:
     assert isinstance(result, Result)
     assert result.error is not None
     assert result.error.message == (
-        f"the place box cannot carry it out: the driver is agentfs 0.1.0, this is {agentfs.__version__}"
+        f"the place box cannot carry it out: {os.uname().nodename} has agentfs {agentfs.__version__}, the driver is 0.1.0"
     )
 
 
@@ -338,12 +343,15 @@ def test_a_folder_that_is_not_shared_is_found_out(stage: Stage) -> None:
     missing = Token(str(stage.root / "elsewhere" / ".agentfs-token"), "x")
     result = carry_out(stage, order, token=missing)
     assert result.error is not None
-    assert "is not the driver's working folder here: No such file or directory" in result.error.message
+    assert (
+        f"is not the driver's working folder on {os.uname().nodename}: No such file or directory"
+        in result.error.message
+    )
     other = Token(stage.token.path, "another text")
     order = stage.order("true", attempt=2)
     result = carry_out(stage, order, token=other)
     assert result.error is not None
-    assert "is another folder here" in result.error.message
+    assert f"is another folder on {os.uname().nodename}" in result.error.message
 
 
 def test_a_lost_attempt_that_was_stopped_is_left_to_recovery(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,13 +359,24 @@ def test_a_lost_attempt_that_was_stopped_is_left_to_recovery(stage: Stage, monke
     silent = [sys.executable, "-c", SILENT]
     order = stage.order("true")
     stage.stop = Halt()
-    timer = threading.Timer(1.0, stage.stop.halt)
+    timer = threading.Timer(1.0, stage.stop.leave)
     timer.start()
     relay = stage.relay(order, box(silent))
     monkeypatch.setattr("agentfs.places.relay.TIMING", replace(SHORT, place_orphan=60, place_stop=0.5))
     with pytest.raises(Lost):
         relay.run(stage.message(order))
     assert stage.names() == ["work.1.log.jsonl"]
+
+
+def test_a_lost_attempt_that_is_no_longer_wanted_is_waited_for(stage: Stage) -> None:
+    """Cancelled, or its step was edited: what follows may not start while it may still run."""
+    because = Failure(kind="superseded", message="the plan has changed")
+    order, log = stage.order("true"), stage.run / "steps" / "work.1.log.jsonl"
+    with stopped_when(stage, log, because):
+        result = carry_out(stage, order, box([sys.executable, "-c", SILENT]))
+    assert (result.status, result.error, result.place) == ("interrupted", because, "box")
+    ended = datetime.fromisoformat(result.ended_at).timestamp()
+    assert ended - log.stat().st_mtime >= SHORT.place_orphan - 0.1
 
 
 SILENT = """
@@ -408,3 +427,21 @@ def test_the_end_of_a_task_does_not_overtake_its_messages() -> None:
     with pytest.raises(Closed, match="its task ended"):
         line.receive(30)
     late.join()
+
+
+def test_a_token_stays_while_any_driver_holds_it(tmp_path: Path) -> None:
+    """Two drivers, or a driver and `doctor`, in one folder; a step that removes it; a driver that was killed."""
+    one, other, file = Tokens(), Tokens(), tmp_path / ".agentfs-token"
+    token = one.of(tmp_path)
+    assert (other.of(tmp_path), one.of(tmp_path)) == (token, token)
+    other.close()
+    assert check_token(token) is None
+    file.unlink()
+    again = one.of(tmp_path)
+    assert (check_token(again), again == token) == (None, False)
+    one.close()
+    assert not file.exists()
+    file.write_text("left by a driver that was killed", encoding="ascii")
+    assert one.of(tmp_path).text == "left by a driver that was killed"
+    one.close()
+    assert not file.exists()

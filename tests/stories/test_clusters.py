@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -173,22 +174,49 @@ def test_a_driver_that_is_killed(slow: Place, shared: Cluster) -> None:
     assert max(moments(files / "pay-0")) < min(moments(files / "copy-1"))
 
 
-@pytest.mark.parametrize("how", ["signal", "cancel", "timeout"])
+@pytest.mark.parametrize("fault", ["its driver is killed", pytest.param("its worker is frozen", marks=only_full)])
+def test_an_orphan_that_is_cancelled_has_ended_before_its_step_runs_again(
+    slow: Place, three: Cluster, fault: str
+) -> None:
+    """A person may cancel what cannot be reached, and take it up at once."""
+    slow.env[DIVISOR] = "3"  # the orphan goes on for ten seconds
+    use(slow, three)
+    driver = slow.begin("run", slow.runbook(f"### copy\nrepeatable\n{BEATS.format(name='copy')}"))
+    wait_for(begun(slow, "copy-0"), "it has begun")
+    if fault == "its driver is killed":
+        end(driver, signal.SIGKILL)
+        slow.agentfs("cancel", "job", code=None)
+    else:
+        (name,) = three.busy()
+        three.workers[name].send_signal(signal.SIGSTOP)
+        slow.agentfs("cancel", "job", code=None)
+        assert driver.wait(60) == 1
+        end(driver)
+    first = slow.read("steps/copy.1.result.json")
+    slow.agentfs("resume", "job")
+    assert (first["status"], slow.read("steps/copy.2.result.json")["status"]) == ("interrupted", "done")
+    files = files_of(slow)
+    assert max(moments(files / "copy-0")) < min(moments(files / "copy-1"))
+
+
+@pytest.mark.parametrize("how", ["run", "watch", "cancel", "timeout"])
 def test_what_runs_there_ends_within_five_seconds(slow: Place, shared: Cluster, how: str) -> None:
     use(slow, shared)
     lasting = "timeout: 3s\n" if how == "timeout" else ""
-    driver = slow.begin("run", slow.runbook(f"### copy\n{lasting}{BEATS.format(name='copy')}"))
+    slow.runbook(f"### copy\n{lasting}{BEATS.format(name='copy')}")
+    if how == "watch":
+        os.rename(slow.root / "job.md", slow.root / "goals" / "job.md")
+    driver = slow.begin(*(["watch"] if how == "watch" else ["run", "job.md"]))
     wait_for(begun(slow, "copy-0"), "it has begun")
-    began = time.time()
-    if how == "signal":
+    if how in ("run", "watch"):
         driver.send_signal(signal.SIGTERM)
     elif how == "cancel":
         slow.agentfs("cancel", "job", code=None)
+    began = time.time()
     driver.wait(60)
     end(driver)
     result = slow.read("steps/copy.1.result.json")
-    expected = {"signal": "interrupted", "cancel": "interrupted", "timeout": "failed"}
-    assert result["status"] == expected[how]
+    assert result["status"] == ("failed" if how == "timeout" else "interrupted")
     last = max(moments(files_of(slow) / "copy-0")) / 1e9
     assert last - began < (3 if how == "timeout" else 0) + 20  # five on a machine that is not busy
     assert last < time.time()
@@ -215,7 +243,7 @@ def test_an_older_release_at_the_workers(slow: Place, tmp_path: Path) -> None:
         use(slow, one)
         one.start_worker("refuses", "--preload", "import agentfs; agentfs.__version__ = '0.1.9'")
         said = slow.agentfs("run", slow.runbook("### one\n```sh\necho 1 >> effects\n```\n"), code=1).stderr
-        assert f"the driver is agentfs {agentfs.__version__}, this is 0.1.9" in said
+        assert f"{os.uname().nodename} has agentfs 0.1.9, the driver is {agentfs.__version__}" in said
         assert not list(slow.run_folder().glob("steps/*.log.jsonl"))
         found = json.loads(slow.agentfs("doctor", "--json", code=None).stdout)["findings"]
         assert [(item["grade"], item["what"]) for item in found if item["about"] == "[places.cluster]"] == [
@@ -225,8 +253,48 @@ def test_an_older_release_at_the_workers(slow: Place, tmp_path: Path) -> None:
         one.kill("refuses")
         one.start_worker("cannot", env={"PYTHONPATH": str(older.parent)})
         slow.runbook("### one\n```sh\necho 1 >> effects\n```\n", name="other.md")
-        said = slow.agentfs("run", "other.md", code=1, env={DIVISOR: "30"}).stderr
-        assert "its task failed: the worker has no agentfs of this release (No module named 'agentfs.places')" in said
+        said = slow.agentfs("run", "other.md", code=1).stderr
+        assert " has no agentfs of this release (No module named 'agentfs.places')" in said
+        assert not list(slow.run_folder("other").glob("steps/*.log.jsonl"))
+        one.start_worker("refuses", "--preload", "import agentfs; agentfs.__version__ = '0.1.9'")
+        one.start_worker("works")
+        one.wait_for_workers(3)
+        found = json.loads(slow.agentfs("doctor", "--json", code=None).stdout)["findings"]
+        assert sorted(item["grade"] for item in found if item["about"] == "[places.cluster]") == [
+            *("fine", "remark", "wrong", "wrong")
+        ]
+        steps = "### work\neach: a, b, c, d, e, f\n```sh\necho {{item}} >> effects; sleep 0.2; echo {{item}}\n```\n"
+        done = slow.agentfs("run", slow.runbook(steps, name="more.md"))
+        assert json.loads(done.stdout) == [*"abcdef"]
+
+
+def test_a_cluster_with_tls(slow: Place, tmp_path: Path) -> None:
+    """What a driver and its workers have is Dask's own configuration; a driver without it is kept out."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=cluster"]
+    subprocess.run([*request, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    tls = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(certificate)}
+    for role in ("CLIENT", "SCHEDULER", "WORKER"):
+        tls[f"DASK_DISTRIBUTED__COMM__TLS__{role}__CERT"] = str(certificate)
+        tls[f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY"] = str(key)
+    one = Cluster(tmp_path, protocol="tls", **SLOWER, **tls)
+    try:
+        one.start_scheduler()
+        one.start_worker("w0")
+        use(slow, one)
+        slow.env.update(tls)
+        slow.agentfs("run", slow.runbook("### one\n```sh\necho 1\n```\n"))
+        assert slow.read("steps/one.1.result.json")["place"] == "cluster"
+        found = json.loads(slow.agentfs("doctor", "--json", code=None).stdout)["findings"]
+        assert [item["grade"] for item in found if item["about"] == "[places.cluster]"] == ["fine"]
+        for name in tls:
+            del slow.env[name]
+        slow.runbook("### one\n```sh\necho 1\n```\n", name="other.md")
+        slow.agentfs("run", "other.md", code=1, env={DIVISOR: "30"})
+        error = slow.read("steps/one.1.result.json", "other")["error"]
+        assert error["message"].startswith("the place cluster cannot carry it out: no connection to the scheduler: ")
+    finally:
+        one.close()
 
 
 def test_no_secret_is_at_the_scheduler(slow: Place, shared: Cluster) -> None:

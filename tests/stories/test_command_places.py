@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -65,14 +65,17 @@ AcceptEnv _AGENTFS_TIMING_DIVISOR
         server.wait(30)
 
 
-def container(place: Place) -> list[str]:
-    """Return a command that makes a container: its own processes, root and network, and the working folder mounted."""
+def container(place: Place, mounted: Path | None = None) -> list[str]:
+    """Return a command that makes a container: its own processes and root, and the working folder mounted.
+
+    `mounted`: what is there in its place.
+    """
     system = [word for path in ("/usr", "/bin", "/lib", "/lib64", "/etc") for word in ("--ro-bind-try", path, path)]
     python = [word for path in {sys.prefix, sys.base_prefix, str(HERE)} for word in ("--ro-bind", path, path)]
     return [
         *("bwrap", "--unshare-user", "--unshare-pid", "--unshare-uts", "--hostname", "box", "--die-with-parent"),
         *("--tmpfs", "/", *system, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", *python),
-        *("--bind", str(place.root), str(place.root), "--setenv", "PYTHONPATH", str(HERE)),
+        *("--bind", str(mounted or place.root), str(place.root), "--setenv", "PYTHONPATH", str(HERE)),
         *(sys.executable, "-m", "agentfs", "attempt"),
     ]
 
@@ -138,3 +141,46 @@ def test_its_driver_is_killed(there: Place) -> None:
     again = datetime.fromisoformat(there.read("steps/slow.2.json")["issued_at"]).timestamp()
     orphan = [beat / 1e9 for beat in beats(there) if beat / 1e9 < again]
     assert again - orphan[-1] > 1  # the first attempt had ended before the second was ordered
+
+
+def test_a_container_without_the_working_folder(place: Place, tmp_path: Path) -> None:
+    """Something else is mounted there: nothing is claimed, and the message names the path."""
+    other = tmp_path / "other"
+    other.mkdir()
+    settle(place, container(place, other))
+    said = place.agentfs("run", place.runbook("### one\nplace: there\n```sh\necho 1 > effect\n```\n"), code=1).stderr
+    files = place.run_folder() / "files"
+    why = f"{files} is not the driver's working folder on box: No such file or directory"
+    assert f"the place there cannot carry it out: {why}" in said
+    assert place.read("steps/one.1.result.json")["error"]["kind"] == "place"
+    assert (os.listdir(files), [*place.run_folder().glob("steps/*.log.jsonl")]) == ([], [])
+    found = json.loads(place.agentfs("doctor", "--json", code=None).stdout)["findings"]
+    assert [one["what"] for one in found if (one["about"], one["grade"]) == ("[places.there]", "wrong")] == [
+        f"{place.root} is not the driver's working folder on box: No such file or directory"
+    ]
+
+
+@pytest.mark.parametrize("there", ["ssh"], indirect=True)
+def test_the_network_is_cut(there: Place) -> None:
+    """The line lives on and carries nothing: both ends give up by themselves."""
+    driver = there.begin("run", there.runbook(SLOW))
+    wait_for(lambda: any(path.stat().st_size for path in there.runs.glob("*/job/files/beats")), "it has begun")
+    (line,) = [pid for pid, command in children_of(driver.pid) if command.startswith(b"ssh\0")]
+    os.kill(line, signal.SIGSTOP)
+    wait_for(lambda: any(there.runs.glob("*/job/steps/slow.2.log.jsonl")), "it was tried again")
+    end(driver, signal.SIGTERM)
+    first = there.read("steps/slow.1.result.json")
+    assert first["status"] == "interrupted"
+    assert first["error"]["message"].startswith("the attempt at there was lost: nothing came from it for ")
+    again = datetime.fromisoformat(there.read("steps/slow.2.json")["issued_at"]).timestamp()
+    assert again - max(beat / 1e9 for beat in beats(there) if beat / 1e9 < again) > 1
+
+
+def children_of(parent: int) -> list[tuple[int, bytes]]:
+    """Return the processes that a process has started, each with its command."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int((path / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append((int(path.name), (path / "cmdline").read_bytes()))
+    return found

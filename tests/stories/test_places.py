@@ -174,3 +174,38 @@ def test_how_full_a_place_is_and_what_waits_for_it(place: Place) -> None:
     assert driver.wait(60) == 0
     end(driver)
     assert "slot" not in (place.run_folder() / "STATUS.md").read_text(encoding="utf-8")
+
+
+def test_an_attempt_that_was_sent_does_not_wait_for_a_slot(place: Place) -> None:
+    """Until the place has a machine for it: it has its slot, and has not begun."""
+    place.agentfs("init")
+    late = f"until test -e {place.root}/go; do sleep 0.05; done; exec {sys.executable} -m agentfs attempt"
+    section = f'[places.box]\nkind = "command"\nslots = 2\ncommand = {json.dumps(["sh", "-c", late])}\n'
+    (place.root / "agentfs.toml").write_text(section, encoding="utf-8")
+    driver = place.begin("run", place.runbook("### work\nplace: box\neach: a, b, c\n```sh\necho {{item}}\n```\n"))
+    wait_for(lambda: len([*place.runs.glob("*/job/steps/work~*.1.json")]) == 2, "two are sent")
+    lines = place.agentfs("status", "job").stdout.splitlines()
+    assert "at box: 0 attempts under way, 2 sent, not begun, work~c waits for a slot" in lines
+    assert place.agentfs("status").stdout.splitlines()[-1] == "place box: 2 of 2 slots in use, 1 step waiting"
+    (place.root / "go").touch()
+    assert driver.wait(60) == 0
+    end(driver)
+
+
+def test_a_run_that_ends_leaves_the_token_to_the_others_in_its_folder(place: Place) -> None:
+    """Beside another run, and beside `doctor`."""
+    place.agentfs("init")
+    late = f"until test -e {place.root}/go; do sleep 0.05; done; exec {sys.executable} -m agentfs attempt"
+    slow = f'[places.slow]\nkind = "command"\ncommand = {json.dumps(["sh", "-c", late])}\n'
+    (place.root / "agentfs.toml").write_text(BOX + slow, encoding="utf-8")
+    goal = "---\nworkdir: .\n---\n# Job\n\n## Steps\n\n### one\nplace: {}\n```sh\necho 1\n```\n"
+    for name in ("slow", "box"):
+        (place.root / f"{name}.md").write_text(goal.format(name), encoding="utf-8")
+    driver = place.begin("run", "slow.md")
+    wait_for((place.root / ".agentfs-token").exists, "it was sent")
+    place.agentfs("run", "box.md")
+    place.agentfs("doctor", code=None, env={"_AGENTFS_TIMING_DIVISOR": "10"}, seconds=120)
+    (place.root / "go").touch()
+    assert driver.wait(60) == 0
+    end(driver)
+    assert not (place.root / ".agentfs-token").exists()
