@@ -107,8 +107,8 @@ class Watching:
         self.wait_to_hear(f"see goals/rejected/{name}.error.md")
         return reason.read_text(encoding="utf-8")
 
-    def outcome(self, name: str) -> Any:
+    def outcome(self, name: str, seconds: float = DEADLINE) -> Any:
         """Wait until a run has ended; return its outcome."""
         path = self.folder(name) / "outcome.json"
-        self._wait_for(path.exists, f"the end of {name}")
+        self._wait_for(path.exists, f"the end of {name}", seconds)
         return json.loads(path.read_text(encoding="utf-8"))

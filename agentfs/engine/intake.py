@@ -195,7 +195,12 @@ def taking(
     clock, source = clock or Clock(), goal.source
     day, _, name = (run or f"{clock.day()}/{paths.run_name(_name_of(source, goal.parsed))}").partition("/")
     with new_folder(workspace, day, name, isolated=goal.isolated, exactly=run is not None) as new:
-        publish_inside(new.held, paths.RUN, render(_run_record(goal, new.run, clock)))
+        try:
+            record = _run_record(goal, new.run, clock)
+        except LedgerError as error:
+            where = goal.isolated.top if goal.isolated else workspace.root
+            raise UserError(f"isolate: the repository of {where} cannot be used: {error}") from None
+        publish_inside(new.held, paths.RUN, render(record))
         files = {paths.goal_file(source.filename): source.content}
         if source.used_by is not None:
             files = {paths.REQUEST: source.used_by.content, **files}

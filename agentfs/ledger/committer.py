@@ -43,6 +43,7 @@ class Committer:
     ) -> None:
         self._batch, self._say = Batch(ledger, person, logs=commit_logs), say
         self._due: dict[Path, float] = {}  # run folder -> not before this moment
+        self._behind: set[Path] = set()  # those of them that are committed: the index waits for a person
         self._unsure: list[Path] = []  # ended runs: does the ledger have their end?
         self._turn = threading.Condition()
         self._busy = False
@@ -55,6 +56,7 @@ class Committer:
         """Note that a run may have something to commit."""
         with self._turn:
             waits_already = bool(self._due)
+            self._behind.discard(folder)
             self._due[folder] = time.monotonic() + TIMING.commit_pause
             if not waits_already:
                 self._turn.notify_all()
@@ -71,20 +73,27 @@ class Committer:
             return not self._due and not self._busy and not self._unsure
 
     def flush(self, seconds: float) -> bool:
-        """Wait until nothing is pending; False if a lock or a fault is still in the way after that long.
+        """Wait until nothing is pending; False if a lock or a fault keeps a commit from being made for that long.
 
-        A commit that is being made is waited for, for a busy machine takes its time.
+        A commit that is being made is waited for, for a busy machine takes its time. The index of another branch is
+        not waited for.
         """
         end = time.monotonic() + seconds
         with self._turn:
             self._due = dict.fromkeys(self._due, 0.0)
             self._turn.notify_all()
-            while self._due or self._busy:
+            while self._busy or self._is_awaited():
                 self._turn.wait(TIMING.commit_again / 5)
                 late = time.monotonic() - end
                 if late >= (TIMING.commit_longest if self._busy else 0.0):
-                    return False
+                    return not self._uncommitted()
         return True
+
+    def _uncommitted(self) -> set[Path]:
+        return self._due.keys() - self._behind
+
+    def _is_awaited(self) -> bool:
+        return bool(self._uncommitted() or (self._due and self._batch.ledger.is_checked_out()))
 
     def close(self) -> None:
         """Stop; what is still pending is found again at the next start."""
@@ -95,10 +104,11 @@ class Committer:
 
     def _work(self) -> None:
         while folders := self._next():
-            left = self._commit(folders)
+            report = self._commit(folders)
             with self._turn:
                 if not self._closing:
-                    for folder in left:
+                    self._behind |= {folder for folder in report.behind if folder not in self._due}
+                    for folder in (*report.left, *report.behind):
                         self._due.setdefault(folder, time.monotonic() + TIMING.commit_again)
                 self._busy = False
                 self._turn.notify_all()
@@ -113,6 +123,7 @@ class Committer:
                     taken = list(self._due)[:AT_ONCE]  # the others are due soon: together they cost little more
                     for folder in taken:
                         del self._due[folder]
+                    self._behind.difference_update(taken)
                     return taken
                 unsure, self._unsure = self._unsure[:AT_ONCE], self._unsure[AT_ONCE:]
                 self._busy = bool(unsure)
@@ -132,22 +143,32 @@ class Committer:
         moments = self._due.values()
         return min(max(moments), min(moments) + TIMING.commit_more)
 
-    def _commit(self, folders: list[Path]) -> list[Path]:
-        """Commit what is pending of these runs; return those for which it has to be tried again."""
+    def _commit(self, folders: list[Path]) -> "Report":
+        """Commit what is pending of these runs, and say what a person should know."""
         report = self._batch.commit(folders)
         for line in report.lines:
             if line not in self._reported:
                 self._reported.add(line)
                 self._say(line)
-        return report.left
+        return report
 
 
 @dataclass(slots=True)
 class Report:
-    """The runs for which it has to be tried again, and what a person should know."""
+    """The runs for which it has to be tried again, those that only the index waits for; what a person should know."""
 
     left: list[Path] = field(default_factory=list)
+    behind: list[Path] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def joined(many: Iterable["Report"]) -> "Report":
+        both = Report()
+        for one in many:
+            both.left += one.left
+            both.behind += one.behind
+            both.lines += one.lines
+        return both
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +192,13 @@ class Batch:
             later = "with git, `agentfs watch` or `agentfs resume RUN` commits them"
             return Report(lines=[f"revisions are not committed: {why}; {later}"])
         except LedgerBusy as busy:
-            return Report(folders, [*report.lines, f"the ledger waits: {busy}"])
+            return Report(folders, lines=[*report.lines, f"the ledger waits: {busy}"])
         except LedgerBroken as broken:
             if len(folders) == 1:
-                return Report(folders, [*report.lines, f"the ledger cannot be written: {broken}"])
-            each = [self.commit([folder]) for folder in folders]  # it may be the fault of one of them
-            return Report([run for one in each for run in one.left], [line for one in each for line in one.lines])
+                return Report(folders, lines=[*report.lines, f"the ledger cannot be written: {broken}"])
+            return Report.joined(self.commit([folder]) for folder in folders)  # it may be the fault of one of them
         if entries and not self._sync_index(entries, report):
-            report.left += entries
+            report.behind += entries
         return report
 
     def _sync_index(self, folders: Iterable[Path], report: Report) -> bool:

@@ -136,7 +136,7 @@ class Git:
             except OSError:  # git says what it thinks of that
                 continue
             if not is_regular:
-                raise LedgerBroken(f"runs/.git/{name} is not a regular file: take runs/.git from a copy")
+                raise LedgerBroken(f"{self.folder / name} is not a regular file: take {self.folder} from a copy")
 
     @contextmanager
     def repository(self) -> Iterator["gitpython.Repo"]:

@@ -266,6 +266,10 @@ class Ledger:
         except LedgerBusy:
             return False
 
+    def is_checked_out(self) -> bool:
+        """Whether the index is that of `main`: a person may have another branch, or a commit, checked out."""
+        return self._branch.is_checked_out()
+
     def behind(self) -> frozenset[str]:
         """Return the runs with commits that the index may not be in step with yet."""
         with _in_words(self.root):

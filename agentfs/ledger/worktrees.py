@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,10 +20,14 @@ from agentfs.core import paths
 from agentfs.core.text import inert
 from agentfs.ledger.fast_import import commit_text, signature
 from agentfs.ledger.git import Git, LedgerError, environment, person, read_settings
+from agentfs.storage.files import replace
+from agentfs.storage.safe_open import MEGABYTE, MOST_SOURCE, copy_regular, read_regular, read_text
 
 DURABLE = ("core.fsync=loose-object,reference",)
 AGENTFS = ("agentfs", "agentfs@localhost")
 MOST_LISTED = 1000
+LONGEST_PATH = 4096  # characters, as for the kernel
+MOST_INDEX = 1000 * MEGABYTE  # that of a million files has a tenth of it
 NAMED = 5  # files in one line
 Untracked = Literal["all", "normal", "no"]  # as git status takes it; normal: a new folder is one name
 MADE = "agentfs"  # a file in git's folder of a worktree: all its files were checked out
@@ -54,7 +58,7 @@ class Repository:
     def _at(top: Path) -> "Repository":
         git = Git(top)
         dotgit = top / ".git"
-        own = dotgit if dotgit.is_dir() else Path(dotgit.read_text().removeprefix("gitdir:").strip())
+        own = dotgit if dotgit.is_dir() else _read_pointer(dotgit)
         own = own if own.is_absolute() else (top / own)
         output = _out(git, "rev-parse", "--git-common-dir", variables=_plain(top, own))
         common = Path(output if os.path.isabs(output) else os.path.join(top, output)).resolve()
@@ -152,12 +156,14 @@ class Repository:
                 (own / name).mkdir()
             (own / "HEAD").write_text(f"{self.run('rev-parse', 'HEAD')}\n")
             (own / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
-            exclude = self.common / "info" / "exclude"
-            if exclude.is_file():
-                (own / "info").mkdir()
-                shutil.copyfile(exclude, own / "info" / "exclude")
-            if copy and index.is_file():
-                shutil.copy2(index, own / "index")  # its time too: by it git knows which files may have changed since
+            (own / "info").mkdir()
+            with _in_words(), suppress(FileNotFoundError):
+                theirs = self.common / "info" / "exclude"
+                ignored = read_regular(theirs, MOST_SOURCE, links=True)  # as git reads it: people link theirs
+                (own / "info" / "exclude").write_bytes(ignored)
+            if copy:  # its time too: by it git knows which files may have changed since
+                with _in_words(), suppress(FileNotFoundError):
+                    copy_regular(index, own / "index", MOST_INDEX)
             chosen = own / "index" if copy else index
             variables = {
                 "GIT_DIR": folder,
@@ -209,9 +215,10 @@ def _ways_out(dotgit: Path, own: Path, common: Path) -> Iterator[str]:
         yield f"{own / 'commondir'} names {common}"
     if (alternates := common / "objects" / "info" / "alternates").exists():
         yield f"{alternates} names another repository"
-    folders = (common / "refs", common / "objects")
+    folders = tuple(common / name for name in ("refs", "objects", "logs", "worktrees"))
     parts = (common / "HEAD", own / "HEAD", common / "packed-refs", *folders, *(common / "objects").glob("*"))
-    inner = (*(common / "objects" / "pack").glob("*"), *(common / "refs").rglob("*"), *(own / "refs").rglob("*"))
+    written = ((common / "refs"), (own / "refs"), (common / "logs"), (own / "logs"), (common / "worktrees"))
+    inner = (*(common / "objects" / "pack").glob("*"), *(path for folder in written for path in folder.rglob("*")))
     yield from (f"{path} is a link" for path in (*parts, *inner) if path.is_symlink())
 
 
@@ -219,11 +226,31 @@ def _is_named_back(dotgit: Path, own: Path) -> bool:
     """Whether the folder that a `.git` file names is that of this worktree or submodule, by its own words."""
     try:
         if (back := own / "gitdir").is_file():  # a linked worktree
-            return (own / back.read_text().strip()).resolve() == dotgit.resolve()
+            return (own / _read_pointer(back)).resolve() == dotgit.resolve()
         named = read_settings(own / "config").get("core.worktree")  # a submodule
     except OSError:
         return False
     return named is not None and (own / named).resolve() == dotgit.parent.resolve()
+
+
+def _read_pointer(path: Path) -> Path:
+    """Return the folder that a file of git's names. Raises WorktreeError: a step may have put anything there."""
+    with _in_words():
+        text = os.fsdecode(read_regular(path, MEGABYTE))
+    if "\0" in text or len(text) > LONGEST_PATH:
+        raise WorktreeError(f"{path} names no folder")
+    return Path(text.removeprefix("gitdir:").strip())
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Raise what keeps a file from being read as a WorktreeError, but that there is none."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise WorktreeError(f"{inert(str(error.filename))}: {error.strerror}") from None
 
 
 def _out(
@@ -250,7 +277,7 @@ class Worktree:
     @property
     def _own(self) -> Path:
         """Where git keeps what belongs to this worktree."""
-        return Path((self.folder / ".git").read_text().removeprefix("gitdir:").strip())
+        return _read_pointer(self.folder / ".git")
 
     def exists(self) -> bool:
         """Whether it was made to its end: else files that are missing would look as if a person had removed them."""
@@ -273,15 +300,18 @@ class Worktree:
 
     def begin_work(self, what: str) -> None:
         """Note that what changes from now on is not a person's doing."""
-        (self._own / AT_WORK).write_text(what)
+        replace(self._own / AT_WORK, what.encode())  # not through a link that another run's step has put there
 
     def end_work(self) -> None:
         (self._own / AT_WORK).unlink(missing_ok=True)
 
     def at_work(self) -> str | None:
         """Return what a process that has died was doing in the files; None: nothing."""
-        noted = self._own / AT_WORK
-        return noted.read_text() if noted.exists() else None
+        try:
+            with _in_words():
+                return read_text(self._own / AT_WORK)
+        except FileNotFoundError:
+            return None
 
     def restore(self, commit: str) -> None:
         """Make the files those of a commit or tree; files that git ignores stay."""
@@ -372,7 +402,7 @@ class Worktree:
         """Remove what git keeps of this worktree, and of no other: one that is not mounted now is none of ours."""
         for own in (self.repository.common / "worktrees").glob("*"):
             gitdir = own / "gitdir"
-            if gitdir.is_file() and gitdir.read_text().strip() == str(self.folder / ".git"):
+            if gitdir.is_file() and _read_pointer(gitdir) == self.folder / ".git":
                 shutil.rmtree(own)
 
 

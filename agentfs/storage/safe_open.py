@@ -248,12 +248,15 @@ def read_text(path: AnyPath, most: int = MOST_SOURCE) -> str:
     return read_regular(path, most).decode("utf-8", "replace")
 
 
-def copy_regular(source: AnyPath, target: AnyPath) -> None:
-    """Copy a regular file, with its times and rights, to where no other process writes."""
+def copy_regular(source: AnyPath, target: AnyPath, most: int | None = None) -> None:
+    """Copy a regular file, with its times and rights, to where no other process writes; NotRegular if too large."""
     import shutil
 
-    with reading(source) as file, open(target, "wb") as copy:
-        shutil.copyfileobj(file, copy)
+    with reading(source) as file:
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise _too_large(source, most)
+        with open(target, "wb") as copy:
+            shutil.copyfileobj(file, copy)
     shutil.copystat(source, target, follow_symlinks=False)
 
 

@@ -121,6 +121,8 @@ class McpTool:
             return self._changed(f"{self.spec.name} is not the tool that was approved: {words}")
         meta = {"traceparent": context.traceparent} if context.traceparent else {}
         answer = server.ask({"call": self.approved.name, "arguments": given, "meta": meta}, context)
+        if harm := server.find_harm():
+            return _failed("outside", harm, "a tool may not change what git or agentfs runs")
         if isinstance(answer, ToolResult):
             return answer
         if "failed" in answer:

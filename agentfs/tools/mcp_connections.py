@@ -45,7 +45,7 @@ from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, StepContext, ToolResult
 from agentfs.tools.launch import GaveUp
 from agentfs.tools.protected import Unfenceable
-from agentfs.tools.sandbox import environment, lay_out, readable_path
+from agentfs.tools.sandbox import View, environment, lay_out, readable_path
 from agentfs.tools.secrets import is_secret
 from agentfs.tools.user_tool_calls import NoWorker, Place, Request, Worker, start_worker
 
@@ -168,6 +168,8 @@ class Server:
         self.about = ""
         self._worker: Worker | None = None
         self._own: Path | None = None
+        self._view: View | None = None  # of its sandbox, while it runs
+        self._harm: list[str] = []
 
     def connect(self, context: StepContext) -> None:
         """Start it unless it runs, and claim the attempt in its name. Raises Unusable, NoWorker, Refused, GaveUp."""
@@ -190,7 +192,9 @@ class Server:
             raise
 
     def _begin(self, confinement: Confinement, context: StepContext) -> Worker:
-        begun = self._starter.submit(start_worker, self._place(confinement))
+        place = self._place(confinement)
+        self._view = place.layout.view
+        begun = self._starter.submit(start_worker, place)
         while not begun.done():
             if not context.may_wait():
                 begun.add_done_callback(lambda late: late.result().end() if not late.exception() else None)
@@ -252,6 +256,16 @@ class Server:
         network = "" if settings.network else "; it has no network"
         return f"it sees {shown}{network}: more is read, write and network under [mcp.{self.name}] in agentfs.toml"
 
+    def find_harm(self) -> str | None:
+        """Undo what it did that no program may do; return what that was, since this was last asked."""
+        self._undo_harm()
+        found, self._harm = self._harm, []
+        return "; ".join(found) or None
+
+    def _undo_harm(self) -> None:
+        if harm := self._view.undo_harm() if self._view else None:
+            self._harm.append(harm)
+
     def offers(self, context: StepContext) -> tuple[dict[str, OfferedTool], list[str]]:
         """Return what it offers now. Raises Unusable."""
         answer = self.ask({"list": True}, _within(TIMING.mcp_list, context))
@@ -277,6 +291,8 @@ class Server:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.end()
+        self._undo_harm()
+        self._view = None
         own, self._own = self._own, None
         if own is not None:
             shutil.rmtree(own, ignore_errors=True)

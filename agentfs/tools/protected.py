@@ -51,21 +51,18 @@ class Unfenceable(Exception):
     """A part that must stay read-only cannot be made so."""
 
 
-def set_aside(unwanted: Iterable[str]) -> str | None:
-    """Look for files that were not there before a program ran; return what it made, after giving it another name."""
+def set_aside(unwanted: Iterable[str]) -> Iterator[str]:
+    """Look for files that were not there before a program ran; yield what it made, after giving it another name."""
     for path in unwanted:
-        for number in itertools.count(1):
-            if not os.path.lexists(path):
-                break
-            beside = f"{path}.set-aside{f'-{number}' if number > 1 else ''}"
-            if os.path.lexists(beside):
-                continue
-            try:
-                os.rename(path, beside)
-            except OSError as error:
-                return f"{path} has appeared, which agentfs would obey, and cannot be renamed: {error.strerror}"
-            return f"{path} has appeared, which agentfs would obey; it is now {os.path.basename(beside)}"
-    return None
+        if not os.path.lexists(path):
+            continue
+        names = (f"{path}.set-aside{f'-{number}' if number > 1 else ''}" for number in itertools.count(1))
+        beside = next(name for name in names if not os.path.lexists(name))
+        try:
+            os.rename(path, beside)
+            yield f"{path} has appeared, which agentfs would obey; it is now {os.path.basename(beside)}"
+        except OSError as error:
+            yield f"{path} has appeared, which agentfs would obey, and cannot be renamed: {error.strerror}"
 
 
 # ── the file tools ────────────────────────────────────────────────────────────────────────────────────────

@@ -90,16 +90,15 @@ def git_fences(seen: Survey) -> Fences:
     return made
 
 
-def undo_harm(folders: tuple[str, ...]) -> str | None:
-    """Look at repositories that a program could write to; return what it did that must not stay, after undoing it."""
+def undo_harm(folders: tuple[str, ...]) -> Iterator[str]:
+    """Look at repositories that a program could write to; yield what it did that must not stay, after undoing it."""
     for folder in folders:
         if os.path.lexists(planted := os.path.join(folder, "commondir")):
             with contextlib.suppress(OSError):
                 shutil.rmtree(planted) if os.path.isdir(planted) else os.unlink(planted)
-            return f"it made {planted}, by which git would take hooks and settings from elsewhere; that was removed"
+            yield f"it made {planted}, by which git would take hooks and settings from elsewhere; that was removed"
         if not os.path.lexists(os.path.join(folder, "HEAD")):
-            return f"it took HEAD out of {folder}, so that git would look for another repository there"
-    return None
+            yield f"it took HEAD out of {folder}, so that git would look for another repository there"
 
 
 def _fence(repository: Repository, root: str) -> Fences:

@@ -47,6 +47,7 @@ MEMORY = "/dev/shm"  # noqa: S108
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
 KEYS = "/proc/keys"  # what keys there are, by name
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+MOST_HARM = 5  # that one message names
 MOST_MOUNTS = 2900  # bubblewrap takes 9,000 arguments
 _ISOLATION = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 NOBODY = ("--unshare-user", "--uid", "1000", "--gid", "1000")  # agents refuse to work as root
@@ -143,7 +144,9 @@ class View:
 
     def undo_harm(self) -> str | None:
         """Return what a program did that must not stay, after undoing it."""
-        return undo_harm(self.repositories) or set_aside(self.unwanted)
+        found = [*undo_harm(self.repositories), *set_aside(self.unwanted)]
+        more = f" (and {len(found) - MOST_HARM} more)" if len(found) > MOST_HARM else ""
+        return "; ".join(found[:MOST_HARM]) + more if found else None
 
 
 def view_for(confinement: Confinement) -> View:

@@ -20,6 +20,7 @@ class Act:
     words: tuple[str, ...]
     points: list[Point]  # before it changes a file
     looks: list[Point] = field(default_factory=list)  # before it looks at one
+    code: int = 0  # with which it ends when nobody interferes
 
     def __repr__(self) -> str:
         return f"agentfs {' '.join(self.words)}"
@@ -54,7 +55,8 @@ def play(folder: Path, name: str, begin: Callable[[Place], Place]) -> Story:
         ended = strace(place, *words, calls=LOOKED_AT)
         assert ended.code in (0, 3), ended.err
         changes, all_of_them = points(ended.trace, place.root), points(ended.trace, place.root, looks=True)
-        acts.append(Act(begins, words, changes, [point for point in all_of_them if point not in changes]))
+        looks = [point for point in all_of_them if point not in changes]
+        acts.append(Act(begins, words, changes, looks, ended.code))
         stories.answer(place.run_folder())
     return Story(folder, acts, Expected.of(place))
 

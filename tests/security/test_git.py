@@ -172,6 +172,7 @@ def why(work: RecordedContext, command: str) -> str:
 
 
 def a_repository(folder: Path, *settings: tuple[str, str]) -> Path:
+    folder.mkdir(exist_ok=True)
     git(folder, "init", "-q")
     git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "one")
     for key, value in settings:
@@ -198,6 +199,18 @@ def test_a_repository_cannot_be_pointed_elsewhere(tmp_path: Path, context: Makin
     git(work.workdir, "status")
     assert trap.sprung() == ""
     assert "?? evil/" in str(shell(work, "git status --short").output)
+
+
+@confined
+def test_all_that_a_program_plants_is_undone(tmp_path: Path) -> None:
+    """Looking stopped at the first: what came after it stayed."""
+    work = in_workspace(tmp_path, "bubblewrap")
+    one, other = a_repository(work.workdir), a_repository(work.workdir / "sub")
+    (work.workdir / "sub/agentfs.toml").touch()
+    planted = [one / "commondir", other / "commondir"]
+    planted += [work.workdir / name for name in (".mcp.json", "mcp.lock.json", "sub/.mcp.json")]
+    said = why(work, "".join(f"echo {{}} > {path}; " for path in planted))
+    assert [path for path in planted if path.exists() or str(path) not in said] == []
 
 
 @confined

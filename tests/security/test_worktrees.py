@@ -113,6 +113,97 @@ def test_one_that_leads_elsewhere_later_is_let_go_of(place: Place, secret: Path)
     assert "names another repository" in done.stderr
 
 
+# ── what agentfs itself reads and writes there ────────────────────────────────────────────────────────────
+
+
+def has_a_file(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Return what makes a repository in which one file is something else."""
+
+    def plant(folder: Path) -> None:
+        path = repository(folder, "own") / name
+        path.unlink(missing_ok=True)
+        make(path)
+
+    return plant
+
+
+def is_a_file(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Return what makes a folder whose `.git` is something else."""
+
+    def plant(folder: Path) -> None:
+        folder.mkdir()
+        make(folder / ".git")
+
+    return plant
+
+
+def names_a_pipe(folder: Path) -> None:
+    own = repository(folder, "own").rename(folder / "own")
+    (folder / ".git").write_text("gitdir: own\n")
+    os.mkfifo(own / "gitdir")
+
+
+def grow(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 2**40)
+
+
+WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
+    "pipe": (is_a_file(os.mkfifo), "sub-pipe/.git: it is no regular file"),
+    "zero": (is_a_file(lambda path: path.symlink_to("/dev/zero")), "sub-zero/.git: it is no regular file"),
+    "endless": (is_a_file(grow), "sub-endless/.git: it is larger than 1 MB"),
+    "nul": (is_a_file(lambda path: path.write_bytes(b"gitdir: a\0b")), "sub-nul/.git names no folder"),
+    "bytes": (
+        is_a_file(lambda path: path.write_bytes(b"gitdir: \xff\x1b[2J")),
+        "git rev-parse: fatal: not a git repository",
+    ),
+    "pointer": (names_a_pipe, "names"),
+    "exclude": (has_a_file("info/exclude", grow), "info/exclude: it is larger than 8 MB"),
+    "index": (has_a_file("index", grow), "index: it is larger than 1000 MB"),
+    "torn": (has_a_file("index", lambda path: path.write_text("torn")), "index file smaller than expected"),
+    "head": (has_a_file("HEAD", os.mkfifo), "sub-head/.git/HEAD is not a regular file"),
+}
+
+
+def test_no_file_of_a_repository_holds_up_or_ends_what_reads_it(place: Place) -> None:
+    """Each was waited for, read into memory, copied to its end, or a traceback."""
+    place.agentfs("init")
+    for name, (plant, _) in WRONG.items():
+        plant(place.root / f"sub-{name}")
+    with Watching(place) as daemon:
+        for name, (_, words) in WRONG.items():
+            daemon.drop(f"{name}.md", book("true", front=ISOLATED.format(folder=f"sub-{name}")))
+            reason = daemon.rejected(f"{name}.md")
+            assert f"isolate: the repository of {place.root}/sub-{name} cannot be used: " in reason
+            assert words in reason
+            assert "which is a bug" not in reason
+            assert "\x1b" not in reason + daemon.said()
+
+
+LINKS = {
+    "worktrees/{name}/agentfs-at-work": "what agentfs notes there",
+    "logs/refs/heads/agentfs": "where git notes what becomes of a branch",
+}
+
+
+@pytest.mark.parametrize("where", LINKS)
+def test_nothing_is_written_through_a_link_in_a_repository(place: Place, secret: Path, where: str) -> None:
+    """A step of another run works in the repository itself, and so writes where agentfs and git do."""
+    own = repository(place.root / "sub", "own")
+    (place.root / "job.md").write_text(
+        book("echo a > a", "echo b > b", front=ISOLATED.format(folder="sub"), lines="gate")
+    )
+    place.agentfs("run", "job.md", code=3)
+    path = own / where.format(name=next((own / "worktrees").iterdir()).name)
+    subprocess.run(["rm", "-rf", str(path)], check=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(secret.parent / "code.txt" if "at-work" in where else secret.parent)
+    before = sorted(secret.parent.rglob("*"))
+    place.agentfs("approve", "job", "a")
+    assert f"{path} is a link" in place.agentfs("resume", "job", code=2).stderr
+    assert (sorted(secret.parent.rglob("*")), (secret.parent / "code.txt").read_text()) == (before, "1234")
+
+
 def test_worktrees_and_submodules_of_a_persons_own_are_what_they_say(place: Place, secret: Path) -> None:
     git(secret.parent, "worktree", "add", "-q", "-b", "side", str(place.root / "side"))
     git(place.root, "-c", "protocol.file.allow=always", "clone", "-q", "--recurse-submodules", str(secret), "over")

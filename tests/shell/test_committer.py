@@ -47,6 +47,18 @@ def test_each_revision_and_outcome_has_its_commit_and_the_index_is_in_step(ended
     assert_sound(ledger.root)
 
 
+def test_while_a_person_has_another_branch_everything_is_committed_and_its_index_not_waited_for(
+    ended: list[Path],
+) -> None:
+    ledger, _, _ = kept(ended[:1])
+    git(ledger.root, "checkout", "-q", "-b", "look")
+    ledger, said, settled = kept(ended[1:], seconds=3.0)
+    assert (said, settled) == ([], True)
+    assert {"y: done, 1 of 1 steps", "z: done, 1 of 1 steps"} <= set(
+        git(ledger.root, "log", "--format=%s", "main").splitlines()
+    )
+
+
 def test_one_whose_files_do_not_read_keeps_no_other_waiting(ended: list[Path]) -> None:
     (ended[1] / "outcome.json").write_text("{}", encoding="utf-8")
     ledger, said, settled = kept(ended)

@@ -260,6 +260,22 @@ def test_what_it_may_write(served: Served, place: Place) -> None:
     assert (place.root / "agentfs.toml").read_text(encoding="utf-8").startswith("[mcp]")
 
 
+def test_what_it_plants_for_other_workspaces_and_for_git_is_undone(served: Served, place: Place) -> None:
+    (place.root / "other").mkdir()
+    (place.root / "other/agentfs.toml").write_text("", encoding="utf-8")
+    served.add("hand", tool("write"), settings='write = ["."]\ntrust_hints = true\n')
+    served.approve()
+    place.agentfs(
+        "run", place.runbook(step("a", "mcp__hand__write", {"path": "other/.mcp.json"}, "retries: 0")), code=1
+    )
+    planted = place.root / "other/.mcp.json"
+    assert failure(place, "a") == (
+        "outside",
+        f"{planted} has appeared, which agentfs would obey; it is now .mcp.json.set-aside",
+    )
+    assert not planted.exists()
+
+
 def test_only_what_was_approved_is_started(served: Served, place: Place) -> None:
     served.add("hand", tool("say"))
     unknown = place.looks("check", place.runbook(step("a", "mcp__hand__say")))[1]
