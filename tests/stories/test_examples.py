@@ -273,11 +273,9 @@ def test_nightly_backup_goes_through_a_list_and_skips_what_need_not_be_done(tmp_
 
 def test_a_release_of_two_runbooks_waits_at_the_gate_of_the_second(tmp_path: Path) -> None:
     copy = copied("sub-runbooks", tmp_path)
-    assert copy.agentfs("init").code == 0
-    (copy.folder / "agentfs.toml").write_text('[tools]\nallow = ["shell", "run"]\n')
-    assert copy.agentfs("run", "goal.md", "-p", "version=one").code == 2
-    ran = copy.agentfs("run", "goal.md", "-p", "version=1.4")
+    ran = copy.command("./run")
     assert ran.code == 3, ran.stderr
+    assert copy.agentfs("run", "goal.md", "-p", "version=one").code == 2
     assert not (copy.folder / "app" / "registry").exists()
     assert copy.agentfs("approve", "release-publish").code == 0
     ran = copy.agentfs("resume", "release")
