@@ -44,6 +44,11 @@ class Parser(argparse.ArgumentParser):
         self.epilog = self.more() if self.more else self.epilog
         return super().format_help()
 
+    def options(self) -> list[str]:
+        """Return the options that are listed in its help."""
+        shown = [one for one in self._actions if one.help is not argparse.SUPPRESS]
+        return [option for one in shown for option in one.option_strings]
+
     def error(self, message: str) -> NoReturn:
         from agentfs.commands.streams import harmless
 
@@ -59,7 +64,14 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
+class _Wrapped(argparse.RawDescriptionHelpFormatter):
+    """Breaks lines between words, never within one: `show-goal` can be copied."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
+class _Help(_Wrapped):
     """Lists the commands in groups."""
 
     def _format_action(self, action: argparse.Action) -> str:
@@ -95,11 +107,28 @@ class _States(argparse.Action):
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """Return the parsed command line; its `command` is the function to call."""
-    arguments = build().parse_args(argv)
+    arguments, unknown = build().parse_known_args(argv)
+    if unknown:
+        _refuse(unknown, arguments)
     if not hasattr(arguments, "command"):
         build().print_help()
         raise SystemExit(0 if not argv else 2)
     return arguments
+
+
+def _refuse(unknown: list[str], arguments: argparse.Namespace) -> NoReturn:
+    """Say what cannot be read, and where it belongs."""
+    from agentfs.core.problems import did_you_mean
+
+    parser: Parser = getattr(arguments, "parser", build())
+    words, option = " ".join(unknown), unknown[0].partition("=")[0]
+    options = parser.options()
+    if option in options and parser is not build():
+        parser.error(f"{option} goes after the command: {parser.prog} {option}")
+    if not unknown[0].startswith("-") and getattr(arguments, "goal", None) is not None:
+        parser.error(f"unrecognized arguments: {words}; put a goal in words between quotes")
+    meant = did_you_mean(option, options) if option.startswith("-") else ""
+    parser.error(f"unrecognized arguments: {words}{f', {meant}' if meant else ''}")
 
 
 @cache
@@ -151,10 +180,10 @@ class _Commands:
         parser: Parser = self._subparsers.add_parser(
             place.partition(".")[2].replace("_", "-"),
             description=f"{words}\n\n{more}" if more else words,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Wrapped,
             **({"help": words} if words else {}),
         )
-        parser.set_defaults(command=_imported(place, drives=drives))
+        parser.set_defaults(command=_imported(place, drives=drives), parser=parser)
         parser.add_argument("-C", dest="folder", default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # also behind it
         if changes:
             parser.add_argument("--dry-run", action="store_true", help=DRY_RUN)
@@ -199,7 +228,7 @@ def _add_making(commands: _Commands) -> None:
     _add_goal_flags(run)
     watch = commands.add(
         "run.watch", "take the goals dropped into goals/, and drive every open run",
-        "A goal that is complete becomes a run, once; one that is not good goes to goals/rejected/ with its reason.\n"
+        "A goal that is complete becomes a run, once; an invalid one goes to goals/rejected/ with its reason.\n"
         "What you edit in an open run is acted upon at once. `agentfs run` works beside it.\n"
         "Ctrl-C once: what runs finishes. Twice, or SIGTERM: it is ended. Either way the exit code is 130, and\n"
         "the next `agentfs watch` goes on.", drives=True,
@@ -219,8 +248,8 @@ def _add_making(commands: _Commands) -> None:
         "check.check", "check plans, goals and settings without running them",
         "A goal is judged as `run` judges it here, one in goals/ as `watch` does. Exit code 2: there is a problem;\n"
         "4: all that is missing is a model.\n\n"
-        "With --against RUN: FILE is a plan, judged by that run's tools; if it is good, what it would mean for that\n"
-        "run is shown: what it changes, which steps run again, which are kept. Nothing is written.", json=True,
+        "With --against RUN: FILE is a plan, judged by that run's tools; if it is valid, what it would mean for\n"
+        "that run is shown: what it changes, which steps run again, which are kept. Nothing is written.", json=True,
     )  # fmt: skip
     check.more = _step_lines
     check.add_argument("files", metavar="FILE", nargs="+", help="plan.json, a goal file, or agentfs.toml")
@@ -232,7 +261,7 @@ def _add_making(commands: _Commands) -> None:
     )  # fmt: skip
     trust.add_argument("dir", metavar="DIR", help="the workspace")
     completion = commands.add("completion.completion", "print a shell completion script")
-    completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="for which shell")
+    completion.add_argument("shell", metavar="SHELL", choices=["bash", "zsh", "fish"], help="bash, zsh or fish")
     commands.add("completion.complete_runs", "")
 
 
@@ -305,9 +334,11 @@ def _step_lines() -> str:
     """Return the lines that a step of a runbook may hold, as help."""
     from agentfs.core.step_lines import LINES
 
-    indent = " " * 27
+    width = 2 + max(len(form.shown) for form in LINES)
+    indent = " " * (2 + width)
     rows = [
-        f"  {form.shown:25}{textwrap.fill(indent + form.plain, 100, subsequent_indent=indent)[27:]}" for form in LINES
+        f"  {form.shown:{width}}{textwrap.fill(indent + form.plain, 100, subsequent_indent=indent)[2 + width :]}"
+        for form in LINES
     ]
     return "\n".join(["lines that a step of a runbook (`## Steps`, `### id`) may hold:", *rows])
 

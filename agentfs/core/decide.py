@@ -25,7 +25,7 @@ from agentfs.core.actions import (
     WriteNote,
 )
 from agentfs.core.excerpts import check_words, join_messages, list_first, reason
-from agentfs.core.facts import GATE_WORDS, RUN, PlannerCall, explain_uncounted, wanted_notes
+from agentfs.core.facts import GATE_WORDS, RUN, Facts, PlannerCall, explain_uncounted, wanted_notes
 from agentfs.core.planner_calls import (
     COUNTED,
     Pending,
@@ -124,7 +124,7 @@ def _put_right(state: RunState) -> Iterator[Action]:
     for name, text in wanted_notes(state.facts).items():
         if text is not None and text != state.facts.notes.get(name):
             yield WriteNote(name, text, f"{text.splitlines()[0].strip('# ')}: see {name}")
-        if text is None and name in state.facts.notes:
+        if text is None and name in state.facts.notes and not _is_unread(name, state.facts):
             yield RemoveNote(name, f"what {name} reported is fixed")
     yield from _take_outcomes(state)
     for one in state.moving("gather"):
@@ -134,6 +134,11 @@ def _put_right(state: RunState) -> Iterator[Action]:
     for stray in state.strays:
         if _may_stop(stray):
             yield StopAttempt(stray.step, stray.attempt.number, "superseded", f"{stray.step} has left the plan")
+
+
+def _is_unread(note: str, facts: Facts) -> bool:
+    """Whether the file that a note is about is still being saved: what it holds is not known yet."""
+    return note == paths.PLAN_ERROR and facts.plan_file.being_saved
 
 
 def _may_stop(stray: Stray) -> bool:

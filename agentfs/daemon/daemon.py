@@ -103,7 +103,7 @@ class Daemon:
                 self.goals.take()
             except Watched as other:
                 if not wait:
-                    raise
+                    raise Watched(f"{other}; `agentfs watch --wait` takes over when that one ends") from None
                 self.reporter.report_once(f"waiting: {other}")
                 self.stop.wake.wait(TIMING.glance)
                 self.stop.wake.clear()

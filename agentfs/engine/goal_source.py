@@ -298,6 +298,7 @@ def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
     path = cwd / text
     looks_like_file = len(text) < 4096 and "\n" not in text and (path.exists() or _is_one_path(text))
     if not looks_like_file:
+        _refuse_half_a_name(text, path)
         return GoalSource(os.fsencode(text), "goal.md", "the goal", "text")
     if path.is_dir():
         raise UserError(f"{text} is a folder, not a goal file")
@@ -307,8 +308,27 @@ def goal_from(text: str, cwd: Path, stdin: Callable[[], bytes]) -> GoalSource:
         with path.open("rb") as file:  # a person's own: what they name may be a link or a pipe
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise UserError(f"{text}: {error.strerror}") from None
+        meant = did_you_mean(path.name, _goal_files(path.parent)) if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"{text}: {error.strerror}{f' ({meant})' if meant else ''}") from None
     return goal_in(path, content, text)
+
+
+def _refuse_half_a_name(text: str, path: Path) -> None:
+    """Refuse a word that is the name of a goal file without its ending: a model would be asked to do that word."""
+    for name in _goal_files(path.parent):
+        if _stem(name) == text:
+            raise UserError(f"there is no file {text} (did you mean {name!r}?)")
+
+
+def _goal_files(folder: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(paths.GOAL_SUFFIXES))
+    except OSError:
+        return []
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def goal_in(path: Path, content: bytes, shown: str) -> GoalSource:

@@ -274,6 +274,8 @@ def what_to_do(folder: Path, state: RunState) -> list[str]:
     """Return the files that wait for a person, with the words that count, and what to type instead."""
     run, found = state.facts.run.run, open_questions(state)
     lines = []
+    if state.facts.plan_file.problems and not state.facts.broken:
+        lines.append(f"  fix {inert(str(folder / paths.PLAN))}: {paths.PLAN_ERROR} beside it says how")
     for opening, more in by_step(found):
         if opening.about == "draft":
             lines.append(f'  look at {inert(str(folder))}/plan.json; set "status" to "approved" to go on')

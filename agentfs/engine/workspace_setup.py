@@ -49,7 +49,7 @@ def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[st
         for folder in (root, root / "goals", root / "schemas", root / "runs"):
             if not folder.is_dir():
                 folder.mkdir(parents=True)
-                made.append(f"{folder.relative_to(root)}/" if folder != root else f"{root}/")
+                made += [f"{folder.relative_to(root)}/"] if folder != root else []
         if not (root / paths.SETTINGS).exists():
             (root / paths.SETTINGS).write_text(_TEMPLATE, encoding="utf-8")
             made.append(paths.SETTINGS)

@@ -114,7 +114,9 @@ def _waits(page: RunPage, site: Site) -> Html | None:
         cards.insert(0, _draft(page, site))
     if not cards and page.phase in ("waiting", "paused", "not driven"):
         ways = ways_on(page.state, page.run) or (f"agentfs resume {page.run}",)
-        cards = [el("div", el("p", first_line(page.why)), _below(page, site), _commands(ways), class_="card person")]
+        broken = page.state.facts.plan_file.problems
+        how = el("p", ways[0], class_="quiet") if broken else _commands(ways)
+        cards = [el("div", el("p", first_line(page.why)), _below(page, site), how, class_="card person")]
     return section("waits", "Waits for you", cards)
 
 

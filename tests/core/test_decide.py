@@ -115,6 +115,8 @@ def test_an_invalid_plan_is_explained_and_nothing_new_starts() -> None:
     assert _kinds(_decide(other))[0] == ("WriteNote", None)
     mended = replace(facts(WIDE), notes={"plan.error.md": "bad"})
     assert _kinds(_decide(mended))[0] == ("RemoveNote", None)
+    unread = replace(mended, plan_file=replace(mended.plan_file, being_saved=True))
+    assert "RemoveNote" not in [kind for kind, _ in _kinds(_decide(unread))]  # nobody has read it yet
 
 
 def test_an_invalid_goal_is_explained_and_the_last_good_one_goes_on() -> None:

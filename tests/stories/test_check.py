@@ -207,8 +207,8 @@ def test_a_terminal_shows_the_line_that_is_wrong(place: Place) -> None:
 def test_the_help_lists_every_line_a_step_may_hold(place: Place) -> None:
     code, said, _ = place.looks("check", "--help")
     _, _, lines = said.partition("may hold:\n")
-    assert (code, [line[2:27].rstrip() for line in lines.splitlines() if line[2] != " "]) == (
-        0,
-        [form.shown for form in LINES],
-    )
+    width = max(len(form.shown) for form in LINES)
+    rows = [(line[2 : 2 + width].rstrip(), line[2 + width : 4 + width]) for line in lines.splitlines()]
+    assert (code, [name for name, _ in rows if name]) == (0, [form.shown for form in LINES])
+    assert {gap for _, gap in rows} == {"  "}
     assert max(map(len, lines.splitlines())) <= 100

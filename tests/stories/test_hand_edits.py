@@ -125,6 +125,10 @@ def test_an_invalid_plan_is_explained_and_mending_it_goes_on(
     assert code == 3, err
     assert place.read("steps/hold.1.result.json")["status"] == "done"
     assert "steps/last.1.json" not in place.tree()  # nothing new starts
+    assert f"  fix {plan}: plan.error.md beside it says how\n" in err
+    again = place.agentfs("resume", "job", code=3).stderr
+    assert "is fixed" not in again
+    assert words in error.read_text()
     if plan.is_dir():
         plan.rmdir()
     plan.unlink(missing_ok=True)
