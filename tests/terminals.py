@@ -1,5 +1,6 @@
 """A terminal of our own: what a person would see of what a program writes, and a program that has been given one."""
 
+import codecs
 import os
 import pty
 import re
@@ -244,6 +245,7 @@ class OnTerminal:
         self.popen.send_signal(signal.SIGINT)
 
     def _read(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")()  # a character may come in two pieces
         while True:
             try:
                 piece = os.read(self._ours, 65536)
@@ -252,6 +254,6 @@ class OnTerminal:
             with self._lock:
                 self._bytes += piece
                 try:
-                    self.terminal.feed(piece.decode("utf-8"))
+                    self.terminal.feed(decoder.decode(piece))
                 except AssertionError as error:
                     self._trouble.append(error)

@@ -242,8 +242,9 @@ def serve(control: socket.socket, asker: int) -> None:
     signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     children: dict[int, socket.socket] = {}
+    waited_for: list[socket.socket | int] = [control, awake, asker]
     while True:
-        ready, _, _ = select.select([control, awake, asker], [], [])
+        ready, _, _ = select.select(waited_for, [], [])
         if awake in ready:
             awake.recv(4096)
             _reap(children)

@@ -129,7 +129,7 @@ def test_two_acts_of_a_person_always_come_to_rest(shape: str, policy: int, fate:
     ]
     world = PureWorld(fate=lambda step, number: fate if step == "b" and number < 3 else "done")
     start, _ = world.play(facts(a_plan(*steps)))
-    for first, second in some([*itertools.product(ACTS, ACTS)], 100, about=f"{shape} {policy} {fate}"):
+    for first, second in some([*itertools.product(ACTS, ACTS)], 50, about=f"{shape} {policy} {fate}"):
         middle, _ = world.play(ACTS[first](start))
         end, actions = world.play(ACTS[second](middle))
         waits = [action for action in actions if isinstance(action, Wait)]

@@ -355,7 +355,7 @@ def test_two_acts_while_a_planner_thinks_always_come_to_rest(answer: str, approv
     given = facts(base, has_steps=False, limits={"replans": 1, "attempts": 1})
     given = replace(given, run=given.run.model_copy(update={"approve": approve}))
     world = PureWorld(fate=lambda step, number: "failed" if step == "b" and number < 2 else "done", planner=True)
-    for first, second in some([*itertools.product(ACTS, ACTS)], 120, about=f"{answer} {approve}"):
+    for first, second in some([*itertools.product(ACTS, ACTS)], 60, about=f"{answer} {approve}"):
         thinking = world.perform(call_of(given), given, derive(given, means(planner=True)))
         saved, _ = _recorded(world, ACTS[first](_unanswered(thinking)))
         come = answered(saved, ANSWERS[answer], base, trigger="asked")

@@ -111,7 +111,7 @@ FEWER = [
 
 @pytest.mark.parametrize("first", CONDITIONS)
 def test_every_chain_of_three_steps_comes_to_rest(first: str) -> None:
-    for others in some([*itertools.product(CONDITIONS, repeat=2)], 80, about=first):
+    for others in some([*itertools.product(CONDITIONS, repeat=2)], 40, about=first):
         conditions = (first, *others)
         policy = POLICIES[sum(map(len, conditions)) % len(POLICIES)]
         _rests(_world(SHAPES["chain"], policy, conditions), PureWorld())
@@ -119,7 +119,7 @@ def test_every_chain_of_three_steps_comes_to_rest(first: str) -> None:
 
 @pytest.mark.parametrize("shape", ["independent", "fan out", "fan in"])
 def test_every_shape_of_three_steps_comes_to_rest(shape: str) -> None:
-    for conditions in some([*itertools.product(FEWER, repeat=3)], 250, about=shape):
+    for conditions in some([*itertools.product(FEWER, repeat=3)], 120, about=shape):
         policy = POLICIES[sum(map(len, conditions)) % len(POLICIES)]
         _rests(_world(SHAPES[shape], policy, conditions), PureWorld())
 
@@ -130,7 +130,7 @@ def test_every_shape_of_three_steps_comes_to_rest(shape: str) -> None:
 def test_every_condition_meets_every_policy_fate_and_budget(policy: int, fate: Any, budget: int) -> None:
     verdicts: tuple[Verdict, ...] = ("plan", "keep", "impossible")
     cases = [*itertools.product(SHAPES, verdicts, (True, False), CONDITIONS)]
-    for shape, verdict, planner, condition in some(cases, 80, about=f"{policy} {fate} {budget}"):
+    for shape, verdict, planner, condition in some(cases, 40, about=f"{policy} {fate} {budget}"):
         before = "done" if shape != "independent" else "fresh"
         given = _world(
             SHAPES[shape],

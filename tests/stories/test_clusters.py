@@ -362,7 +362,7 @@ class Killer:
 
 def test_a_long_list_while_workers_die(slow: Place, tmp_path: Path) -> None:
     """None is lost, none runs twice: every effect leaves a line, and every death is in the results."""
-    count, workers, deaths, lasts = (500, 4, 20, 0.1) if FULL else (24, 3, 3, 0.5)
+    count, workers, deaths, lasts = (500, 4, 20, 0.1) if FULL else (12, 3, 2, 0.5)
     items = [f"i{number}" for number in range(count)]
     with cluster(tmp_path, workers, **SLOWER) as one:
         use(slow, one)
