@@ -185,6 +185,7 @@ def test_an_item_that_has_left_the_list_while_it_runs_is_stopped() -> None:
         (7, "each takes a list or text, not 7"),
         ({"a": 1}, "each takes a list or text, not an object"),
         (None, "each takes a list or text, not null"),
+        (["x"] * 100_000, "the list has 100000 items, more than limits.items (1000): raise it in plan.json"),
         (["x"] * 1001, "the list has 1001 items, more than limits.items (1000): raise it in plan.json"),
     ],
 )

@@ -4,12 +4,14 @@ import json
 import os
 import shutil
 import signal
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentfs.testing import ScriptedServer, replay
+from tests.clocks import WallClock, needs_faketime
 from tests.daemons import Watching
 from tests.terminals import OnTerminal
 from tests.workspaces import Place, end, wait_for
@@ -129,6 +131,23 @@ def test_a_gate_of_the_child_is_answered_in_the_child(shop: Place) -> None:
     assert shop.agentfs("approve", "job", code=2).stderr.endswith(there)
     assert "agentfs resume" in shop.agentfs("approve", CHILD).stderr
     assert shop.agentfs("resume", "job").stdout == "got built app with 2\n"
+    assert children(shop) == [CHILD]
+    sound(shop)
+
+
+@needs_faketime
+def test_a_child_may_wait_for_a_person_for_a_week(shop: Place) -> None:
+    build(shop, line="gate")
+    clock = WallClock.of(shop, "-7d")
+    later = {**clock.environment, "AGENTFS_LIMITS_MINUTES": "5"}
+    shop.agentfs(
+        "run", shop.runbook(RELEASE.replace("### build\n", "### build\ntimeout: 1s\n"), JOBS), code=3, env=later
+    )
+    shop.agentfs("approve", CHILD)
+    assert shop.agentfs("resume", "job").stdout == "got built app with 2\n"
+    began, settled = (datetime.fromisoformat(result(shop)[name]) for name in ("started_at", "ended_at"))
+    assert settled - began > timedelta(days=6)
+    assert result(shop)["duration_s"] < 60, "waiting for a person is free"
     assert children(shop) == [CHILD]
     sound(shop)
 
