@@ -123,6 +123,7 @@ def test_the_next_agent_takes_over_where_one_failed(place: Place) -> None:
     agent(place, doing(FIX), name="second")
     place.agentfs("run", place.runbook(STEP, "workdir: repo"))
     assert [place.read(f"steps/fix.{n}.json")["agent"] for n in (1, 2)] == ["scripted", "second"]
+    assert place.agentfs("replay", "job").stdout.startswith("replayed: the same 1 call, 2 attempts, 1 revision")
 
 
 def test_what_an_agent_may_touch(place: Place) -> None:
@@ -184,6 +185,7 @@ def test_killed_with_agentfs_it_is_interrupted_and_nothing_is_left(place: Place)
     place.agentfs("run", "--resume", "job", code=3)
     assert (result(place, 1)["status"], result(place, 1)["error"]["kind"]) == ("interrupted", "interrupted")
     assert (place.run_folder() / "steps/fix.1.question.md").exists()
+    assert place.agentfs("replay", "job").stdout.startswith("replayed: the same 1 call, 1 attempt, 1 revision")
 
 
 def alive(tag: str) -> list[int]:
