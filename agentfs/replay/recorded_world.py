@@ -179,7 +179,9 @@ def open_recorded(playback: Playback, settings: Settings, workspace: Path) -> Dr
     folder, world = playback.folder, _recorded_world(playback, settings, workspace)
     reader = reader_for(folder, settings, patient=False, known=known_to(world))
     judge = reader.judge
-    judge.catalogue = replace(judge.catalogue, model=world.means.executor)
+    run = playback.recording.run
+    has_model = world.means.executor and (run.agent is None or run.models.executor is not None)
+    judge.catalogue = replace(judge.catalogue, model=has_model)
     model, prompt = world.planner(playback.recording.run, None), load_prompt("planner", workspace)
     planner: Planner | None = None
     looks = partial(_look_around, playback)
