@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from agentfs.agents.presets import Agent
 from agentfs.core import paths
 from agentfs.core.actions import JobKey
 from agentfs.core.config import Settings
@@ -156,9 +157,21 @@ def _recorded_world(playback: Playback, settings: Settings, workspace: Path) -> 
         planner=(lambda _run, _name: planner) if means.planner else no_model,
         observer=RecordedObserver(playback),
         places=Places(recorded=True),
+        agents=_recorded_agents(recording),
         children=_RecordedChildren(playback),
         max_turns=recording.run.max_turns or next(_turns(recording), settings.executor.max_turns),
     )
+
+
+def _recorded_agents(recording: Recording) -> dict[str, Agent]:
+    """Return the agents that orders name, each with those that took over where it failed."""
+    chains: dict[tuple[str, str], list[str]] = {}
+    for order in sorted(recording.all(Order), key=lambda one: one.attempt):
+        chain = chains.setdefault((order.step, order.key), [])
+        if order.agent and chain[-1:] != [order.agent]:
+            chain.append(order.agent)
+    longest = sorted((chain for chain in chains.values() if chain), key=len)
+    return {chain[0]: Agent(chain[0], (), "text", fallback=tuple(chain[1:])) for chain in longest}
 
 
 def open_recorded(playback: Playback, settings: Settings, workspace: Path) -> Driver:
@@ -166,7 +179,9 @@ def open_recorded(playback: Playback, settings: Settings, workspace: Path) -> Dr
     folder, world = playback.folder, _recorded_world(playback, settings, workspace)
     reader = reader_for(folder, settings, patient=False, known=known_to(world))
     judge = reader.judge
-    judge.catalogue = replace(judge.catalogue, model=world.means.executor)
+    run = playback.recording.run
+    has_model = world.means.executor and (run.agent is None or run.models.executor is not None)
+    judge.catalogue = replace(judge.catalogue, model=has_model)
     model, prompt = world.planner(playback.recording.run, None), load_prompt("planner", workspace)
     planner: Planner | None = None
     looks = partial(_look_around, playback)

@@ -411,8 +411,14 @@ def missing_parts(recording: Recording) -> Iterator[str]:
         kept = len(recording.conversation(whose).tries)
         if usage and whose not in recording.conversations:
             yield f"{whose}{LOG} is missing: it holds the {usage.requests} requests to {usage.model}"
-        elif usage and kept < usage.requests and not (isinstance(record, Result) and record.agent):
+        elif usage and kept < usage.requests and not _is_by_agent(recording, whose):
             yield f"{whose}{LOG} holds {kept} of the {usage.requests} requests to {usage.model}"
+
+
+def _is_by_agent(recording: Recording, whose: str) -> bool:
+    """Whether a coding agent made an attempt: its stream is in the log, and no requests are."""
+    order = recording.order(whose)
+    return order is not None and order.agent is not None
 
 
 def workspace_of(folder: Path) -> Path | None:

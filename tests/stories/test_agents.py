@@ -18,7 +18,10 @@ FIX = {"write": {"path": "calc.py", "content": "def add(a, b):\n    return a + b
 CHECK = "python3 -c 'import calc; assert calc.add(1, 2) == 3'"
 STEP = f"### fix\nMake add in calc.py add.\nagent: scripted\ncheck: `{CHECK}`\n"
 
-RETRIES = [{"raw": {"type": "error", "message": "no network"}}, {"sleep": 0.2}] * 100  # 20 s of them
+RETRIES: list[dict[str, Any]] = [
+    {"raw": {"type": "error", "message": "no network"}},
+    {"sleep": 0.2},
+] * 100  # 20 s of them
 
 pytestmark = confined
 
@@ -123,6 +126,7 @@ def test_the_next_agent_takes_over_where_one_failed(place: Place) -> None:
     agent(place, doing(FIX), name="second")
     place.agentfs("run", place.runbook(STEP, "workdir: repo"))
     assert [place.read(f"steps/fix.{n}.json")["agent"] for n in (1, 2)] == ["scripted", "second"]
+    assert place.agentfs("replay", "job").stdout.startswith("replayed: the same 1 call, 2 attempts, 1 revision")
 
 
 def test_what_an_agent_may_touch(place: Place) -> None:
@@ -184,6 +188,7 @@ def test_killed_with_agentfs_it_is_interrupted_and_nothing_is_left(place: Place)
     place.agentfs("run", "--resume", "job", code=3)
     assert (result(place, 1)["status"], result(place, 1)["error"]["kind"]) == ("interrupted", "interrupted")
     assert (place.run_folder() / "steps/fix.1.question.md").exists()
+    assert place.agentfs("replay", "job").stdout.startswith("replayed: the same 1 call, 1 attempt, 1 revision")
 
 
 def alive(tag: str) -> list[int]:
@@ -211,6 +216,19 @@ def test_a_goal_in_words_is_planned_by_a_model_and_done_by_an_agent(place: Place
     assert "no tool: the coding agent scripted does the step by itself" in asked
     found = result(place, 1)
     assert (found["agent"], found["status"], [one["ok"] for one in found["checks"]]) == ("scripted", "done", [True])
+
+
+def test_with_an_agent_and_no_model_beside_it_the_planner_plans(place: Place) -> None:
+    step = {"id": "fix", "description": "make add add", "success_condition": "it adds", "depends_on": []}
+    checks = [{"kind": "command", "run": CHECK}]
+    place.env["AGENTFS_PROOF_ACCEPTANCE"] = "true"
+    answer = place.root / "answer.json"
+    answer.write_text(json.dumps({"checks": checks, "steps": [{**step, "checks": checks}]}))
+    executor = '\n[executor]\nkind = "agent"\nagent = "scripted"\n'
+    agent(place, doing(FIX), more=f'{executor}\n[planner]\nkind = "command"\ncommand = ["cat", "{answer}"]\n')
+    place.agentfs("run", place.goal("---\nworkdir: repo\n---\nMake add in calc.py add.\n"))
+    assert (result(place, 1)["agent"], place.read("outcome.json")["proof"]["level"]) == ("scripted", "checked")
+    assert place.agentfs("replay", "job").stdout.startswith("replayed: the same")
 
 
 def test_a_planners_check_that_held_before_the_agent_began_proves_nothing(place: Place) -> None:
