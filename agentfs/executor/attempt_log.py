@@ -172,8 +172,13 @@ def child_in(path: Path) -> tuple[str, bool] | None:
 
 
 def marks_in(path: Path) -> list[ProcessMark]:
-    """Return every program an attempt's log says it started; what is torn is passed over."""
-    marks = []
+    """Return every program of this machine that an attempt's log says it started; what is torn is passed over.
+
+    The numbers of an attempt elsewhere mean nothing here: in a container of this machine they are of other processes.
+    """
+    marks: list[ProcessMark] = []
+    if claim_in(path).place is not None:
+        return marks
     for entry in read_lines(path):
         try:
             if entry["event"] in ("claim", "program") and entry["pgid"] is not None:

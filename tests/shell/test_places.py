@@ -2,12 +2,13 @@
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ import agentfs
 from agentfs.core.records import Failure, Order, Result
 from agentfs.core.run_state import Bounds
 from agentfs.executor.attempt import Halt
-from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog
+from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog, marks_in
 from agentfs.executor.task import LoopRules
 from agentfs.places.assignment import Assignment, encode
 from agentfs.places.channel import Closed, Message
@@ -32,6 +33,7 @@ from agentfs.storage.files import StepsFolder
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import Timing
 from agentfs.tools.base import Confinement
+from agentfs.tools.process import ProcessMark, boot_id, read_stat
 from agentfs.tools.secrets import SecretMask
 
 HERE = [sys.executable, "-m", "agentfs", "attempt"]
@@ -427,6 +429,26 @@ def test_the_end_of_a_task_does_not_overtake_its_messages() -> None:
     with pytest.raises(Closed, match="its task ended"):
         line.receive(30)
     late.join()
+
+
+def test_numbers_of_processes_elsewhere_mean_nothing_here(stage: Stage) -> None:
+    """A container has the boot of its machine, and process numbers of its own: those here are other programs."""
+    innocent = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        stat = read_stat(innocent.pid)
+        assert stat is not None
+        mark = ProcessMark(innocent.pid, innocent.pid, stat.start_time, boot_id())
+        found = []
+        for attempt, more in ((1, {}), (2, {"place": "box"})):
+            order = stage.order("true", attempt=attempt)
+            log = AttemptLog(stage.steps, order, stage.mask, stage.clock)
+            log.create({"key": order.key, "repeatable": True, **asdict(mark), **more})
+            log.close()
+            found.append(marks_in(log.path))
+        assert found == [[mark], []]
+    finally:
+        innocent.kill()
+        innocent.wait()
 
 
 def test_a_token_stays_while_any_driver_holds_it(tmp_path: Path) -> None:
