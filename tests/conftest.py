@@ -16,6 +16,7 @@ import pytest
 
 os.environ.setdefault("_AGENTFS_TIMING_DIVISOR", "10")  # before anything of agentfs is imported
 
+from tests import sweeps
 from tests.workspaces import Place, disagreements, end_processes_in, ended_commands
 
 MEMORY, ROOM = "/dev/shm", 2_000_000_000  # bytes
@@ -77,6 +78,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if sweeps.WANTED:  # hundreds of cases in one test
+        for item in items:
+            item.add_marker(pytest.mark.timeout(sweeps.LONGEST))
     if not config.getoption("--live"):
         for item in items:
             if item.get_closest_marker("live"):

@@ -14,6 +14,7 @@ import pytest
 T = TypeVar("T")
 WANTED = os.environ.get("AGENTFS_SWEEP", "")
 FULL = WANTED == "full"
+LONGEST = 6 * 3600  # seconds that a test may take whose sweep is larger than by default
 SEED = os.environ.get("AGENTFS_SWEEP_SEED", "agentfs")
 
 only_full = pytest.mark.skipif(not FULL, reason="takes minutes, or thousands of processes: ./test --full")

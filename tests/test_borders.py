@@ -164,23 +164,30 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "storage/workspace.py": "writes the secret of a workspace and the list of those that are trusted",
     "testing/agent.py": "is alone: reads its script, writes what that says",
     "testing/script.py": "reads what a person who tests has written",
-    "ledger/worktrees.py": "reads where git says a worktree's own folder is; fills a git folder made for the moment",
+    "ledger/worktrees.py": "fills a git folder made for the moment; marks as made what git has made just now",
     "agents/locating.py": "reads the first line of a program that the person's PATH names",
+    "agents/running.py": "fills a home made for one attempt",
+    "models/capabilities.py": "replaces what it remembers, in the person's own cache",
+    "replay/replay.py": "works in a folder made for one replay",
+    "replay/recording.py": "works in a folder made for one replay",
+    "commands/asker.py": "makes a reply, in a folder made for the editor",
+    "commands/mcp_server.py": "writes a goal, in a folder made for it",
     "gitdiff.py": "reads files that git made for it, or /dev/null",
     "prompts/__init__.py": "reads what comes with agentfs",
     "web/document.py": "reads what comes with agentfs",
     "engine/goal_source.py": "reads the goal that a person types the name of: it may be a link or a pipe",
     "commands/streams.py": "the streams of this process",
     "storage/clock.py": "reads the time zone of the machine",
-    "commands/web.py": "a browser",
+    "commands/web.py": "writes a report where the person says; a browser",
 }
 
 
+OPENING = ("open", "read_text", "read_bytes", "write_text", "write_bytes", "touch")
 COPYING = ("shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move")  # they open by path
 
 
 def _opens(node: ast.AST) -> bool:
-    """Whether a call opens a file by its name; not one of the kernel's, nor the null device."""
+    """Whether a call opens a file by its name, to read or to write; not one of the kernel's, nor the null device."""
     if not isinstance(node, ast.Call):
         return False
     called, first = node.func, ast.unparse(node.args[0]) if node.args else ""
@@ -190,7 +197,7 @@ def _opens(node: ast.AST) -> bool:
         return called.id == "open"
     if ast.unparse(called) in COPYING:
         return "copy_function=copy_regular" not in ast.unparse(node)
-    if not isinstance(called, ast.Attribute) or called.attr not in ("open", "read_text", "read_bytes"):
+    if not isinstance(called, ast.Attribute) or called.attr not in OPENING:
         return False
     return "/proc/" not in ast.unparse(called.value)
 

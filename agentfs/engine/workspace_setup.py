@@ -42,7 +42,7 @@ def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[st
     """Make a workspace, or complete one; return it with the names of what was made. It is trusted from then on."""
     from agentfs.core.json_schema import all_schemas
     from agentfs.ledger import Ledger, LedgerError
-    from agentfs.storage.files import replace
+    from agentfs.storage.files import replace, write_new
 
     made: list[str] = []
     try:
@@ -51,7 +51,7 @@ def init(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[st
                 folder.mkdir(parents=True)
                 made += [f"{folder.relative_to(root)}/"] if folder != root else []
         if not (root / paths.SETTINGS).exists():
-            (root / paths.SETTINGS).write_text(_TEMPLATE, encoding="utf-8")
+            write_new(root / paths.SETTINGS, _TEMPLATE.encode(), durable=False)  # through no link to nowhere
             made.append(paths.SETTINGS)
         for name, content in all_schemas().items():
             replace(root / "schemas" / name, content)

@@ -353,7 +353,7 @@ def _step_row(view: RunView, step: StepView, id_width: int, look: Look) -> list[
     characters, doing = view.received.get(whose, 0), view.doing.get(whose)
     writing = f"  ({counted(characters, 'character')} so far)" if characters else ""
     order = view.state.facts.attempt(step.id, step.attempt).order if doing else None
-    words = f"{order.agent if order else 'agent'} {doing}" if doing else about(step) + writing
+    words = f"{order.agent if order else 'agent'} {inert(doing)}" if doing else about(step) + writing
     return [
         (f"{mark.plain if look.plain else mark.sign} ", colour),
         (padded(cut(step.id, id_width), id_width + 2), quiet),

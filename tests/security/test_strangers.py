@@ -363,3 +363,12 @@ def test_judging_an_answer_ends_when_told() -> None:
 
     with pytest.raises(Told):
         evaluate_answer(answer("scripts", 10), PlanContext("title"), CATALOGUE, Surroundings(), stop)
+
+
+def test_init_writes_through_no_link(place: Place) -> None:
+    """`run` makes a workspace where there is none, in a clone too."""
+    target = place.home / "settings"
+    (place.root / "agentfs.toml").symlink_to(target)
+    said = place.agentfs("init", code=2).stderr
+    assert said == f"agentfs: cannot make a workspace in {place.root}: File exists ({place.root}/agentfs.toml)\n"
+    assert not target.exists()

@@ -11,6 +11,7 @@ import pytest
 import agentfs.testing.agent
 from agentfs.testing import ScriptedServer
 from tests.contexts import confined
+from tests.terminals import OnTerminal
 from tests.workspaces import Place, end, wait_for
 
 SCRIPTED = agentfs.testing.agent.__file__
@@ -119,6 +120,16 @@ def test_a_gate_says_who_would_do_it_and_with_what(place: Place) -> None:
     place.agentfs("approve", "job", "fix")
     place.agentfs("run", "--resume", "job")
     assert result(place, 1)["status"] == "done"
+
+
+def test_a_terminal_does_not_obey_what_an_agent_says_while_it_works(place: Place) -> None:
+    agent(place, doing({"run": "true \x1b[2Jcleared \u202edecrow; until test -e go; do sleep 0.05; done"}, FIX))
+    goal = place.runbook(STEP, "workdir: repo")
+    with OnTerminal(["run", goal], place.root, {**place.env, "COLUMNS": "120"}, 120, 30) as shown:
+        shown.wait_to_see("\u241b[2Jcleared <U+202E>decrow")
+        (place.root / "repo/go").touch()
+        assert shown.wait()[0] == 0
+    assert [text for text in ("\x1b[2J", "\u202e") if text in shown.raw] == []
 
 
 def test_the_next_agent_takes_over_where_one_failed(place: Place) -> None:
