@@ -251,8 +251,9 @@ def phase(state: RunState) -> Phase:
     facts, action = state.facts, _telling(state)
     if facts.outcome is not None:
         return facts.outcome.status
-    if not facts.broken and facts.plan is not None and facts.plan.status in ("draft", "paused"):
-        return "draft" if facts.plan.status == "draft" else "paused"
+    saved = facts.plan_file.plan if facts.plan is not None else None  # an edit may not be recorded yet
+    if not facts.broken and (plan := saved or facts.plan) is not None and plan.status in ("draft", "paused"):
+        return "draft" if plan.status == "draft" else "paused"
     match action:
         case Wait(on="person") | AskAnswer():
             return "waiting"

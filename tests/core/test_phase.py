@@ -1,6 +1,7 @@
 """In which phase a run is, and why, as people are told."""
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -8,7 +9,7 @@ from agentfs.core.attention import phase, reason
 from agentfs.core.facts import Attempt, Facts, PlanFile
 from agentfs.core.problems import Problem
 from agentfs.core.run_state import derive
-from tests.builders import PureWorld, a_call, a_plan, a_step, an_order, facts, means
+from tests.builders import PureWorld, a_call, a_plan, a_step, an_order, facts, means, plan_sha
 
 WIDE = a_plan(*(a_step(name, depends_on=[]) for name in "abcde"))
 
@@ -24,6 +25,12 @@ def _asked() -> Facts:
     return PureWorld().play(facts(a_plan(a_step("a", gate=True))))[0]
 
 
+def _edited(given: Facts, status: Literal["approved", "paused"]) -> Facts:
+    """Return the facts after a person set the status in the file, before anything drives the run again."""
+    plan = a_plan(a_step("a"), status=status)
+    return replace(given, plan_file=PlanFile(plan_sha(plan), plan))
+
+
 @pytest.mark.parametrize(
     ("given", "expected", "why"),
     [
@@ -34,6 +41,9 @@ def _asked() -> Facts:
         (_running(facts(WIDE), *"abcd"), "running", "a, b, c and 1 more are running"),
         (facts(a_plan(a_step("a"), status="draft")), "draft", "the plan is a draft: approve it"),
         (facts(a_plan(a_step("a"), status="paused")), "paused", "the plan is paused: resume it"),
+        (_edited(facts(a_plan(a_step("a"))), "paused"), "paused", "plan.json was edited"),
+        (_edited(facts(a_plan(a_step("a"), status="paused")), "approved"), "running", "plan.json was edited"),
+        (_edited(facts(a_plan(a_step("a"), status="draft")), "approved"), "running", "plan.json was edited"),
         (_asked(), "waiting", "a: needs approval"),
         (
             replace(facts(WIDE), plan_file=PlanFile("f" * 64, None, (Problem("bad"),)), notes={"plan.error.md": "x"}),
