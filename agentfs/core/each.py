@@ -6,6 +6,7 @@ them have ended, code writes one result for the step. To everything else, that i
     dependencies open, or no list          -> as any step: waiting, skipped, blocked
     its condition or gate is not settled   -> the step's own: no item gets an order
     an item has not ended                  -> running; each item's view says what it calls for
+    and the run has                        -> interrupted; waiting where no item began
     every item has ended                   -> `gather`: the result is written; then done or failed
 """
 
@@ -25,6 +26,7 @@ from agentfs.core.resolve import Output, Unresolved, resolve_list, room_of_item
 from agentfs.core.steps import (
     A_NO,
     Around,
+    Status,
     StepBase,
     StepView,
     condition_sha256,
@@ -206,8 +208,15 @@ def _state_of(base: StepBase, items: tuple[StepView, ...], key: str | None) -> S
     if any(one.move in STARTS for one in waiting) and (held := _held(base, key, items)):
         return held
     if waiting:
-        return base.view("running", progress(items), key=key, items=items, is_open=True)
+        return base.view(_unended(base, items), progress(items), key=key, items=items, is_open=True)
     return _ended(base, key, items)
+
+
+def _unended(base: StepBase, items: tuple[StepView, ...]) -> Status:
+    """Return the state of a step that has no result for its items: nothing runs in a run that has ended."""
+    if not base.around.ended:
+        return "running"
+    return "interrupted" if any(one.attempt for one in items) else "waiting"
 
 
 def is_over(item: StepView) -> bool:
@@ -292,7 +301,7 @@ def _ended(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView:
     result, attempts = base.latest.result, {one.id.partition(paths.ITEM)[2]: one.attempt for one in items}
     current = result is not None and result.key == key and result.items == attempts and base.fits(result)
     if result is None or not current or base.latest.again:
-        return base.view("running", progress(items), key=key, items=items, move="gather")
+        return base.view(_unended(base, items), progress(items), key=key, items=items, move="gather")
     if result.status == "done":
         done = done_view(base, key, None, result)
         return replace(done, items=items, why=done.why if done.trigger else progress(items))

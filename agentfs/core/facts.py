@@ -196,6 +196,7 @@ class Facts:
             and self.goal is then.goal
             and self.revisions is then.revisions
             and self.run is then.run
+            and (self.outcome is None) == (then.outcome is None)
             and self.replan == then.replan
             and self.asking == then.asking
             and self.answerable == then.answerable

@@ -174,6 +174,8 @@ def _end_of(view: StepView) -> str:
     match view.status:
         case "done" | "failed" | "skipped":
             return view.status
+        case "interrupted" if view.items:
+            return "not_reached"  # it was cut off between its items: a result it has is of an earlier list
         case "blocked" | "rejected" | "interrupted" if view.result is not None and view.result.started_at:
             return "failed"
         case _:

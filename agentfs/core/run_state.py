@@ -381,6 +381,7 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, gra
         whole=whole,
         loop=DO if loops(facts) else None,
         gated=means.gated if facts.goal.has_steps else means.gated | {RUN},  # of a planner's, each is approved
+        ended=facts.outcome is not None,
     )
 
 

@@ -86,6 +86,7 @@ class Around:
     params: Mapping[str, JsonValue] = field(default_factory=dict)
     loop: str | None = None  # the step that does the whole goal in one loop, while the run is one
     gated: frozenset[str] = frozenset()  # tools of which a person approves every call
+    ended: bool = False  # the run has an outcome: nothing in it is under way
 
     def is_gated(self, step: Step) -> bool:
         """Whether a person approves every attempt: the step says so, or its tool does."""

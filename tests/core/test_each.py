@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.actions import AskPerson, GatherItems, IssueOrder, Wait
+from agentfs.core.actions import AskPerson, EndRun, GatherItems, IssueOrder, Wait
 from agentfs.core.decide import decide
 from agentfs.core.each import gathered, item_slug, progress, slugs
 from agentfs.core.facts import Attempt, Facts, Talk
+from agentfs.core.outcome import outcome_of, steps_by_end
 from agentfs.core.proof import steps_to_check
 from agentfs.core.records import Answer, Proof, Step
 from agentfs.core.run_state import derive
 from agentfs.core.steps import StepView
-from tests.builders import PureWorld, a_plan, a_result, a_step, an_order, facts, means
+from tests.builders import NOW, PureWorld, a_plan, a_result, a_step, an_order, facts, means
 
 LIST = a_step("list", depends_on=[])
 
@@ -107,6 +108,38 @@ def test_items_get_orders_and_the_step_says_how_far_it_is() -> None:
     given = ended(ended(given, "do~a"), "do~b", "failed")
     given = ended(given, "do~b", "failed", 2)
     assert (do(given).status, do(given).why) == ("running", "1/3, 1 failed")
+
+
+@pytest.mark.parametrize(
+    ("items", "shown"),
+    [
+        ((), ("waiting", "0/3")),
+        (("do~a",), ("interrupted", "1/3")),
+        (("do~a", "do~b", "do~c"), ("interrupted", "3/3")),
+    ],
+)
+def test_nothing_runs_in_a_run_that_has_ended(items: tuple[str, ...], shown: tuple[str, str]) -> None:
+    given = with_list(["a", "b", "c"])
+    for item in items:
+        given = ended(given, item)
+    before = derive(given, means())
+    over = replace(given, outcome=outcome_of(before, EndRun("cancelled", "cancelled", "a person cancelled it"), NOW))
+    state = derive(over, means(), before)
+    assert before.steps["do"].status == "running"
+    assert (state.steps["do"].status, state.steps["do"].why) == shown
+    assert state.steps == derive(over, means()).steps, "from scratch it is the same"
+    assert steps_by_end(state) == steps_by_end(before), "what the outcome counts is not counted otherwise after it"
+    assert derive(given, means(), state).steps == before.steps, "it goes on as if it had not ended"
+
+
+def test_a_list_done_again_and_cut_off_is_counted_as_its_outcome_does() -> None:
+    given = gather(ended(ended(with_list(["a", "b"]), "do~a"), "do~b"))
+    again = replace(given.attempt("do~b", 1), again=True)
+    before = derive(given.with_attempt("do~b", again), means())
+    assert before.steps["do"].status == "running"
+    outcome = outcome_of(before, EndRun("cancelled", "cancelled", "a person cancelled it"), NOW)
+    state = derive(replace(before.facts, outcome=outcome), means())
+    assert (state.steps["do"].status, steps_by_end(state)) == ("interrupted", outcome.steps)
 
 
 def test_what_an_item_does_holds_the_item() -> None:
