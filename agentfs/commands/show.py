@@ -32,7 +32,7 @@ def show(arguments: Namespace) -> int:
     """`agentfs show RUN [STEP]`"""
     workspace = here(arguments)
     found = reading.read_run(workspace.find_run(arguments.run), workspace)
-    page = reading.plan_page(found)
+    page = reading.plan_page(found, workspace)
     if arguments.step is None:
         print_lines([json_text(page)] if arguments.json else run_lines(_filled(page), width(), colours=colours()))
         return report_unreadable(found, page["broken"])

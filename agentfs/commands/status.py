@@ -178,8 +178,8 @@ def _json_lines(runs: list[Glance]) -> Iterable[str]:
 
 def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
     found = reading.read_run(workspace.find_run(arguments.run), workspace)
-    page = reading.glance_of(found).as_json()
-    plan = reading.plan_page(found)
+    plan = reading.plan_page(found, workspace)
+    page = {**reading.glance_of(found).as_json(), "why": plan["why"]}
     page["by_step"] = [_step_page(step) for step in [*plan["steps"], *plan["left"]] if "id" in step]
     if arguments.json:
         return print_lines([json_text(page)])

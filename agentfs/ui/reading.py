@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core import paths
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 ENDS = ("done", "failed", "cancelled")
+FOR_A_PERSON = ("waiting", "draft", "paused")
 NONE = {"done": 0, "failed": 0, "skipped": 0, "total": 0}
 
 
@@ -53,6 +55,7 @@ class Glance:
     ways: tuple[str, ...] = ()  # what a person types to have it go on
     parent: str | None = None  # the run that it is in
     places: "tuple[PlaceUse, ...]" = ()  # where it has attempts, or waits for a slot
+    waits: str = ""  # which run waits for a person, and for what: it, or one that is a step of it
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -184,13 +187,13 @@ class RunScanner:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 
-    def glance(self, folder: Path) -> Glance:
+    def glance(self, folder: Path, depth: int = 0) -> Glance:
         """Return what a run is doing, with as little work as that takes; one in any disorder has a line."""
         if found := ended(folder):
             return found
         try:
             read = read_run(folder, self.workspace, self.settings, self.day)
-            return glance_of(read, is_driven(folder, self.held))
+            return glance_of(read, is_driven(folder, self.held), runs_below(read, self, depth))
         except Exception as error:  # noqa: BLE001 - one broken run never hides another
             return Glance(
                 paths.run_id(folder), "waiting", NONE, f"it cannot be read: {type(error).__name__}: {error}", ""
@@ -222,21 +225,43 @@ class RunScanner:
         return held_inodes()
 
 
-def glance_of(reading: Reading, driven: bool | None = None) -> Glance:
-    """Return what a run is doing, from all of its files."""
+def child_of(state: "RunState", step: str) -> str | None:
+    """Return the run that the last attempt at a step is, where it is one."""
+    attempts = state.facts.attempts.get(step, ())
+    last = attempts[-1] if attempts else None
+    if last is None or last.result is not None:
+        return last.result.child if last is not None and last.result is not None else None
+    return last.child.run if last.child is not None and last.child.begun else None
+
+
+def runs_below(reading: Reading, scanner: RunScanner, depth: int = 0) -> dict[str, Glance]:
+    """Return by step what the runs are doing that steps under way are: what waits in one of them, waits here."""
+    from agentfs.core.facts import DEEPEST
+
+    if reading.state is None or depth >= DEEPEST:
+        return {}
+    steps = [view for step in reading.state.steps.values() for view in (step, *step.items)]
+    runs = {view.id: child_of(reading.state, view.id) for view in steps if view.status == "running"}
+    folders = {step: scanner.workspace.runs / run for step, run in runs.items() if run}
+    return {step: scanner.glance(folder, depth + 1) for step, folder in folders.items()}
+
+
+def glance_of(reading: Reading, driven: bool | None = None, below: Mapping[str, Glance] | None = None) -> Glance:
+    """Return what a run is doing, from all of its files. `below`: what the runs do that are steps of it."""
     if found := ended(reading.folder):
         return found
     driven = is_driven(reading.folder) if driven is None else driven
     if reading.state is None:
         ids = step_ids(plain_json(reading.folder / paths.PLAN))
         return Glance(reading.run, "waiting", NONE | {"total": len(ids)}, reading.broken[0], "", None, driven)
-    from agentfs.core.attention import phase, reason, ways_on
+    from agentfs.core.attention import phase, ways_on
     from agentfs.core.outcome import tally
     from agentfs.core.place_use import places_in_use
 
     state = reading.state
     at = state.facts.run.started_at
-    why = reading.broken[0] if reading.broken else reason(state)  # nothing goes on before that is fixed
+    waiting = {step: one.waits for step, one in (below or {}).items() if one.waits}
+    why = reading.broken[0] if reading.broken else _why(state, waiting)  # nothing goes on before that is fixed
     ways = () if reading.broken else ways_on(state, reading.run)
     if not (ways or driven or reading.broken):
         from agentfs.engine.report import topmost
@@ -244,7 +269,21 @@ def glance_of(reading: Reading, driven: bool | None = None) -> Glance:
         ways = (f"agentfs resume {topmost(reading.run, reading.folder.parents[2])}",)
     parent = state.facts.run.parent.run if state.facts.run.parent else None
     places = tuple(places_in_use(state)) if driven else ()
-    return Glance(reading.run, phase(state), tally(state).as_json(), why, at, None, driven, ways, parent, places)
+    word = phase(state)
+    waits = f"{reading.run} waits: {why}" if word in FOR_A_PERSON else next(iter(waiting.values()), "")
+    return Glance(reading.run, word, tally(state).as_json(), why, at, None, driven, ways, parent, places, waits)
+
+
+def _why(state: "RunState", waiting: Mapping[str, str]) -> str:
+    """Return why a run is in its phase. `waiting`: by step, what waits for a person in the run that it is."""
+    from agentfs.core.attention import reason
+
+    if not waiting:
+        return reason(state)
+    step, words = next(iter(waiting.items()))
+    more = f", and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+    others = any(view.id not in waiting for view in state.running)
+    return f"{f'{reason(state)}; ' if others else ''}{step}: {words}{more}"
 
 
 def read_run(
@@ -291,9 +330,10 @@ def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":
 # ── one run's files, as plain JSON ────────────────────────────────────────────────────────────────────────
 
 
-def plan_page(reading: Reading) -> dict[str, Any]:
+def plan_page(reading: Reading, workspace: Workspace) -> dict[str, Any]:
     """Return the plan in force with each step's state and output merged in: what `show --json` prints."""
-    seen = glance_of(reading)
+    below = runs_below(reading, RunScanner(workspace))
+    seen = glance_of(reading, below=below)
     plan, files = _plan_in_force(reading), step_files(reading.folder)
     state = reading.state
     return {
@@ -307,7 +347,7 @@ def plan_page(reading: Reading) -> dict[str, Any]:
         "outcome": seen.outcome,
         "params": state.facts.run.params if state else None,
         **plan,
-        "steps": [_merge(reading, step, files) for step in plan.get("steps") or () if isinstance(step, dict)],
+        "steps": [_merge(reading, step, files, below) for step in plan.get("steps") or () if isinstance(step, dict)],
         "left": _list_left(reading, files),
     }
 
@@ -343,16 +383,24 @@ def _plan_problems(reading: Reading) -> list[str]:
     return [problem.shown(paths.PLAN) for problem in problems]
 
 
-def _merge(reading: Reading, step: dict[str, Any], files: "Files") -> dict[str, Any]:
+def _merge(
+    reading: Reading, step: dict[str, Any], files: "Files", below: Mapping[str, Glance] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return a step with its state. The plan's own `why` stays; why it is in that state is `because`."""
+
+    def because(view: "StepView") -> str:
+        return (view.id in below and below[view.id].waits) or view.why
+
     name = str(step.get("id"))
     view = reading.state.steps.get(name) if reading.state else None
     if view is not None and view.items:
         shown = ("id", "state", "because", "attempt")
-        listed = [dict(zip(shown, (one.id, one.status, one.why, one.attempt), strict=True)) for one in view.items]
+        listed = [
+            dict(zip(shown, (one.id, one.status, because(one), one.attempt), strict=True)) for one in view.items
+        ]
         return {**step, **_as_it_is(view, files), "items": listed}
     if view is not None:
-        return {**step, **_as_it_is(view, files)}
+        return {**step, **_as_it_is(view, files), "because": because(view)}
     number, result = _last_result(name, files)
     state = (result or {}).get("status", "waiting")
     return {**step, **_with_result(state, "the run itself cannot be read", number, result)}

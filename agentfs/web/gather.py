@@ -24,7 +24,7 @@ from agentfs.storage.locks import is_driven
 from agentfs.storage.plan_files import PastPlans
 from agentfs.storage.safe_open import read_regular
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import Glance, Reading, RunScanner
+from agentfs.ui.reading import Glance, Reading, RunScanner, child_of, runs_below
 from agentfs.ui.run_history import conversations
 
 MOST_QUESTION = 200_000  # bytes of a question that are shown
@@ -129,7 +129,7 @@ def gather(
         revisions=tuple(revision_views(reading.folder, state, commits or {})),
         questions=tuple(question_views(reading.folder, state)),
         proposal=_proposal(reading.run, state),
-        below=_below(state, workspace),
+        below=runs_below(reading, RunScanner(workspace)),
         costs=as_page(reading.run, costs_of(conversations(reading.folder))),
         files=files,
         more_files=more,
@@ -137,23 +137,6 @@ def gather(
         now=now,
         zone=zone,
     )
-
-
-def child_of(state: RunState, step: Step) -> str | None:
-    """Return the run that the last attempt at a step is, where it is one."""
-    attempts = state.facts.attempts.get(step, ())
-    last = attempts[-1] if attempts else None
-    if last is None or last.result is not None:
-        return last.result.child if last is not None and last.result is not None else None
-    return last.child.run if last.child is not None and last.child.begun else None
-
-
-def _below(state: RunState, workspace: Workspace) -> dict[Step, Glance]:
-    """Return what the runs are doing that steps under way are: what waits in one of them, waits here."""
-    steps = [view for step in state.steps.values() for view in (step, *step.items) if view.status == "running"]
-    runs = {view.id: run for view in steps if (run := child_of(state, view.id))}
-    scanner = RunScanner(workspace)
-    return {step: scanner.glance(workspace.runs / run) for step, run in runs.items()}
 
 
 def _proposal(run: str, state: RunState) -> dict[str, Any] | None:

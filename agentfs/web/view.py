@@ -20,7 +20,7 @@ from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import names_in, reading
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import ENDS, Glance, RunScanner, children_in, list_runs, read_run
+from agentfs.ui.reading import ENDS, FOR_A_PERSON, Glance, RunScanner, children_in, list_runs, read_run
 from agentfs.ui.run_history import diff_page
 from agentfs.web import form_pages as forms
 from agentfs.web import live_pages as pages
@@ -376,7 +376,7 @@ def _request_name(uses: str) -> str:
 
 
 def _is_for_a_person(one: Glance) -> bool:
-    return one.state in ("waiting", "draft", "paused") or not one.driven
+    return one.state in FOR_A_PERSON or not one.driven
 
 
 def _text(form: Form) -> str:

@@ -280,6 +280,19 @@ params: {target: "{{item}}", jobs: "{{index}}"}
     assert children(shop) == ["job-all-north", "job-all-south"]
 
 
+def test_what_an_item_that_is_a_run_waits_for_is_said_above(shop: Place) -> None:
+    build(shop, line="gate")
+    steps = RELEASE.replace("Build the app.", "each: app, web").replace("target: app", 'target: "{{item}}"')
+    begin(shop, steps, code=3)
+    day = shop.run_folder().parent.name
+    waits = [f"{day}/{name} waits: compile: needs approval" for name in children(shop)]
+    assert len(waits) == 2
+    first = shop.looks("show", "job")[1].splitlines()[0]
+    assert first == f"{day}/job: not driven, build~app: {waits[0]}, and 1 more"
+    items = [line.strip() for line in shop.looks("show", "job", "build")[1].splitlines() if "waits:" in line]
+    assert items == [f"▸ build~app: running, {waits[0]}", f"▸ build~web: running, {waits[1]}"]
+
+
 def test_runs_go_four_deep_and_no_goal_runs_itself(shop: Place) -> None:
     books = shop.root / "runbooks"
     for number in range(1, 6):
@@ -391,10 +404,16 @@ def test_status_shows_the_tree(shop: Place) -> None:
     _, listed, _ = shop.looks("status")
     rows = [line for line in listed.splitlines() if CHILD in line or "/job " in line]
     assert rows[0].startswith(f"{day}/job ")
-    assert f"build ({day}/{CHILD}) is running" in rows[0]
+    waits = f"{day}/{CHILD} waits: compile: needs approval"
+    assert f"build: {waits}" in rows[0]
     assert any(row.startswith(f"  {day}/{CHILD} ") and "needs approval" in row for row in rows[1:])
     _, one, _ = shop.looks("status", "job")
     assert f"{day}/{CHILD}  waiting" in one
+    assert f"▸  build  running  {waits}\n" in one
+    shown = shop.looks("show", "job")[1]
+    assert shown.startswith(f"{day}/job: not driven, build: {waits}\n")
+    assert f"\n    {waits}\n" in shown
+    assert shop.looks("show", "job", "build")[1].startswith(f"▸ build: running, {waits}  ({day}/job)\n")
     found = {line["run"]: line for line in json.loads(shop.looks("status", "--json")[1])}
     assert (found[f"{day}/{CHILD}"]["parent"], "parent" in found[f"{day}/job"]) == (f"{day}/job", False)
     shop.agentfs("approve", CHILD)
