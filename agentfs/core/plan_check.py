@@ -305,6 +305,9 @@ def _place(step: Step, catalogue: Catalogue) -> Iterator[Problem]:
     elif runs_here(step.tool):
         message = f"'place' means nothing beside the tool {step.tool!r}, which runs where the run is driven"
         yield Problem(message, "remove 'place'", "/place")
+    elif step.place in catalogue.broken_places:
+        why, fix = catalogue.broken_places[step.place]
+        yield Problem(f"the place {step.place!r} cannot be used: {why}", f"in agentfs.toml: {fix}", "/place")
 
 
 def _agent(step: Step, name: str, catalogue: Catalogue) -> Iterator[Problem]:

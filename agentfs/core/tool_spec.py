@@ -92,6 +92,7 @@ class Catalogue:
     agent: str | None = None  # the one that does steps without a tool; None: a model does
     params: Params = NO_PARAMS  # that references may name
     places: tuple[str, ...] = ()  # where steps may run beside here, by name
+    broken_places: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of these: why, and how to fix it
     must_be_known: bool = False  # a step may name no other place; a run that has begun outlives the settings' places
     isolated: bool = False  # the run has a worktree of its own, which is here
     runbooks: Callable[[], Sequence[str]] = lambda: ()  # what `run` may run, a line for each

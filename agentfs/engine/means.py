@@ -50,6 +50,7 @@ def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Know
         named_agents=named_agents(settings),
         agent=default_agent(settings),
         places=tuple(settings.places),
+        broken_places=broken_places(settings),
         must_be_known=True,
         isolated=settings.isolate is not None,
     )
@@ -73,6 +74,15 @@ def named_agents(settings: Settings) -> tuple[str, ...]:
 def unset_tools(settings: Settings) -> dict[str, tuple[str, str]]:
     """Return the tools that cannot be used as the settings are: why, and what to set."""
     return {} if settings.tools.web_search.url else {"web_search": NO_ENGINE}
+
+
+def broken_places(settings: Settings) -> dict[str, tuple[str, str]]:
+    """Return the places that cannot be used as the settings are: why, and how to fix it."""
+    if not settings.places:
+        return {}
+    from agentfs.engine.remote_attempts import place_problem
+
+    return {name: problem for name, one in settings.places.items() if (problem := place_problem(one))}
 
 
 def allowing_own(settings: Settings, known: Known) -> Settings:

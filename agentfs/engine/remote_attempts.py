@@ -50,6 +50,7 @@ class Places:
     """Where attempts may run beside here, and what they need of the settings."""
 
     opened: Mapping[str, OpenPlace] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)  # those that cannot be used as the settings are, and why
     executor: ExecutorSettings = field(default_factory=ExecutorSettings)
     search_url: str = ""
     tokens: Tokens = field(default_factory=Tokens)  # in the working folders of what is sent
@@ -62,12 +63,22 @@ class Places:
 
 @contextmanager
 def opened_places(settings: Settings, environment: Mapping[str, str], starter: Starter) -> Iterator[Places]:
-    """Yield the places of the settings; nothing is started or reached before an attempt is."""
+    """Yield the places of the settings; nothing is started or reached before an attempt is.
+
+    One that cannot be used matters to the steps that run there; the default place is that of all.
+    """
     opened: dict[str, OpenPlace] = {}
+    broken: dict[str, str] = {}
     for name, one in settings.places.items():
-        place = create_place(name, one, settings.limits.parallel, environment, starter)
-        opened[name] = OpenPlace(place, Pool(place.slots, f"place-{name}"))
-    places = Places(opened, settings.executor, settings.tools.web_search.url)
+        try:
+            place = create_place(name, one, settings.limits.parallel, environment, starter)
+        except UserError as error:
+            if name == settings.executor.place:
+                raise
+            broken[name] = str(error)
+        else:
+            opened[name] = OpenPlace(place, Pool(place.slots, f"place-{name}"))
+    places = Places(opened, broken, settings.executor, settings.tools.web_search.url)
     try:
         yield places
     finally:
@@ -117,8 +128,13 @@ class Remote:
 def attempt_elsewhere(
     task: Task, context: StepContext, remote: Remote, places: Places, stop: Halt, reply: str | None = None
 ) -> Result | Asked:
-    """Have an order carried out at its place. Raises AlreadyClaimed, or Lost where it may still run."""
+    """Have an order carried out at its place. Raises AlreadyClaimed, or Lost where it may still run.
+
+    Where the settings of the place are wrong, nothing is tried: raises UserError, and the order waits for a fix.
+    """
     order = task.order
+    if why := places.broken.get(order.place or ""):
+        raise UserError(why)
     one = places.opened.get(order.place or "")
     if one is None:
         hint = f"add [places.{order.place}], or take `place` out of the step"

@@ -126,15 +126,50 @@ def test_doctor_asks_every_place(place: Place) -> None:
     assert not (place.root / ".agentfs-token").exists()
 
 
+BROKEN = '[places.cluster]\nkind = "dask"\nscheduler = "tcp://scheduler.example:8786"\n'
+BEYOND = "tcp://scheduler.example:8786 is beyond this machine, and not protected by TLS"
+USE_TLS = "use tls://, or set insecure = true if you trust that network"
+
+
 def test_a_cluster_beyond_this_machine_needs_tls(place: Place) -> None:
-    place.agentfs("init")
-    there = '[places.cluster]\nkind = "dask"\nscheduler = "tcp://scheduler.example:8786"\n'
-    (place.root / "agentfs.toml").write_text(there, encoding="utf-8")
+    box(place, f'[executor]\nplace = "cluster"\n{BROKEN}')
     refused = place.agentfs("run", place.runbook("### one\n```sh\necho 1\n```\n"), code=2)
-    assert refused.stderr.endswith(
-        "[places.cluster]: tcp://scheduler.example:8786 is beyond this machine, and not protected by TLS "
-        "(use tls://, or set insecure = true if you trust that network)\n"
+    assert refused.stderr.endswith(f"[places.cluster]: {BEYOND} ({USE_TLS})\n")
+
+
+def test_a_place_that_cannot_be_used_matters_where_it_is_used(place: Place) -> None:
+    box(place, BROKEN)
+    assert place.agentfs("run", place.runbook(TWO)).stdout == "made seen\n"
+    there = place.runbook(TWO.replace("place: box", "place: cluster"), name="there.md")
+    words = (
+        f"there.md:6:8: the place 'cluster' cannot be used: {BEYOND} (in agentfs.toml: {USE_TLS}) [/steps/0/place]"
     )
+    assert place.agentfs("check", "there.md", code=2).stdout.splitlines() == [words]
+    assert words in place.agentfs("run", there, code=2).stderr
+    found = json.loads(place.agentfs("doctor", "--json", code=None).stdout)["findings"]
+    assert ("[places.cluster]", "wrong", BEYOND) in [(one["about"], one["grade"], one["what"]) for one in found]
+
+
+def test_a_run_whose_place_can_no_longer_be_used_waits_for_a_fix(place: Place) -> None:
+    """Nothing is tried, and nothing has failed: it goes on once the settings are right."""
+    box(place)
+    steps = "### first\n```sh\ntouch first; sleep 60\n```\nrepeatable\n" + TWO.replace(
+        "### make\n", "### make\nafter: first\n"
+    )
+    driver = place.begin("run", place.runbook(steps))
+    wait_for(lambda: any(place.runs.glob("*/job/files/first")), "it has begun")
+    driver.send_signal(signal.SIGTERM)
+    driver.wait(30)
+    end(driver)
+    plan = place.run_folder("job") / "plan.json"
+    plan.write_text(plan.read_text(encoding="utf-8").replace("sleep 60", "true"), encoding="utf-8")
+    settings = place.root / "agentfs.toml"
+    settings.write_text(BROKEN.replace("cluster", "box"), encoding="utf-8")
+    refused = place.agentfs("resume", "job", code=2)
+    assert f"[places.box]: {BEYOND} ({USE_TLS})" in refused.stderr
+    assert not (place.run_folder("job") / "steps" / "make.1.result.json").exists()
+    settings.write_text(BOX, encoding="utf-8")
+    assert place.agentfs("resume", "job").stdout == "made seen\n"
 
 
 TYPIST = """
