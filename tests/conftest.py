@@ -55,7 +55,7 @@ def verified(request: pytest.FixtureRequest) -> Iterator[None]:
     with ended_commands():
         yield
     folder = request.node.funcargs.get("tmp_path")
-    if "place" in request.node.funcargs:
+    if folder is not None and "place" in request.node.funcargs:
         end_processes_in(folder)
     if os.environ.get("AGENTFS_TEST_VERIFY") and folder and not request.node.get_closest_marker("tampers"):
         assert [words for root in folder.rglob("agentfs.toml") for words in disagreements(root.parent)] == []

@@ -85,7 +85,8 @@ def opened_places(settings: Settings, environment: Mapping[str, str], starter: S
         for there in opened.values():
             there.pool.shutdown(wait=True)
             there.place.close()
-        places.tokens.close()
+        if opened:
+            places.tokens.close()
 
 
 def place_problem(one: PlaceSettings) -> tuple[str, str] | None:
