@@ -164,16 +164,17 @@ def test_killed_and_resumed_a_person_is_asked_about_what_may_not_be_repeated(
 
 
 def test_what_a_killed_driver_left_running_is_ended_first(place: Place) -> None:
-    """Without a sandbox a child outlives its parent; the next driver finds it by the log's first line."""
+    """Without a sandbox, and with what minds it stopped, a step outlives its driver; the next finds it by its log."""
     (place.root / "agentfs.toml").write_text('[tools]\nsandbox = "off"\n')
     place.agentfs("init")
     process = place.begin("run", place.runbook(SLOW.format(line="repeatable")))
     files = _until_slow_runs(place)
-    end(process, signal.SIGKILL)
     claim = json.loads((place.run_folder() / "steps" / "slow.1.log.jsonl").read_text().splitlines()[0])
     assert claim["event"] == "claim"
     assert {"pid", "pgid", "start_time", "host", "boot_id"} <= claim.keys()
-    os.kill(claim["pid"], 0)  # it lives
+    os.kill(claim["pid"], signal.SIGSTOP)
+    end(process, signal.SIGKILL)
+    assert Path(f"/proc/{claim['pid']}/cmdline").read_bytes(), "it lives"
     resumed = place.begin("run", "--resume", "job")
     wait_for((place.run_folder() / "steps" / "slow.2.log.jsonl").exists, "the second attempt")
     wait_for(lambda: not Path(f"/proc/{claim['pid']}").exists(), "the survivor's end")
