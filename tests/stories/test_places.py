@@ -67,6 +67,16 @@ def test_a_place_that_nobody_knows(place: Place) -> None:
     assert unknown in place.agentfs("run", "job.md", code=2).stderr
 
 
+def test_a_default_place_that_is_not_there(place: Place) -> None:
+    box(place, '[executor]\nplace = "bax"\n')
+    what, fix = "there is no place 'bax'", "add [places.bax] to agentfs.toml, or take place out of [executor]"
+    assert place.agentfs("run", place.runbook("### one\n```sh\necho 1\n```\n"), code=2).stderr.endswith(
+        f"agentfs: {what} ({fix})\n"
+    )
+    found = json.loads(place.agentfs("doctor", "--json", code=None).stdout)["findings"]
+    assert {"about": "[executor]", "grade": "wrong", "what": what, "fix": fix} in found
+
+
 def test_a_place_that_the_settings_no_longer_have(place: Place) -> None:
     """What ran there is read as before; a run that goes on says what is missing."""
     box(place)
