@@ -264,6 +264,39 @@ def test_a_goal_of_a_client_is_held_to_a_dropped_goals_rules(place: Place) -> No
     assert not list(place.runs.rglob("*.result.json"))[2:]
 
 
+def test_an_argument_that_a_tool_does_not_take_is_refused(place: Place) -> None:
+    place.agentfs("init")
+
+    async def story(ask: Session) -> None:
+        takes = "it takes goal, form"
+        assert await ask.refused("start_run", goal=RUNBOOK, approve="never") == (
+            f"start_run takes no argument 'approve' ({takes})"
+        )
+        assert await ask.refused("start_run", goal=RUNBOOK, fom="md", params={}) == (
+            "start_run takes no argument 'fom' (did you mean 'form'?); "
+            f"start_run takes no argument 'params' ({takes})"
+        )
+        assert await ask("list_runs") == [], "nothing was started"
+
+    with_client(place, story)
+
+
+def test_a_client_gives_values_for_parameters_in_a_request(place: Place) -> None:
+    place.agentfs("init")
+    (place.root / "runbooks").mkdir()
+    text = "---\nparams: {name: string}\n---\n# Greet\n\n## Steps\n\n### hello\n```sh\necho {{params.name}}\n```\n"
+    (place.root / "runbooks" / "greet.md").write_text(text, encoding="utf-8")
+    request = json.dumps({"uses": "runbooks/greet.md", "params": {"name": "Ada"}})
+
+    async def story(ask: Session) -> None:
+        [tool] = [one for one in (await ask.client.list_tools()).tools if one.name == "start_run"]
+        assert '{"uses": "runbooks/NAME.md", "params": {"NAME": VALUE}}' in tool.description
+        begun = await ask("start_run", goal=request, form="json")
+        assert (begun["state"], (await ask("show_run", run=begun["run"]))["params"]) == ("draft", {"name": "Ada"})
+
+    with_client(place, story)
+
+
 def test_without_the_extra_it_says_what_to_install(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.agentfs("init")
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
