@@ -176,13 +176,13 @@ class Client:
         """Let nothing new start; what runs finishes. Only a person resumes it."""
         from agentfs.commands.change import pause
 
-        return self._changes(pause, run)
+        return self._changes(pause, run, by_client=True)
 
     def cancel(self, run: str) -> Any:
         """End a run, and what runs in it."""
         from agentfs.commands.change import cancel
 
-        return self._changes(cancel, run)
+        return self._changes(cancel, run, by_client=True)
 
     def reply(self, run: str, text: str, step: str | None = None) -> Any:
         """Answer the question of a step's `ask`. Gates, drafts and proposals are a person's to answer."""
