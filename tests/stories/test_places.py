@@ -117,7 +117,7 @@ def test_cancel_says_at_once_what_it_waits_for(place: Place) -> None:
     end(driver)
     cancelling = place.begin("cancel", "job")
     assert cancelling.stderr is not None
-    said = []
+    said: list[str] = []
     while not said or "waiting" not in said[-1]:
         said.append(cancelling.stderr.readline())
         assert said[-1], said
