@@ -41,6 +41,7 @@ from agentfs.core.steps import StepView
 from agentfs.core.text import first_line, inert
 from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
+from agentfs.storage.plan_files import forget_client, note_client
 from agentfs.storage.system import missing
 from agentfs.ui.reading import settings_of
 
@@ -312,24 +313,24 @@ def _is_recorded(run: OpenRun, revision: int) -> bool:
 
 
 @changes_a_run
-def pause(run: OpenRun, _: Namespace) -> None:
+def pause(run: OpenRun, arguments: Namespace) -> None:
     """`agentfs pause RUN`"""
     _must_go_on(run)
     if run.plan.status == "draft":
         raise UserError(f"{run.run} is a draft: nothing starts before it is approved")
-    _switch(run, "paused", ("approved",))
+    _switch(run, "paused", ("approved",), by_client=_is_client(arguments))
     if run.driven:
         say("what runs finishes, nothing new starts")
 
 
 @changes_a_run
-def cancel(run: OpenRun, _: Namespace) -> None:
+def cancel(run: OpenRun, arguments: Namespace) -> None:
     """`agentfs cancel RUN`: the process that drives it ends it; where there is none, it is ended here."""
     _must_go_on(run)
     if run.state.facts.plan is None and run.driven:
         raise UserError(f"{run.run} has no plan yet: cancel it when it has, or stop what drives it, then cancel it")
     if run.state.facts.plan is not None:
-        _switch(run, "cancelled", ("draft", "paused", "approved"))
+        _switch(run, "cancelled", ("draft", "paused", "approved"), by_client=_is_client(arguments))
     elif run.real is not None:
         say("it would then be cancelled: it has no plan yet")
     if run.real is None and not run.driven and not missing():
@@ -345,8 +346,13 @@ def _end_here(run: OpenRun) -> None:
         say(f"{run.run}: {inert(outcome.summary)}")
 
 
-def _switch(run: OpenRun, status: PlanStatus, allowed: Sequence[PlanStatus]) -> None:
-    """Set the plan's status, if it still is one of those it may have."""
+def _is_client(arguments: Namespace) -> bool:
+    """Whether a client of `agentfs mcp` asks."""
+    return getattr(arguments, "by_client", False)
+
+
+def _switch(run: OpenRun, status: PlanStatus, allowed: Sequence[PlanStatus], *, by_client: bool = False) -> None:
+    """Set the plan's status, if it still is one of those it may have. `by_client`: the revision will say so."""
     before: list[str] = []
 
     def change(source: bytes, plan: Plan) -> bytes:
@@ -355,7 +361,12 @@ def _switch(run: OpenRun, status: PlanStatus, allowed: Sequence[PlanStatus]) -> 
         if plan.status != status and plan.status not in allowed:
             raise UserError(f"the plan of {run.run} is {plan.status}: it cannot become {status} (agentfs resume)")
         before[:] = [plan.status]
-        return source if plan.status == status else set_value(source, "/status", status)
+        new = source if plan.status == status else set_value(source, "/status", status)
+        if by_client:
+            note_client(run.folder, source, new)
+        else:
+            forget_client(run.folder)
+        return new
 
     where = run.shown(paths.PLAN)
     if edit_plan(run, change):

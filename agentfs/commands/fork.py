@@ -35,11 +35,11 @@ from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.paths import run_id
 from agentfs.core.plan_changes import difference, effects
 from agentfs.core.plan_diff import changed_lines, effect_lines
-from agentfs.core.records import JsonObject, Order, Plan, Result, Run
+from agentfs.core.records import JsonObject, ModelRole, Order, Plan, Result, Run
 from agentfs.core.text import counted, inert
 from agentfs.engine.goal_source import GoalSource, values_given
 from agentfs.engine.intake import new_folder
-from agentfs.engine.means import catalogue_of_run, has_model
+from agentfs.engine.means import catalogue_of_run, commands_of, has_model
 from agentfs.engine.plan_judge import FileJudge
 from agentfs.errors import BadFile, UserError
 from agentfs.executor.attempt import render
@@ -217,12 +217,15 @@ def _with_values(
 def _begins(run: OpenRun) -> Run:
     """Return the settings of a new run: those of the other, with today's tools, and today's models if it had none."""
     settings, models = settings_of(run.workspace)[0], run.state.facts.run.models
-    gained = {}
+    gained: list[ModelRole] = []
     if models.planner is None and has_model(settings.planner, environment()):
-        gained["planner"] = settings.planner.model
+        gained.append("planner")
     if models.executor is None and has_model(settings.executor, environment()):
-        gained["executor"] = settings.executor.model
-    began = run.state.facts.run.model_copy(update={"models": models.model_copy(update=gained)})
+        gained.append("executor")
+    gains: dict[str, Any] = {role: getattr(settings, role).model for role in gained}
+    commands = (*(models.commands or ()), *(commands_of(settings, gained) or ()))
+    models = models.model_copy(update={**gains, "commands": commands or None})
+    began = run.state.facts.run.model_copy(update={"models": models})
     return began.with_tools(tools_of_today(run))
 
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from agentfs import __version__
 from agentfs.commands.common import here, must_be_trusted
 from agentfs.core import paths
 from agentfs.core.hashing import sha256_bytes
-from agentfs.core.problems import Rejected
+from agentfs.core.problems import Rejected, did_you_mean
 from agentfs.errors import AgentfsError, UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.jsonl import read_lines
@@ -33,7 +33,8 @@ from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver import Context, MCPServer
+    from mcp_types import CallToolResult, InputRequiredResult
 
 MISSING = "this needs the extra `mcp`: pip install 'agentfs-plan[mcp]'"
 MOST_GOAL, MOST_LINES, MOST_TEXT, MOST_LISTED = 1_000_000, 1000, 200_000, 50
@@ -60,6 +61,14 @@ def mcp(arguments: Namespace) -> int:
     class Server(MCPServer):
         async def list_resources(self) -> list[Resource]:  # runs come and go: the list is made when it is asked for
             return [Resource(uri=uri, name=name, mime_type=kind) for uri, name, kind in _resources(workspace)]
+
+        async def call_tool(
+            self, name: str, arguments: dict[str, Any], context: "Context[Any, Any] | None" = None
+        ) -> "CallToolResult | InputRequiredResult":
+            _must_be_known(
+                name, arguments
+            )  # the package drops what it does not know, and the client is none the wiser
+            return await super().call_tool(name, arguments, context)
 
     server = Server("agentfs", instructions=INSTRUCTIONS, version=__version__)
     _add_tools(server, Client(workspace))
@@ -128,7 +137,11 @@ class Client:
     # ── act: every one of these leaves the decision to a person ───────────────────────────────────────────
 
     def start_run(self, goal: str, form: SUFFIXES = "md") -> Any:
-        """Start a run of a goal or a runbook. Its plan is a draft: nothing runs before a person approves it."""
+        """Start a run of a goal or a runbook. Its plan is a draft: nothing runs before a person approves it.
+
+        A runbook of the workspace with values for its parameters: form yaml or json, and as the goal
+        {"uses": "runbooks/NAME.md", "params": {"NAME": VALUE}}.
+        """
         must_be_trusted(self._workspace)
         with _goal_file(goal, form) as path:
             run, said, code = _planned(self._workspace.root, path)
@@ -163,13 +176,13 @@ class Client:
         """Let nothing new start; what runs finishes. Only a person resumes it."""
         from agentfs.commands.change import pause
 
-        return self._changes(pause, run)
+        return self._changes(pause, run, by_client=True)
 
     def cancel(self, run: str) -> Any:
         """End a run, and what runs in it."""
         from agentfs.commands.change import cancel
 
-        return self._changes(cancel, run)
+        return self._changes(cancel, run, by_client=True)
 
     def reply(self, run: str, text: str, step: str | None = None) -> Any:
         """Answer the question of a step's `ask`. Gates, drafts and proposals are a person's to answer."""
@@ -288,6 +301,20 @@ def _add_tools(server: "MCPServer", client: Client) -> None:
         ends, looks = tool == client.cancel, tool in looking
         hints = ToolAnnotations(read_only_hint=looks, destructive_hint=ends, open_world_hint=False)
         server.add_tool(_in_words(tool), name=tool.__name__, annotations=hints, structured_output=False)
+
+
+def _must_be_known(name: str, arguments: Iterable[str]) -> None:
+    """Raise, for the client, if a call of a tool has arguments that the tool does not take."""
+    import inspect
+
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    tool = None if name.startswith("_") else getattr(Client, name, None)
+    known = [one for one in inspect.signature(tool).parameters if one != "self"] if tool else []
+    if tool and (unknown := [one for one in arguments if one not in known]):
+        takes = f"it takes {', '.join(known)}"
+        words = (f"{name} takes no argument {one!r} ({did_you_mean(one, known, takes)})" for one in unknown)
+        raise ToolError("; ".join(words))
 
 
 def _in_words(tool: Callable[..., Any]) -> Callable[..., str]:

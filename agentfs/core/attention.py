@@ -185,6 +185,7 @@ class Waiting:
     file: str  # to look at, in the run's folder
     why: str
     how: str  # what to type; empty: nothing but an edit helps
+    others: tuple[str, ...] = ()  # things of the same kind and step that it stands for, too
 
 
 def list_waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:
@@ -196,12 +197,18 @@ def list_waiting(state: RunState, last: Action) -> tuple[Waiting, ...]:
 
 def _find_waiting(state: RunState) -> Iterator[Waiting]:
     found, run = open_questions(state), state.facts.run.run
-    for one in found:
+    cut = [one for one in found if one.about == "cut"]
+    for one, more in (*((one, []) for one in found if one.about != "cut"), *by_step(cut)):
         how = "\n".join(one.commands(run, alone=len(found) == 1))
         if one.about == "draft":
             yield Waiting(f"draft of call {_last_call(state)}", "draft", paths.PLAN, "the plan is a draft", how)
         else:
-            yield Waiting(one.question_path, one.about, one.question_path, _why(state, one), how)
+            why = _why(state, one)
+            if more:  # items of a list that were cut off together
+                how = "\n".join(f"agentfs reply {run} {paths.step_of(one.step or '')} {word}" for word in one.words)
+                why = f"{why} (and {len(more)} more of its items)"
+            others = tuple(other.question_path for other in more)
+            yield Waiting(one.question_path, one.about, one.question_path, why, how, others)
 
 
 def _last_call(state: RunState) -> int:

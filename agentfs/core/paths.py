@@ -26,6 +26,7 @@ REPLAN = "replan.md"
 REQUEST = "request.yaml"  # what asked for a goal of runbooks/, with which values
 USED = ".used"  # the goal that a dropped request uses, until the run has its goal file
 DROPPED = ".dropped"  # a goal that has left goals/ and whose run has no goal file yet
+CLIENT_EDIT = ".client-edit.json"  # which edit of the plan a client of `agentfs mcp` makes, until it has its revision
 FORGOTTEN = ".forgotten"  # in runs/: folders of runs that have yet to be deleted
 STEPS, PLANNING, REVISIONS, FILES = "steps", "planning", "revisions", "files"
 GOAL_SUFFIXES = (".md", ".txt", ".yaml", ".yml", ".json")

@@ -330,6 +330,9 @@ class Goal(Record):
 # ── run, calls, revisions ─────────────────────────────────────────────────────────────────────────────────
 
 
+ModelRole = Literal["planner", "executor"]
+
+
 class Models(Record):
     """The models a run began with; addresses and keys are never stored."""
 
@@ -340,6 +343,16 @@ class Models(Record):
     named: tuple[str, ...] | None = Field(None, description="The models a planner may name in a step")
     planner_temperature: Amount | None = Field(None, description="Sent only if set")
     executor_temperature: Amount | None = Field(None, description="Sent only if set")
+    commands: tuple[ModelRole, ...] | None = Field(
+        None,
+        exclude_if=is_absent,
+        description="Which of the two are programs, that are only given a model's name; absent: none",
+    )
+
+    def called(self, role: ModelRole) -> str | None:
+        """Return what people are told of who plans, or does steps; None: there was none when the run began."""
+        named: str | None = getattr(self, role)
+        return "a command" if named and role in (self.commands or ()) else named
 
 
 class Proof(Record):

@@ -2,7 +2,7 @@
 
     machine.py           git, bubblewrap, what the kernel allows, what a file system can do
     workspace_check.py   agentfs.toml, trust, schemas, user tools (by source), rejected goals, open runs, the ledger
-    outside.py           models, coding agents and places that the settings name: whether they can be reached
+    outside.py           models, coding agents, MCP servers and places that the settings name: can they be reached?
 
 Each is a function from what it examines to findings. What a workspace holds is only read: no tool is imported, no
 hook, filter or program of its settings runs, and no endpoint that an untrusted workspace names gets a key.
@@ -28,6 +28,7 @@ def examine(workspace: Workspace | None, environment: Mapping[str, str]) -> Iter
     yield from outside.examine_models(settings, environment, trusted=trusted)
     yield from outside.examine_places(settings, workspace.root, environment, trusted=trusted)
     yield from outside.examine_agents(settings, environment) if trusted else ()
+    yield from outside.examine_servers(settings, workspace.root, environment)
     drivable = not missing()
     if drivable:
         yield from machine.examine_disks(workspace)

@@ -1,9 +1,10 @@
-"""What the settings name outside the workspace: models, coding agents, and the places where attempts may run.
+"""What the settings name outside the workspace: models, coding agents, MCP servers, places where attempts may run.
 
 Models are listed, not asked, which costs nothing; agents are asked for their version, places what they are. No order
-is sent.
+is sent, and no MCP server is started.
 """
 
+import importlib.util
 import json
 import os
 import shutil
@@ -17,10 +18,12 @@ import agentfs
 from agentfs.agents.locating import locate, version_of
 from agentfs.agents.presets import Agent, configured
 from agentfs.core.config import ExecutorSettings, ModelSettings, PlaceSettings, PlannerSettings, Settings
+from agentfs.core.mcp import CONFIG, LockedServer, Unusable
 from agentfs.core.problems import Finding, fine, remark, wrong
-from agentfs.core.text import cut, inert
+from agentfs.core.records import Sandbox
+from agentfs.core.text import counted, cut, inert
 from agentfs.engine.means import default_agent, has_model, named_agents
-from agentfs.engine.remote_attempts import create_place, place_problem
+from agentfs.engine.remote_attempts import create_place, no_such_place, place_problem
 from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
 from agentfs.places.channel import Closed
 from agentfs.places.dask_place import address_in
@@ -30,6 +33,8 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools import sandbox
+from agentfs.tools.mcp_calls import UPDATE
+from agentfs.tools.mcp_connections import INSTALL, Host, read_lock
 
 # ── models ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -181,6 +186,42 @@ def _examine_agent(about: str, agent: Agent, settings: Settings, environment: Ma
         yield remark(about, f"none of {', '.join(agent.env)} is set", f"give it a key: set one{also}")
 
 
+# ── MCP servers ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def examine_servers(settings: Settings, root: Path, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what is found of each MCP server that the settings name; none is started."""
+    servers, lock = settings.mcp.servers, read_lock(root)
+    if servers and importlib.util.find_spec("mcp") is None:
+        yield wrong("[mcp]", "the extra `mcp` is not installed", INSTALL)
+    confined: Sandbox = "none" if settings.tools.sandbox == "off" or sandbox.unavailable_because() else "bubblewrap"
+    host = Host(root, settings, environment, confined)
+    for name in dict.fromkeys(servers):
+        yield _examine_server(name, host, lock.get(name))
+    for name in sorted(settings.mcp.sections() - {*servers}):
+        yield remark(f"[mcp.{name}]", f"is not used: servers under [mcp] does not name {name!r}")
+
+
+def _examine_server(name: str, host: Host, locked: LockedServer | None) -> Finding:
+    about, section = f"[mcp.{name}]", host.settings.mcp.server(name)
+    try:
+        launch = host.launch(name)
+        started = launch.filled(section, host.environment)
+        confinement = host.confinement(name, host.root)
+    except Unusable as error:
+        return wrong(about, inert(str(error)), f"look at {CONFIG} and at {about} in agentfs.toml")
+    if launch.url and not section.network:
+        return wrong(about, "it is reached over the network", f"set network = true under {about} in agentfs.toml")
+    where = os.path.join(host.cwd(confinement), started.command) if "/" in started.command else started.command
+    if not launch.url and shutil.which(where, path=sandbox.environment(confinement)["PATH"]) is None:
+        return wrong(about, f"{inert(launch.command)} is not found", f"install it, or change its command in {CONFIG}")
+    if locked is None:
+        return wrong(about, "it is not approved: steps have none of its tools", UPDATE)
+    if locked.launch_sha256 != launch.sha256:
+        return wrong(about, f"{CONFIG} starts it in another way than was approved", f"look at it: {UPDATE}")
+    return fine(about, f"{counted(len(locked.tools), 'tool')} approved; it is not started here")
+
+
 # ── places ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -191,6 +232,8 @@ def examine_places(
     settings: Settings, root: Path, environment: Mapping[str, str], *, trusted: bool
 ) -> Iterator[Finding]:
     """Yield what is found of every place."""
+    if (default := settings.executor.place) is not None and default not in settings.places:
+        yield wrong("[executor]", *no_such_place(default))
     for name, one in settings.places.items():
         about = f"[places.{name}]"
         if problem := place_problem(one):

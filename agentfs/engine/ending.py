@@ -35,9 +35,18 @@ def end_cancelled(folder: Path, workspace: Workspace, settings: Settings, say: S
             driver = Driver(folder, reader, world, planner_for(folder, reader, world), places=1)
             if driver.facts.outcome is None and is_to_end(driver):
                 take_charge(driver)
+                _announce_orphans(driver, say)
                 _end(driver, lambda child: end_cancelled(child, workspace, settings, say) is not None)
                 StatusFile(folder).keep(derive(driver.facts, world.means), now=True)
             return driver.facts.outcome
+
+
+def _announce_orphans(driver: Driver, say: Say) -> None:
+    """Say what has to have ended at a place before the run can."""
+    for key, job in driver.jobs.items():
+        if job.place is not None:
+            words = f"{key.step}.{key.number} may still run at {job.place}, and its driver is gone"
+            say(f"{words}: waiting {TIMING.place_orphan:g} s, in which it ends itself")
 
 
 def is_to_end(driver: Driver) -> bool:

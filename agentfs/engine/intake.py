@@ -16,7 +16,7 @@ from agentfs.core.goal_file import ParsedGoal, examine_goal
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.params import Fits
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Approve, Goal, Isolation, Limits, ModelChoice, Models, Run
+from agentfs.core.records import Approve, Goal, Isolation, Limits, ModelChoice, ModelRole, Models, Run
 from agentfs.core.references import Params
 from agentfs.core.request import APPROVE_ORDER, RUNBOOKS, loosening_problems, tighten, tightened
 from agentfs.core.schedule import misplaced
@@ -32,7 +32,7 @@ from agentfs.engine.goal_source import (
     with_runbooks,
     with_used_goal,
 )
-from agentfs.engine.means import default_agent, named_agents
+from agentfs.engine.means import commands_of, default_agent, named_agents
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.executor.attempt import render
 from agentfs.ledger.git import LedgerError, person
@@ -427,6 +427,7 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
             named=settings.executor.models or None,
             planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
             executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
+            commands=commands_of(settings, _roles(goal)),
         ),
         agent=default_agent(settings),
         agents=named_agents(settings) or None,
@@ -444,6 +445,14 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
         parent=source.above.parent if source.above else None,
         started_at=clock.stamp(),
     )
+
+
+def _roles(goal: JudgedGoal) -> Iterator[ModelRole]:
+    """Yield for what the run has a model."""
+    if goal.planner:
+        yield "planner"
+    if goal.executor:
+        yield "executor"
 
 
 def _approve(goal: JudgedGoal) -> Approve:

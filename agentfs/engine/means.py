@@ -4,7 +4,7 @@ Commands that only look need no more than this, and it is quick to import: no en
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from agentfs.agents.presets import configured
 from agentfs.core import paths
 from agentfs.core.config import ModelSettings, Settings
 from agentfs.core.problems import Problem
-from agentfs.core.records import Run, Tools
+from agentfs.core.records import ModelRole, Run, Tools
 from agentfs.core.references import Params
 from agentfs.core.run_state import Means, Use
 from agentfs.core.tool_spec import Catalogue, ToolSpec
@@ -30,6 +30,11 @@ from agentfs.tools.web import NO_ENGINE
 def has_model(settings: ModelSettings, environment: Mapping[str, str]) -> bool:
     """Whether a model is configured: its key is set, its address is set, or it is a command."""
     return bool(settings.kind == "command" or settings.base_url or environment.get(settings.api_key_env))
+
+
+def commands_of(settings: Settings, roles: Iterable[ModelRole]) -> tuple[ModelRole, ...] | None:
+    """Return which of these are programs; None: none is."""
+    return tuple(role for role in roles if getattr(settings, role).kind == "command") or None
 
 
 def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Known | None = None) -> Catalogue:

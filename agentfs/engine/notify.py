@@ -82,9 +82,10 @@ class Notifier:
         def look(state: RunState, actions: Sequence[Action]) -> None:
             for thing in list_waiting(state, actions[-1]):
                 if not known:
-                    known.update(str(line.get("thing")) for line in read_lines(folder / self.log))
-                if thing.thing not in known and self.order(folder, _waiting_notice(folder, thing)):
-                    known.add(thing.thing)
+                    known.update(name for line in read_lines(folder / self.log) for name in _names(line))
+                names = {thing.thing, *thing.others}
+                if known.isdisjoint(names) and self.order(folder, _waiting_notice(folder, thing)):
+                    known.update(names)
 
         return look
 
@@ -161,8 +162,16 @@ class Notifier:
 
 def _waiting_notice(folder: Path, thing: Waiting) -> Notice:
     values = (run_id(folder), thing.what, str(folder / thing.file), first_line(thing.why), thing.how)
-    about = {"what": thing.what, "file": thing.file, "why": thing.why}
+    about: dict[str, Any] = {"what": thing.what, "file": thing.file, "why": thing.why}
+    if thing.others:
+        about["others"] = [*thing.others]
     return Notice(thing.thing, about, dict(zip(TOLD_ON_WAIT, values, strict=True)))
+
+
+def _names(line: Mapping[str, Any]) -> list[str]:
+    """Return the things that a line of the log speaks of."""
+    others = line.get("others")
+    return [str(line.get("thing")), *map(str, others if isinstance(others, list) else ())]
 
 
 # ── on_end ────────────────────────────────────────────────────────────────────────────────────────────────

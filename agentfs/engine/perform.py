@@ -41,6 +41,7 @@ from agentfs.planner.surroundings import look_around
 from agentfs.storage.files import install, publish, read_whole
 from agentfs.storage.files import replace as replace_view
 from agentfs.storage.jsonl import JsonLines
+from agentfs.storage.plan_files import forget_client, is_by_client
 from agentfs.storage.workspace import goal_path
 
 
@@ -108,6 +109,8 @@ def _record_revision(action: acts.RecordRevision, driver: Driver) -> None:
         publish(copy, source, durable=True)
     revision = _revision(action, driver, number, sha256_bytes(source))
     publish(folder / paths.revision_file(number), render(revision), durable=True)
+    if is_by_client(driver.folder, revision.base_sha256, revision.plan_sha256):
+        forget_client(driver.folder)
     driver.update(revisions=(*facts.revisions, revision), plan=plan)
     driver.facts = driver.reader.judge.with_answers(driver.facts)
     driver.world.committer.note(driver.folder)
@@ -127,7 +130,7 @@ def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: 
     facts = driver.facts
     call = facts.planner_call(action.call).call if action.call else None
     if call is None:
-        by = Author(role="person", name=driver.world.person[0])
+        by = _editor(driver, digest)
         trigger: Trigger = "edited"
     else:
         by, trigger = driver.planner.author(call, facts), call.trigger
@@ -147,6 +150,14 @@ def _revision(action: acts.RecordRevision, driver: Driver, number: int, digest: 
         changes=changes(facts.plan, facts.plan_file.plan),
         at=driver.world.clock.stamp(),
     )
+
+
+def _editor(driver: Driver, digest: str) -> Author:
+    """Return who edited plan.json: a person, or a client that they let in."""
+    revisions, name = driver.facts.revisions, driver.world.person[0]
+    if is_by_client(driver.folder, revisions[-1].plan_sha256 if revisions else None, digest):
+        name = f"a client of agentfs mcp, for {name}"
+    return Author(role="person", name=name)
 
 
 def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:

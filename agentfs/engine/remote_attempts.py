@@ -67,13 +67,15 @@ def opened_places(settings: Settings, environment: Mapping[str, str], starter: S
 
     One that cannot be used matters to the steps that run there; the default place is that of all.
     """
+    if (default := settings.executor.place) is not None and default not in settings.places:
+        raise UserError("{} ({})".format(*no_such_place(default)))
     opened: dict[str, OpenPlace] = {}
     broken: dict[str, str] = {}
     for name, one in settings.places.items():
         try:
             place = create_place(name, one, settings.limits.parallel, environment, starter)
         except UserError as error:
-            if name == settings.executor.place:
+            if name == default:
                 raise
             broken[name] = str(error)
         else:
@@ -87,6 +89,14 @@ def opened_places(settings: Settings, environment: Mapping[str, str], starter: S
             there.place.close()
         if opened:
             places.tokens.close()
+
+
+def no_such_place(default: str) -> tuple[str, str]:
+    """Return what is wrong with a default place that the settings do not describe, and how to fix it."""
+    return (
+        f"there is no place {default!r}",
+        f"add [places.{default}] to agentfs.toml, or take place out of [executor]",
+    )
 
 
 def place_problem(one: PlaceSettings) -> tuple[str, str] | None:

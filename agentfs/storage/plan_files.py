@@ -10,11 +10,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agentfs.core import paths
+from agentfs.core.hashing import canonical, sha256_bytes
 from agentfs.core.plan_merge import HandEditHistory, HandEdits, plan_without_edits
 from agentfs.core.records import Plan, Revision
 from agentfs.errors import UserError
 from agentfs.storage.completeness import Completeness, being_written
-from agentfs.storage.files import DisplacedFile, install, listing, publish, read_whole
+from agentfs.storage.files import DisplacedFile, install, listing, publish, read_whole, replace
 
 KEPT = "plan.saved-{}.json"
 
@@ -116,3 +117,24 @@ class PastPlans:
 
 def _is_edited(revisions: Sequence[Revision]) -> bool:
     return any(revision.trigger == "edited" for revision in revisions)
+
+
+# ── edits of clients ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def note_client(folder: Path, base: bytes, new: bytes) -> None:
+    """Note that a client makes this edit of plan.json, which is about to be put in its place."""
+    replace(folder / paths.CLIENT_EDIT, canonical([sha256_bytes(base), sha256_bytes(new)]))
+
+
+def is_by_client(folder: Path, base_sha256: str | None, plan_sha256: str) -> bool:
+    """Whether a client made an edit of plan.json."""
+    try:
+        return read_whole(folder / paths.CLIENT_EDIT) == canonical([base_sha256, plan_sha256])
+    except OSError:
+        return False
+
+
+def forget_client(folder: Path) -> None:
+    """Let a noted edit be: it has its revision, or a person makes one now. The same may be made by hand later."""
+    (folder / paths.CLIENT_EDIT).unlink(missing_ok=True)

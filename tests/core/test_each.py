@@ -142,6 +142,15 @@ def test_a_list_done_again_and_cut_off_is_counted_as_its_outcome_does() -> None:
     assert (state.steps["do"].status, steps_by_end(state)) == ("interrupted", outcome.steps)
 
 
+@pytest.mark.parametrize(("depends_on", "status"), [([], "done"), (["list"], "stale")])
+def test_a_written_list_in_the_place_of_a_steps_output_keeps_items_that_follow_nothing_more(
+    depends_on: list[str], status: str
+) -> None:
+    given = ended(ended(with_list(["a", "b"]), "do~a"), "do~b")
+    plan = a_plan(LIST, an_each(each=["a", "b"], depends_on=depends_on))
+    assert [one.status for one in do(replace(given, plan=plan)).items] == [status, status]
+
+
 def test_what_an_item_does_holds_the_item() -> None:
     given = with_list([{"path": "x.csv"}, {"path": "y.csv"}], input={"text": "{{index}}: {{item.path}}"})
     texts = [one.resolved.input["text"] for one in do(given).items if one.resolved]

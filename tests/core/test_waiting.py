@@ -55,6 +55,24 @@ def test_a_draft_is_another_one_when_the_planner_made_another() -> None:
     assert names(replace(given, revisions=()))[0][0] == "draft of call 0"
 
 
+def test_items_of_a_list_that_were_cut_off_are_one_thing() -> None:
+    work = a_step("do", each=["x", "y", "z"], repeatable=False, depends_on=[], input={"text": "{{item}}"})
+    given, _ = PureWorld(lambda step, _number: "interrupted" if step != "do~y" else "done", slots=3).play(
+        facts(a_plan(work))
+    )
+    why = "do~x: it was cut off and is not repeatable: a person must say what became of it"
+    assert things(given) == (
+        Waiting(
+            "steps/do~x.1.question.md",
+            "cut",
+            "steps/do~x.1.question.md",
+            f"{why} (and 1 more of its items)",
+            "\n".join(f"agentfs reply {RUN} do {word}" for word in ("again", "done", "failed")),
+            ("steps/do~z.1.question.md",),
+        ),
+    )
+
+
 def test_what_a_person_paused_waits_with_nothing() -> None:
     assert things(facts(a_plan(A, status="paused"))) == ()
 

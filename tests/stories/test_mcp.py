@@ -25,6 +25,8 @@ TEXT = {
     "required": ["text"],
     "additionalProperties": False,
 }
+AT = "look at .mcp.json and at [mcp.{}] in agentfs.toml"
+INSTALL_IT = "install it, or change its command in .mcp.json"
 
 
 @pytest.fixture
@@ -83,6 +85,50 @@ def test_approved_checked_called_and_replayed(served: Served, place: Place) -> N
     shutil.rmtree(served.folder)  # a replay starts nothing, and needs no lock
     (place.root / "mcp.lock.json").unlink()
     assert place.agentfs("replay", "job").stdout.startswith("replayed: the same")
+
+
+def test_doctor_says_which_servers_cannot_be_used(served: Served, place: Place) -> None:
+    """Nothing is started for it: each line is known from the files."""
+    served.add("hand", tool("say", TEXT))
+    served.add("other", tool("say", TEXT))
+    served.put("gone", {"command": "no-such-program", "args": []})
+    served.put("near", {"command": "./servers/no-such-program"})
+    served.put("far", {"url": "https://mcp.example/"})
+    served.put("secret", {"command": "python3", "env": {"KEY": "${A_KEY}"}}, 'env = ["A_KEY"]\n')
+    served.approve(gone=[], near=[], far=[], secret=[])
+    config, lock = json.loads((place.root / ".mcp.json").read_bytes()), served.lock()
+    config["mcpServers"]["hand"]["args"].append("--more")
+    (place.root / ".mcp.json").write_text(json.dumps(config), encoding="utf-8")
+    del lock["servers"]["other"]
+    (place.root / "mcp.lock.json").write_text(json.dumps(lock), encoding="utf-8")
+    toml = place.root / "agentfs.toml"
+    text = toml.read_text(encoding="utf-8").replace("servers = [", 'servers = ["absent", ')
+    toml.write_text(f"{text}[mcp.unused]\n", encoding="utf-8")
+    found = json.loads(place.agentfs("doctor", "--json", code=None).stdout)["findings"]
+    named = [one for one in found if one["about"].startswith("[mcp")]
+    look = "look at it: agentfs tools --update"
+    assert [(one["about"], one["grade"], one["what"], one["fix"]) for one in named] == [
+        ("[mcp.absent]", "wrong", ".mcp.json has no server of that name under mcpServers", AT.format("absent")),
+        ("[mcp.hand]", "wrong", ".mcp.json starts it in another way than was approved", look),
+        ("[mcp.other]", "wrong", "it is not approved: steps have none of its tools", "agentfs tools --update"),
+        ("[mcp.gone]", "wrong", "no-such-program is not found", INSTALL_IT),
+        ("[mcp.near]", "wrong", "./servers/no-such-program is not found", INSTALL_IT),
+        (
+            "[mcp.far]",
+            "wrong",
+            "it is reached over the network",
+            "set network = true under [mcp.far] in agentfs.toml",
+        ),
+        ("[mcp.secret]", "wrong", "the variable A_KEY is not set", AT.format("secret")),
+        ("[mcp.unused]", "remark", "is not used: servers under [mcp] does not name 'unused'", None),
+    ]
+    served.servers, served.settings = {}, {}
+    served.add("hand", tool("say", TEXT))
+    served.approve()
+    found = json.loads(place.agentfs("doctor", "--json", code=None).stdout)["findings"]
+    assert [(one["grade"], one["what"]) for one in found if one["about"] == "[mcp.hand]"] == [
+        ("fine", "1 tool approved; it is not started here")
+    ]
 
 
 def test_what_servers_do_wrong_is_a_failed_step_with_a_reason(served: Served, place: Place) -> None:

@@ -10,7 +10,7 @@ import pytest
 from agentfs.core.proposed_edit import ProposedEdit, render_edit
 from agentfs.testing import ScriptedServer
 from tests.mcp_servers import needs_mcp
-from tests.workspaces import Place
+from tests.workspaces import Place, end, wait_for
 
 pytestmark = needs_mcp
 TOOLS = {
@@ -202,6 +202,42 @@ def test_a_client_answers_an_ask_and_approves_nothing(place: Place) -> None:
     with_client(place, story)
 
 
+def test_the_ledger_says_that_a_client_paused_and_cancelled(place: Place) -> None:
+    """What a person does the same way later is their own again."""
+    place.agentfs("init")
+    driver = place.begin("run", place.runbook("### wait\n```sh\ntouch begun; sleep 600\n```\n"))
+    wait_for(lambda: any(place.runs.glob("*/job/files/begun")), "the step has begun")
+
+    def recorded(number: int) -> None:
+        wait_for((place.run_folder() / "revisions" / f"{number}.json").exists, f"revision {number}")
+
+    async def story(ask: Session) -> None:
+        await ask("pause", run="job")
+        recorded(2)
+        place.agentfs("resume", "--dry-run", "job")
+        for number, word in ((3, "resume"), (4, "pause")):
+            place.agentfs(word, "job")
+            recorded(number)
+        end(driver)
+        await ask("cancel", run="job")
+
+    with_client(place, story)
+    by = [place.read(f"revisions/{number}.json")["by"] for number in range(2, 6)]
+    me = by[1]["name"]
+    client = f"a client of agentfs mcp, for {me}"
+    assert [(one["role"], one["name"]) for one in by] == [("person", name) for name in (client, me, me, client)]
+    edits = [line for line in place.log() if " revision " in line][1:]
+    assert edits == [
+        f"{client} job: revision 2, edited by {client}",
+        f"{me} job: revision 3, edited by {me}",
+        f"{me} job: revision 4, edited by {me}",
+        f"{client} job: revision 5, edited by {client}",
+    ]
+    assert not (place.run_folder() / ".client-edit.json").exists()
+    place.agentfs("verify", "job")
+    place.ledger_is_sound()
+
+
 def test_what_comes_of_a_clients_words_is_a_question(place: Place) -> None:
     """In a run that a person started and lets run as its planner says, and that has ended."""
 
@@ -262,6 +298,39 @@ def test_a_goal_of_a_client_is_held_to_a_dropped_goals_rules(place: Place) -> No
 
     with_client(place, story)
     assert not list(place.runs.rglob("*.result.json"))[2:]
+
+
+def test_an_argument_that_a_tool_does_not_take_is_refused(place: Place) -> None:
+    place.agentfs("init")
+
+    async def story(ask: Session) -> None:
+        takes = "it takes goal, form"
+        assert await ask.refused("start_run", goal=RUNBOOK, approve="never") == (
+            f"start_run takes no argument 'approve' ({takes})"
+        )
+        assert await ask.refused("start_run", goal=RUNBOOK, fom="md", params={}) == (
+            "start_run takes no argument 'fom' (did you mean 'form'?); "
+            f"start_run takes no argument 'params' ({takes})"
+        )
+        assert await ask("list_runs") == [], "nothing was started"
+
+    with_client(place, story)
+
+
+def test_a_client_gives_values_for_parameters_in_a_request(place: Place) -> None:
+    place.agentfs("init")
+    (place.root / "runbooks").mkdir()
+    text = "---\nparams: {name: string}\n---\n# Greet\n\n## Steps\n\n### hello\n```sh\necho {{params.name}}\n```\n"
+    (place.root / "runbooks" / "greet.md").write_text(text, encoding="utf-8")
+    request = json.dumps({"uses": "runbooks/greet.md", "params": {"name": "Ada"}})
+
+    async def story(ask: Session) -> None:
+        [tool] = [one for one in (await ask.client.list_tools()).tools if one.name == "start_run"]
+        assert '{"uses": "runbooks/NAME.md", "params": {"NAME": VALUE}}' in tool.description
+        begun = await ask("start_run", goal=request, form="json")
+        assert (begun["state"], (await ask("show_run", run=begun["run"]))["params"]) == ("draft", {"name": "Ada"})
+
+    with_client(place, story)
 
 
 def test_without_the_extra_it_says_what_to_install(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemons import Watching, book
-from tests.workspaces import Place, wait_for
+from tests.workspaces import Place, end, wait_for
 
 GATED = (
     "### a\n```sh\necho a\n```\n### send\ngate\n```sh\necho sent\n```\n### who\nafter: nothing\n```ask\nWho?\n```\n"
@@ -44,6 +44,33 @@ def test_each_thing_is_told_once_whoever_drives(place: Place) -> None:
     lines = [json.loads(line) for line in (folder / "on_wait.log.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines if line.get("what") == "gate"] == ["begins"]
     assert sorted(line["event"] for line in lines) == ["begins", "begins", "ended", "ended"]
+    place.ledger_is_sound()
+
+
+def test_items_that_were_cut_off_are_told_once_however_they_are_answered(place: Place) -> None:
+    settings(place)
+    process = place.begin(
+        "run", place.runbook("### work\neach: a, b, c\n```sh\ntouch {{item}}; test -e go || sleep 600\n```\n")
+    )
+    files = place.root / "runs"
+    wait_for(lambda: len([*files.glob("*/job/files/[abc]")]) == 3, "three items")
+    end(process)
+    place.agentfs("resume", "job", code=3)
+    folder = place.run_folder()
+    run = f"{folder.parent.name}/job"
+    why = (
+        "work~a: it was cut off and is not repeatable: a person must say what became of it (and 2 more of its items)"
+    )
+    assert (place.root / "told").read_text() == (
+        f"{run}|cut|{folder}/steps/work~a.1.question.md|{why}|agentfs reply {run} work again\n"
+        f"agentfs reply {run} work done\nagentfs reply {run} work failed\n"
+    )
+    before = told(place)
+    place.agentfs("reply", "job", "work~a", "done")
+    place.agentfs("resume", "job", code=3)
+    assert told(place) == before
+    place.agentfs("reply", "job", "work", "done")
+    place.agentfs("resume", "job")
     place.ledger_is_sound()
 
 

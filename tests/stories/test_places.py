@@ -6,6 +6,7 @@ import signal
 import sys
 
 import agentfs
+from agentfs.storage.timing import TIMING
 from tests.workspaces import Place, end, wait_for
 
 BOX = f"""
@@ -67,6 +68,16 @@ def test_a_place_that_nobody_knows(place: Place) -> None:
     assert unknown in place.agentfs("run", "job.md", code=2).stderr
 
 
+def test_a_default_place_that_is_not_there(place: Place) -> None:
+    box(place, '[executor]\nplace = "bax"\n')
+    what, fix = "there is no place 'bax'", "add [places.bax] to agentfs.toml, or take place out of [executor]"
+    assert place.agentfs("run", place.runbook("### one\n```sh\necho 1\n```\n"), code=2).stderr.endswith(
+        f"agentfs: {what} ({fix})\n"
+    )
+    found = json.loads(place.agentfs("doctor", "--json", code=None).stdout)["findings"]
+    assert {"about": "[executor]", "grade": "wrong", "what": what, "fix": fix} in found
+
+
 def test_a_place_that_the_settings_no_longer_have(place: Place) -> None:
     """What ran there is read as before; a run that goes on says what is missing."""
     box(place)
@@ -96,6 +107,26 @@ def test_a_driver_that_is_killed_leaves_an_orphan_that_ends_itself(place: Place)
         "the attempt at box was lost: its driver ended",
     )
     assert (place.run_folder("job") / "files" / "effects").read_text(encoding="utf-8") == "paid\n"
+
+
+def test_cancel_says_at_once_what_it_waits_for(place: Place) -> None:
+    box(place)
+    driver = place.begin("run", place.runbook("### slow\nplace: box\n```sh\ntouch begun; sleep 60\n```\n"))
+    wait_for(lambda: any(place.runs.glob("*/job/files/begun")), "the step has begun")
+    driver.send_signal(signal.SIGKILL)
+    end(driver)
+    cancelling = place.begin("cancel", "job")
+    assert cancelling.stderr is not None
+    said: list[str] = []
+    while not said or "waiting" not in said[-1]:
+        said.append(cancelling.stderr.readline())
+        assert said[-1], said
+    assert not (place.run_folder("job") / "outcome.json").exists(), "it is said before it is waited for"
+    orphan = "slow.1 may still run at box, and its driver is gone"
+    assert said[-1] == f"{orphan}: waiting {TIMING.place_orphan:g} s, in which it ends itself\n"
+    assert cancelling.wait(60) == 0
+    end(cancelling)
+    assert place.read("outcome.json")["status"] == "cancelled"
 
 
 def test_a_signal_ends_what_runs_there(place: Place) -> None:

@@ -126,6 +126,27 @@ def test_without_a_file_it_goes_to_standard_output(place: Place, tmp_path: Path)
     assert (code, "there is no run 'nothing'" in said) == (2, True)
 
 
+def test_a_planner_that_is_a_program_is_no_model(place: Place) -> None:
+    place.agentfs("init")
+    text = '[planner]\nkind = "command"\ncommand = ["cat", "plan.json"]\n[proof]\nrequire = "claimed"\n'
+    (place.root / "agentfs.toml").write_text(text, encoding="utf-8")
+    plan = {
+        "steps": [
+            {"id": "a", "tool": "shell", "input": {"command": "echo hi"}, "depends_on": [], "success_condition": "hi"}
+        ]
+    }
+    (place.root / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    place.agentfs("run", place.goal("Say hi.\n"), "--mode", "split", code=None)
+    assert place.read("run.json")["models"]["commands"] == ["planner"]
+    place.agentfs("report", "job", "-o", "job.html")
+    page = (place.root / "job.html").read_text(encoding="utf-8")
+    assert "<dt>planner</dt><dd>a command</dd>" in page
+    assert "<dt>executor</dt><dd>no model</dd>" in page
+    place.agentfs("fork", "job")
+    forked = place.read("run.json", "job-2")["models"]
+    assert (forked["planner"], forked["commands"]) == ("gpt-5", ["planner"])
+
+
 def test_items_of_each_are_shown_with_their_step(place: Place) -> None:
     steps = (
         "### list\n```sh\nprintf 'north\\neast\\n'\n```\n\n"
