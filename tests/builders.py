@@ -9,7 +9,7 @@ from agentfs.core import actions as acts
 from agentfs.core.actions import Action, Wait
 from agentfs.core.decide import decide
 from agentfs.core.documents import read_json
-from agentfs.core.each import gathered
+from agentfs.core.each import gather_items
 from agentfs.core.facts import ASK, Attempt, Facts, GoalFile, PlanFile, PlannerCall, Talk, cut_word, gate_word
 from agentfs.core.hashing import render_plan, sha256_bytes
 from agentfs.core.outcome import outcome_of
@@ -372,7 +372,7 @@ def _renewed(step: Step, old: str, new: str) -> Step:
 
 def _gathered(given: Facts, view: StepView) -> Facts:
     """Write the result of a step whose items have ended."""
-    is_done, _ = gathered(view)
+    is_done, _ = gather_items(view)
     items = {one.id.partition("~")[2]: one.attempt for one in view.items}
     outputs = [one.result.output if one.result else None for one in view.items] if is_done else None
     result = a_result(view, "done" if is_done else "failed", items=items, output=outputs)

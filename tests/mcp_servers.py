@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.mcp import LockedServer, launch_in, offered, render_lock
+from agentfs.core.mcp import LockedServer, launch_in, read_offers, render_lock
 from agentfs.tools.mcp_connections import read_config
 from tests.workspaces import Place
 
@@ -147,7 +147,7 @@ class Served:
         config, lock = read_config(self.place.root), dict[str, LockedServer]()
         for name in self.servers:
             tools = listed[name] if name in listed else json.loads((self.folder / f"{name}.json").read_bytes())
-            lock[name] = LockedServer(launch_in(config, name).sha256, f"{name} 1", offered(name, tools)[0])
+            lock[name] = LockedServer(launch_in(config, name).sha256, f"{name} 1", read_offers(name, tools)[0])
         (self.place.root / "mcp.lock.json").write_bytes(render_lock(lock))
 
     def lock(self) -> Any:

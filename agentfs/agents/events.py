@@ -177,13 +177,13 @@ class Narrator:
                 *whole, self._pieces = f"{self._pieces}{event.text}".split("\n")
             else:
                 whole, self._pieces = [self._pieces], ""
-            yield from (_said(line) for line in whole if line.strip())
+            yield from (_message_line(line) for line in whole if line.strip())
             yield from self._of(event)
 
     def _of(self, event: Event) -> Iterator[str]:
         match event:
             case Said(text=text, part=False) if text.strip():
-                yield _said(text)
+                yield _message_line(text)
             case Runs(what=what):
                 yield f"runs: {one_line(what, LINE)}"
             case Ran(output=output, ok=False):
@@ -201,7 +201,7 @@ class Narrator:
                 pass
 
 
-def _said(text: str) -> str:
+def _message_line(text: str) -> str:
     """Return a message as one line; of an answer in JSON only what a person wants to know."""
     answer = last_object(text) if text.strip().startswith("{") and text.strip().endswith("}") else None
     if answer is None or "ok" not in answer:

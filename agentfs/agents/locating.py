@@ -38,7 +38,7 @@ def locate(agent: Agent, given: Mapping[str, str]) -> Found | None:
     program = os.path.realpath(found)
     runner = _interpreter(program, path)
     named = (os.path.realpath(word) for word in agent.command[1:] if os.path.isabs(word) and os.path.isfile(word))
-    shown = [*_shown(program), *(_shown_interpreter(runner) if runner else ()), *named]
+    shown = [*_find_installation(program), *(_find_interpreter(runner) if runner else ()), *named]
     return Found(program, tuple(map(Path, dict.fromkeys(shown))), (os.path.dirname(runner),) if runner else ())
 
 
@@ -57,7 +57,7 @@ def _interpreter(program: str, path: str) -> str | None:
     return None if found is None or _is_system(os.path.realpath(found)) else os.path.realpath(found)
 
 
-def _shown(program: str) -> list[str]:
+def _find_installation(program: str) -> list[str]:
     """Return the installation of a program: its packages, its folder, or itself where many share one."""
     if _is_system(program):
         return []
@@ -69,7 +69,7 @@ def _shown(program: str) -> list[str]:
     return [folder if alone else program]
 
 
-def _shown_interpreter(runner: str) -> list[str]:
+def _find_interpreter(runner: str) -> list[str]:
     folder = os.path.dirname(runner)
     return [os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder]
 

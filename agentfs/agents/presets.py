@@ -126,7 +126,7 @@ PRESETS: Mapping[str, Agent] = {
 }
 
 
-def configured(sections: Mapping[str, AgentSettings]) -> dict[str, Agent]:
+def configure_agents(sections: Mapping[str, AgentSettings]) -> dict[str, Agent]:
     """Return every agent there is: the presets, and what the settings say instead, or beside them."""
     agents = dict(PRESETS)
     for name, section in sections.items():

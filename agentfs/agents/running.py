@@ -320,7 +320,7 @@ def story_of(speaks: str, entries: Iterable[Mapping[str, Any]]) -> Story:
     return story
 
 
-def replayed(speaks: str, entries: Sequence[Mapping[str, Any]]) -> Attempted | None:
+def replay_attempt(speaks: str, entries: Sequence[Mapping[str, Any]]) -> Attempted | None:
     """Return what an attempt came to, from its log alone; None if it does not tell how it ended."""
     end = None
     for entry in entries:

@@ -137,7 +137,7 @@ class Claude(JsonReader):
                 content = event["message"]["content"]
                 for part in content if isinstance(content, list) else ():
                     if part["type"] == "tool_result" and part["tool_use_id"] in self._calls:
-                        yield from self._returned(part)
+                        yield from self._read_result(part)
             case "result":
                 yield from self._result(event)
             case "system" | "stream_event" | "rate_limit_event" | "tool_progress":
@@ -159,7 +159,7 @@ class Claude(JsonReader):
             self._calls[part["id"]], call = _call(part["name"], part["input"])
             yield call
 
-    def _returned(self, part: Line) -> Iterator[Event]:
+    def _read_result(self, part: Line) -> Iterator[Event]:
         content = part.get("content") or ""
         texts = [one.get("text", "") for one in content] if isinstance(content, list) else [str(content)]
         ok = not part.get("is_error")

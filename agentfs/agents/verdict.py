@@ -31,7 +31,7 @@ class End:
 def verdict(agent: Agent, end: End, story: Story, fits: Fits, version: Callable[[], str | None]) -> Any | Failure:
     """Return the answer of an agent that may be done, or why it is not."""
     if end.ended_by is not None:
-        return _ended_by_us(agent, end, story)
+        return _failure_by_us(agent, end, story)
     if story.changed is not None:
         # The terminal event is not as it was: success can no longer be told from failure.
         return _unreadable(agent, story.changed.what, version)
@@ -41,14 +41,14 @@ def verdict(agent: Agent, end: End, story: Story, fits: Fits, version: Callable[
         # how codex, claude, opencode and gemini report 401, 429, 500 and limits of their own.
         reported = story.ended is not None and story.ended.error is not None
         how = _exit(end, error)
-        return _failed("exit", how if reported else with_output(how, end.stderr), agent, error)
+        return _failure("exit", how if reported else with_output(how, end.stderr), agent, error)
     if story.ended is None:
         # gemini exits 0 on SIGTERM, and opencode where what it asked for was rejected: both half way.
         return _no_end(agent, end, story, version)
     if error is not None:
         # A rate limit is `"subtype": "success"` beside `is_error` (claude-code#79500), and so is a run in which every
         # call was denied (claude-code#76867). goose exits 0 on 400, 429, 500 and without a network.
-        return _failed("agent", f"it ended with an error: {one_line(error, QUOTED)}", agent, error)
+        return _failure("agent", f"it ended with an error: {one_line(error, QUOTED)}", agent, error)
     if story.turns == 0:
         # Done in no turn at all, and `success` (claude-code#87159); codex exits 0 after a refusal without a message.
         return Failure(kind="agent", message="it ended without doing or saying anything")
@@ -68,7 +68,7 @@ def _answer(story: Story, fits: Fits) -> Any | Failure:
     return answer
 
 
-def _ended_by_us(agent: Agent, end: End, story: Story) -> Failure:
+def _failure_by_us(agent: Agent, end: End, story: Story) -> Failure:
     match end.ended_by:
         case "stop":
             return Failure(kind="interrupted", message="it was stopped")
@@ -118,7 +118,7 @@ def _unreadable(agent: Agent, what: str, version: Callable[[], str | None]) -> F
 _LOGIN = ("401", "403", "unauthorized", "authentication", "api key", "api_key", "log in", "login", "not logged in")
 
 
-def _failed(kind: str, message: str, agent: Agent, error: str | None) -> Failure:
+def _failure(kind: str, message: str, agent: Agent, error: str | None) -> Failure:
     return Failure(kind=kind, message=message, hint=_hint(agent, error))
 
 

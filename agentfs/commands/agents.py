@@ -34,13 +34,13 @@ def agents(arguments: Namespace) -> int:
 def list_agents(settings: Settings, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield what there is to say of each agent; one that is found is asked for its version, in the sandbox."""
     from agentfs.agents.locating import locate, version_of
-    from agentfs.agents.presets import configured, fill
+    from agentfs.agents.presets import configure_agents, fill
     from agentfs.tools import sandbox
 
     confined = settings.tools.sandbox != "off" and sandbox.unavailable_because() is None
-    refusal = refused(settings, confined=confined)
+    refusal = why_refused(settings, confined=confined)
     named, default = named_agents(settings), default_agent(settings)
-    known = {name: (agent, locate(agent, environment)) for name, agent in configured(settings.agents).items()}
+    known = {name: (agent, locate(agent, environment)) for name, agent in configure_agents(settings.agents).items()}
     with ThreadPoolExecutor() as pool:  # to start them takes seconds
         versions = pool.map(lambda one: version_of(one[1], confined=confined) if one[1] else None, known.values())
     for (name, (agent, found)), version in zip(known.items(), versions, strict=True):
@@ -67,7 +67,7 @@ def list_agents(settings: Settings, environment: Mapping[str, str]) -> Iterator[
         }
 
 
-def refused(settings: Settings, *, confined: bool) -> str | None:
+def why_refused(settings: Settings, *, confined: bool) -> str | None:
     """Return why no agent may run here, and how to change that; None if they may."""
     if settings.tools.network is False:
         return 'agents need the network (set network = "agents" under [tools] in agentfs.toml)'

@@ -32,7 +32,7 @@ from agentfs.storage.files import install, read_whole
 from agentfs.storage.safe_open import read_text
 from agentfs.storage.timing import TIMING
 from agentfs.ui.progress import Progress
-from agentfs.ui.prompt import Keyboard, Typed, choices, draft_lines, fitted, meanings, question_lines, understand
+from agentfs.ui.prompt import Keyboard, Typed, choices, draft_lines, fit_lines, meanings, question_lines, understand
 
 YES = "approve\n"
 MAX_REPLY = 1_000_000
@@ -101,7 +101,7 @@ class TerminalAsker:
         if self._editing is not None and self._editing.code is None:
             return True
         written = self._finish_editing(self._editing) if self._editing is not None else None
-        asked = {} if stopping else _asked_now(state)
+        asked = {} if stopping else _find_questions(state)
         if self._shown is not None and self._shown.key not in asked:
             self._withdraw(state, silent=stopping or state.facts.outcome is not None)
         if self._shown is not None and written is not None:
@@ -165,7 +165,7 @@ class TerminalAsker:
             lines = list(draft_lines(shown.source, full=full))
         else:
             lines = list(question_lines(shown.source.decode("utf-8", "replace"), full=full))
-        self._progress.tell(fitted(lines, _columns(), None if full else MOST_ROWS))
+        self._progress.tell(fit_lines(lines, _columns(), None if full else MOST_ROWS))
 
     def _listen(self, shown: Shown) -> None:
         self._keyboard.listen(shown.number)  # before it is seen: what a person types then counts
@@ -204,7 +204,7 @@ class TerminalAsker:
             case "reply" if typed:
                 self._answer(shown, typed.reply)
             case _:
-                self._progress.tell(fitted(["Type one of:", *meanings(about)], _columns()))
+                self._progress.tell(fit_lines(["Type one of:", *meanings(about)], _columns()))
         if self._shown is not None and self._editing is None:
             self._progress.ask(choices(shown.opening))
 
@@ -303,7 +303,7 @@ class TerminalAsker:
 # ── words and files ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asked_now(state: RunState) -> dict[Key, OpenQuestion]:
+def _find_questions(state: RunState) -> dict[Key, OpenQuestion]:
     """Return what a person can answer now. While the run is held up by something else, nothing is asked."""
     facts = state.facts
     if facts.outcome is not None or facts.broken or facts.plan_file.problems:

@@ -159,7 +159,7 @@ def reply(run: OpenRun, arguments: Namespace) -> None:
     _must_go_on(run)
     _must_be_asked(run, arguments)
     asked = asked_by_items(open_questions(run.state), arguments.step) if arguments.step else []
-    openings = asked or [_asked_by(run, arguments.step) if arguments.step else _only_open(run, "reply")]
+    openings = asked or [_question_of(run, arguments.step) if arguments.step else _only_open(run, "reply")]
     for opening in openings:
         if opening.about == "draft":
             raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
@@ -229,7 +229,9 @@ def _one_open(run: OpenRun, name: str | None, word: str) -> OpenQuestion:
     if name is None:
         opening = _only_open(run, word)
     else:
-        opening = next((one for one in open_questions(run.state) if one.name == name), None) or _asked_by(run, name)
+        opening = next((one for one in open_questions(run.state) if one.name == name), None) or _question_of(
+            run, name
+        )
     if opening.about not in YES_OR_NO:
         raise UserError(f"{opening.question_path} wants more than yes or no:\n{_join_ids([opening], run, word)}")
     return opening
@@ -257,7 +259,7 @@ def _join_ids(found: Iterable[OpenQuestion], run: OpenRun, word: str) -> str:
     return "\n".join(f"  {command}" for command in typed)
 
 
-def _asked_by(run: OpenRun, step: str) -> OpenQuestion:
+def _question_of(run: OpenRun, step: str) -> OpenQuestion:
     """Return the question of a step; one that has its answer may get another until it is acted upon."""
     view = run.view(step)
     if found := next((one for one in open_questions(run.state) if one.step == step), None):

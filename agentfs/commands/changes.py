@@ -11,8 +11,8 @@ from agentfs.commands.streams import CannotPrint
 from agentfs.core import paths
 from agentfs.core.plan_diff import GREEN, RED
 from agentfs.core.records import Isolation, Outcome
-from agentfs.core.table import painted
-from agentfs.core.text import block, counted, json_text
+from agentfs.core.table import paint
+from agentfs.core.text import block, json_text, plural
 from agentfs.engine.means import run_record
 from agentfs.errors import UserError
 from agentfs.ledger import LedgerError
@@ -69,7 +69,7 @@ def _print_patch(patch: bytes) -> None:
     """Print a patch: to a terminal in colours and with nothing that it obeys, elsewhere byte for byte."""
     if sys.stdout.isatty():
         lines, painting = block(patch.decode("utf-8", "replace")), colours()
-        print_lines(painted(line, _COLOURS.get(line[:1]), colours=painting) for line in lines)
+        print_lines(paint(line, _COLOURS.get(line[:1]), colours=painting) for line in lines)
         return
     try:
         sys.stdout.flush()
@@ -103,7 +103,7 @@ def apply(arguments: Namespace) -> int:
     except LedgerError as error:
         raise UserError(f"nothing was merged: {error}") from None
     how = " as one" if arguments.squash and new > 1 else ""
-    say(f"merged {counted(new, 'commit')}{how} into {isolation.repository}: {commit[:12]}")
+    say(f"merged {plural(new, 'commit')}{how} into {isolation.repository}: {commit[:12]}")
     if not _is_done(folder):
         say(f"the run has not ended done: that is what its steps did so far (agentfs show {arguments.run})")
     say(f"no longer needed? agentfs discard {arguments.run}")

@@ -126,10 +126,10 @@ def verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
     source = b""
     try:
         if (folder := path.absolute().parent) in (around.root / "goals", around.root / "goals" / "rejected"):
-            return _dropped(path, shown, around)
+            return _judge_dropped(path, shown, around)
         source = read_regular(path, MOST_SOURCE, links=True)
         if folder == around.root / FOLDER:
-            return _scheduled(path, shown, source, around)
+            return _judge_scheduled(path, shown, source, around)
         if path.suffix == ".toml":
             check_settings(read_toml(source))
         elif (folder / paths.RUN).is_file():
@@ -151,7 +151,7 @@ def verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
     return Verdict(shown)
 
 
-def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
+def _judge_dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
     """Judge a file of goals/ as `watch` does."""
     from agentfs.daemon.inbox import dropped_goal
     from agentfs.storage.dropped_goals import StillChanging
@@ -165,7 +165,7 @@ def _dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
     return Verdict(shown)
 
 
-def _scheduled(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
+def _judge_scheduled(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
     """Judge a file of schedules/ as `watch` does: what it says of times, and the goal."""
     _must_be_goal_name(path)
     found = read_file(around.root, path.name).problems

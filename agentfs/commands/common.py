@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from agentfs.commands.streams import harmless
 from agentfs.core.markdown import lines_of
 from agentfs.core.problems import Problem
-from agentfs.core.table import BOLD, painted
+from agentfs.core.table import BOLD, paint
 from agentfs.core.text import columns, cut, cut_front, inert, json_text
 from agentfs.errors import UserError
 from agentfs.storage.workspace import Workspace, find_workspace, is_trusted, was_trusted
@@ -81,7 +81,7 @@ def must_be_trusted(workspace: Workspace) -> None:
         )
 
 
-def trusted_now(names: Sequence[str]) -> str:
+def trust_warning(names: Sequence[str]) -> str:
     """Return the warning that what was in a folder before it became this user's workspace may run from now on."""
     return f"trusted from now on, since it was here already: {inert(', '.join(names))} (look at it)"
 
@@ -120,7 +120,7 @@ def problem_lines(
     found: list[str] = []
     for number, problem in enumerate(problems):
         head, colon, words = inert(problem.shown(file)).partition(": ")
-        found.append(painted(head, BOLD, colours=colours) + colon + words)
+        found.append(paint(head, BOLD, colours=colours) + colon + words)
         if width and number < _MOST_SHOWN and problem.line <= len(written) and written[problem.line - 1].strip():
             found += _mark(written[problem.line - 1], problem, width, colours=colours)
     return found
@@ -133,7 +133,7 @@ def _mark(line: str, problem: Problem, width: int, *, colours: bool) -> list[str
     room = max(width - margin, 20)
     shown = cut_front(before, max(room // 2, room - columns(after)))
     text = shown + cut(after, room - columns(shown))
-    mark = painted("^", _RED, colours=colours)
+    mark = paint("^", _RED, colours=colours)
     return [f"    {problem.line} | {text.rstrip()}", f"{'| ':>{margin}}{' ' * columns(shown)}{mark}"]
 
 

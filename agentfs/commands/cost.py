@@ -9,10 +9,9 @@ from agentfs.commands.common import colours, here, print_lines, width
 from agentfs.core.costs import PARTS, Asked, Charge, Costs, as_page, charges_page, costs_of, goal_name
 from agentfs.core.paths import is_fork_source, run_id
 from agentfs.core.plan_diff import changed_lines
-from agentfs.core.table import RUN_COLOURS, painted
+from agentfs.core.table import RUN_COLOURS, paint
 from agentfs.core.text import (
     columns,
-    counted,
     counts_words,
     cut,
     cut_middle,
@@ -20,10 +19,11 @@ from agentfs.core.text import (
     first_line,
     inert,
     json_text,
-    padded,
+    pad,
+    plural,
 )
 from agentfs.errors import UserError
-from agentfs.storage.clock import local_day, stamped
+from agentfs.storage.clock import format_moment, local_day
 from agentfs.storage.workspace import Workspace
 from agentfs.ui.reading import ended, list_runs, moment_of, read_run, time_of
 from agentfs.ui.run_history import conversations
@@ -49,7 +49,7 @@ def _cost_of_all(workspace: Workspace, arguments: Namespace) -> int:
     moment = moment_of(arguments, "since")
     if moment is None:
         raise TypeError("the caller has looked")
-    since = stamped(moment)
+    since = format_moment(moment)
     page = charges_page(since, _charges(workspace, since))
     if arguments.json:
         return print_lines([json_text(page)])
@@ -110,7 +110,7 @@ def cost_lines(page: Mapping[str, Any], width: int | None) -> list[str]:
         *((_step_name(one), one) for one in page["by_step"]),
         ("total", total),
     ]
-    said = f"{page['run']}: {counted(total['requests'], 'request')} to models, {money(total['cost_usd'])}"
+    said = f"{page['run']}: {plural(total['requests'], 'request')} to models, {money(total['cost_usd'])}"
     return [said, "", *_table(rows, width), *_find_unpriced(page)]
 
 
@@ -122,7 +122,7 @@ def period_lines(page: Mapping[str, Any], since: str, width: int | None) -> list
     rows: list[tuple[str, Mapping[str, Any] | None]] = []
     for part in PARTS:
         rows += [(f"by {part}", None), *((one[part], one) for one in page[f"by_{part}"])]
-    asked, runs = counted(total["requests"], "request"), counted(page["runs"], "run")
+    asked, runs = plural(total["requests"], "request"), plural(page["runs"], "run")
     said = f"{began}: {asked} to models by {runs}, {money(total['cost_usd'])}"
     return [said, "", *_table([*rows, ("total", total)], width), *_find_unpriced(page)]
 
@@ -144,7 +144,7 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any] | None]], width: int | No
         if row is HEAD or name == "total":
             lines += [""] if lines else []
         shown = "".join(f"  {cell:>{size}}" for cell, size in zip(row, sizes, strict=True))
-        lines.append(f"{padded(cut(name, room), room)}{shown}".rstrip())
+        lines.append(f"{pad(cut(name, room), room)}{shown}".rstrip())
     return lines
 
 
@@ -207,10 +207,10 @@ def short(tokens: int | None) -> str:
 
 def compare(arguments: Namespace) -> int:
     """`agentfs compare RUN RUN`"""
-    from agentfs.core.costs import compared
+    from agentfs.core.costs import compare_runs
 
     workspace = here(arguments)
-    page = compared(_read(workspace, arguments.run), _read(workspace, arguments.other))
+    page = compare_runs(_read(workspace, arguments.run), _read(workspace, arguments.other))
     if arguments.json:
         return print_lines([json_text(page)])
     return print_lines(compare_lines(page, width(), colours=colours()))
@@ -287,7 +287,7 @@ def _side_by_side(rows: list[Row], width: int | None) -> list[str]:
     lines = []
     for number, (name, one, other) in enumerate(rows):
         shorten = cut if number else cut_middle
-        cells = (padded(name, label), padded(shorten(one, left), left), shorten(other, room))
+        cells = (pad(name, label), pad(shorten(one, left), left), shorten(other, room))
         lines.append((" " * GAP).join(cells).rstrip())
     return lines
 
@@ -295,7 +295,7 @@ def _side_by_side(rows: list[Row], width: int | None) -> list[str]:
 def _colour(line: str, *states: str, colours: bool) -> str:
     """Return the line of the states, each in its colour."""
     for state in dict.fromkeys(states):
-        line = line.replace(f" {state}", f" {painted(state, RUN_COLOURS.get(state), colours=colours)}")
+        line = line.replace(f" {state}", f" {paint(state, RUN_COLOURS.get(state), colours=colours)}")
     return line
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from agentfs.commands.common import environment, here, print_lines, say, start_folder
 from agentfs.core.agreement import Disagreement
 from agentfs.core.problems import Finding, is_well
-from agentfs.core.text import counted, inert, json_text
+from agentfs.core.text import inert, json_text, plural
 from agentfs.storage.workspace import find_workspace
 
 
@@ -54,8 +54,8 @@ def summary(findings: list[Finding]) -> str:
     bad, notes = grades.count("wrong"), grades.count("remark")
     if not is_well(findings):
         verb = "is" if bad == 1 else "are"
-        return f"{counted(bad, 'thing')} {verb} wrong, {counted(notes, 'note')}"
-    return f"all is well, {counted(notes, 'note')}" if notes else "all is well"
+        return f"{plural(bad, 'thing')} {verb} wrong, {plural(notes, 'note')}"
+    return f"all is well, {plural(notes, 'note')}" if notes else "all is well"
 
 
 # ── verify ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,9 +90,9 @@ def line_of(one: Disagreement) -> str:
 
 def _verify_summary(wrong: int, later: int, runs: int, commits: int, revisions: int, tip: str | None) -> str:
     """Return the verdict in a line. The name of the last commit is worth keeping elsewhere."""
-    looked = f"{counted(runs, 'run')}, {counted(revisions, 'revision')}, {counted(commits, 'commit')}"
+    looked = f"{plural(runs, 'run')}, {plural(revisions, 'revision')}, {plural(commits, 'commit')}"
     at = f", main at {tip}" if tip else ""
-    pending = f"; {counted(later, 'commit')} still to come" if later else ""
+    pending = f"; {plural(later, 'commit')} still to come" if later else ""
     if wrong:
-        return f"{looked}{at}: {counted(wrong, 'disagreement')}{pending}"
+        return f"{looked}{at}: {plural(wrong, 'disagreement')}{pending}"
     return f"{looked}{at}: files and ledger agree{pending}"

@@ -15,7 +15,7 @@ from agentfs.commands.common import here, print_lines, say
 from agentfs.core import paths
 from agentfs.core.paths import run_id
 from agentfs.core.spans import AttemptFiles, RunFiles, Span, nanoseconds, span_id, spans_of, trace_id
-from agentfs.core.text import counted, inert, json_text
+from agentfs.core.text import inert, json_text, plural
 from agentfs.errors import UserError
 from agentfs.storage.jsonl import read_lines
 from agentfs.storage.safe_open import names_in, read_text
@@ -49,9 +49,9 @@ def export(arguments: Namespace) -> int:
     ]
     if arguments.json:
         return print_lines([json_text([_as_json(span, files) for span in spans])])
-    url = _address(arguments.otlp or settings.telemetry.url or _configured(os.environ))
+    url = _address(arguments.otlp or settings.telemetry.url or _configured_address(os.environ))
     _send([_readable(span, files, workspace.root) for span in spans], url)
-    say(f"sent {counted(len(spans), 'span')} to {inert(url)}: trace {_trace(files)}")
+    say(f"sent {plural(len(spans), 'span')} to {inert(url)}: trace {_trace(files)}")
     return 0
 
 
@@ -69,7 +69,7 @@ def read_files(folder: Path) -> RunFiles:
         goal=_goal(folder),
         calls={number: _call(planning, number) for number in calls},
         attempts={(step, number): _attempt(steps, step, number) for step, number in attempts},
-        revised=dict(_revised(folder)),
+        revised=dict(_describe_revisions(folder)),
     )
 
 
@@ -90,7 +90,7 @@ def _attempt(steps: Path, step: str, number: int) -> AttemptFiles:
     )
 
 
-def _revised(folder: Path) -> Iterator[tuple[int, str]]:
+def _describe_revisions(folder: Path) -> Iterator[tuple[int, str]]:
     for number in revision_numbers(folder):
         match _object(folder / paths.REVISIONS / paths.revision_file(number)):
             case {"call": int() as call, "at": str() as at}:
@@ -151,7 +151,7 @@ def _as_json(span: Span, files: RunFiles) -> dict[str, Any]:
 # ── to a collector ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _configured(environment: Mapping[str, str]) -> str:
+def _configured_address(environment: Mapping[str, str]) -> str:
     """Return where the variables of OpenTelemetry say that traces go; by default to a collector on this machine."""
     if whole := environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
         return whole

@@ -13,7 +13,7 @@ from agentfs.commands.common import colours, here, print_lines, say, short_path,
 from agentfs.commands.status import moment
 from agentfs.core import paths
 from agentfs.core.table import RUN_COLOURS, Cell, table
-from agentfs.core.text import counted, inert, json_text, size
+from agentfs.core.text import inert, json_text, plural, size
 from agentfs.engine.schedules import why_needed
 from agentfs.errors import UserError
 from agentfs.ledger.forget import Forgetting, Forgotten, Kept, measure
@@ -241,7 +241,7 @@ def _row(run: dict[str, Any], now: datetime) -> list[Cell]:
 
 def summary(runs: Sequence[dict[str, Any]], words: str) -> str:
     """Return `3 runs WORDS, 120 kB`."""
-    return f"{counted(len(runs), 'run')} {words}, {size(sum(run['bytes'] for run in runs))}"
+    return f"{plural(len(runs), 'run')} {words}, {size(sum(run['bytes'] for run in runs))}"
 
 
 def again(runs: Sequence[dict[str, Any]], where: str, commits: Sequence[str]) -> list[str]:

@@ -36,7 +36,7 @@ from agentfs.core.paths import run_id
 from agentfs.core.plan_changes import difference, effects
 from agentfs.core.plan_diff import changed_lines, effect_lines
 from agentfs.core.records import JsonObject, ModelRole, Order, Plan, Result, Run
-from agentfs.core.text import counted, inert
+from agentfs.core.text import inert, plural
 from agentfs.engine.goal_source import GoalSource, values_given
 from agentfs.engine.intake import new_folder
 from agentfs.engine.means import catalogue_of_run, commands_of, has_model
@@ -262,7 +262,7 @@ def _say_fork(page: dict[str, Any], run: OpenRun) -> None:
         say(f"{head}, from its goal alone: {page['mode']} begins with a plan of its own")
     else:
         kept, left = ", ".join(page["kept"]), ", ".join(page["to_run"])
-        say(f"{head}: keeps {counted(len(page['kept']), 'step')}{f' ({kept})' if kept else ''}")
+        say(f"{head}: keeps {plural(len(page['kept']), 'step')}{f' ({kept})' if kept else ''}")
         say(f"still to run: {left}" if left else "nothing is left to run")
     if page["workdir"] != paths.FILES:
         say(f"both work in {inert(page['workdir'])}: it is not copied")

@@ -308,13 +308,13 @@ def diff(arguments: Namespace) -> int:
     state = found.planned()
     if arguments.question:
         return _diff_question(arguments, found, state)
-    first, second = _chosen(found.run, state, arguments.revisions)
+    first, second = _choose_revisions(found.run, state, arguments.revisions)
     page = diff_page(found, state, first, second)
     if arguments.json:
         return print_lines([json_text(page)])
     if arguments.stat:
         return print_lines([f"{found.run}: {stat_line(page)}"])
-    return print_lines([*diff_lines(page, colours=colours()), *_unrecorded(found, state, second)])
+    return print_lines([*diff_lines(page, colours=colours()), *_unrecorded_lines(found, state, second)])
 
 
 def _diff_question(arguments: Namespace, found: Reading, state: RunState) -> int:
@@ -332,7 +332,7 @@ def _diff_question(arguments: Namespace, found: Reading, state: RunState) -> int
     return print_lines(proposal_lines(page, colours=colours()))
 
 
-def _chosen(run: str, state: RunState, text: str | None) -> tuple[Number, Number]:
+def _choose_revisions(run: str, state: RunState, text: str | None) -> tuple[Number, Number]:
     """Return which two are meant."""
     last = len(state.facts.revisions)
     if text is None:
@@ -369,7 +369,7 @@ def _numbers(state: RunState, old: str | None, new: str) -> tuple[Number, Number
     return pairs[-1] if pairs else (before[-1] if before else None, after[-1] if after else None)
 
 
-def _unrecorded(found: Reading, state: RunState, second: Number) -> list[str]:
+def _unrecorded_lines(found: Reading, state: RunState, second: Number) -> list[str]:
     """Say that plan.json holds something that is no revision yet."""
     last = state.facts.revisions[-1]
     if second is None or state.facts.plan_file.sha256 == last.plan_sha256:

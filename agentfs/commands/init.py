@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from agentfs.commands.common import environment, here, print_lines, say, say_all, start_folder, trusted_now
+from agentfs.commands.common import environment, here, print_lines, say, say_all, start_folder, trust_warning
 from agentfs.core import paths
 from agentfs.core.text import first_line, inert, json_text
 from agentfs.engine.workspace_setup import brought_along
@@ -24,7 +24,7 @@ def init(arguments: Namespace) -> int:
     else:
         say(f"{workspace.root} is a workspace already; its schemas are up to date")
     if before:
-        say(trusted_now(before))
+        say(trust_warning(before))
     say("next: write a goal, then `agentfs run goal.md`")
     return 0
 

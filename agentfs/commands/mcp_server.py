@@ -144,7 +144,7 @@ class Client:
         """
         must_be_trusted(self._workspace)
         with _goal_file(goal, form) as path:
-            run, said, code = _planned(self._workspace.root, path)
+            run, said, code = _plan_goal(self._workspace.root, path)
             said = said.replace(f"{path.parent}/", "").removeprefix("agentfs: ")
         if run is None:
             raise UserError(said or "the goal was not taken")
@@ -268,7 +268,7 @@ def _name_in(goal: str) -> str:
     return paths.run_name(text.partition("\n")[0]) if text[:1] not in ("{", "[") else "goal"
 
 
-def _planned(root: Path, goal: Path) -> tuple[str | None, str, int | None]:
+def _plan_goal(root: Path, goal: Path) -> tuple[str | None, str, int | None]:
     """Plan a goal in a process of its own; return its run, what was said, and the exit code (None: it goes on)."""
     argv = [sys.executable, "-m", "agentfs", "-C", str(root), "plan", str(goal), "--approve", "plan", "--for-client"]
     child = subprocess.Popen(

@@ -8,7 +8,7 @@ from difflib import ndiff
 from agentfs.commands.common import environment, here, must_be_trusted, print_lines, say
 from agentfs.core.excerpts import one_line
 from agentfs.core.mcp import LOCK, LockedServer, OfferedTool, differences, render_lock, spec_of, touches
-from agentfs.core.text import counted, inert, json_text
+from agentfs.core.text import inert, json_text, plural
 from agentfs.core.tool_spec import tool_name
 from agentfs.engine.world import sandbox_for
 from agentfs.errors import UserError
@@ -70,7 +70,7 @@ def _lines(offer: Offer, before: LockedServer | None, host: Host) -> Iterator[st
         return
     changes, tools = _changes(offer, before), offer.locked.tools
     about = f" ({inert(offer.locked.about)})" if offer.locked.about else ""
-    yield f"{offer.name}{about}: {counted(len(tools), 'tool')}"
+    yield f"{offer.name}{about}: {plural(len(tools), 'tool')}"
     yield f"  {inert(touches(offer.name, settings))}"
     if before and before.launch_sha256 != offer.locked.launch_sha256:
         yield "  CHANGED: how it is started"

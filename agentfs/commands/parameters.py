@@ -11,7 +11,7 @@ from agentfs.commands.check import judge, surroundings
 from agentfs.commands.common import print_json, print_lines, start_folder
 from agentfs.core.documents import read_json, read_yaml
 from agentfs.core.goal_file import ParsedGoal
-from agentfs.core.params import Parameter, arguments_that_do, as_json, given_in
+from agentfs.core.params import Parameter, arguments_that_do, as_json, parse_assignments
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.text import inert
 from agentfs.core.values import as_text
@@ -24,7 +24,7 @@ def typed_values(arguments: Namespace) -> dict[str, JsonValue]:
     """Return what `-p NAME=VALUE` and `--params FILE` give; what was typed counts before what the file says."""
     from_file = _values_in(arguments) if arguments.params else {}
     try:
-        return {**from_file, **given_in(arguments.param or ())}
+        return {**from_file, **parse_assignments(arguments.param or ())}
     except Rejected as rejected:
         raise UserError("; ".join(f"{one.message} ({one.fix})" for one in rejected.problems)) from None
 

@@ -183,7 +183,7 @@ class _Commands:
             formatter_class=_Wrapped,
             **({"help": words} if words else {}),
         )
-        parser.set_defaults(command=_imported(place, drives=drives), parser=parser)
+        parser.set_defaults(command=_import_command(place, drives=drives), parser=parser)
         parser.add_argument("-C", dest="folder", default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # also behind it
         if changes:
             parser.add_argument("--dry-run", action="store_true", help=DRY_RUN)
@@ -194,7 +194,7 @@ class _Commands:
         return parser
 
 
-def _imported(place: str, *, drives: bool = False) -> Command:
+def _import_command(place: str, *, drives: bool = False) -> Command:
     """Return a command that is imported when it is called."""
     module, _, function = place.partition(".")
 

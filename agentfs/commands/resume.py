@@ -94,7 +94,9 @@ def take_up(run: OpenRun, more: Numbers, *, refresh: bool = False) -> None:
         raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
     switched = plan is not None and plan.status in ("paused", "cancelled")
     if not (run.outcome or switched or limits or refresh or aside != Aside()):
-        raise UserError(f"{run.run} is {_kept_busy(run)}neither paused nor ended: {first_line(reason(run.state))}")
+        raise UserError(
+            f"{run.run} is {_describe_driver(run)}neither paused nor ended: {first_line(reason(run.state))}"
+        )
     if run.outcome is not None:
         _must_go_on(run, aside, limits)
     set_aside_files(run, list(_files(aside)), "resume")
@@ -105,7 +107,7 @@ def take_up(run: OpenRun, more: Numbers, *, refresh: bool = False) -> None:
         _warn(run, limits)
 
 
-def _kept_busy(run: OpenRun) -> str:
+def _describe_driver(run: OpenRun) -> str:
     return "being driven by another agentfs, and " if run.driven else ""
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import replace
 from pathlib import Path
 
-from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, trusted_now
+from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, trust_warning
 from agentfs.commands.parameters import typed_values
 from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
 from agentfs.commands.streams import CannotPrint
@@ -119,7 +119,7 @@ def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
     workspace, _ = init(start, environment())
     say(f"no workspace here yet: made one in {start}")
     if before:
-        say(trusted_now(before))
+        say(trust_warning(before))
     return workspace
 
 
@@ -175,7 +175,7 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: 
             with _asker(driver, stop, progress, asks=asks) as asker:
                 rest = drive(driver, stop, progress, asker, family)
         except (OSError, NotARun) as error:
-            raise _gone(driver, error) from None
+            raise _explain_missing_run(driver, error) from None
         below = family.resting()
         progress.end(rest, below)
     return _report(driver, rest, [one for one, _ in below])
@@ -238,7 +238,7 @@ def _asker(driver: Driver, stop: Stop, progress: Progress, *, asks: bool) -> Abs
     return closing(TerminalAsker(driver, stop, progress, environment()))
 
 
-def _gone(driver: Driver, error: Exception) -> Exception:
+def _explain_missing_run(driver: Driver, error: Exception) -> Exception:
     """Say it plainly when the run's own folder was moved or deleted under our hands."""
     if driver.folder.is_dir() and (driver.folder / paths.RUN).exists():
         return error

@@ -42,7 +42,7 @@ def save(arguments: Namespace) -> int:
     goal = _with_suggestions(_goal_of(run), run, name, around)
     print_lines(_commands(goal))
     target.parent.mkdir(exist_ok=True)
-    publish(target, _rendered(goal), durable=True)
+    publish(target, _render_goal(goal), durable=True)
     suggested = ", ".join(goal.get("params", {}))
     say(f"saved {short_path(target)}{f', with the parameters {suggested}' if suggested else ''}")
     say(f"run it: agentfs run {short_path(target)}")
@@ -115,7 +115,7 @@ def _with_suggestions(goal: dict[str, Any], run: OpenRun, name: str, around: Sur
 
 def _check(goal: dict[str, Any], name: str, around: Surroundings) -> None:
     path = around.root / RUNBOOKS / f"{name}.yaml"
-    judge(goal_in(path, _rendered(goal), f"{RUNBOOKS}/{name}.yaml"), around, with_values=False)
+    judge(goal_in(path, _render_goal(goal), f"{RUNBOOKS}/{name}.yaml"), around, with_values=False)
 
 
 def _values(words: str) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _with_parameter(goal: dict[str, Any], value: str, param: str) -> dict[str, A
 _VALUED = ("input", "checks", "needs", "when", "each")
 
 
-def _rendered(goal: dict[str, Any]) -> bytes:
+def _render_goal(goal: dict[str, Any]) -> bytes:
     """Return the goal as YAML that reads back as it is; as JSON, which YAML takes too, where that does not."""
     import yaml
 

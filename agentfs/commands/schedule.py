@@ -11,7 +11,7 @@ from agentfs.core.schedule import FIELDS, FOLDER, ScheduledRun
 from agentfs.core.table import Cell, table
 from agentfs.core.text import inert
 from agentfs.engine.schedules import RunsOfSchedules, due_now, fields_in, read_file, schedule_names
-from agentfs.storage.clock import stamped
+from agentfs.storage.clock import format_moment
 from agentfs.storage.locks import is_watched
 
 _SAID = ("skipped", "missed", "queued", "new", "due")
@@ -48,8 +48,12 @@ def _page(name: str, now: datetime, runs: RunsOfSchedules, around: Surroundings)
         "file": file.shown,
         **{one: getattr(fields_in(file), one) for one in FIELDS},
         "last": _last(began[0]) if began else None,
-        "next": stamped(following) if following else None,
-        "newest": {"time": stamped(newest.time) if newest.time else None, "what": newest.word, "why": newest.why},
+        "next": format_moment(following) if following else None,
+        "newest": {
+            "time": format_moment(newest.time) if newest.time else None,
+            "what": newest.word,
+            "why": newest.why,
+        },
         "problems": [one.shown(judged.shown) for one in judged.problems],
     }
 
@@ -60,8 +64,13 @@ def _unreadable(name: str, words: str) -> dict[str, Any]:
 
 
 def _last(run: ScheduledRun) -> dict[str, Any]:
-    ended = stamped(run.ended) if run.ended else None
-    return {"run": run.run, "due": stamped(run.due), "started_at": stamped(run.started), "ended_at": ended}
+    ended = format_moment(run.ended) if run.ended else None
+    return {
+        "run": run.run,
+        "due": format_moment(run.due),
+        "started_at": format_moment(run.started),
+        "ended_at": ended,
+    }
 
 
 # ── for people ────────────────────────────────────────────────────────────────────────────────────────────

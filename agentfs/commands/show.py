@@ -8,10 +8,9 @@ from typing import Any
 
 from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
 from agentfs.core.params import fill
-from agentfs.core.table import RUN_COLOURS, columned, mark_of, painted, shown_state, wrong_first
+from agentfs.core.table import RUN_COLOURS, align_columns, mark_of, paint, shown_state, wrong_first
 from agentfs.core.text import (
     block,
-    counted,
     cut,
     duration,
     first_line,
@@ -19,6 +18,7 @@ from agentfs.core.text import (
     json_text,
     left_words,
     most_of,
+    plural,
     state_and_why,
 )
 from agentfs.core.values import as_text
@@ -34,7 +34,7 @@ def show(arguments: Namespace) -> int:
     found = reading.read_run(workspace.find_run(arguments.run), workspace)
     page = reading.plan_page(found, workspace)
     if arguments.step is None:
-        print_lines([json_text(page)] if arguments.json else run_lines(_filled(page), width(), colours=colours()))
+        print_lines([json_text(page)] if arguments.json else run_lines(_fill_words(page), width(), colours=colours()))
         return report_unreadable(found, page["broken"])
     one = reading.step_page(found, page, arguments.step)
     if one is None:
@@ -45,7 +45,7 @@ def show(arguments: Namespace) -> int:
     return report_unreadable(found, page["broken"])
 
 
-def _filled(page: dict[str, Any]) -> dict[str, Any]:
+def _fill_words(page: dict[str, Any]) -> dict[str, Any]:
     """Return a page as people read it: words with the values of parameters filled in."""
     steps = [_with_words(step, page["params"] or {}) for step in page["steps"]]
     return {**page, "steps": steps}
@@ -60,7 +60,7 @@ def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list
     """Return a run's steps, what went wrong first, each with its state and the beginning of its output."""
     state = shown_state(page)
     why = state_and_why(state, first_line(page["why"])).removeprefix(state)
-    lines = [f"{page['run']}: {painted(state, RUN_COLOURS.get(page['state']), colours=colours)}{why}"]
+    lines = [f"{page['run']}: {paint(state, RUN_COLOURS.get(page['state']), colours=colours)}{why}"]
     if page.get("goal"):
         lines.append(f"  goal      {first_line(str(page['goal']))}")
     if page["revision"] is not None:
@@ -68,7 +68,7 @@ def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list
     if page["workdir"]:
         lines.append(f"  works in  {inert(page['workdir'])}")
     if branch := (page.get("outcome") or {}).get("branch"):
-        run, made = page["run"], counted(len(page["outcome"].get("commits") or ()), "commit")
+        run, made = page["run"], plural(len(page["outcome"].get("commits") or ()), "commit")
         lines.append(f"  branch    {branch}, {made}: agentfs changes {run} (apply, discard)")
     if page["params"]:
         given = ", ".join(f"{name} = {first_line(as_text(value))}" for name, value in page["params"].items())
@@ -99,7 +99,7 @@ def _step(step: dict[str, Any], *, colours: bool) -> Iterator[str]:
     """Yield a step as a paragraph of a few lines."""
     mark, result = mark_of(step["state"]), step["result"] or {}
     time = f" in {duration(result['duration_s'])}" if _is_number(result.get("duration_s")) else ""
-    yield painted(f"{mark.sign} {first_line(str(step.get('id')))}", mark.colour, colours=colours) + (
+    yield paint(f"{mark.sign} {first_line(str(step.get('id')))}", mark.colour, colours=colours) + (
         f"  {step['state']}{time if step['state'] in ('done', 'failed') else ''}{left_words(step.get('left_in'))}"
     )
     if step.get("description"):
@@ -147,7 +147,7 @@ def _short(name: str, text: str, limit: int) -> list[str]:
     """Return the beginning of a text under a name, and how much more there is."""
     lines = block(text)
     shown = [f"    {name:<7} {lines[0]}", *(f"            {line}" for line in lines[1:limit])]
-    return shown if len(lines) <= limit else [*shown, f"            … {counted(len(lines) - limit, 'more line')}"]
+    return shown if len(lines) <= limit else [*shown, f"            … {plural(len(lines) - limit, 'more line')}"]
 
 
 def _text(value: Any) -> str:
@@ -160,11 +160,11 @@ def _text(value: Any) -> str:
 def step_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
     """Return everything about one step: what it is, and each attempt with order, result, log and files."""
     mark = mark_of(page["state"])
-    name = painted(f"{mark.sign} {inert(str(page['id']))}", mark.colour, colours=colours)
+    name = paint(f"{mark.sign} {inert(str(page['id']))}", mark.colour, colours=colours)
     left = left_words(page.get("left_in"))
     lines = [f"{name}: {page['state']}, {first_line(page['because'])}{left}  ({page['run']})"]
     fields = [(name, str(page[key])) for key, name in _FIELDS.items() if page.get(key)]
-    lines += columned([(name, first_line(text)) for name, text in (*fields, *_each_and_when(page))])
+    lines += align_columns([(name, first_line(text)) for name, text in (*fields, *_each_and_when(page))])
     if page.get("depends_on") is not None:
         listed = page["depends_on"] if isinstance(page["depends_on"], list) else []
         lines.append(f"  after: {', '.join(map(inert, map(str, listed))) or 'nothing'}")
@@ -185,7 +185,7 @@ def _items(items: object, *, colours: bool) -> Iterator[str]:
     for item in wrong_first(items, lambda one: str(one["state"])):
         mark = mark_of(item["state"])
         why = "" if item["state"] == "done" else f", {first_line(item['because'])}"
-        name = painted(f"{mark.sign} {inert(str(item['id']))}", mark.colour, colours=colours)
+        name = paint(f"{mark.sign} {inert(str(item['id']))}", mark.colour, colours=colours)
         yield f"  {name}: {item['state']}{why}"
 
 

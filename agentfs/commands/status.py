@@ -16,15 +16,15 @@ from agentfs.core.table import NOT_DRIVEN, RUN_COLOURS, Cell, mark_of, shown_sta
 from agentfs.core.text import (
     ago,
     columns,
-    counted,
     counts_words,
     first_line,
     inert,
     json_line,
     json_text,
     left_words,
+    plural,
     state_and_why,
-    wrapped,
+    wrap_line,
 )
 from agentfs.errors import UserError
 from agentfs.storage.workspace import Workspace
@@ -86,7 +86,7 @@ def _lines_of_all(workspace: Workspace, arguments: Namespace, columns: int | Non
     lines = runs_table([*as_tree(runs)], datetime.now(UTC), columns, colours=colours)
     lines += (f"place {line}" for line in reading.RunScanner(workspace).slots_in_use(runs))
     if more:
-        lines.append(f"… and {counted(more, 'older run')} that ended (agentfs status --all)")
+        lines.append(f"… and {plural(more, 'older run')} that ended (agentfs status --all)")
     return lines
 
 
@@ -165,7 +165,7 @@ def _nothing(workspace: Workspace, found: Listing) -> list[str]:
 
 
 def _are(total: int) -> str:
-    return f"{'is' if total == 1 else 'are'} {counted(total, 'run')}"
+    return f"{'is' if total == 1 else 'are'} {plural(total, 'run')}"
 
 
 def _json_lines(runs: list[Glance]) -> Iterable[str]:
@@ -251,7 +251,7 @@ def command_lines(command: str, width: int | None) -> list[str]:
     if width is None or columns(command) + len(indent) <= width:
         return [f"{indent}{command}"]
     sign = " \\" if command.startswith("agentfs ") else ""
-    first, *rest = wrapped(command, max(1, width - len(more) - len(sign)))
+    first, *rest = wrap_line(command, max(1, width - len(more) - len(sign)))
     parts = [f"{indent}{first}", *(f"{more}{part}" for part in rest)]
     return [*(f"{part}{sign}" for part in parts[:-1]), parts[-1]]
 

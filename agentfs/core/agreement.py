@@ -63,7 +63,19 @@ class RunFiles:
 
 def faults(files: RunFiles) -> Iterator[Fault]:
     """Yield everything in which the files of a run disagree among themselves."""
-    for look in (_run, _numbers, _plans, _bases, _calls, _goals, _made_by_calls, _attempts, _orders, _evidence, _end):
+    for look in (
+        _run,
+        _numbers,
+        _plans,
+        _bases,
+        _calls,
+        _goals,
+        _installed_plans,
+        _attempts,
+        _orders,
+        _evidence,
+        _end,
+    ):
         yield from look(files)
 
 
@@ -149,7 +161,7 @@ def _is_goal_of(path: str, call: int) -> bool:
     return path.startswith(f"{names.PLANNING}/{call}.goal.")
 
 
-def _made_by_calls(files: RunFiles) -> Iterator[Fault]:
+def _installed_plans(files: RunFiles) -> Iterator[Fault]:
     """What a call put in place is in planning/, byte for byte."""
     for number, revision in files.revisions.items():
         if revision.call is not None and revision.plan_sha256 not in files.tries.get(revision.call, set()):

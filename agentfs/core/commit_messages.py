@@ -64,16 +64,16 @@ def outcome_message(run: str, outcome: Outcome, *, in_plan: int | None = None) -
 
     `in_plan`: how many steps the last plan has. In a run that is done, those that left it on the way do not count.
     """
-    total = in_plan if outcome.status == "done" and in_plan else len(_named(outcome))
+    total = in_plan if outcome.status == "done" and in_plan else len(_name_steps(outcome))
     return _outcome_message(run, outcome, total)
 
 
 def outcome_message_of_0_1(run: str, outcome: Outcome, *, in_plan: int) -> str:
     """Return the message as agentfs 0.1 wrote it: it counted the steps of the last plan however the run ended."""
-    return _outcome_message(run, outcome, in_plan or len(_named(outcome)))
+    return _outcome_message(run, outcome, in_plan or len(_name_steps(outcome)))
 
 
-def _named(outcome: Outcome) -> list[str]:
+def _name_steps(outcome: Outcome) -> list[str]:
     ends = outcome.steps
     return [*ends.done, *ends.failed, *ends.skipped, *ends.not_reached]
 
@@ -88,7 +88,7 @@ def _outcome_message(run: str, outcome: Outcome, total: int) -> str:
         [
             ("Agentfs-Run", run),
             ("Agentfs-Outcome", f"{outcome.status} {outcome.reason}"),
-            ("Agentfs-Cost-USD", _spent(outcome)),
+            ("Agentfs-Cost-USD", _cost_words(outcome)),
         ],
     )
 
@@ -171,7 +171,7 @@ def _wrap(text: str) -> str:
     return "\n".join(f" {line}" if line.startswith("---") else line for line in lines)
 
 
-def _spent(outcome: Outcome) -> str | None:
+def _cost_words(outcome: Outcome) -> str | None:
     """Return what the run cost; None where nothing was asked of a model, or a part of the cost is unknown."""
     costs = [usage.cost_usd for usage in (outcome.usage.planner, outcome.usage.executor) if usage]
     known = [cost for cost in costs if cost is not None]

@@ -10,7 +10,7 @@ from agentfs.core.facts import Facts, PlanFile, words_below
 from agentfs.core.plan_changes import changes
 from agentfs.core.planner_calls import FIRST_CALL, LOOPS, is_loop
 from agentfs.core.records import Answer, Author, Call, JsonObject, Mode, Plan, Result, Revision, Role, Run
-from agentfs.core.run_state import Means, RunState, derive, goal_checks, unjudged
+from agentfs.core.run_state import Means, RunState, derive, goal_checks, why_unjudged
 from agentfs.core.steps import StepView, rejection, result_path
 
 HELD_UP = ("failed", "blocked", "rejected")
@@ -105,7 +105,7 @@ def find_unanswered(state: RunState) -> Aside:
     """Return what came to nothing because no model answered: a call, attempts, a judge of the goal's checks."""
     failed, checked = state.calls.failed, goal_checks(state)
     attempts = tuple((view.id, view.attempt) for view in state.moving("reach"))
-    calls = [one.number for one in (failed, checked if unjudged(checked) else None) if one]
+    calls = [one.number for one in (failed, checked if why_unjudged(checked) else None) if one]
     return Aside(attempts, tuple(calls))
 
 

@@ -200,12 +200,12 @@ def charges_page(since: str, charges: Iterable[Charge]) -> dict[str, Any]:
         keys = (one.day, one.goal, one.asked.model or "unknown", one.asked.role)
         for name, key in zip(PARTS, keys, strict=True):
             _count_in(parts[name], key, spend)
-    lists = {name: [{name: key, **asdict(spend)} for key, spend in _sorted(name, parts[name])] for name in PARTS}
+    lists = {name: [{name: key, **asdict(spend)} for key, spend in _sort_groups(name, parts[name])] for name in PARTS}
     by = {f"by_{name}": found for name, found in lists.items()}
     return {"since": since, "runs": len(runs), "total": asdict(total), **by}
 
 
-def _sorted(name: str, parts: Mapping[str, Spend]) -> list[tuple[str, Spend]]:
+def _sort_groups(name: str, parts: Mapping[str, Spend]) -> list[tuple[str, Spend]]:
     """Return days in their order; of the rest what cost most first, what nobody knows the cost of before that."""
     if name == "day":
         return sorted(parts.items())
@@ -224,7 +224,7 @@ def goal_name(name: str, others: Container[str]) -> str:
 # ── two runs side by side ────────────────────────────────────────────────────────────────────────────────
 
 
-def compared(one: tuple[RunState, Costs], other: tuple[RunState, Costs]) -> dict[str, Any]:
+def compare_runs(one: tuple[RunState, Costs], other: tuple[RunState, Costs]) -> dict[str, Any]:
     """Return two runs as JSON: each by itself, and how the second one's plan differs from the first one's."""
     old, new = one[0].facts, other[0].facts
     return {
@@ -262,7 +262,7 @@ def _side(state: RunState, costs: Costs) -> dict[str, Any]:
         "seconds": {
             "working": round(state.spent.seconds, 6),
             "planning": round(sum(one.answer.duration_s for one in facts.calls if one.answer), 6),
-            "elapsed": _elapsed(run.started_at, outcome.ended_at) if outcome else None,
+            "elapsed": _seconds_between(run.started_at, outcome.ended_at) if outcome else None,
         },
         "total": asdict(costs.total),
         "by_role": {role: asdict(spend) for role, spend in costs.by_role.items()},
@@ -274,5 +274,5 @@ def _models_asked(costs: Costs, role: str) -> str | None:
     return ", ".join(costs.models.get(role, ())) or None
 
 
-def _elapsed(began: str, ended: str) -> float:
+def _seconds_between(began: str, ended: str) -> float:
     return round((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds(), 6)

@@ -40,7 +40,7 @@ from agentfs.core.planner_calls import (
 )
 from agentfs.core.proof import acceptance_checks, is_enough, proof_of, required_level, shed_in, steps_to_check
 from agentfs.core.records import Failure, GoalChecks, Reason
-from agentfs.core.run_state import RunState, Stray, goal_checks, last_change, may_be_repaired, next_step, unjudged
+from agentfs.core.run_state import RunState, Stray, goal_checks, last_change, may_be_repaired, next_step, why_unjudged
 from agentfs.core.steps import UNREACHABLE, Move, StepView, no_words
 from agentfs.core.underway import Slots, Underway, free_slots, left_to_do
 
@@ -255,7 +255,7 @@ def _concerns_the_draft(state: RunState) -> bool:
 def no_model_reached(state: RunState) -> bool:
     """Whether the run waits because no model could be reached, or none is configured."""
     failed, checked = state.calls.failed, goal_checks(state)
-    errors = (failed.answer.error if failed and failed.answer else None, unjudged(checked))
+    errors = (failed.answer.error if failed and failed.answer else None, why_unjudged(checked))
     return bool(state.moving("reach")) or any(error is not None and error.kind == UNREACHABLE for error in errors)
 
 

@@ -49,7 +49,7 @@ def _too_large(limit: int) -> tuple[str, str]:
     return f"larger than {limit // 1024} KiB", "keep large texts in files of their own, and name those"
 
 
-def decoded(source: bytes, limit: int) -> str:
+def decode_text(source: bytes, limit: int) -> str:
     """Return bytes as text; refuse what is too large or is not UTF-8."""
     if len(source) > limit:
         refuse(*_too_large(limit))
@@ -74,7 +74,7 @@ class _SuspiciousError(Exception):
 
 def read_json(source: bytes, *, lenient_bom: bool = False, limit: int = MAX_BYTES) -> Document:
     """Return the document in these bytes, or raise `Rejected` with what is wrong and where."""
-    text = decoded(source, limit)
+    text = decode_text(source, limit)
     if text.startswith("\ufeff"):
         if not lenient_bom:
             refuse("the file begins with a byte order mark", "save it as UTF-8 without BOM")
@@ -167,7 +167,7 @@ def read_yaml(source: bytes | str, *, first_line: int = 1) -> Document:
     """
     from agentfs.core.yaml_text import YamlReader
 
-    text = decoded(source, MAX_YAML_BYTES) if isinstance(source, bytes) else source
+    text = decode_text(source, MAX_YAML_BYTES) if isinstance(source, bytes) else source
     if len(text) > MAX_YAML_BYTES:
         refuse(*_too_large(MAX_YAML_BYTES))
     reader = YamlReader(text, first_line)
@@ -187,7 +187,7 @@ _TOML_AT = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)\
 
 def read_toml(source: bytes) -> Document:
     """Return the document in this TOML, or raise `Rejected` with what is wrong and where."""
-    text = decoded(source, MAX_BYTES)
+    text = decode_text(source, MAX_BYTES)
     value, places = _toml_value(text), _TomlPlaces(text)
     if problems := [problem.at(*places.locate(problem.pointer, key=False)) for problem in _not_json(value, "")]:
         raise Rejected(problems)

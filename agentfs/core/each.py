@@ -130,7 +130,7 @@ def view_each(
         why = f"uses the output of {', '.join(lost[:SHOWN])}, which has none"
         return base.view("skipped", why, satisfied=True, conditional=conditional)
     if known is not None and known.key is not None:
-        return _with_items(base, _looked_at_again(step, known, follows, attempts, around, touched), known)
+        return _with_items(base, _view_again(step, known, follows, attempts, around, touched), known)
     found = _items(step, before, follows, attempts, around)
     if isinstance(found, Unresolved):
         return unreachable_view(StepBase.of(step, before, base.attempts, around), found)
@@ -173,7 +173,7 @@ def _of_item(step: Step, items: int, around: Around) -> Around:
     return replace(around, room=room, planner_made_stale=lambda _step, _since: False, gated=frozenset())
 
 
-def _looked_at_again(
+def _view_again(
     step: Step,
     known: StepView,
     follows: Mapping[str, StepView],
@@ -202,14 +202,14 @@ def _state_of(base: StepBase, items: tuple[StepView, ...], key: str | None) -> S
         why = f"{unknown.id}: {unknown.why}"
         return replace(unreachable_view(base, Unresolved(listed_step(base.step) or base.step.id, why)), items=items)
     key = key or sha256_of({"each": [one.key for one in items]})
-    if ended := _skipped(base, key, items) or _refused(base, key, items):
+    if ended := _view_skipped(base, key, items) or _view_refused(base, key, items):
         return ended
     waiting = [one for one in items if not is_over(one)]
-    if any(one.move in STARTS for one in waiting) and (held := _held(base, key, items)):
+    if any(one.move in STARTS for one in waiting) and (held := _view_held(base, key, items)):
         return held
     if waiting:
         return base.view(_unended(base, items), progress(items), key=key, items=items, is_open=True)
-    return _ended(base, key, items)
+    return _view_ended(base, key, items)
 
 
 def _unended(base: StepBase, items: tuple[StepView, ...]) -> Status:
@@ -238,7 +238,7 @@ def progress(items: tuple[StepView, ...]) -> str:
 # ── the step's own condition and gate ─────────────────────────────────────────────────────────────────────
 
 
-def _skipped(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView | None:
+def _view_skipped(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView | None:
     """Return that the step's condition does not hold, while that counts."""
     result, condition = base.latest.result, base.condition()
     if result is None or base.latest.again or result.status != "skipped" or condition is None:
@@ -248,7 +248,7 @@ def _skipped(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView 
     return base.view("skipped", skipped_words(result), satisfied=True, conditional=True, key=key, items=items)
 
 
-def _refused(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView | None:
+def _view_refused(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView | None:
     """Return that a person said no to the step's gate, or that its condition gave no verdict, while that counts."""
     result = base.latest.result
     if result is None or base.latest.again or result.status not in ("rejected", "blocked") or result.key != key:
@@ -258,7 +258,7 @@ def _refused(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView 
     return replace(rejected_view(base, key, None, result), items=items)
 
 
-def _held(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView | None:
+def _view_held(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView | None:
     """Return what comes before the first order of an item: the step's condition, then its gate; None: neither."""
     last = base.attempts[-1] if base.attempts else Attempt(0)
     talk = last.talks[-1] if last.talks and last.result is None else None
@@ -296,7 +296,7 @@ def _needs_leave(base: StepBase, items: tuple[StepView, ...]) -> bool:
 # ── the end of all items ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _ended(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView:
+def _view_ended(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView:
     """Return the state of a step all of whose items have ended."""
     result, attempts = base.latest.result, {one.id.partition(paths.ITEM)[2]: one.attempt for one in items}
     current = result is not None and result.key == key and result.items == attempts and base.fits(result)
@@ -320,7 +320,7 @@ def _ended(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView:
     )
 
 
-def gathered(view: StepView) -> tuple[bool, str | None]:
+def gather_items(view: StepView) -> tuple[bool, str | None]:
     """Return whether a step all of whose items have ended is done, and what went wrong with those that failed."""
     failed = [one for one in view.items if one.status != "done"]
     if not failed:

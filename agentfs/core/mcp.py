@@ -161,7 +161,7 @@ class OfferedTool:
         }
 
 
-def offered(server: str, listed: Iterable[Any]) -> tuple[dict[str, OfferedTool], list[str]]:
+def read_offers(server: str, listed: Iterable[Any]) -> tuple[dict[str, OfferedTool], list[str]]:
     """Return the tools of a listing that can be used, and in words those that cannot."""
     found: dict[str, OfferedTool] = {}
     problems, twice = list[str](), set[str]()
@@ -170,7 +170,7 @@ def offered(server: str, listed: Iterable[Any]) -> tuple[dict[str, OfferedTool],
             problems.append(f"it offers more than {MOST_TOOLS} tools: the rest is left out")
             break
         try:
-            tool = _offered(server, one)
+            tool = _read_offer(server, one)
         except Unusable as error:
             name = one.get("name") if isinstance(one, Mapping) else None
             problems.append(f"{one_line(str(name), 80)!r} is left out: {error}")
@@ -184,7 +184,7 @@ def offered(server: str, listed: Iterable[Any]) -> tuple[dict[str, OfferedTool],
     return found, problems
 
 
-def _offered(server: str, one: Any) -> OfferedTool:
+def _read_offer(server: str, one: Any) -> OfferedTool:
     if not isinstance(one, Mapping) or not isinstance(name := one.get("name"), str):
         raise Unusable("it is no tool")
     if not TOOL_NAME.match(name):
@@ -197,13 +197,13 @@ def _offered(server: str, one: Any) -> OfferedTool:
     return OfferedTool(
         name,
         description[:WORDS],
-        _bounded(one.get("inputSchema"), "input"),
-        _bounded(one.get("outputSchema"), "output") if one.get("outputSchema") is not None else None,
+        _bound_schema(one.get("inputSchema"), "input"),
+        _bound_schema(one.get("outputSchema"), "output") if one.get("outputSchema") is not None else None,
         {hint: hints[hint] for hint in HINTS if isinstance(hints.get(hint), bool)},
     )
 
 
-def _bounded(schema: Any, whose: str) -> Mapping[str, Any]:
+def _bound_schema(schema: Any, whose: str) -> Mapping[str, Any]:
     """Return a schema that is an object of bearable size and depth."""
     if not isinstance(schema, Mapping):
         raise Unusable(f"the schema of its {whose} is no object")
@@ -259,17 +259,17 @@ def lock_of(value: Any) -> dict[str, LockedServer]:
     found: dict[str, LockedServer] = {}
     for name, one in servers.items() if isinstance(servers, Mapping) else ():
         if isinstance(one, Mapping) and SERVER_NAME.match(str(name)):
-            tools = {tool.name: tool for tool in map(_locked, one.get("tools") or ()) if tool}
+            tools = {tool.name: tool for tool in map(_read_locked, one.get("tools") or ()) if tool}
             found[str(name)] = LockedServer(str(one.get("launch_sha256")), str(one.get("about") or ""), tools)
     return found
 
 
-def _locked(one: Any) -> OfferedTool | None:
+def _read_locked(one: Any) -> OfferedTool | None:
     try:
         tool = OfferedTool(
             str(one["name"]),
             str(one["description"]),
-            _bounded(one["input_schema"], "input"),
+            _bound_schema(one["input_schema"], "input"),
             one["output_schema"],
             {hint: one["hints"][hint] for hint in HINTS if isinstance(one["hints"].get(hint), bool)},
         )
@@ -337,26 +337,26 @@ def checkable(schema: Mapping[str, Any]) -> dict[str, Any]:
     References within it are put in place; patterns, formats and whatever else a checker might be kept busy with are
     left to the server.
     """
-    reduced = _reduced(schema, schema, 0, [MOST_NODES])
+    reduced = _reduce_schema(schema, schema, 0, [MOST_NODES])
     return {**reduced, "type": "object"}
 
 
-def _reduced(part: Any, root: Mapping[str, Any], depth: int, left: list[int]) -> dict[str, Any]:
+def _reduce_schema(part: Any, root: Mapping[str, Any], depth: int, left: list[int]) -> dict[str, Any]:
     left[0] -= 1
     if not isinstance(part, Mapping) or depth > DEEPEST or left[0] < 0:
         return {}
     if isinstance(ref := part.get("$ref"), str):
-        return _reduced(_referred(ref, root), root, depth + 1, left)
+        return _reduce_schema(_follow_reference(ref, root), root, depth + 1, left)
     made: dict[str, Any] = {}
     for key in (key for key in part if key in _KEPT):
         value = part[key]
         match key:
             case "properties" if isinstance(value, Mapping):
-                made[key] = {str(name): _reduced(one, root, depth + 1, left) for name, one in value.items()}
+                made[key] = {str(name): _reduce_schema(one, root, depth + 1, left) for name, one in value.items()}
             case "items" | "additionalProperties":
-                made[key] = value if isinstance(value, bool) else _reduced(value, root, depth + 1, left)
+                made[key] = value if isinstance(value, bool) else _reduce_schema(value, root, depth + 1, left)
             case "anyOf" | "oneOf" | "allOf" | "prefixItems" if isinstance(value, list) and value:
-                parts = [_reduced(one, root, depth + 1, left) for one in value]
+                parts = [_reduce_schema(one, root, depth + 1, left) for one in value]
                 made["anyOf" if key == "oneOf" else key] = parts  # of what is left of them, several may hold
             case "enum" if isinstance(value, list) and value:
                 made[key] = value
@@ -384,7 +384,7 @@ def _is_type(value: Any) -> bool:
 _TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
 
 
-def _referred(ref: str, root: Mapping[str, Any]) -> Any:
+def _follow_reference(ref: str, root: Mapping[str, Any]) -> Any:
     """Return what a reference within a schema leads to; nothing where it leads elsewhere."""
     if not ref.startswith("#"):
         return {}

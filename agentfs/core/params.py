@@ -121,7 +121,7 @@ def values_for(parameters: Mapping[str, Parameter], given: Mapping[str, JsonValu
         if name not in given and parameter.is_required:
             problems.append(_problem(parameter, "has no value", f"for example {placeholder(parameter)}"))
             continue
-        value = typed(given[name], parameter.schema, fits) if name in given else parameter.schema["default"]
+        value = parse_typed(given[name], parameter.schema, fits) if name in given else parameter.schema["default"]
         if why := fits(parameter.schema, value):
             problems.append(
                 _problem(parameter, f"cannot be {show_value(value)}: {why}", f"it takes {parameter.kind}")
@@ -157,7 +157,7 @@ def _unknown(name: str, parameters: Mapping[str, Parameter]) -> Problem:
     )
 
 
-def typed(value: JsonValue, schema: Schema, fits: Fits = quick_fit) -> JsonValue:
+def parse_typed(value: JsonValue, schema: Schema, fits: Fits = quick_fit) -> JsonValue:
     """Return a value as the schema's type if it is text: of several types the first that fits, else the first."""
     if not isinstance(value, str):
         return value
@@ -185,7 +185,7 @@ def _refuse(word: str) -> None:
     raise ValueError(word)
 
 
-def given_in(pairs: Sequence[str]) -> dict[str, JsonValue]:
+def parse_assignments(pairs: Sequence[str]) -> dict[str, JsonValue]:
     """Return what was typed as NAME=VALUE, the last of a name; raise `Rejected` if one is not of that form."""
     wrong = [pair for pair in pairs if not pair.partition("=")[0] or "=" not in pair]
     if wrong:
@@ -202,7 +202,7 @@ def arguments_that_do(parameters: Mapping[str, Parameter], given: Mapping[str, J
     """Return the `-p` arguments of a command that would be taken: what was given and fits, examples of the rest."""
     parts = []
     for name, parameter in parameters.items():
-        value = typed(given[name], parameter.schema) if name in given else None
+        value = parse_typed(given[name], parameter.schema) if name in given else None
         if name in given and quick_fit(parameter.schema, value) is None:
             parts.append(f"{name}={as_text(value)}")
         elif name in given or parameter.is_required:

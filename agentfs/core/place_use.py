@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agentfs.core.facts import Attempt
 from agentfs.core.run_state import RunState
-from agentfs.core.text import counted
+from agentfs.core.text import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class PlaceUse:
     waiting: tuple[str, ...]  # steps that only wait for a slot there
 
     def in_words(self) -> str:
-        parts = [f"{counted(self.begun, 'attempt')} under way"]
+        parts = [f"{plural(self.begun, 'attempt')} under way"]
         if self.sent:
             parts.append(f"{self.sent} sent, not begun")
         if self.waiting:
@@ -34,8 +34,8 @@ def slots_in_use(uses: Iterable[PlaceUse], slots: Mapping[str, int]) -> Iterator
         by_name.setdefault(one.name, []).append(one)
     for name, found in sorted(by_name.items()):
         used, waiting = sum(one.begun + one.sent for one in found), sum(len(one.waiting) for one in found)
-        of = f"{used} of {counted(slots[name], 'slot')}" if name in slots else counted(used, "slot")
-        yield f"{name}: {of} in use" + (f", {counted(waiting, 'step')} waiting" if waiting else "")
+        of = f"{used} of {plural(slots[name], 'slot')}" if name in slots else plural(used, "slot")
+        yield f"{name}: {of} in use" + (f", {plural(waiting, 'step')} waiting" if waiting else "")
 
 
 def places_in_use(state: RunState) -> Iterator[PlaceUse]:

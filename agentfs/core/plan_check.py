@@ -391,7 +391,7 @@ def _checks(step: Step, catalogue: Catalogue, schemas: Schemas) -> Iterator[Prob
                 fix = "use a command, file or http check, or let a step before it look"
                 yield Problem("there is nothing to look at before the step has run", fix, f"/{field}/{n}")
             if step.skip is None:
-                yield from _refused_check(check, f"/{field}/{n}", catalogue)
+                yield from _find_refused(check, f"/{field}/{n}", catalogue)
 
 
 def acceptance_problems(checks: Sequence[Check], known: Collection[str], catalogue: Catalogue) -> Iterator[Problem]:
@@ -401,7 +401,7 @@ def acceptance_problems(checks: Sequence[Check], known: Collection[str], catalog
     yield from references.problems_in_step(bearer, known, params=catalogue.params)
     for n, check in enumerate(checks):
         yield from check_problems(check, f"/checks/{n}", schemas)
-        yield from _refused_check(check, f"/checks/{n}", catalogue)
+        yield from _find_refused(check, f"/checks/{n}", catalogue)
 
 
 def check_problems(check: Check, pointer: str, schemas: Schemas) -> Iterable[Problem]:
@@ -416,7 +416,7 @@ def check_problems(check: Check, pointer: str, schemas: Schemas) -> Iterable[Pro
             return []
 
 
-def _refused_check(check: Check, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
+def _find_refused(check: Check, pointer: str, catalogue: Catalogue) -> Iterator[Problem]:
     if isinstance(check, HttpCheck) and catalogue.network is not True:
         fix = f"use another check, or {catalogue.change('set network = true')}"
         yield Problem("an http check needs the network", fix, pointer)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from agentfs.core.table import painted
+from agentfs.core.table import paint
 from agentfs.core.text import (
-    counted,
     exact,
     first_line,
     in_ascii,
@@ -22,7 +21,8 @@ from agentfs.core.text import (
     json_text,
     look,
     look_alikes,
-    quoted,
+    plural,
+    quote,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def effect_lines(effects: list[dict[str, Any]]) -> list[str]:
 def effect_words(effects: Sequence[Mapping[str, Any]]) -> str:
     """Return `reruns 2 steps, keeps 9`."""
     again, kept = (sum(one["fate"] in fates for one in effects) for fates in (("again", "stopped"), ("kept", "on")))
-    return f"reruns {counted(again, 'step')}, keeps {kept}"
+    return f"reruns {plural(again, 'step')}, keeps {kept}"
 
 
 def heading(page: dict[str, Any]) -> str:
@@ -97,12 +97,12 @@ def stat_line(page: dict[str, Any]) -> str:
     parts += [f"the plan's {change['field']} changed" for change in page["plan"]]
     again, kept = (len([e for e in page["effects"] if e["fate"] == fate]) for fate in ("again", "kept"))
     differs = ", ".join(parts) or "nothing differs"
-    return f"{heading(page).partition(',')[0]}: {differs}; {counted(again, 'step')} again, {kept} kept"
+    return f"{heading(page).partition(',')[0]}: {differs}; {plural(again, 'step')} again, {kept} kept"
 
 
 def _step(step: dict[str, Any], *, colours: bool) -> Iterator[str]:
     sign, colour = SIGNS[step["kind"]]
-    yield painted(f"{sign} {inert(step['step'])}", colour, colours=colours) + f"  {step['kind']}"
+    yield paint(f"{sign} {inert(step['step'])}", colour, colours=colours) + f"  {step['kind']}"
     if after := step["after"]:
         was = "" if step["kind"] == "added" else f" (it came after {_list(after['old'])})"
         yield f"    after {_list(after['new'])}{was}"
@@ -153,7 +153,7 @@ def _describe_value(value: Any) -> str:
     if not isinstance(value, str):
         return json_line(value)
     doubtful = value in ("", NOTHING) or value.startswith(" ") or ARROW in value or is_json(value)
-    return quoted(value) if doubtful else exact(value)
+    return quote(value) if doubtful else exact(value)
 
 
 def lines_of(values: list[Any]) -> list[list[str]]:
@@ -208,8 +208,8 @@ def _compare(old: Any, new: Any, *, colours: bool) -> Iterator[str]:
         if colours and len(mine) == len(theirs):
             pairs = [_mark(*pair) for pair in zip(mine, theirs, strict=True)]
             mine, theirs = [one for one, _ in pairs], [other for _, other in pairs]
-        yield from (painted(f"-{line}", RED, colours=colours) for line in mine)
-        yield from (painted(f"+{line}", GREEN, colours=colours) for line in theirs)
+        yield from (paint(f"-{line}", RED, colours=colours) for line in mine)
+        yield from (paint(f"+{line}", GREEN, colours=colours) for line in theirs)
 
 
 def _mark(old: str, new: str) -> tuple[str, str]:
@@ -369,7 +369,7 @@ def _text_field(name: str, value: Any) -> Iterator[str]:
 def _value_lines(value: Any) -> list[str]:
     """Return a value as lines; a text that could be taken for another value is quoted."""
     if isinstance(value, str) and (is_json(value) or value.startswith(" ")):
-        return [quoted(value)]
+        return [quote(value)]
     text = value if isinstance(value, str) else json_text(_sort_keys(value))
     return [exact(line) for line in text.split("\n")]
 

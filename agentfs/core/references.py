@@ -107,7 +107,7 @@ def walk(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
 
 def texts_of(step: Step) -> Iterator[tuple[str, str]]:
     """Yield every text of a step in which a reference may be, with its pointer within the step."""
-    yield from walk(_listed(step.each), "/each")
+    yield from walk(_list_value(step.each), "/each")
     yield from walk(step.input, "/input")
     if step.when:
         yield from walk(fields_of(step.when), "/when")
@@ -118,13 +118,13 @@ def texts_of(step: Step) -> Iterator[tuple[str, str]]:
 
 def texts_in(step: Step) -> Iterator[str]:
     """Yield the same texts without their pointers, which take longer to make than the texts to find."""
-    yield from _strings(_listed(step.each))
+    yield from _strings(_list_value(step.each))
     yield from _strings(step.input)
     for check in (*((step.when,) if step.when else ()), *(step.needs or ()), *(step.checks or ())):
         yield from _strings(fields_of(check))
 
 
-def _listed(each: str | tuple[JsonValue, ...] | None) -> JsonValue:
+def _list_value(each: str | tuple[JsonValue, ...] | None) -> JsonValue:
     return list(each) if isinstance(each, tuple) else each
 
 
@@ -351,7 +351,7 @@ def _find_misplaced(step: Step, pointer: str, text: str, references: Sequence[Re
     if not references:
         return
     if is_shell_text(step, pointer):
-        yield from _misplaced_in_shell(step, pointer, text, references)
+        yield from _find_misplaced_in_shell(step, pointer, text, references)
     elif step.tool == "python" and pointer == "/input/code":
         for reference, fine in zip(references, are_values(text, spans_of(references)), strict=True):
             if not fine:
@@ -373,7 +373,9 @@ def reads_shell_text(step: Step, pointer: str) -> bool:
     return interpreter is None or str(interpreter).rsplit("/", 1)[-1] in _SHELLS
 
 
-def _misplaced_in_shell(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
+def _find_misplaced_in_shell(
+    step: Step, pointer: str, text: str, references: Sequence[Reference]
+) -> Iterator[Problem]:
     if not reads_shell_text(step, pointer):
         message, fix = "references can be in the text of sh, bash and dash only", "use one of these"
         yield problem_with(references[0], text, message, fix, pointer)

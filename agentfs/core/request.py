@@ -76,7 +76,7 @@ def uses_problems(uses: str, pointer: str) -> Iterator[Problem]:
         yield Problem(f"uses: {uses!r} is not a goal file", f"one ends in {', '.join(paths.GOAL_SUFFIXES)}", pointer)
 
 
-def tightened(goal: Goal, request: Goal) -> Goal:
+def tighten_goal(goal: Goal, request: Goal) -> Goal:
     """Return the fields of a used goal with what the request says in their place: it may only tighten."""
     own = {name: value for name, value in (request.limits or Limits()) if value is not None}
     update: dict[str, object] = {"name": request.name or goal.name, "approve": request.approve or goal.approve}

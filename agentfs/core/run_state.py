@@ -414,7 +414,7 @@ def goal_checks(state: RunState) -> PlannerCall | None:
     return None
 
 
-def unjudged(checked: PlannerCall | None) -> Failure | None:
+def why_unjudged(checked: PlannerCall | None) -> Failure | None:
     """Return why a judge among the goal's checks could not be asked."""
     return checked.checks.error if checked and checked.checks else None
 

@@ -136,7 +136,7 @@ def _catch_up_problems(text: str | None) -> Iterator[Problem]:
         )
 
 
-def misplaced(fields: Goal) -> Iterator[Problem]:
+def find_misplaced_fields(fields: Goal) -> Iterator[Problem]:
     """Yield a problem for each field of a schedule in a goal that is none."""
     for name in FIELDS:
         if getattr(fields, name) is not None:

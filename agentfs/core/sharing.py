@@ -18,7 +18,7 @@ _RANK: Mapping[Use, int] = {"apart": 0, "reads": 1, "writes": 2}
 
 def use_of(step: Step | Order, means: Means) -> Use:
     """Return how a step uses the working folder; a command may do anything, so it writes."""
-    kinds = {check.kind for check in _looked_at(step)}
+    kinds = {check.kind for check in _checks_of(step)}
     if "command" in kinds or step.agent is not None:
         return "writes"
     tools = (step.tools if not means.agent else None) if step.tool is None else (step.tool,)
@@ -28,7 +28,7 @@ def use_of(step: Step | Order, means: Means) -> Use:
     return max((*uses, "reads" if "file" in kinds else "apart"), key=_RANK.__getitem__)
 
 
-def _looked_at(step: Step | Order) -> list[Check | ResolvedCheck]:
+def _checks_of(step: Step | Order) -> list[Check | ResolvedCheck]:
     found: list[Check | ResolvedCheck] = [*(step.checks or ())]
     if isinstance(step, Step):
         found += [*(step.needs or ()), *([step.when] if step.when else ())]

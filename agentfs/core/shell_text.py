@@ -96,17 +96,17 @@ class _Scanner:
                 raise _UnclosedError
         except _StopError:
             late = Refusal(
-                f"comes after {self._shown()!r}, which is not read here to its end",
+                f"comes after {self._show_text()!r}, which is not read here to its end",
                 "assign it to a variable before that, and use the variable there: n={ref}",
             )
             before = [late if number in self.word.references else one for number, one in enumerate(self.found)]
             return [*before, *[late] * (count - len(before))]
         except _UnclosedError:
-            why = f"is in a command that never closes what {self._shown()!r} opens"
+            why = f"is in a command that never closes what {self._show_text()!r} opens"
             return [Refusal(why, "close it")] * count
         return self.found
 
-    def _shown(self) -> str:
+    def _show_text(self) -> str:
         return self.text[self.at : self.at + _SHOWN].split("\n")[0].replace(self.mark, "…")
 
     # ── commands ──────────────────────────────────────────────────────────────────────────────────────────

@@ -102,7 +102,7 @@ def _run(files: RunFiles, below: list[Span], contents: bool) -> Span:
     ended = max([_text(outcome.get("ended_at")) or began, *(span.ended for span in below)])
     tops = [(_moment(span.began), _moment(span.ended)) for span in below if span.parent == ROOT]
     status, proof = outcome.get("status"), outcome.get("proof") or {}
-    attributes = _given(
+    attributes = _known_attributes(
         ("gen_ai.operation.name", "invoke_workflow"),
         ("gen_ai.workflow.name", name.rpartition("/")[2]),
         ("agentfs.run", name),
@@ -125,7 +125,7 @@ def _call(number: int, files: AttemptFiles, run: RunFiles, contents: bool) -> It
     if call:
         began, ended = _call_times(number, files, run)
         verdict, error = answer.get("verdict"), answer.get("error")
-        attributes = _given(
+        attributes = _known_attributes(
             ("gen_ai.operation.name", "plan"),
             ("gen_ai.agent.name", _text(call.get("role")) or "planner"),
             ("agentfs.call", number),
@@ -170,7 +170,7 @@ def _attempt(step: str, attempt: int, files: AttemptFiles, run: RunFiles, conten
     operation = "execute_tool" if tool else "invoke_agent"
     name = tool or agent or "executor"
     checks = [one for one in result.get("checks") or () if isinstance(one, Mapping)]
-    attributes = _given(
+    attributes = _known_attributes(
         ("gen_ai.operation.name", operation),
         ("gen_ai.tool.name" if tool else "gen_ai.agent.name", name),
         ("gen_ai.tool.type", "extension" if tool else None),
@@ -216,7 +216,7 @@ def _requests(path: str, log: Iterable[Json], contents: bool) -> Iterator[Span]:
 def _request(path: str, count: int, asked: Json, reply: Json, contents: bool) -> Span:
     model, began = _text(asked.get("model")) or "unknown", _text(asked.get("at")) or ""
     usage, finish, failure = reply.get("usage"), reply.get("finish"), reply.get("error")
-    attributes = _given(
+    attributes = _known_attributes(
         ("gen_ai.operation.name", "chat"),
         ("gen_ai.provider.name", "openai"),
         ("gen_ai.request.model", model),
@@ -241,7 +241,7 @@ def _tool_calls(path: str, log: Iterable[Json], contents: bool) -> Iterator[Span
         tool, ended = _text(entry.get("tool")) or "unknown", _text(entry.get("at")) or ""
         if tool in ("finish", "hand_over"):
             continue
-        attributes = _given(
+        attributes = _known_attributes(
             ("gen_ai.operation.name", "execute_tool"),
             ("gen_ai.tool.name", tool),
             ("gen_ai.tool.type", "function"),
@@ -264,7 +264,7 @@ def _usage(usage: Any) -> Iterator[tuple[str, Any]]:
         yield "agentfs.cost_usd", usage.get("cost_usd")
 
 
-def _given(*pairs: tuple[str, Any]) -> dict[str, Value]:
+def _known_attributes(*pairs: tuple[str, Any]) -> dict[str, Value]:
     """Return the attributes that have a value of a kind that a span may have."""
     return {
         name: value

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from agentfs.core.text import columns, cut, padded, wrapped
+from agentfs.core.text import columns, cut, pad, wrap_line
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ def wrong_first(steps: Iterable[T], state: Callable[[T], str]) -> list[T]:
     return sorted(steps, key=lambda step: state(step) not in WRONG)
 
 
-def painted(text: str, colour: int | None, *, colours: bool) -> str:
+def paint(text: str, colour: int | None, *, colours: bool) -> str:
     """Return text in a colour, where colours are wanted."""
     return f"\x1b[{colour}m{text}\x1b[0m" if colours and colour is not None else text
 
@@ -106,7 +106,7 @@ def table(
 def _wrap(row: Sequence[Cell], size: int) -> list[Sequence[Cell]]:
     """Return a row as several: what the last cell has no room for goes on below."""
     text, colour = row[-1]
-    first, *more = wrapped(text, size)
+    first, *more = wrap_line(text, size)
     blank: list[Cell] = [("", None)] * (len(row) - 1)
     return [[*row[:-1], (first, colour)], *([*blank, (line, colour)] for line in more)]
 
@@ -126,7 +126,7 @@ def _row_line(row: Sequence[Cell], sizes: Sequence[int], *, colours: bool) -> st
     cells = []
     for (text, colour), size in zip(row, sizes, strict=True):
         shown = cut(text, size)
-        cells.append(painted(shown, colour, colours=colours) + " " * (size - columns(shown)))
+        cells.append(paint(shown, colour, colours=colours) + " " * (size - columns(shown)))
     return (" " * GAP).join(cells)
 
 
@@ -135,15 +135,15 @@ def line_of(cells: Sequence[Cell], width: int, *, colours: bool) -> str:
     parts, room = [], width
     for text, colour in cells:
         shown = cut(text, room)
-        parts.append(painted(shown, colour, colours=colours and bool(shown.strip())))
+        parts.append(paint(shown, colour, colours=colours and bool(shown.strip())))
         room -= columns(shown)
     return "".join(parts).rstrip()
 
 
-def columned(pairs: Sequence[tuple[str, str]], indent: int = 2) -> list[str]:
+def align_columns(pairs: Sequence[tuple[str, str]], indent: int = 2) -> list[str]:
     """Return `name  words` lines, the names in a column."""
     widest = max((columns(name) for name, _ in pairs), default=0)
-    return [f"{' ' * indent}{padded(name, widest)}  {words}".rstrip() for name, words in pairs]
+    return [f"{' ' * indent}{pad(name, widest)}  {words}".rstrip() for name, words in pairs]
 
 
 NOT_DRIVEN = "not driven"

@@ -58,7 +58,7 @@ def in_markdown(line: str) -> str:
     return line
 
 
-def fenced(lines: Iterable[str]) -> str:
+def fence(lines: Iterable[str]) -> str:
     """Return inert lines as they are: nothing in them can end the block, for none begins with its marks."""
     return "\n".join(["~~~", *(f" {line}" if line.lstrip().startswith("~~~") else line for line in lines), "~~~"])
 
@@ -100,7 +100,7 @@ def cut_middle(text: str, width: int | None) -> str:
     return cut(text, max(0, width - columns(end))) + end
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_line(text: str, width: int) -> list[str]:
     """Return a line as several of at most that many columns, broken between words where that is possible."""
     lines, rest = [], text
     while columns(rest) > width > 0:
@@ -113,7 +113,7 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, rest] if rest or not lines else lines
 
 
-def padded(text: str, width: int) -> str:
+def pad(text: str, width: int) -> str:
     """Return a line filled up with blanks to a width."""
     return text + " " * (width - columns(text))
 
@@ -141,7 +141,7 @@ def ago(seconds: float) -> str:
     return f"{age(seconds)} ago" if seconds >= 60 else "just now"
 
 
-def counted(number: int, word: str) -> str:
+def plural(number: int, word: str) -> str:
     """Return `1 step`, `2 steps`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
@@ -205,7 +205,7 @@ _TWINS = str.maketrans(
 def exact(line: str) -> str:
     """Return a line as it is, or as JSON where a reader could take it for another."""
     plain = line.isprintable() and not line.endswith(" ") and not _UNSEEN.search(line)
-    return line if plain and not (line.startswith('"') and is_json(line)) else quoted(line)
+    return line if plain and not (line.startswith('"') and is_json(line)) else quote(line)
 
 
 def is_json(text: str) -> bool:
@@ -217,7 +217,7 @@ def is_json(text: str) -> bool:
     return True
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a text as JSON, what nobody would see as escapes."""
     shown = json.dumps(text, ensure_ascii=False)
     return "".join(c if c.isprintable() and not _UNSEEN.match(c) else json.dumps(c)[1:-1] for c in shown)

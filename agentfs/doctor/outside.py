@@ -16,12 +16,12 @@ from typing import Any
 
 import agentfs
 from agentfs.agents.locating import locate, version_of
-from agentfs.agents.presets import Agent, configured
+from agentfs.agents.presets import Agent, configure_agents
 from agentfs.core.config import ExecutorSettings, ModelSettings, PlaceSettings, PlannerSettings, Settings
 from agentfs.core.mcp import CONFIG, LockedServer, Unusable
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.records import Sandbox
-from agentfs.core.text import counted, cut, inert
+from agentfs.core.text import cut, inert, plural
 from agentfs.engine.means import default_agent, has_model, named_agents
 from agentfs.engine.remote_attempts import create_place, no_such_place, place_problem
 from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
@@ -56,7 +56,7 @@ def examine_models(settings: Settings, environment: Mapping[str, str], *, truste
         elif not (where := Endpoint.of(one, environment)).has_valid_key:
             yield wrong(about, f"{where.key_name} {INVALID_KEY}", where.key_hint)
         else:
-            answer = asked.setdefault((where.url, where.key), None) or listed(where)
+            answer = asked.setdefault((where.url, where.key), None) or list_models(where)
             asked[where.url, where.key] = answer
             yield _evaluate_models(about, one, where, answer)
 
@@ -75,7 +75,7 @@ def _no_model(about: str, settings: ModelSettings, agent: str | None) -> Finding
     return remark(about, words, f"to {does}: set {settings.api_key_env}, or base_url under {about} in agentfs.toml")
 
 
-def listed(where: Endpoint) -> tuple[int, bytes] | str:
+def list_models(where: Endpoint) -> tuple[int, bytes] | str:
     """Ask an endpoint for its models; return status and body, or in words why it was not reached."""
     import httpx2
 
@@ -149,7 +149,7 @@ def _json(body: bytes) -> Any:
 
 def examine_agents(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Yield what is found of each agent that the settings name, their fallbacks included."""
-    known = configured(settings.agents)
+    known = configure_agents(settings.agents)
     named = [*named_agents(settings)]
     named += [other for name in named if name in known for other in known[name].fallback]
     if named and settings.tools.network is False:
@@ -219,7 +219,7 @@ def _examine_server(name: str, host: Host, locked: LockedServer | None) -> Findi
         return wrong(about, "it is not approved: steps have none of its tools", UPDATE)
     if locked.launch_sha256 != launch.sha256:
         return wrong(about, f"{CONFIG} starts it in another way than was approved", f"look at it: {UPDATE}")
-    return fine(about, f"{counted(len(locked.tools), 'tool')} approved; it is not started here")
+    return fine(about, f"{plural(len(locked.tools), 'tool')} approved; it is not started here")
 
 
 # ── places ─────────────────────────────────────────────────────────────────────────────────────────────────

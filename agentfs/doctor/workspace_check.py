@@ -8,7 +8,7 @@ from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.problems import Finding, Problem, fine, remark, wrong
 from agentfs.core.records import Run
-from agentfs.core.text import counted, first_line, inert
+from agentfs.core.text import first_line, inert, plural
 from agentfs.core.tool_spec import split_name
 from agentfs.engine.goal_source import GoalSource
 from agentfs.engine.intake import judge_goal
@@ -80,7 +80,7 @@ def _schedules(workspace: Workspace, environment: Mapping[str, str], settings: S
         found += [wrong("schedules", inert(one.shown(file.shown)), "fix it; it is not begun so") for one in problems]
     yield from found
     if names and not found:
-        yield fine("schedules", f"{counted(len(names), 'schedule')}, `agentfs schedule` says when")
+        yield fine("schedules", f"{plural(len(names), 'schedule')}, `agentfs schedule` says when")
 
 
 def _goal_problems(
@@ -162,8 +162,8 @@ def _tools(root: Path, settings: Settings) -> Iterator[Finding]:
         own = len(known.own) - from_servers
         parts = [
             "those that come with agentfs",
-            *([f"{counted(own, 'tool')} of your own, read by source"] if own else ()),
-            *([f"{counted(from_servers, 'tool')} of MCP servers, as you approved them"] if from_servers else ()),
+            *([f"{plural(own, 'tool')} of your own, read by source"] if own else ()),
+            *([f"{plural(from_servers, 'tool')} of MCP servers, as you approved them"] if from_servers else ()),
         ]
         yield fine("tools", "; ".join(parts))
 
@@ -176,7 +176,7 @@ def _find_rejected(goals: Path) -> Iterator[Finding]:
         return
     if left:
         words = (
-            f"{counted(len(left), 'goal')} could not be taken ({first_line(left[0])}{' …' if len(left) > 1 else ''})"
+            f"{plural(len(left), 'goal')} could not be taken ({first_line(left[0])}{' …' if len(left) > 1 else ''})"
         )
         yield remark("goals/", words, "the reason is in goals/rejected/NAME.error.md: fix the goal, move it back")
 
@@ -192,7 +192,7 @@ def examine_runs(workspace: Workspace) -> Iterator[Finding]:
     held = held_inodes()
     found = list(open_runs(workspace.runs))
     driven = sum(is_driven(folder, held) for folder in found)
-    yield fine("runs", f"{counted(len(found), 'open run')}, {driven} of them driven now")
+    yield fine("runs", f"{plural(len(found), 'open run')}, {driven} of them driven now")
     findings = [one for folder in found for one in _examine_one(folder, driven=is_driven(folder, held))]
     yield from findings[:MOST_LISTED]
     if len(findings) > MOST_LISTED:
@@ -210,7 +210,7 @@ def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
         return
     left = sorted({pid for log in claimed for mark in _marks(log) for pid in find_survivors(mark)})
     fix = f"agentfs resume {run} (or `agentfs watch`) ends what is left, and records them as interrupted"
-    words = f"{run}: {counted(len(claimed), 'attempt')} claim to run, but no process drives it"
+    words = f"{run}: {plural(len(claimed), 'attempt')} claim to run, but no process drives it"
     if left:
         yield wrong("runs", f"{words}; still running: {', '.join(map(str, left))}", fix)
     else:
@@ -256,7 +256,7 @@ def _find_half_made(workspace: Workspace) -> Iterator[Finding]:
         run for run in folders if not os.path.lexists(f"{run}/{paths.RUN}") and paths.is_run_id(paths.run_id(run))
     ]
     if empty:
-        words = f"{counted(len(empty), 'folder')} without a run.json ({paths.run_id(empty[0])})"
+        words = f"{plural(len(empty), 'folder')} without a run.json ({paths.run_id(empty[0])})"
         fix = "a goal of that name takes such a folder; if none is on its way, delete it"
         yield remark("runs", words, fix)
     if any(subfolders(f"{workspace.runs}/{paths.FORGOTTEN}")):
@@ -281,7 +281,7 @@ def examine_ledger(workspace: Workspace) -> Iterator[Finding]:
     claims = Claims(workspace.runs / ".git")
     yield from _find_locks(claims)
     if dead := claims.dead():
-        words = f"{counted(len(dead), 'claim')} of processes that are gone"
+        words = f"{plural(len(dead), 'claim')} of processes that are gone"
         yield remark(_LEDGER, words, "the next commit clears them away")
     yield from _find_other_branch(workspace.runs / ".git")
     if Maintenance(workspace.runs).due():

@@ -43,7 +43,7 @@ from agentfs.executor.attempt import (
     publish_result,
     render,
     resume,
-    unstarted,
+    unstarted_result,
 )
 from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog
 from agentfs.executor.evidence import left_spoiled, protected_files
@@ -137,7 +137,7 @@ def look_at_condition(view: StepView, driver: Driver) -> None:
 
     def work(job: Job) -> Report:
         with _looking(view, driver, job):
-            skipped = _skipped(condition, blank, driver, job) if condition else None
+            skipped = _look_at_when(condition, blank, driver, job) if condition else None
         return skipped or ConditionHeld(view.id, blank.key)
 
     driver.submit(JobKey("gate", view.id, view.next), work)
@@ -217,7 +217,7 @@ def take_answer(view: StepView, reply: str, driver: Driver) -> None:
 def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
     """Return the result of an attempt that waited for a person and is no longer wanted."""
     memory = read_memory(driver.folder / paths.STEPS / paths.step_file(order.step, order.attempt, "log"))
-    blank = unstarted(order, "interrupted", error, driver.world.clock, driver.world.sandbox)
+    blank = unstarted_result(order, "interrupted", error, driver.world.clock, driver.world.sandbox)
     if memory is None:  # a step that only asked: nothing was begun
         return blank
     return blank.model_copy(
@@ -330,7 +330,7 @@ def _put_gate(view: StepView, order: Order, driver: Driver) -> GateAsked:
 
 def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str) -> Report | None:
     """Look at a step's condition and `needs`; return that it is skipped or blocked, with no order. None: all hold."""
-    if view.condition and (skipped := _skipped(view.condition, order, driver, job)):
+    if view.condition and (skipped := _look_at_when(view.condition, order, driver, job)):
         return skipped
     found = _look(view.resolved.needs if view.resolved else (), order, driver, job, suffix)
     if job.stop.is_set():
@@ -340,10 +340,12 @@ def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str
         return None
     words = join_messages(check_words(check) for check in wrong)
     error = Failure(kind="needs", message=f"what it needs is missing: {words}", hint=hints_of(wrong))
-    return _without_order(unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox), found, driver)
+    return _without_order(
+        unstarted_result(order, "blocked", error, driver.world.clock, driver.world.sandbox), found, driver
+    )
 
 
-def _skipped(condition: ResolvedCheck, order: Order, driver: Driver, job: Job) -> Report | None:
+def _look_at_when(condition: ResolvedCheck, order: Order, driver: Driver, job: Job) -> Report | None:
     """Look at a step's condition; return that it is skipped, or blocked where there is no verdict. None: it holds."""
     found = _look((condition,), order, driver, job, paths.WHEN)
     if job.stop.is_set():
@@ -353,9 +355,9 @@ def _skipped(condition: ResolvedCheck, order: Order, driver: Driver, job: Job) -
         return None
     error = Failure(kind="when", message=f"its condition gave no verdict: {check_words(one)}", hint=one.hint)
     if one.error:
-        blank = unstarted(order, "blocked", error, driver.world.clock, driver.world.sandbox)
+        blank = unstarted_result(order, "blocked", error, driver.world.clock, driver.world.sandbox)
         return _without_order(blank, found, driver)
-    blank = unstarted(order, "skipped", None, driver.world.clock, driver.world.sandbox)
+    blank = unstarted_result(order, "skipped", None, driver.world.clock, driver.world.sandbox)
     hashed = blank.model_copy(update={"when_sha256": condition_sha256(condition)})
     return _without_order(hashed, found, driver)
 

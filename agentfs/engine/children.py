@@ -30,7 +30,7 @@ from agentfs.engine.intake import JudgedGoal, judge_goal, taking
 from agentfs.engine.means import catalogue_of, has_model, means_of, means_with, reader_for, run_record
 from agentfs.engine.recovery import cut_off
 from agentfs.errors import AgentfsError, BadFile
-from agentfs.executor.attempt import finish_answered, publish_result, unstarted
+from agentfs.executor.attempt import finish_answered, publish_result, unstarted_result
 from agentfs.executor.attempt_log import BEGUN, CHILD, AlreadyClaimed, AttemptLog, child_in
 from agentfs.storage.workspace import Workspace, goal_path
 from agentfs.tools.base import ToolResult
@@ -69,7 +69,7 @@ class ChildrenHere:
                 child = self._make(child, self._judge(order, driver), order, driver)
         except Impossible as impossible:
             world = driver.world
-            result = unstarted(order, "failed", impossible.failure, world.clock, world.sandbox)
+            result = unstarted_result(order, "failed", impossible.failure, world.clock, world.sandbox)
             driver.learn(AttemptFinished(publish_result(result, driver.steps_folder, world.mask), order))
             return
         driver.learn(ChildNamed(order, child, begun=True))
@@ -197,7 +197,7 @@ class ChildrenHere:
         order, child = known.order, known.child
         if child is None:
             return
-        given, worked_s = self._given(child, driver)
+        given, worked_s = self._child_result(child, driver)
         if order is None:
             world = driver.world
             lost = Failure(
@@ -212,7 +212,7 @@ class ChildrenHere:
         key = JobKey("attempt", step, attempt)
         driver.submit(key, partial(_finish, order=order, given=given, worked_s=worked_s, driver=driver))
 
-    def _given(self, child: Child, driver: Driver) -> tuple[ToolResult, float]:
+    def _child_result(self, child: Child, driver: Driver) -> tuple[ToolResult, float]:
         """Return what a run that has ended gives to the step that it was, and how long it worked."""
         if child.outcome is None:
             words = f"the run {child.run} is gone: its folder was moved or deleted before it ended"

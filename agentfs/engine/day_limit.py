@@ -17,7 +17,7 @@ from typing import Any
 from agentfs.core import paths
 from agentfs.core.run_state import Reached
 from agentfs.errors import AgentfsError
-from agentfs.storage.clock import Clock, later, stamped
+from agentfs.storage.clock import Clock, format_moment, later
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import names_in
 from agentfs.storage.settings import load_settings
@@ -49,7 +49,7 @@ class DayLimit:
         """Return that the limit is reached; None if there is room, or no limit."""
         with self._lock:
             limit = self._limit()
-            if limit is None or self._spent(str(folder)) < limit:
+            if limit is None or self._sum_today(str(folder)) < limit:
                 return None
             return Reached("day_usd", f"${limit:g} a day")
 
@@ -65,7 +65,7 @@ class DayLimit:
                 self._setting = version, settings.limits.day_usd
         return self._setting[1]
 
-    def _spent(self, folder: str) -> float:
+    def _sum_today(self, folder: str) -> float:
         """Return what every run has spent today; `folder`: one that may be too new to be in the list."""
         if (midnight := self._clock.midnight()) != self._midnight:
             self._midnight, self._runs_due = midnight, -math.inf
@@ -139,4 +139,4 @@ def _ended_at(record: Mapping[str, Any], path: str) -> str:
         case {"started_at": str() as began, "duration_s": int() | float() as took}:
             return later(began, took)
         case _:
-            return stamped(datetime.fromtimestamp(os.stat(path).st_mtime).astimezone())
+            return format_moment(datetime.fromtimestamp(os.stat(path).st_mtime).astimezone())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core import paths
-from agentfs.core.each import gathered, surprises
+from agentfs.core.each import gather_items, surprises
 from agentfs.core.records import Failure, Result
 from agentfs.core.reports import AttemptFinished
 from agentfs.core.run_state import spent_on
@@ -20,7 +20,7 @@ from agentfs.tools.output import value_result
 
 def gather(view: StepView, driver: Driver) -> None:
     """Publish the step's own result: the items' outputs in the order of the list, null for one that failed."""
-    order, (is_done, words) = order_for(view, view.next, driver), gathered(view)
+    order, (is_done, words) = order_for(view, view.next, driver), gather_items(view)
     context = step_context(driver, Halt(), paths.conversation(view.id, view.next))
     file = Path(context.steps_folder.path(view.id, view.next, "output"))
     with suppress(FileNotFoundError):

@@ -134,7 +134,7 @@ def _check(action: acts.RunGoalChecks, driver: Driver, job: Job) -> Report:
             after={step: view.attempt for step, view in state.steps.items()},
             checks=found,
             steps=again,
-            touched=context.observer.see("touched", whose, lambda: tuple(touched(driver, context))),
+            touched=context.observer.see("touched", whose, lambda: tuple(find_touched(driver, context))),
             error=error,
             usage=context.session.usage if context.session else None,
         )
@@ -213,7 +213,7 @@ def _changes(driver: Driver) -> Changes:
     )
 
 
-def touched(driver: Driver, context: StepContext) -> Iterator[str]:
+def find_touched(driver: Driver, context: StepContext) -> Iterator[str]:
     """Yield the files that a person's checks name and that a step changed; of a folder also what was put into it."""
     checks, first, workdir = persons_checks(driver.state), _first_changes(driver), context.confinement.workdir
     if not checks or not first:

@@ -19,7 +19,7 @@ from agentfs.core.records import Approve, Limits, Mode, Parent
 from agentfs.core.references import find
 from agentfs.core.request import RUNBOOKS, Request, read_request, uses_problems
 from agentfs.core.schedule import FOLDER as SCHEDULES
-from agentfs.core.schedule import misplaced
+from agentfs.core.schedule import find_misplaced_fields
 from agentfs.core.tool_spec import Catalogue
 from agentfs.errors import BadFile, UserError
 from agentfs.executor.checks import mismatch
@@ -104,7 +104,7 @@ def with_used_goal(source: GoalSource, root: Path) -> GoalSource:
         raise BadFile(source.shown, rejected.problems, source.content) from None
     if request is None:
         return source
-    if found := [] if source.schedule else [*misplaced(request.fields)]:
+    if found := [] if source.schedule else [*find_misplaced_fields(request.fields)]:
         placed = [one.at(*request.places(one.pointer, True)) for one in found]
         raise BadFile(source.shown, placed, source.content)
     try:
@@ -130,11 +130,11 @@ def read_used_goal(root: Path, uses: str) -> bytes:
 
 
 def _there_are(root: Path, uses: str) -> str:
-    known = _listed(root)
+    known = _list_names(root)
     return did_you_mean(uses, known, f"there are {', '.join(known)}" if known else f"{RUNBOOKS}/ holds no goal yet")
 
 
-def _listed(root: Path) -> list[str]:
+def _list_names(root: Path) -> list[str]:
     try:
         listed = names_in(root / RUNBOOKS)
     except OSError:
@@ -195,7 +195,7 @@ def step_problems(
 def runbook_lines(root: Path, catalogue: Catalogue) -> list[str]:
     """Return the goals that a step may run, each with its title and what it takes; those that read."""
     found = []
-    for uses in _listed(root):
+    for uses in _list_names(root):
         try:
             goal, problems = examine_goal(read_used_goal(root, uses), uses, with_runbooks(catalogue, root, uses))
         except Rejected:

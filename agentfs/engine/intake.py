@@ -18,8 +18,8 @@ from agentfs.core.params import Fits
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Goal, Isolation, Limits, ModelChoice, ModelRole, Models, Run
 from agentfs.core.references import Params
-from agentfs.core.request import APPROVE_ORDER, RUNBOOKS, loosening_problems, tighten, tightened
-from agentfs.core.schedule import misplaced
+from agentfs.core.request import APPROVE_ORDER, RUNBOOKS, loosening_problems, tighten, tighten_goal
+from agentfs.core.schedule import find_misplaced_fields
 from agentfs.core.tool_spec import Catalogue
 from agentfs.engine.goal_source import (
     AboveChild,
@@ -94,7 +94,7 @@ def judge_goal(
     except Rejected as rejected:
         raise BadFile(source.shown, rejected.problems, source.content) from None
     found = _find_loosened(parsed, settings, _loosest(source, parsed, settings))
-    found += misplaced(parsed.fields) if source.used_by or not source.schedule else []
+    found += find_misplaced_fields(parsed.fields) if source.used_by or not source.schedule else []
     workdir = _workdir(parsed, root, settings, flags, found, source.above)
     found += _context_problems(parsed, source, root, settings, workdir)
     isolated = _repository(parsed, root, settings, workdir, found, source.above)
@@ -123,7 +123,7 @@ def _in_runbooks(source: GoalSource, root: Path) -> str | None:
 
 
 def _under(parsed: ParsedGoal, used_by: RequestSource) -> Goal:
-    return tightened(parsed.fields, used_by.request.fields)
+    return tighten_goal(parsed.fields, used_by.request.fields)
 
 
 def _values(

@@ -90,25 +90,25 @@ class IsolatedFolder:
             self.worktree.move(derived)
         self.tip = derived
         if (cut_off := self.worktree.at_work()) is not None:
-            self.left = self._remembered(cut_off) or self.worktree.snapshot()
+            self.left = self._find_remembered(cut_off) or self.worktree.snapshot()
             self.worktree.begin_work(f"{LEFT} {self.left}")  # what changes from now on is a person's
         else:
-            self.left = self._left_by_last(facts, means)
+            self.left = self._find_left_by_last(facts, means)
 
-    def _left_by_last(self, facts: Facts, means: Means) -> str | None:
+    def _find_left_by_last(self, facts: Facts, means: Means) -> str | None:
         """Return what the last attempt that used the folder left, unless it is done, or never began."""
         all_of = [one for attempts in facts.attempts.values() for one in attempts]
         asking = [one.order for one in all_of if one.asks and one.order and one.order.tool is None]
         if asking:
-            return self._remembered(_log_name(asking[0]))
+            return self._find_remembered(_log_name(asking[0]))
         began = [one for one in all_of if one.result and one.result.started_at is not None]
         used = [one.result for one in began if one.order is None or use_of(one.order, means) != "apart"]
         last = max((one for one in used if one), key=lambda one: one.ended_at, default=None)
         if last is None or last.status == "done":
             return None
-        return self._remembered(_log_name(last)) or self.worktree.snapshot()
+        return self._find_remembered(_log_name(last)) or self.worktree.snapshot()
 
-    def _remembered(self, what: str) -> str | None:
+    def _find_remembered(self, what: str) -> str | None:
         """Return the tree that an attempt left, as its log has it, or the note that was made of it."""
         if what.startswith(f"{LEFT} "):
             return what.partition(" ")[2]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agentfs.agents.presets import configured
+from agentfs.agents.presets import configure_agents
 from agentfs.core import paths
 from agentfs.core.config import ModelSettings, Settings
 from agentfs.core.problems import Problem
@@ -51,7 +51,7 @@ def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Know
         known.broken,
         unset_tools(settings),
         models,
-        agents=tuple(configured(settings.agents)),
+        agents=tuple(configure_agents(settings.agents)),
         named_agents=named_agents(settings),
         agent=default_agent(settings),
         places=tuple(settings.places),
@@ -132,7 +132,7 @@ def catalogue_of_run(run: Run, settings: Settings, known: Known) -> Catalogue:
     model = run.models.executor is not None
     unset, models = unset_tools(settings), run.models.named or (run.models.executor or settings.executor.model,)
     given = run.params or {}
-    agents = dict.fromkeys((*configured(settings.agents), *(run.agents or ())))
+    agents = dict.fromkeys((*configure_agents(settings.agents), *(run.agents or ())))
     return Catalogue(
         known.specs,
         frozenset(run.tools),

@@ -34,7 +34,7 @@ from agentfs.engine.each import gather
 from agentfs.engine.goal_checks import check_goal, look_before
 from agentfs.engine.recovery import cut_off
 from agentfs.executor import questions
-from agentfs.executor.attempt import publish_result, render, unstarted
+from agentfs.executor.attempt import publish_result, render, unstarted_result
 from agentfs.models.base import LimitReached, ModelError, ModelSession, Unreachable
 from agentfs.planner.prompt import context_page
 from agentfs.planner.surroundings import look_around
@@ -186,7 +186,7 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
     state, takes_time = driver.state, driver.planner.takes_time(call, facts)
     driver.submit(
         acts.JobKey("call", "", action.call),
-        lambda job: _answered(call, decided if takes_time else None, state, driver, job),
+        lambda job: _answer_call(call, decided if takes_time else None, state, driver, job),
         at_once=not takes_time,
         pool=driver.world.calls,
     )
@@ -229,7 +229,7 @@ def _take_replan(number: int, driver: Driver) -> str | None:
     return driver.facts.replan
 
 
-def _answered(call: Call, decided: str | None, state: RunState, driver: Driver, job: Job) -> Report:
+def _answer_call(call: Call, decided: str | None, state: RunState, driver: Driver, job: Job) -> Report:
     """Let the planner answer, and write the answer. `decided`: when it was called, for the log of a conversation."""
     folder, mask = driver.folder / paths.PLANNING, driver.world.mask
     with JsonLines(folder / paths.call_file(call.call, "log"), mask, driver.world.clock) as log:
@@ -331,13 +331,13 @@ def _stop(action: acts.StopAttempt, driver: Driver) -> None:
     error = Failure(kind=action.kind, message=action.why)
     if attempt.child:
         if not attempt.child.begun:
-            record(unstarted(attempt.order, "failed", error, driver.world.clock, driver.world.sandbox), driver)
+            record(unstarted_result(attempt.order, "failed", error, driver.world.clock, driver.world.sandbox), driver)
         return
     if attempt.asks:
         record(cut_while_waiting(attempt.order, error, driver), driver)
         return
     sandbox = driver.world.sandbox
-    record(unstarted(attempt.order, "interrupted", error, driver.world.clock, sandbox), driver)
+    record(unstarted_result(attempt.order, "interrupted", error, driver.world.clock, sandbox), driver)
 
 
 def record(result: Result, driver: Driver) -> None:
@@ -368,7 +368,7 @@ def _take_reply(action: acts.RecordReply, driver: Driver) -> None:
         reply = _reply(driver.facts, view.id, view.next)
         order = order_for(view, view.next, driver)
         error = rejection(words_below(reply))
-        record(unstarted(order, "rejected", error, driver.world.clock, driver.world.sandbox), driver)
+        record(unstarted_result(order, "rejected", error, driver.world.clock, driver.world.sandbox), driver)
         return
     record(_reported_result(view, _reply(driver.facts, view.id, view.attempt), driver), driver)
 
@@ -380,7 +380,7 @@ def _reported_result(view: StepView, reply: str, driver: Driver) -> Result:
     count = driver.facts.attempt(view.id, view.attempt).talks[-1].count
     evidence = (paths.step_path(view.id, view.attempt, "reply", count),)
     error = Failure(kind="person", message=words or "a person reports that it failed")
-    failed = unstarted(order, "failed", error, driver.world.clock, driver.world.sandbox)
+    failed = unstarted_result(order, "failed", error, driver.world.clock, driver.world.sandbox)
     failed = failed.model_copy(update={"evidence": evidence})
     if cut_word(reply) == "failed":
         return failed

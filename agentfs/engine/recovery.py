@@ -42,9 +42,9 @@ def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: 
                 facts = facts.with_attempt(step, finished)
     for one in state.facts.calls:
         if one.call is not None and one.answer is None:
-            facts = facts.with_call(_interrupted(folder, one))
+            facts = facts.with_call(_interrupt_call(folder, one))
         if one.checks is not None and one.call is None and not one.again and facts.outcome is None:
-            facts = facts.with_call(_outdated(folder, one))
+            facts = facts.with_call(_set_aside_checks(folder, one))
     return facts
 
 
@@ -137,14 +137,14 @@ def cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: C
     )
 
 
-def _outdated(folder: Path, one: PlannerCall) -> PlannerCall:
+def _set_aside_checks(folder: Path, one: PlannerCall) -> PlannerCall:
     """Set aside what the goal's checks found: nobody was looking, and the folder may have changed since."""
     words = b"agentfs was started again since these checks were run: they are run once more\n"
     publish(folder / paths.PLANNING / paths.call_file(one.number, "again"), words, durable=True)
     return replace(one, again=True)
 
 
-def _interrupted(folder: Path, one: PlannerCall) -> PlannerCall:
+def _interrupt_call(folder: Path, one: PlannerCall) -> PlannerCall:
     usage = usage_in(folder / paths.PLANNING / paths.call_file(one.number, "log"))
     answer = Answer(call=one.number, verdict="interrupted", error=_CUT, usage=usage, duration_s=0.0)
     publish(folder / paths.PLANNING / paths.call_file(one.number, "answer"), render(answer), durable=True)

@@ -15,7 +15,7 @@ from agentfs.core.records import Failure, Order, Result, Run
 from agentfs.core.run_state import Bounds, Spent
 from agentfs.core.tool_spec import runs_here
 from agentfs.errors import UserError
-from agentfs.executor.attempt import Halt, asks_a_model, publish_result, unstarted
+from agentfs.executor.attempt import Halt, asks_a_model, publish_result, unstarted_result
 from agentfs.executor.attempt_log import AttemptLog
 from agentfs.executor.task import Asked, Task
 from agentfs.places.assignment import Assignment, ModelChoice, encode
@@ -166,7 +166,7 @@ def attempt_elsewhere(
 
 def _refuse(order: Order, context: StepContext, why: str, hint: str) -> Result:
     error = Failure(kind="place", message=why, hint=hint)
-    blank = unstarted(order, "failed", error, context.clock, "none")
+    blank = unstarted_result(order, "failed", error, context.clock, "none")
     return publish_result(blank, context.steps_folder, context.mask)
 
 

@@ -15,7 +15,7 @@ from agentfs.core.facts import DEEPEST, Facts
 from agentfs.core.records import Failure, Outcome, Result
 from agentfs.core.run_state import RunState, goal_checks
 from agentfs.core.steps import StepView, skipped_words
-from agentfs.core.text import counted, duration, first_line, inert, state_and_why
+from agentfs.core.text import duration, first_line, inert, plural, state_and_why
 from agentfs.engine.means import run_record
 from agentfs.storage.locks import is_watched
 
@@ -147,7 +147,7 @@ def action_line(action: Action, state: RunState) -> str | None:
 def _revision_line(action: acts.RecordRevision, state: RunState) -> str:
     """Return the number of a new revision and its size, and why it is there unless a call made it."""
     plan = state.facts.plan_file.plan
-    size = counted(len(plan.steps) if plan else 0, "step")
+    size = plural(len(plan.steps) if plan else 0, "step")
     edited = f" ({action.why})" if action.call is None else ""
     return f"plan: revision {len(state.facts.revisions) + 1}, {size}{edited}"
 

@@ -18,7 +18,7 @@ from agentfs.core.request import read_request
 from agentfs.core.schedule import FOLDER, Due, Schedule, ScheduledRun, due, read_schedule
 from agentfs.core.tool_spec import Catalogue
 from agentfs.engine.goal_source import GoalSource
-from agentfs.storage.clock import local_zone, stamped, zone_named
+from agentfs.storage.clock import format_moment, local_zone, zone_named
 from agentfs.storage.safe_open import MOST_RECORD, hold_named, names_in, read_regular
 from agentfs.storage.workspace import all_folders, has_goal
 
@@ -50,7 +50,7 @@ class ScheduleFile:
     def source(self, time: datetime) -> GoalSource:
         """Return the goal that is run for one of its times."""
         origin = os.fsencode(self.path).decode("utf-8", "replace")
-        due_at = stamped(time)
+        due_at = format_moment(time)
         return GoalSource(self.content, self.path.name, self.shown, origin, self.name, schedule=self.name, due=due_at)
 
 
@@ -122,7 +122,7 @@ class RunsOfSchedules:
             if record["schedule"] == file.name or file.sha256 in (record["goal_sha256"], record["request_sha256"])
         ]
         found.sort(key=lambda one: str(one[1]["started_at"]), reverse=True)
-        return [_scheduled(folder, record) for folder, record in found[:_NEWEST]]
+        return [_read_scheduled(folder, record) for folder, record in found[:_NEWEST]]
 
     def _records(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         there = [folder for folder in all_folders(self.runs) if has_goal(folder)]
@@ -145,13 +145,13 @@ def _schedule_in(folder: str) -> Mapping[str, Any] | None:
     return None
 
 
-def _scheduled(folder: str, record: Mapping[str, Any]) -> ScheduledRun:
+def _read_scheduled(folder: str, record: Mapping[str, Any]) -> ScheduledRun:
     run = "/".join(folder.rsplit("/", 2)[1:])
     began = datetime.fromisoformat(record["started_at"])
-    return ScheduledRun(run, datetime.fromisoformat(record["due"]), began, _ended(folder))
+    return ScheduledRun(run, datetime.fromisoformat(record["due"]), began, _read_end(folder))
 
 
-def _ended(folder: str) -> datetime | None:
+def _read_end(folder: str) -> datetime | None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         return datetime.fromisoformat(json.loads(read_regular(f"{folder}/{paths.OUTCOME}", MOST_RECORD))["ended_at"])
     return None

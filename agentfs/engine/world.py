@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from agentfs.agents.presets import configured
+from agentfs.agents.presets import configure_agents
 from agentfs.agents.running import secrets_in
 from agentfs.core import paths
 from agentfs.core.config import ExecutorSettings, PlannerSettings, Settings
@@ -88,7 +88,7 @@ def open_world(
         confined = sandbox_for(settings, say)
         protected = (trust_file(environment).parent, *_files_run(settings, workspace.root))
         box = stack.enter_context(opened_tools(workspace.root, confined, settings, protected=protected))
-        agents = configured(settings.agents)
+        agents = configure_agents(settings.agents)
         in_files = secrets_in(agents.values()) | written_secrets(workspace.root)
         mask = mask_for(settings, environment, box.tools).hiding(in_files)
         starter = Starter(say)
@@ -164,7 +164,7 @@ def idle_world(workspace: Workspace, settings: Settings, folder: Path, say: Say)
             means=means_of(run, means_with(known.specs)),
             committer=committer,
             mask=mask,
-            sandbox=_confined_now(settings),
+            sandbox=_find_confinement(settings),
             environment=environment,
             person=author,
             wake=lambda: None,
@@ -178,7 +178,7 @@ def idle_world(workspace: Workspace, settings: Settings, folder: Path, say: Say)
             on_end.close()
 
 
-def _confined_now(settings: Settings) -> Sandbox:
+def _find_confinement(settings: Settings) -> Sandbox:
     """Return how programs would be confined; nothing is started, so nobody is warned."""
     return "none" if settings.tools.sandbox == "off" or sandbox.unavailable_because() else "bubblewrap"
 

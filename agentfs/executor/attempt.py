@@ -311,7 +311,7 @@ class _Attempt:
         """Return status, error and surprise: the checks decide, not the tool's word."""
         stop = self.context.stop
         if given.failure is not None and given.failure.kind == "interrupted":
-            return self._interrupted(given.failure)
+            return self._interruption(given.failure)
         if given.failure is not None:
             nobody_failed = given.failure.kind in (LIMIT, UNREACHABLE)  # there was no room to go on, or nobody to ask
             return {"status": "interrupted" if nobody_failed else "failed", "error": given.failure}
@@ -319,7 +319,7 @@ class _Attempt:
             return {"status": "blocked", "error": Failure(kind="blocked", message=given.blocked)}
         if wrong := [check for check in checks if not check.ok]:
             if stop.is_set():  # it may have been ended, and not have failed
-                return self._interrupted(Failure(kind="interrupted", message="it was stopped while its checks ran"))
+                return self._interruption(Failure(kind="interrupted", message="it was stopped while its checks ran"))
             message = join_messages(f"the {check.kind} check failed: {check_words(check)}" for check in wrong)
             return {"status": "failed", "error": Failure(kind="check", message=message, hint=hints_of(wrong))}
         unexpected = given.surprise or surprise(
@@ -327,7 +327,7 @@ class _Attempt:
         )
         return {"status": "done", "surprising": unexpected is not None, "surprise": unexpected}
 
-    def _interrupted(self, failure: Failure) -> dict[str, Any]:
+    def _interruption(self, failure: Failure) -> dict[str, Any]:
         because = self.context.stop.because if isinstance(self.context.stop, Halt) else None
         return {"status": "interrupted", "error": because or failure}
 
@@ -466,7 +466,7 @@ def publish_result(result: Result, steps_folder: StepsFolder, mask: Mask) -> Res
     return result
 
 
-def unstarted(order: Order, status: ResultStatus, error: Failure | None, clock: Clock, sandbox: str) -> Result:
+def unstarted_result(order: Order, status: ResultStatus, error: Failure | None, clock: Clock, sandbox: str) -> Result:
     """Return the result of an order that was never carried out."""
     return Result(
         **order.shared_with_result(),

@@ -33,7 +33,7 @@ from agentfs.executor.loop_tools import (
     arguments_of,
     at_plan,
     finish_arguments,
-    fitted,
+    fit_arguments,
     hand_over_spec,
     is_plan,
     offers,
@@ -230,7 +230,7 @@ class Loop:
             self._acted, self._printed = (True, past.result) if past.ok else (self._acted, self._printed)
         count = self._repeats.count(past.tool or "", past.arguments, past.result)
         if count == WARN_AT:
-            self._notes.append(loop_text.repeated(past.tool or "", count))
+            self._notes.append(loop_text.repeat_warning(past.tool or "", count))
         if count < FAIL_AT:
             return None
         what = f"called {past.tool} with the same arguments" if past.tool else "said the same"
@@ -244,7 +244,7 @@ class Loop:
             arguments = arguments_of(call.arguments)
         except NotJson as error:
             return CallResult(loop_text.not_json(str(error)), ok=False)
-        given = fitted(spec, finish_arguments(arguments) if call.name == FINISH else arguments)
+        given = fit_arguments(spec, finish_arguments(arguments) if call.name == FINISH else arguments)
         if problems := input_problems(spec, given):
             return CallResult(loop_text.wrong_arguments(problems), ok=False)
         if call.name == FINISH:

@@ -201,7 +201,7 @@ def not_json(problem: str) -> str:
     return f"Nothing was run: the arguments are not a JSON object ({problem})."
 
 
-def repeated(name: str, count: int) -> str:
+def repeat_warning(name: str, count: int) -> str:
     what = f"called `{name}` with these arguments" if name else "said this"
     return (
         f"You have {what} {count} times, and nothing changed. Do something else, or end the step and say what is "

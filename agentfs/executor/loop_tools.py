@@ -161,7 +161,7 @@ def arguments_of(text: str) -> dict[str, Any]:
     return parse_object(text)
 
 
-def fitted(spec: ToolSpec, given: Mapping[str, Any]) -> dict[str, Any]:
+def fit_arguments(spec: ToolSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as the tool takes them, as far as they plainly mean that.
 
     Null and an empty text are nothing where nothing may be given; an empty path is the working folder; "true" is

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from agentfs.core import paths
 from agentfs.core.records import Call, JsonObject, Order, Result
 from agentfs.core.steps import ended_words
-from agentfs.core.text import block, fenced, first_line, in_markdown, inert, json_text
+from agentfs.core.text import block, fence, first_line, in_markdown, inert, json_text
 from agentfs.executor.attempt_log import AttemptLog
 from agentfs.executor.resume import QUESTION
 from agentfs.executor.task import Asked
@@ -100,7 +100,7 @@ def _asks_to_run(order: Order, before: Result | None) -> Iterator[str]:
         return
     yield f"# {order.step} {in_markdown(inert(ended_words(before)))}"
     if before.error and (rest := block(before.error.message)[1:]):
-        yield fenced(rest)
+        yield fence(rest)
     if before.error and before.error.hint:
         yield f"Hint: {in_markdown(first_line(before.error.hint))}"
     yield f"That was attempt {before.attempt}. May it run again, as attempt {order.attempt}?"
@@ -117,7 +117,7 @@ def _does(order: Order, begin: str) -> str:
     else:
         head, text = f"{begin} be done by {_doer(order)}:", order.description or "no description"
         text += f"\n\n{_fields(order.input)}" if order.input else ""
-    return f"{head}\n\n{fenced(block(text))}"
+    return f"{head}\n\n{fence(block(text))}"
 
 
 def _doer(order: Order) -> str:
@@ -174,7 +174,7 @@ def cut_off(order: Order | None, step: str, reply: str) -> str:
 def ask(step: str, question: str, reply: str) -> str:
     """Return the question of an `ask`: a step of its own, or a call by the model that does a step."""
     how = f"{ANSWER_LINE}{reply}` beside this one: all of it is the answer."
-    return f"# {step} asks\n\n{fenced(block(question))}\n\n{how}\n\n{ASK_LINE}\n"
+    return f"# {step} asks\n\n{fence(block(question))}\n\n{how}\n\n{ASK_LINE}\n"
 
 
 def proposal(
@@ -186,11 +186,11 @@ def proposal(
     conflicts = list(conflict_lines(page))[1:]
     parts = [
         f"# Go on after {call.trigger.replace('_', ' ')}?",
-        fenced(block(words)),
+        fence(block(words)),
         _HEADS[by],
         "\n".join(reason_lines(page)),
-        f"## What you and the answer want otherwise\n\n{fenced(conflicts)}" if conflicts else "",
-        f"## What would change\n\n{fenced(diff_lines(page, colours=False))}",
+        f"## What you and the answer want otherwise\n\n{fence(conflicts)}" if conflicts else "",
+        f"## What would change\n\n{fence(diff_lines(page, colours=False))}",
         f"## How to settle it\n\n{_how(reply, {'approve': _YES, 'reject': _NO[by]})}",
         _COMMANDS.format(run=page["run"], call=call.call),
         "\n".join(["See:", *(f"- {path}" for path in call.evidence)]) if call.evidence else "",
@@ -204,7 +204,7 @@ def surprise(call: Call, text: str, reply: str) -> str:
     """Return the question about a surprise that a runbook has no answer to."""
     evidence = "\n".join(f"- {path}" for path in call.evidence)
     how = _how(reply, {"approve": "go on", "reject": "do not; words below it say why"})
-    return f"# Go on after {call.trigger.replace('_', ' ')}?\n\n{fenced(block(text))}\n\nSee:\n{evidence}\n\n{how}"
+    return f"# Go on after {call.trigger.replace('_', ' ')}?\n\n{fence(block(text))}\n\nSee:\n{evidence}\n\n{how}"
 
 
 # ── an attempt that asks ──────────────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from pathlib import Path
 from agentfs.core import paths
 from agentfs.core.commit_messages import as_it_stood_message, forgotten_message
 from agentfs.core.paths import run_id
-from agentfs.core.text import counted
+from agentfs.core.text import plural
 from agentfs.errors import UserError
 from agentfs.ledger.committer import current_files, pending_entries
 from agentfs.ledger.git import LedgerBusy, LedgerError
@@ -205,7 +205,7 @@ def _refuse_unmerged(folder: Path, run: str) -> None:
     with suppress(WorktreeError):  # the repository has gone
         own = _worktree(folder, folder)
         if own and (count := own.commits_only_here()):
-            has = f"its branch {own.branch} has {counted(count, 'commit')} that nothing else has"
+            has = f"its branch {own.branch} has {plural(count, 'commit')} that nothing else has"
             raise Kept(f"{has}: `agentfs apply {run}` or `agentfs discard {run}` first")
 
 
@@ -232,15 +232,15 @@ def measure(folder: Path) -> int:
 
 def _empty(folder: Path) -> None:
     """Delete what is in a folder set aside, following no link."""
-    if _emptied(folder):
+    if _empty_folder(folder):
         return
     for path, _, _ in os.walk(folder):  # a step may have closed folders; no link is followed
         with suppress(OSError):
             os.chmod(path, 0o700)
-    _emptied(folder)
+    _empty_folder(folder)
 
 
-def _emptied(folder: Path) -> bool:
+def _empty_folder(folder: Path) -> bool:
     """Delete what can be deleted; return whether that was all."""
     for entry in _entries(folder):
         if entry.is_dir(follow_symlinks=False):

@@ -295,7 +295,7 @@ class Ledger:
             return []
         with _in_words(self.root), self._git.repository() as repo:
             found = repo.iter_commits(BRANCH, paths=f":(literal){run}/" if run else "", full_history=True)
-            commits = map(_taken_apart, found)
+            commits = map(_parse_commit, found)
             return list(islice(commits if run is None else self._of_run(run, commits), limit))
 
     def _of_run(self, run: str, commits: Iterator[LedgerCommit]) -> Iterator[LedgerCommit]:
@@ -348,7 +348,7 @@ def _batches(paths: Iterator[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _taken_apart(commit: "gitpython.Commit") -> LedgerCommit:
+def _parse_commit(commit: "gitpython.Commit") -> LedgerCommit:
     try:
         message = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
         subject, _, body = message.strip("\n").partition("\n")

@@ -134,7 +134,7 @@ def broken(message: str) -> Fault:
     return unreachable(message, hint, again=True, begun=True)
 
 
-def garbled(message: str, *, again: bool) -> Fault:
+def garbled_fault(message: str, *, again: bool) -> Fault:
     """Return a fault where a whole reply came that is of no use: the model's doing."""
     return Fault(Garbled(Failure(kind="model", message=message)), again=again, begun=True)
 

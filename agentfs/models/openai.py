@@ -42,7 +42,7 @@ from agentfs.models.endpoint import (
     RequestPolicy,
     broken,
     explain_status,
-    garbled,
+    garbled_fault,
     no_connection,
     silent,
     unreachable,
@@ -137,7 +137,7 @@ class OpenAIModel:
         except TimeoutError:
             raise silent(f"no end after {self._policy.whole:g} s", begun=True) from None
         except TooLarge:
-            raise garbled("the reply is too large", again=False) from None
+            raise garbled_fault("the reply is too large", again=False) from None
         except Malformed as malformed:
             raise broken(f"the reply is malformed: {malformed}") from None
         except asyncio.CancelledError:
@@ -177,7 +177,7 @@ class OpenAIModel:
         except (openai.APIConnectionError, httpx2.HTTPError) as error:
             raise self._disconnection(error, one) from None
         except openai.APIError as error:  # in the middle of the stream
-            raise self._refused_within(error.body) from None
+            raise self._find_refusal(error.body) from None
 
     async def _chunks(self, stream: "openai.AsyncStream[object]") -> AsyncIterator[dict[str, Any]]:
         """Yield the chunks of a stream, or the whole completion of an endpoint that does not stream."""
@@ -194,13 +194,13 @@ class OpenAIModel:
         except (ValueError, RecursionError):
             raise broken("the reply is no JSON") from None
         if error := whole.get("error"):
-            raise self._refused_within(error)
+            raise self._find_refusal(error)
         yield whole
 
     def _refusal(self, status: int, body: Any, headers: Any) -> Fault:
         return explain_status(status, body, headers, self.name, self._endpoint, datetime.now(UTC))
 
-    def _refused_within(self, error: Any) -> Fault:
+    def _find_refusal(self, error: Any) -> Fault:
         """Return what an error means that was sent with a status of success."""
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
@@ -322,7 +322,7 @@ async def bound_pieces(
         event = _bytes_of_event(end, piece, event) if is_stream else event + len(piece)
         total, end = total + len(piece), (end + piece)[-3:]
         if event > MOST_EVENT_BYTES or total > MOST_BYTES:
-            raise garbled("the reply is too large", again=False)
+            raise garbled_fault("the reply is too large", again=False)
         yield decoder.decode(piece).encode()
         if time.monotonic() > checked + TIMING.tick:  # where bytes never run out, nothing else would be looked at
             await asyncio.sleep(0)
@@ -388,7 +388,7 @@ def _require_end(response: Response) -> Response:
     if response.finish == "error":
         raise broken("the endpoint broke the reply off")
     if response.finish == "stop" and not (response.text or response.tool_calls or response.refusal):
-        raise garbled("the reply is empty", again=True)
+        raise garbled_fault("the reply is empty", again=True)
     return response
 
 

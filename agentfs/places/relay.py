@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from agentfs.core import paths
 from agentfs.core.mask import Mask
 from agentfs.core.records import Failure, Order, Result
-from agentfs.executor.attempt import Halt, publish_result, unstarted
+from agentfs.executor.attempt import Halt, publish_result, unstarted_result
 from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog
 from agentfs.executor.task import Asked
 from agentfs.models.base import usage_in
@@ -90,10 +90,10 @@ class Relay:
                     return self._orphan(why)
                 until = until or time.monotonic() + TIMING.place_start  # it may have waited for a worker until now
                 if self.stop.is_set() or time.monotonic() >= until:
-                    return self._unstarted(why)
+                    return self._record_unstarted(why)
                 time.sleep(TIMING.place_again)
         except Refused as refusal:
-            return self._unstarted(str(refusal))
+            return self._record_unstarted(str(refusal))
         finally:
             self.log.close()
 
@@ -235,25 +235,25 @@ class Relay:
                 raise Lost(why)
             time.sleep(min(TIMING.tick, left))
         lost = Failure(kind="interrupted", message=f"the attempt at {self.place.name} was lost: {why}")
-        return self._cut_off(self.stop.because or lost)
+        return self._record_cut_off(self.stop.because or lost)
 
-    def _cut_off(self, error: Failure) -> Result:
+    def _record_cut_off(self, error: Failure) -> Result:
         usage = usage_in(self.log.path)
-        blank = unstarted(self.order, "interrupted", error, self.clock, "bubblewrap")
+        blank = unstarted_result(self.order, "interrupted", error, self.clock, "bubblewrap")
         more: dict[str, Any] = {"usage": usage, "started_at": self.order.issued_at}
         more |= {"place": self.place.name, "host": self.host}
         return publish_result(blank.model_copy(update=more), self.steps, self.mask)
 
-    def _unstarted(self, why: str) -> Result:
+    def _record_unstarted(self, why: str) -> Result:
         """Record that it never began: nothing was claimed, so nothing was done."""
         if self.stop.is_set():
             error = self.stop.because or Failure(kind="interrupted", message="it was stopped before it began")
-            blank = unstarted(self.order, "interrupted", error, self.clock, "none")
+            blank = unstarted_result(self.order, "interrupted", error, self.clock, "none")
         else:
             error = Failure(
                 kind="place",
                 message=f"the place {self.place.name} cannot carry it out: {why}",
                 hint="`agentfs doctor` probes every place",
             )
-            blank = unstarted(self.order, "failed", error, self.clock, "none")
+            blank = unstarted_result(self.order, "failed", error, self.clock, "none")
         return publish_result(blank.model_copy(update={"place": self.place.name}), self.steps, self.mask)

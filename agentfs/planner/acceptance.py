@@ -126,7 +126,7 @@ class Writer:
         if (found := self.look((doing,))[0]) is None:
             return False
         result = read_result(found.detail)
-        checks = [*self._expected(result, is_program=is_program)] if result else []
+        checks = [*self._expected_checks(result, is_program=is_program)] if result else []
         compared = [(check, now) for check in checks if (now := self.look((check,))[0]) and not now.ok]
         if compared or is_program:
             self.before.append(CheckBefore(sha256=check_sha256(doing), ok=found.ok, detail=found.detail))
@@ -137,7 +137,7 @@ class Writer:
             self.problems.append(f"the program cannot be used: {said}")
         return bool(compared)
 
-    def _expected(self, result: "Result", *, is_program: bool) -> Iterator[Check]:
+    def _expected_checks(self, result: "Result", *, is_program: bool) -> Iterator[Check]:
         known = "\n".join((self.goal, *self.listing))
         files = {name: text for name, text in result.files.items() if os.path.basename(name) in known}
         for name, text in files.items():

@@ -112,8 +112,8 @@ def lint(
         paths_into_outputs,
         impossible_outputs,
         _silent,
-        _spelled_out,
-        misplaced,
+        _find_spelled_out,
+        find_misplaced,
         overwritten,
     ]
     found: list[LintFinding] = []
@@ -163,7 +163,7 @@ def _silent(subject: Linted) -> Iterator[LintFinding]:
             yield LintFinding(finding, hard="import" not in code)
 
 
-def _spelled_out(subject: Linted) -> Iterator[LintFinding]:
+def _find_spelled_out(subject: Linted) -> Iterator[LintFinding]:
     """A value of the run's parameters that is written out: the plan could not be used with another."""
     values = {name: one for name, one in subject.catalogue.params.values.items() if _is_telling(one)}
     if not values:
@@ -210,7 +210,7 @@ _NEAR = 8  # writers of one file before a step that it is compared with
 _WRITES = re.compile(r"(?<![0-9&<>-])>>?\s*([A-Za-z0-9_][\w./-]*)")  # the target of a redirection, if it is plain
 
 
-def misplaced(subject: Linted) -> Iterator[LintFinding]:
+def find_misplaced(subject: Linted) -> Iterator[LintFinding]:
     makers = _Deeds.of(subject, _files_made)
     for name in subject.new:
         step = subject.graph.steps[name]
@@ -368,10 +368,10 @@ def placeholders(subject: Linted) -> Iterator[LintFinding]:
                 message = f"{_short(written)} would reach the tool as it is: it is not a reference"
                 yield LintFinding(Problem(message, fix, subject.at(name, pointer)))
         if step.tool is None:
-            yield from _unfilled_words(subject, step, ids)
+            yield from _find_unfilled_words(subject, step, ids)
 
 
-def _unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterator[LintFinding]:
+def _find_unfilled_words(subject: Linted, step: Step, ids: frozenset[str]) -> Iterator[LintFinding]:
     """A model that does a step reads its description as it is: references are filled in `input` only."""
     for field_name in ("description", "success_condition"):
         words = getattr(step, field_name) or ""

@@ -34,13 +34,13 @@ class Proposed:
 
     def answer(self, call: Call, state: RunState, folder: Path, session: ModelSession, look: Look) -> Answer:  # noqa: ARG002
         edit = _edit_of(call, folder)
-        fields = self._evaluate(edit, call, state, folder) if edit else _kept("there is no edit in it")
+        fields = self._evaluate(edit, call, state, folder) if edit else _keep_plan("there is no edit in it")
         return Answer(call=call.call, duration_s=0.0, **fields)
 
     def _evaluate(self, edit: ProposedEdit, call: Call, state: RunState, folder: Path) -> dict[str, Any]:
         found = evaluate_edit(edit, call, state, folder, self.catalogue)
         if found.plan is None or not found.usable:
-            return _kept("; ".join(found.hard) or "it changes nothing")
+            return _keep_plan("; ".join(found.hard) or "it changes nothing")
         return {"verdict": "plan", "plan": found.plan, "answer": edit.detail}
 
 
@@ -74,7 +74,7 @@ def _work_in(plan: JsonObject | None) -> JsonObject | None:
     return plan and {name: value for name, value in plan.items() if name not in ("status", "limits")}
 
 
-def _kept(why: str) -> dict[str, Any]:
+def _keep_plan(why: str) -> dict[str, Any]:
     """Return that the plan stays as it is, and why."""
     words = f"the proposed edit is not used: {why}"
     return {"verdict": "keep", "answer": words, "error": Failure(kind="input", message=why)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from agentfs.agents.running import Attempted, replayed, spoken_in
+from agentfs.agents.running import Attempted, replay_attempt, spoken_in
 from agentfs.core import paths
 from agentfs.core.evidence import Changes, Gather, Piece
 from agentfs.core.mask import Mask
@@ -457,7 +457,7 @@ class RecordedObserver(Observer):
         """Return what an agent did then, from its stream; where it was not started, why."""
         entries = [*read_lines(self._log(whose))]
         found = spoken_in(entries)
-        attempted = replayed(found[1], entries) if found else None
+        attempted = replay_attempt(found[1], entries) if found else None
         if attempted is not None:
             return attempted
         result = self.playback.recording.result(whose)

@@ -22,7 +22,7 @@ from agentfs.engine.means import means_of, means_with, reader_for
 from agentfs.engine.remote_attempts import Places
 from agentfs.engine.world import known_to, planner_for
 from agentfs.executor import loop_text
-from agentfs.executor.attempt import finish_answered, publish_result, unstarted
+from agentfs.executor.attempt import finish_answered, publish_result, unstarted_result
 from agentfs.executor.attempt_log import BEGUN, AlreadyClaimed, AttemptLog, child_in
 from agentfs.models.base import Model
 from agentfs.planner import Planner
@@ -97,7 +97,7 @@ class _RecordedChildren:
         log.close()
         result = recording.result(whose)
         if result is not None and result.child is None:
-            failed = unstarted(order, result.status, result.error, world.clock, world.sandbox)
+            failed = unstarted_result(order, result.status, result.error, world.clock, world.sandbox)
             publish_result(failed, driver.steps_folder, world.mask)
 
     def finish(self, step: str, attempt: int, driver: Driver) -> None:
@@ -206,7 +206,7 @@ def _look_around(
     """Return the working folder as the planner was shown it then."""
     answer = playback.recording.answer(playback.call)
     lines, complete = (
-        (answer.folder.entries, answer.folder.complete) if answer and answer.folder else _listed(playback)
+        (answer.folder.entries, answer.folder.complete) if answer and answer.folder else _recorded_listing(playback)
     )
     files = frozenset(match[1] for line in lines if (match := _ENTRY.match(line)))
     folders = frozenset(line.removesuffix("/") for line in lines if line.endswith("/"))
@@ -214,7 +214,7 @@ def _look_around(
     return Material(listing=lines, complete=complete), around
 
 
-def _listed(playback: Playback) -> tuple[tuple[str, ...], bool]:
+def _recorded_listing(playback: Playback) -> tuple[tuple[str, ...], bool]:
     """Return what an answer of an older release, which does not hold it, was shown: its conversation does."""
     tries = playback.recording.conversation(paths.call_conversation(playback.call)).tries
     shown = str(tries[0].messages[1].get("content")) if tries and len(tries[0].messages) > 1 else ""

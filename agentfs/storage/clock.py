@@ -17,7 +17,7 @@ class Clock:
 
     def stamp(self) -> str:
         """Return now as records write it: RFC 3339, UTC, microseconds."""
-        return stamped(self.wall())
+        return format_moment(self.wall())
 
     def seconds_until(self, stamp: str) -> float:
         """Return how long it is until then."""
@@ -33,7 +33,7 @@ class Clock:
 
     def midnight(self) -> str:
         """Return when the local day began, as records write it."""
-        return stamped(_local(self.local().replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)))
+        return format_moment(_local(self.local().replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)))
 
 
 def local_day(stamp: str) -> str:
@@ -49,7 +49,7 @@ def _local(moment: datetime) -> datetime:
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def stamped(moment: datetime) -> str:
+def format_moment(moment: datetime) -> str:
     """Return a moment as records write it."""
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
@@ -58,7 +58,7 @@ def stamped(moment: datetime) -> str:
 
 def later(stamp: str, seconds: float) -> str:
     """Return the moment so many seconds after another, both as records write them."""
-    return stamped(datetime.fromisoformat(stamp) + timedelta(seconds=seconds))
+    return format_moment(datetime.fromisoformat(stamp) + timedelta(seconds=seconds))
 
 
 def zone_named(name: str) -> tzinfo | None:

@@ -25,7 +25,7 @@ def find_program(name: str) -> str | None:
     """Return the full path of a program that agentfs itself starts; None if there is none that no step may write."""
     key = name, os.environ.get("PATH", os.defpath)
     if key not in _found:
-        program = next((path for path in _candidates(*key) if not _passed_over(path)), None)
+        program = next((path for path in _candidates(*key) if not _is_passed_over(path)), None)
         if program is None:
             return None
         _found[key] = program
@@ -46,7 +46,7 @@ def _candidates(name: str, path: str) -> "filter[str]":
     return filter(lambda place: os.access(place, os.X_OK) and os.path.isfile(place), places)
 
 
-def _passed_over(program: str) -> bool:
+def _is_passed_over(program: str) -> bool:
     return not _is_searched(os.path.dirname(program)) or not _is_searched(os.path.dirname(os.path.realpath(program)))
 
 

@@ -143,7 +143,7 @@ def why_forbidden(address: str) -> str | None:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return "is no address"
-    carried = _carried(found)
+    carried = _embedded_addresses(found)
     for inner in carried:
         if not _is_public(inner):
             return f"carries {inner}, which is not a public address"
@@ -159,7 +159,7 @@ def _is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def _carried(address: Address) -> list[ipaddress.IPv4Address]:
+def _embedded_addresses(address: Address) -> list[ipaddress.IPv4Address]:
     """Return the IPv4 addresses an IPv6 one leads to: mapped, NAT64, 6to4, Teredo, ISATAP."""
     if isinstance(address, ipaddress.IPv4Address):
         return []

@@ -102,15 +102,17 @@ class McpTool:
         run = str(Path(context.steps_folder.folder).parent)
         try:
             if self.servers.launch_sha256(self.server) != self.launch_sha256:
-                return self._changed(f"{CONFIG} starts the server {self.server} in another way than was approved")
+                return self._changed_tool(
+                    f"{CONFIG} starts the server {self.server} in another way than was approved"
+                )
             with self.servers.borrowed(run, self.server, context) as server:
                 return self._call_on(server, given, context)
         except Unusable as error:
-            return _failed("tool", f"the MCP server {self.server}: {context.mask.text(str(error))}", error.hint)
+            return _failure("tool", f"the MCP server {self.server}: {context.mask.text(str(error))}", error.hint)
         except Refused as refused:
             return ToolResult(failure=refused.failure)
         except NoWorker as error:
-            return _failed("sandbox", f"the MCP server {self.server}: {error}", error.hint)
+            return _failure("sandbox", f"the MCP server {self.server}: {error}", error.hint)
         except GaveUp:
             return ToolResult(failure=context.why_over() or Failure(kind="interrupted", message="it was stopped"))
 
@@ -118,23 +120,23 @@ class McpTool:
         now = server.offers_when_called(context)
         if differs := differences(self.approved, now.get(self.approved.name)):
             words = "; ".join(differs)
-            return self._changed(f"{self.spec.name} is not the tool that was approved: {words}")
+            return self._changed_tool(f"{self.spec.name} is not the tool that was approved: {words}")
         meta = {"traceparent": context.traceparent} if context.traceparent else {}
         answer = server.ask({"call": self.approved.name, "arguments": given, "meta": meta}, context)
         if harm := server.find_harm():
-            return _failed("outside", harm, "a tool may not change what git or agentfs runs")
+            return _failure("outside", harm, "a tool may not change what git or agentfs runs")
         if isinstance(answer, ToolResult):
             return answer
         if "failed" in answer:
             words = context.mask.text(f"the MCP server {self.server}: {reason_in(answer)}")
-            return _failed(str(answer.get("kind")), words, hint_in(answer))
+            return _failure(str(answer.get("kind")), words, hint_in(answer))
         return _result(answer, context)
 
-    def _changed(self, words: str) -> ToolResult:
-        return _failed("changed", words, f"look at it: {UPDATE}; then agentfs retry RUN STEP")
+    def _changed_tool(self, words: str) -> ToolResult:
+        return _failure("changed", words, f"look at it: {UPDATE}; then agentfs retry RUN STEP")
 
 
-def _failed(kind: str, message: str, hint: str | None = None) -> ToolResult:
+def _failure(kind: str, message: str, hint: str | None = None) -> ToolResult:
     return ToolResult(failure=Failure(kind=kind, message=message, hint=hint))
 
 
@@ -142,14 +144,14 @@ def _result(answer: Mapping[str, Any], context: StepContext) -> ToolResult:
     """Return what a call gave back: the value it is, else its text, else what each part is."""
     parts = [part for part in answer.get("content") or () if isinstance(part, dict)]
     if answer.get("error"):
-        return _failed("tool", context.mask.text("\n".join(_texts(parts)) or "it failed and did not say why"))
+        return _failure("tool", context.mask.text("\n".join(_texts(parts)) or "it failed and did not say why"))
     value = answer.get("structured")
     if value is None:
         value = _value(parts)
     try:
         return text_result(value, context) if isinstance(value, str) else value_result(value, context)
     except OSError as error:
-        return _failed("interrupted", f"it has run, but its output could not be kept: {error}")
+        return _failure("interrupted", f"it has run, but its output could not be kept: {error}")
 
 
 def _value(parts: list[dict[str, Any]]) -> Any:

@@ -30,7 +30,7 @@ from agentfs.core.mcp import (
     launch_in,
     literals_in,
     lock_of,
-    offered,
+    read_offers,
     specs_of,
 )
 from agentfs.core.paths import inside
@@ -272,7 +272,7 @@ class Server:
         if isinstance(answer, ToolResult) or "failed" in answer:
             raise Unusable(f"it does not say what it offers: {reason_in(answer)}", hint_in(answer))
         listed = context.mask.value(answer.get("tools"), keys=True)  # what it says is kept, and told to models
-        return offered(self.name, listed if isinstance(listed, list) else ())
+        return read_offers(self.name, listed if isinstance(listed, list) else ())
 
     def offers_when_called(self, context: StepContext) -> dict[str, OfferedTool]:
         """Return what it offers now; one that was lost since its last call is started again. Raises as `connect`."""

@@ -233,9 +233,9 @@ class Server:
                     return await self._answer(asked)
             raise self._watch.take() or Trouble("it was given up")
         except Trouble as trouble:
-            return _failed(trouble)
+            return _failure_reply(trouble)
         except Exception as error:  # noqa: BLE001 - whatever a server provokes is its failure
-            return _failed(self._watch.take() or _named(error))
+            return _failure_reply(self._watch.take() or _name_trouble(error))
 
     async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         if "call" in asked:
@@ -266,11 +266,11 @@ class Server:
         return {"content": content, "structured": structured, "error": bool(result.is_error), "spent": False}
 
 
-def _failed(trouble: Trouble) -> dict[str, Any]:
+def _failure_reply(trouble: Trouble) -> dict[str, Any]:
     return {"failed": str(trouble), "kind": trouble.kind, "spent": trouble.spent, "code": trouble.code}
 
 
-def _named(error: BaseException) -> Trouble:
+def _name_trouble(error: BaseException) -> Trouble:
     """Return what went wrong in words: the innermost of what went wrong together."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -319,7 +319,7 @@ async def serve(channel: socket.socket) -> None:
                 reply(await server.answer(json.loads(line)))
             os._exit(0)  # the server ends with this process's sandbox
     except Exception as error:  # noqa: BLE001 - the reason goes to who asked
-        reply(_failed(watch.trouble or _named(error)))
+        reply(_failure_reply(watch.trouble or _name_trouble(error)))
 
 
 def _about(client: Any) -> str:

@@ -25,7 +25,7 @@ def main(argv: list[str]) -> None:
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)  # until there is a program that they can be meant for
-    signal.signal(ORPHANED, _orphaned)
+    signal.signal(ORPHANED, _end_orphans)
     libc.prctl(PR_SET_PDEATHSIG, ORPHANED)
     program = _fork()
     if program == 0:
@@ -104,7 +104,7 @@ def _parent(name: str) -> int | None:
     return int(text[text.rindex(b")") + 2 :].split()[1])
 
 
-def _orphaned(_number: int, _frame: FrameType | None) -> None:
+def _end_orphans(_number: int, _frame: FrameType | None) -> None:
     _end_the_rest()
     os._exit(1)
 

@@ -193,7 +193,7 @@ def ask(
     ) as child:
         given: bytes | None = json.dumps(question).encode()
         try:
-            _bound(child.pid)
+            _set_bounds(child.pid)
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     out, err = child.communicate(given, timeout=TIMING.tick)
@@ -210,7 +210,7 @@ def ask(
     return json.loads(out)
 
 
-def _bound(pid: int) -> None:
+def _set_bounds(pid: int) -> None:
     """Let a script have so much memory and no more; and let it end by itself if nobody is left to end it."""
     try:
         import resource

@@ -64,11 +64,11 @@ def known_tools(root: Path | None, wanted: Iterable[str] | None = None) -> Known
     names = {*built_in, *(one.spec.name for one in found.tools)}
     if wanted is None or set(wanted) - names:
         found = without_clashes(read_sources(sources(root)), RESERVED)
-    own = {one.spec.name: one.spec for one in found.tools} | _approved(root)
+    own = {one.spec.name: one.spec for one in found.tools} | _approved_specs(root)
     return Known(built_in | own, tuple(own), found.problems)
 
 
-def _approved(root: Path | None) -> dict[str, ToolSpec]:
+def _approved_specs(root: Path | None) -> dict[str, ToolSpec]:
     """Return the tools of MCP servers, as a person approved them: without starting any."""
     if root is None or not os.path.lexists(root / LOCK):
         return {}

@@ -157,7 +157,7 @@ def view_for(confinement: Confinement) -> View:
     workdir, readable = str(confinement.workdir), _readable(confinement)
     known = _known_workspaces(confinement, readable)
     writable = (workdir, *map(str, confinement.also_writable))
-    kept = _joined(_keep(known, confinement, folder) for folder in writable) if confinement.writable else _Kept()
+    kept = _join_kept(_keep(known, confinement, folder) for folder in writable) if confinement.writable else _Kept()
     roots = dict.fromkeys((*known, *kept.workspaces))
     covered = _cover(roots, confinement)
     shown = (path for path in readable if not _is_shown(path, workdir, covered))
@@ -165,7 +165,7 @@ def view_for(confinement: Confinement) -> View:
     mounts |= covered
     mounts |= dict.fromkeys(writable, "writable" if confinement.writable else "shown")
     mounts |= _fence(kept.fences)
-    mounts |= _hidden(roots, mounts, readable, confinement)
+    mounts |= _find_hidden(roots, mounts, readable, confinement)
     inner = _inner(confinement, mounts)
     mounts |= inner.mounts
     if len(mounts) > MOST_MOUNTS:
@@ -183,7 +183,7 @@ class _Kept:
     repositories: tuple[str, ...] = ()
 
 
-def _joined(parts: Iterable[_Kept]) -> _Kept:
+def _join_kept(parts: Iterable[_Kept]) -> _Kept:
     """Return what must be kept in several folders."""
     found = [*parts]
     return _Kept(
@@ -261,7 +261,7 @@ def _is_shown(path: str, workdir: str, covered: Iterable[str]) -> bool:
     return inside(path, workdir) or (_is_system(path) and not any(inside(path, one) for one in covered))
 
 
-def _hidden(
+def _find_hidden(
     roots: Collection[str], mounts: dict[str, Kind], readable: Sequence[str], confinement: Confinement
 ) -> dict[str, Kind]:
     """Return what must not be seen where these mounts show it; over it what [tools] read names, over all our own."""

@@ -162,13 +162,13 @@ class SecretMask:
         if not self._text:
             return record
         source = record.model_dump(mode="json", by_alias=True)
-        masked = self._shaped(source, (type(record),))
+        masked = self._mask_records(source, (type(record),))
         return record if masked == source else type(record).model_validate_json(json.dumps(masked))
 
-    def _shaped(self, value: Any, classes: tuple[type[BaseModel], ...], *, keys: bool = True) -> Any:
+    def _mask_records(self, value: Any, classes: tuple[type[BaseModel], ...], *, keys: bool = True) -> Any:
         """Return what records of these classes hold, with foreign fields masked; names in a plan stay as they are."""
         if isinstance(value, list):
-            return [self._shaped(item, classes, keys=keys) for item in value]
+            return [self._mask_records(item, classes, keys=keys) for item in value]
         if not isinstance(value, dict):
             return value
         shape, masked = _shape(classes), dict(value)
@@ -177,9 +177,9 @@ class SecretMask:
                 case Foreign(form=None):
                     masked[name] = self.value(value[name], keys=keys)
                 case Foreign(form=type() as form):
-                    masked[name] = self._shaped(value[name], (form,), keys=False)
+                    masked[name] = self._mask_records(value[name], (form,), keys=False)
                 case tuple() as inner:
-                    masked[name] = self._shaped(value[name], inner, keys=keys)
+                    masked[name] = self._mask_records(value[name], inner, keys=keys)
         return masked
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from agentfs.core.actions import Action, Wait, WriteNote
 from agentfs.core.run_state import RunState
-from agentfs.core.table import BOLD, painted
-from agentfs.core.text import counted, inert
+from agentfs.core.table import BOLD, paint
+from agentfs.core.text import inert, plural
 from agentfs.daemon.reporter import Reporter
 from agentfs.engine.report import Resting, action_line, closing_words, ended_words, failures
 from agentfs.storage.clock import Clock
@@ -62,7 +62,7 @@ class LiveRun:
     def tell(self, lines: Sequence[str]) -> None:
         """Say several lines above the frame, the first of them so that it stands out."""
         head, *more = map(inert, lines)
-        self.screen.say("", painted(head, BOLD, colours=self.screen.colours), *more, "")
+        self.screen.say("", paint(head, BOLD, colours=self.screen.colours), *more, "")
 
     def ask(self, prompt: str, typed: Callable[[], tuple[str, int]] | None = None) -> None:
         """Show a prompt below the frame, and what is typed there; an empty one takes it away."""
@@ -136,7 +136,7 @@ class LiveReporter(Reporter):
                     self._keep(words, run)
             case "stopped":
                 self._leave_the_screen()
-                for line in self._left_open():
+                for line in self._open_run_lines():
                     super().report("todo", line)
                 super().report(event, words)
             case _ if not self._shows:
@@ -222,12 +222,12 @@ class LiveReporter(Reporter):
         self._scroll_away(0)
         self._screen.close(keep=False)
 
-    def _left_open(self) -> Iterator[str]:
+    def _open_run_lines(self) -> Iterator[str]:
         """Yield which runs go on with the next daemon, and what those that wait for a person want."""
         rows = [self._row(driver) for driver in self._drivers.values()]
         asking = [row for row in rows if row.ways]
         if rows:
-            yield f"{counted(len(rows), 'run')} {'is' if len(rows) == 1 else 'are'} left open"
+            yield f"{plural(len(rows), 'run')} {'is' if len(rows) == 1 else 'are'} left open"
         for row in asking[:WAITING_SHOWN]:
             yield f"  {row.name} waits for you: {row.ways[0]}"
         if len(asking) > WAITING_SHOWN:

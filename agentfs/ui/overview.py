@@ -31,13 +31,12 @@ from agentfs.core.table import (
     line_of,
     mark_of,
     mark_of_run,
-    painted,
+    paint,
 )
 from agentfs.core.text import (
     age,
     answer_text,
     columns,
-    counted,
     cut,
     cut_front,
     cut_middle,
@@ -45,7 +44,8 @@ from agentfs.core.text import (
     first_line,
     inert,
     left_words,
-    padded,
+    pad,
+    plural,
 )
 from agentfs.ui.prompt import typed_line
 from agentfs.ui.screen import Look
@@ -165,7 +165,7 @@ def overview_lines(view: Overview, look: Look) -> list[str]:
     chosen = choose_runs(view.rows, look.height - len(head) - foot)
     names = _name_width([*chosen, *ended], look.width)
     lines = [line for row in chosen for line in _lines_of(row, view, look, names)]
-    lines += _left_out(view.rows, chosen, look)
+    lines += _left_out_lines(view.rows, chosen, look)
     tail = [_line(row, f"{row.at.astimezone(look.now.tzinfo):%H:%M}", look, names) for row in ended]
     return [*head, *lines, *(blank if lines and tail else []), *tail][: look.height]
 
@@ -204,8 +204,8 @@ def _heading(view: Overview, look: Look) -> list[str]:
     title, dot = "agentfs watch", " - " if look.plain else " · "
     where = cut_front(inert(view.workspace), max(0, look.width - len(title) - GAP))
     facts = [
-        f"{counted(len(view.rows), 'open run')}{_waiting(view.rows, ', ')}",
-        f"{view.used} of {counted(view.places, 'place')} used",
+        f"{plural(len(view.rows), 'open run')}{_waiting(view.rows, ', ')}",
+        f"{view.used} of {plural(view.places, 'place')} used",
         *([inert(view.how)] if view.how else []),
         f"since {_moment(view.since, look.now)}",
     ]
@@ -235,7 +235,7 @@ def _lines_of(row: Row, view: Overview, look: Look, names: int) -> list[str]:
     if row.ways:
         more = f"  (and {len(row.ways) - 1} more)" if len(row.ways) > 1 else ""
         way = cut(f"{TODO}{inert(row.ways[0])}{more}", look.width)
-        lines.append(painted(way, RUN_COLOURS["waiting"], colours=look.colours))
+        lines.append(paint(way, RUN_COLOURS["waiting"], colours=look.colours))
     return lines
 
 
@@ -243,14 +243,14 @@ def _line(row: Row, when: str, look: Look, names: int) -> str:
     mark = mark_of_run(row.state)
     cells: list[Cell] = [
         (f"{mark.plain if look.plain else mark.sign} ", mark.colour),
-        (padded(cut_middle(row.name, names), names + GAP), None),
-        (padded(row.state, STATE_WIDTH + GAP), mark.colour),
+        (pad(cut_middle(row.name, names), names + GAP), None),
+        (pad(row.state, STATE_WIDTH + GAP), mark.colour),
     ]
     if look.width >= NARROW:
         steps = f"{row.done}/{row.total}" if row.total else ""
         cells += [
-            (padded(steps, STEPS_WIDTH + GAP), None),
-            (padded(when, AGE_WIDTH + GAP), DIM),
+            (pad(steps, STEPS_WIDTH + GAP), None),
+            (pad(when, AGE_WIDTH + GAP), DIM),
             (inert(row.words), DIM),
         ]
     return line_of(cells, look.width, colours=look.colours)
@@ -262,13 +262,13 @@ def _name_width(rows: Sequence[Row], width: int) -> int:
     return max(NAME_STEP, min(-(-longest // NAME_STEP) * NAME_STEP, max(LEAST_NAME, width // 4)))
 
 
-def _left_out(rows: Sequence[Row], chosen: Sequence[Row], look: Look) -> list[str]:
+def _left_out_lines(rows: Sequence[Row], chosen: Sequence[Row], look: Look) -> list[str]:
     if len(chosen) == len(rows):
         return []
     shown = {row.name for row in chosen}
     left = [row for row in rows if row.name not in shown]
     words = f"  and {len(left)} more{_waiting(left, ', of which ')}: agentfs status"
-    return [painted(cut(words, look.width), DIM, colours=look.colours)]
+    return [paint(cut(words, look.width), DIM, colours=look.colours)]
 
 
 # ── one run, step by step ─────────────────────────────────────────────────────────────────────────────────
@@ -325,7 +325,7 @@ def _coming(view: RunView) -> str:
     """Return how much of the planner's reply has come, while it comes."""
     one = view.state.calls.open
     characters = view.received.get(paths.call_conversation(one.number), 0) if one else 0
-    return f": {counted(characters, 'character')} so far" if characters else ""
+    return f": {plural(characters, 'character')} so far" if characters else ""
 
 
 def _bar(view: RunView, look: Look) -> list[Cell]:
@@ -351,15 +351,15 @@ def _step_row(view: RunView, step: StepView, id_width: int, look: Look) -> list[
     colour, quiet = mark.colour or DIM, DIM if mark.colour is None else None
     whose = paths.conversation(step.id, step.attempt) if step.status in ("ordered", "running") else ""
     characters, doing = view.received.get(whose, 0), view.doing.get(whose)
-    writing = f"  ({counted(characters, 'character')} so far)" if characters else ""
+    writing = f"  ({plural(characters, 'character')} so far)" if characters else ""
     order = view.state.facts.attempt(step.id, step.attempt).order if doing else None
     words = f"{order.agent if order else 'agent'} {inert(doing)}" if doing else about(step) + writing
     return [
         (f"{mark.plain if look.plain else mark.sign} ", colour),
-        (padded(cut(step.id, id_width), id_width + 2), quiet),
-        (padded("running" if step.status == "ordered" else step.status, STEP_STATE_WIDTH), colour),
-        (padded(_tries(view.state, step), TRY_WIDTH), DIM),
-        (padded(_time(view.state, step, look.now), TIME_WIDTH), DIM),
+        (pad(cut(step.id, id_width), id_width + 2), quiet),
+        (pad("running" if step.status == "ordered" else step.status, STEP_STATE_WIDTH), colour),
+        (pad(_tries(view.state, step), TRY_WIDTH), DIM),
+        (pad(_time(view.state, step, look.now), TIME_WIDTH), DIM),
         (words, colour if step.status in PRESSING else DIM),
     ]
 

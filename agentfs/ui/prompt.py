@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agentfs.core.attention import About, OpenQuestion
-from agentfs.core.table import painted
-from agentfs.core.text import block, columns, counted, cut, cut_front, first_line, inert, wrapped
+from agentfs.core.table import paint
+from agentfs.core.text import block, columns, cut, cut_front, first_line, inert, plural, wrap_line
 from agentfs.executor.questions import ANSWER_LINE
 from agentfs.storage.timing import TIMING
 from agentfs.ui.screen import is_in_background
@@ -159,7 +159,7 @@ def draft_lines(source: bytes, *, full: bool) -> Iterator[str]:
 
     plan = json.loads(source)
     steps = plan["steps"]
-    yield f"May this plan be carried out? {counted(len(steps), 'step')}:"
+    yield f"May this plan be carried out? {plural(len(steps), 'step')}:"
     yield ""
     if full:
         yield from (f"  {line}".rstrip() for line in plan_text(source).splitlines())
@@ -183,20 +183,20 @@ def _does(step: dict[str, Any]) -> Iterator[str]:
         yield f"{inert(str(step['tool']))} {inert(json.dumps(given, ensure_ascii=False)) if given else ''}".rstrip()
 
 
-def fitted(lines: list[str], width: int, height: int | None = None) -> list[str]:
+def fit_lines(lines: list[str], width: int, height: int | None = None) -> list[str]:
     """Return lines broken to a width; of more than there is room for, the first, and how many there are."""
     rows = [row for line in lines for row in (_wrap(line, width) if columns(line) > width else [line])]
     if height is None or len(rows) <= height:
         return rows
     kept = max(1, height - 1)
-    return [*rows[:kept], f"… {counted(len(rows) - kept, 'more line')}: show"]
+    return [*rows[:kept], f"… {plural(len(rows) - kept, 'more line')}: show"]
 
 
 def _wrap(line: str, width: int) -> list[str]:
     """Return a line as several, each as far in as the words of the first."""
     match = _BEFORE_WORDS.match(line)
     begin = (match[0] if match else "")[: width // 2]
-    first, *more = wrapped(line[len(begin) :], max(1, width - len(begin)))
+    first, *more = wrap_line(line[len(begin) :], max(1, width - len(begin)))
     return [f"{begin}{first}", *(f"{' ' * len(begin)}{part}" for part in more)]
 
 
@@ -211,7 +211,7 @@ def typed_line(shown: tuple[str, int], width: int, *, colours: bool) -> str:
     before = cut_front(before, room) if columns(after) < room // 2 else cut_front(before, room // 2)
     under, after = (after[:1], after[1:]) if colours else ("_", after)
     rest = cut(after, max(0, room - columns(before)))
-    return f"> {before}{painted(under or ' ', INVERSE, colours=colours)}{rest}".rstrip()
+    return f"> {before}{paint(under or ' ', INVERSE, colours=colours)}{rest}".rstrip()
 
 
 # ── the keyboard ──────────────────────────────────────────────────────────────────────────────────────────

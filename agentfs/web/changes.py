@@ -18,7 +18,7 @@ from agentfs.core.plan_diff import (
     spell_values,
 )
 from agentfs.core.records import Author, Revision
-from agentfs.core.text import counted, exact, first_line, inert
+from agentfs.core.text import exact, first_line, inert, plural
 from agentfs.web.gather import RevisionView, RunPage
 from agentfs.web.html import Child, Html, between, el, join
 from agentfs.web.marks import share_el, step_anchor, time_el
@@ -83,7 +83,7 @@ def _card_body(page: RunPage, one: RevisionView) -> Html:
     record = one.record
     detail = el("p", record.detail, class_="detail") if record.trigger not in ("first", "edited") else None
     if record.revision == 1 and one.change is not None:
-        what: Child = el("p", f"The first plan, {counted(len(one.change.steps), 'step')}.", class_="quiet")
+        what: Child = el("p", f"The first plan, {plural(len(one.change.steps), 'step')}.", class_="quiet")
     elif one.change is None:
         what = el("p", "One of the two plans cannot be read: restore it from the ledger.", class_="quiet")
     else:
@@ -115,12 +115,12 @@ def _evidence(page: RunPage, record: Revision) -> Html | None:
 
 def _ran(one: RevisionView) -> Html:
     """Return what was done because of a revision: that is what it really cost."""
-    reran = f"reran {counted(len(one.again), 'step')}: {_names(one.again)}"
+    reran = f"reran {plural(len(one.again), 'step')}: {_names(one.again)}"
     parts: list[Child] = [
         el("span", reran, class_="again") if one.again else None,
         f"kept {one.kept}" if one.kept else None,
-        f"ran {counted(len(one.ran), 'step')} for the first time" if one.ran and one.record.revision > 1 else None,
-        f"ran {counted(len(one.ran), 'step')}" if one.ran and one.record.revision == 1 else None,
+        f"ran {plural(len(one.ran), 'step')} for the first time" if one.ran and one.record.revision > 1 else None,
+        f"ran {plural(len(one.ran), 'step')}" if one.ran and one.record.revision == 1 else None,
     ]
     if not (one.again or one.ran):
         return el("p", "Nothing ran under it.", class_="consequence")
@@ -150,7 +150,7 @@ def _step(step: Page, *, folded: bool) -> Html:
         el("span", SIGNS[kind], class_="sign", aria_hidden="true"),
         el("code", step["step"]),
         el("span", kind, class_="kind"),
-        _moved(step),
+        _moved_el(step),
     ]
     fields = [_field(change, new=kind == "added") for change in step["fields"]]
     if not fields:
@@ -164,17 +164,17 @@ def _step(step: Page, *, folded: bool) -> Html:
     )
 
 
-def _moved(step: Page) -> Html | None:
+def _moved_el(step: Page) -> Html | None:
     after = step["after"]
     if not after:
         return None
-    was = "" if step["kind"] == "added" else f" (it came after {_listed(after['old'])})"
+    was = "" if step["kind"] == "added" else f" (it came after {_list_steps(after['old'])})"
     return el(
-        "span", f"{'' if step['kind'] == 'added' else 'now '}after {_listed(after['new'])}{was}", class_="moved"
+        "span", f"{'' if step['kind'] == 'added' else 'now '}after {_list_steps(after['new'])}{was}", class_="moved"
     )
 
 
-def _listed(steps: Sequence[str]) -> str:
+def _list_steps(steps: Sequence[str]) -> str:
     return ", ".join(map(inert, steps)) or "nothing"
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from agentfs.core.params import Parameter, types_of
 from agentfs.core.problems import Problem
-from agentfs.core.text import counted, first_line
+from agentfs.core.text import first_line, plural
 from agentfs.core.values import as_text
 from agentfs.web.acts import Act, Checked, Done, Runbook
 from agentfs.web.changes import comparison_el
@@ -200,7 +200,7 @@ def problems_el(problems: Sequence[Problem], file: str) -> Html:
     more = el("p", f"and {len(problems) - 50} more") if len(problems) > 50 else None
     return el(
         "div",
-        el("p", el("strong", counted(len(problems), "problem")), class_="bad"),
+        el("p", el("strong", plural(len(problems), "problem")), class_="bad"),
         el("ul", rows, class_="problems"),
         more,
     )

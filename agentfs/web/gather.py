@@ -204,11 +204,11 @@ def _ran_under(state: RunState) -> dict[int, Ran]:
 def question_views(folder: Path, state: RunState) -> Iterator[QuestionView]:
     """Yield every question that was put to a person, those that wait first."""
     waiting = {one.question_path: one for one in open_questions(state) if one.about != "draft"}
-    found = [_question(folder, waiting, *one) for one in _asked(state)]
+    found = [_question(folder, waiting, *one) for one in _find_asked(state)]
     yield from sorted(found, key=lambda one: (one.open is None, -(one.asked_at or 0.0)))
 
 
-def _asked(state: RunState) -> Iterator[tuple[Step | None, int, Talk]]:
+def _find_asked(state: RunState) -> Iterator[tuple[Step | None, int, Talk]]:
     for call in state.facts.calls:
         yield from ((None, call.number, talk) for talk in call.talks)
     for step, attempts in state.facts.attempts.items():
@@ -222,7 +222,10 @@ def _question(
     one = OpenQuestion("gate" if step else "answer", step, number, talk.count, talk.reply)
     path = one.question_path
     text = _text(folder / path)
-    asked, replied = _written(folder / path), _written(folder / one.reply_path) if talk.reply is not None else None
+    asked, replied = (
+        _written_at(folder / path),
+        _written_at(folder / one.reply_path) if talk.reply is not None else None,
+    )
     return QuestionView(path, text, asked, talk.reply, replied, step, number, talk.key, waiting.get(path))
 
 
@@ -233,7 +236,7 @@ def _text(path: Path) -> str:
         return f"{path.name} cannot be read: {error.strerror or error}"
 
 
-def _written(path: Path) -> float | None:
+def _written_at(path: Path) -> float | None:
     try:
         return os.lstat(path).st_mtime
     except OSError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from agentfs.core.steps import StepView
-from agentfs.core.text import counted, cut, duration, first_line, without_colours
+from agentfs.core.text import cut, duration, first_line, plural, without_colours
 from agentfs.engine.status_page import shown_state, sign_of
 from agentfs.web.gather import RunPage
 from agentfs.web.html import Child, Html, el
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def title(self) -> str:
-        return counted(len(self.members), "step") if self.members else self.name
+        return plural(len(self.members), "step") if self.members else self.name
 
 
 def plan_graph(page: RunPage, site: Site) -> Html | None:
@@ -51,12 +51,12 @@ def plan_graph(page: RunPage, site: Site) -> Html | None:
         return None
     views = page.state.steps
     every = {name: _node(page, views[name], site) for name in graph.order}
-    nodes, needs, left_out = drawable(*folded(every, {name: tuple(graph.needs[name]) for name in graph.order}))
+    nodes, needs, left_out = drawable(*fold_nodes(every, {name: tuple(graph.needs[name]) for name in graph.order}))
     layout = _fitting(needs)
     return el(
         "figure",
         el("div", _svg(nodes, needs, layout), class_="scroll", tabindex="0", role="group", aria_label="Plan"),
-        el("figcaption", f"{counted(left_out, 'more step')} not drawn: all are listed below.") if left_out else None,
+        el("figcaption", f"{plural(left_out, 'more step')} not drawn: all are listed below.") if left_out else None,
         class_="graph",
     )
 
@@ -82,7 +82,7 @@ Nodes = Mapping[str, Node]
 Needs = Mapping[str, tuple[str, ...]]
 
 
-def folded(nodes: Nodes, needs: Needs) -> tuple[Nodes, Needs]:
+def fold_nodes(nodes: Nodes, needs: Needs) -> tuple[Nodes, Needs]:
     """Return the graph with nodes alike folded: those with the same neighbours, then those in a row, then again.
 
     What was folded can be alike in its turn: ten shards of a read, its parts and a close become one node.
@@ -92,7 +92,7 @@ def folded(nodes: Nodes, needs: Needs) -> tuple[Nodes, Needs]:
     for least in (ALIKE, 2):
         for find in (_siblings, partial(_chains, least=least), _siblings):
             for group in find(nodes, needs):
-                nodes, needs = _merged(nodes, needs, group)
+                nodes, needs = _merge_group(nodes, needs, group)
         if len(nodes) <= FOLD_OVER:
             break
     return nodes, needs
@@ -129,7 +129,7 @@ def _dependents(needs: Needs) -> dict[str, list[str]]:
     return found
 
 
-def _merged(nodes: Nodes, needs: Needs, group: Sequence[str]) -> tuple[Nodes, Needs]:
+def _merge_group(nodes: Nodes, needs: Needs, group: Sequence[str]) -> tuple[Nodes, Needs]:
     """Return the graph with a group in the place of its first member: what it needs comes before that."""
     gone, name = frozenset(group), f"{group[0]} … {group[-1]}"
     steps = tuple(member for one in group for member in (nodes[one].members or (one,)))

@@ -28,12 +28,12 @@ class Layout:
 
 def lay_out(needs: Mapping[str, Sequence[str]], width: float, gap: float) -> Layout:
     """Return places for nodes of one width. `needs`: each node with those above it, in an order without cycles."""
-    needs = reduced(needs)
+    needs = reduce_edges(needs)
     layers = _layers(needs)
     rows, links = _with_bends(needs, layers)
-    rows = _sorted(rows, links)
+    rows = _sort_rows(rows, links)
     half = {name: (BEND if isinstance(name, tuple) else width) / 2 for row in rows for name in row}
-    places = _placed(rows, links, half, gap)
+    places = _place_spots(rows, links, half, gap)
     left = min((places[name] - half[name] for name in places), default=0.0)
     right = max((places[name] + half[name] for name in places), default=0.0)
     bends: dict[tuple[str, str], tuple[float, ...]] = {}
@@ -43,7 +43,7 @@ def lay_out(needs: Mapping[str, Sequence[str]], width: float, gap: float) -> Lay
     return Layout(layers, centres, bends, right - left)
 
 
-def reduced(needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+def reduce_edges(needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Return the edges that say something: what is above a node's own needs need not be drawn."""
     above: dict[str, frozenset[str]] = {}
     found: dict[str, tuple[str, ...]] = {}
@@ -85,7 +85,7 @@ def _with_bends(
     return rows, (up, down)
 
 
-def _sorted(rows: list[list[Spot]], links: tuple[Links, Links]) -> list[list[Spot]]:
+def _sort_rows(rows: list[list[Spot]], links: tuple[Links, Links]) -> list[list[Spot]]:
     """Return the rows with each sorted by the middle of its neighbours, down and up until there is little to gain."""
     best, fewest = rows, _crossings(rows, links[1])
     for sweep in range(SWEEPS):
@@ -126,7 +126,7 @@ def _inversions(values: list[int]) -> int:
     return count
 
 
-def _placed(
+def _place_spots(
     rows: list[list[Spot]], links: tuple[Links, Links], half: Mapping[Spot, float], gap: float
 ) -> dict[Spot, float]:
     places: dict[Spot, float] = {}

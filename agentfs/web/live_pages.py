@@ -78,7 +78,7 @@ def overview(frame: Frame, runs: Listed) -> Html:
         el("div", el("h1", "Runs"), _filter(runs) if not nothing else None, class_="title"),
         _list("waits", "Waits for you", runs.waiting),
         _list("busy", "Under way", runs.busy, _places(runs.places)),
-        _rejected(runs.rejected),
+        _rejected_el(runs.rejected),
         _list("ended", "Ended", runs.ended, _more(runs)),
         _empty(frame) if nothing else None,
         el("p", "No run matches.", class_="quiet")
@@ -150,7 +150,7 @@ def _more(runs: Listed) -> Html | None:
     )
 
 
-def _rejected(names: Sequence[str]) -> Html | None:
+def _rejected_el(names: Sequence[str]) -> Html | None:
     if not names:
         return None
     rows = [el("li", el("code", f"goals/rejected/{name}")) for name in names[:10]]

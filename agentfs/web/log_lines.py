@@ -30,7 +30,8 @@ def log_els(source: bytes) -> list[Html]:
         kind = event if event in ("stdout", "stderr") else "other"
         lines = "".join(texts).rstrip("\n").split("\n")
         found += [
-            el("li", _at(at), " ", el("span", coloured(line[:MOST_LINE]), class_=f"out {kind}")) for line in lines
+            el("li", _at(at), " ", el("span", colour_output(line[:MOST_LINE]), class_=f"out {kind}"))
+            for line in lines
         ]
     return found
 
@@ -48,13 +49,13 @@ def _at(at: str) -> Html:
     return el("span", at, class_="at")
 
 
-def coloured(text: str) -> Iterator[Child]:
+def colour_output(text: str) -> Iterator[Child]:
     """Yield a program's output with the colours it asked for; nothing else that it asks of a terminal is done."""
     style, place = "", 0
     text = _ESCAPES.sub("", text)
     for match in _SGR.finditer(text):
         yield from _piece(text[place : match.start()], style)
-        style, place = _styled(style, match[1]), match.end()
+        style, place = _style_of(style, match[1]), match.end()
     yield from _piece(text[place:], style)
 
 
@@ -63,7 +64,7 @@ def _piece(text: str, style: str) -> Iterator[Child]:
         yield el("span", text, class_=style) if style else text
 
 
-def _styled(style: str, codes: str) -> str:
+def _style_of(style: str, codes: str) -> str:
     for code in codes.split(";"):
         number = int(code) if code.isascii() and code.isdigit() and len(code) < 4 else 0
         if number == 0:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, tzinfo
 from agentfs.core import paths
 from agentfs.core.steps import StepView
 from agentfs.core.table import RUN_SIGNS, mark_of
-from agentfs.core.text import counted
+from agentfs.core.text import plural
 from agentfs.engine.status_page import ASKS, sign_of
 from agentfs.web.gather import Step
 from agentfs.web.html import Html, el
@@ -71,14 +71,14 @@ def share_el(*parts: tuple[float, str]) -> Html:
 def items_words(view: StepView) -> str:
     """Return how far a step with `each` has come: `3 of 5 items`."""
     done = sum(one.status == "done" for one in view.items)
-    return f"{done} of {counted(len(view.items), 'item')}" if view.items else ""
+    return f"{done} of {plural(len(view.items), 'item')}" if view.items else ""
 
 
 def time_el(moment: datetime | float | str | None, zone: tzinfo | None, *, form: str = "full") -> Html | None:
     """Return a moment; a browser with scripts shows it in its own time zone."""
     if moment is None:
         return None
-    when = datetime.fromtimestamp(moment, UTC) if isinstance(moment, float) else _parsed(moment)
+    when = datetime.fromtimestamp(moment, UTC) if isinstance(moment, float) else _parse_moment(moment)
     if when is None:
         return el("span", str(moment))
     shown = when.astimezone(zone or UTC).strftime("%Y-%m-%d %H:%M" if form == "short" else "%Y-%m-%d %H:%M:%S")
@@ -86,7 +86,7 @@ def time_el(moment: datetime | float | str | None, zone: tzinfo | None, *, form:
     return el("time", shown, datetime=stamp, data_form=form)
 
 
-def _parsed(moment: datetime | str) -> datetime | None:
+def _parse_moment(moment: datetime | str) -> datetime | None:
     try:
         return datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:

@@ -11,7 +11,7 @@ from agentfs.core.records import Outcome, ProofOfDone
 from agentfs.core.run_state import goal_checks, used_by
 from agentfs.core.steps import StepView
 from agentfs.core.table import WRONG
-from agentfs.core.text import answer_text, counted, duration, first_line, left_words, size, without_colours
+from agentfs.core.text import answer_text, duration, first_line, left_words, plural, size, without_colours
 from agentfs.executor.questions import ANSWER_LINE
 from agentfs.web.changes import proposal_el, revisions_section
 from agentfs.web.gather import QuestionView, RunPage
@@ -50,12 +50,12 @@ def run_parts(page: RunPage, site: Site) -> Html:
     counts = tally(page.state)
     main = join(
         _waits(page, site),
-        _ended(page, site),
+        _outcome_el(page, site),
         section("plan", "Plan", plan_graph(page, site), quiet=counts.words if counts.total else "no plan yet"),
         section("time", "Timeline", timeline(page)),
         section("changes", "What changed", revisions_section(page), quiet=_revisions_words(page)),
         section("steps", "Steps", steps_section(page, site)) if page.steps else None,
-        section("questions", "Questions and answers", _answered(page)),
+        section("questions", "Questions and answers", _answered_el(page)),
     )
     aside = join(_facts(page, site), _limits(page, site), _costs(page), _files(page, site), _goal(page))
     return join(header(page, site), el("div", el("div", main, class_="main"), el("aside", aside), class_="columns"))
@@ -100,7 +100,7 @@ def _has_new_edit(page: RunPage) -> bool:
 
 
 def _revisions_words(page: RunPage) -> str:
-    return f"{counted(len(page.revisions), 'revision')}, the newest first"
+    return f"{plural(len(page.revisions), 'revision')}, the newest first"
 
 
 # ── what waits for a person ───────────────────────────────────────────────────────────────────────────────
@@ -135,12 +135,12 @@ def _draft(page: RunPage, site: Site) -> Html:
         "article",
         el(
             "h3",
-            f"Revision {len(page.revisions)} is a draft of {counted(steps, 'step')}: nothing runs before your yes",
+            f"Revision {len(page.revisions)} is a draft of {plural(steps, 'step')}: nothing runs before your yes",
         ),
         el(
             "details",
             el("summary", "What each step would do"),
-            el("ol", (_planned(view) for view in page.steps if view.left is None), class_="planned"),
+            el("ol", (_planned_el(view) for view in page.steps if view.left is None), class_="planned"),
             open=steps <= SHOWN_DRAFT,
         ),
         el("p", "Approving it approves this revision and no other.", class_="quiet"),
@@ -149,7 +149,7 @@ def _draft(page: RunPage, site: Site) -> Html:
     )
 
 
-def _planned(view: StepView) -> Html:
+def _planned_el(view: StepView) -> Html:
     """Return a step that has not run, as one who approves it needs to see it."""
     step = view.step
     words = el("p", el("code", step.id), " ", el("span", step.description or "", class_="quiet"))
@@ -168,7 +168,7 @@ def _question(page: RunPage, one: QuestionView, site: Site) -> Html:
         inner: Child = [proposal_el(page.proposal), _as_file(one)]
     else:
         title = _asks(one)
-        inner = _asked(one)
+        inner = _question_el(one)
     return el(
         "article", el("h3", title), inner, noted, form, class_="card person", id=f"question-{one.step or one.number}"
     )
@@ -184,7 +184,7 @@ def _asks(one: QuestionView) -> str:
             return f"{one.step} asks"
 
 
-def _asked(one: QuestionView) -> Html:
+def _question_el(one: QuestionView) -> Html:
     """Return a question; how a file answers it, and the order in full, are there for who wants to see them."""
     words, begins, _ = one.text.partition(f"\n{ANSWER_LINE}")
     if not begins:
@@ -220,7 +220,7 @@ def _commands(ways: Any) -> Html:
     return el("p", "type: ", [join(el("code", way), " ") for way in ways], class_="quiet")
 
 
-def _answered(page: RunPage) -> Html | None:
+def _answered_el(page: RunPage) -> Html | None:
     """Return the questions that have had their answer, or that nobody waits for any more."""
     rows = []
     for one in page.questions:
@@ -242,7 +242,7 @@ def _answered(page: RunPage) -> Html | None:
 # ── how it ended ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _ended(page: RunPage, site: Site) -> Html | None:
+def _outcome_el(page: RunPage, site: Site) -> Html | None:
     if (outcome := page.state.facts.outcome) is None:
         return None
     if outcome.status == "failed":
@@ -292,18 +292,18 @@ def _proof_tone(proof: ProofOfDone) -> str:
 def _proof_words(proof: ProofOfDone) -> Iterator[str]:
     by = proof.by
     if by.person:
-        yield f"{counted(by.person, 'check')} that a person wrote"
+        yield f"{plural(by.person, 'check')} that a person wrote"
     if by.planner:
-        yield f"{counted(by.planner, 'check')} that a model wrote, and that failed before the work"
+        yield f"{plural(by.planner, 'check')} that a model wrote, and that failed before the work"
     if by.judge:
-        yield f"{counted(by.judge, 'condition')} that a judge says are met"
+        yield f"{plural(by.judge, 'condition')} that a judge says are met"
     if proof.held_before:
-        yield f"{counted(proof.held_before, 'check')} held before the work: they prove nothing"
+        yield f"{plural(proof.held_before, 'check')} held before the work: they prove nothing"
     yield from (f"changed by a step, though a check reads it: {name}" for name in proof.touched[:20])
     yield from (f"no longer holds: {words}" for words in proof.shed[:20])
     if proof.unproven:
         more = len(proof.unproven) - 20
-        rest = f" and {counted(more, 'more step')}" if more > 0 else ""
+        rest = f" and {plural(more, 'more step')}" if more > 0 else ""
         yield f"looked at by no check or judge: {', '.join(proof.unproven[:20])}{rest}"
 
 
@@ -355,7 +355,7 @@ def _branch(page: RunPage) -> Html | None:
     outcome = page.state.facts.outcome
     if outcome is None or outcome.branch is None:
         return None
-    made = counted(len(outcome.commits or ()), "commit")
+    made = plural(len(outcome.commits or ()), "commit")
     return join(el("code", outcome.branch), f", {made}: ", el("code", f"agentfs apply {page.run}"))
 
 
@@ -440,7 +440,7 @@ def _files(page: RunPage, site: Site) -> Html | None:
         if page.patch
         else None,
         el("ul", rows, class_="files"),
-        el("p", f"and {counted(more, 'more file')}", class_="quiet") if more else None,
+        el("p", f"and {plural(more, 'more file')}", class_="quiet") if more else None,
     )
 
 

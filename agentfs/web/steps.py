@@ -10,12 +10,12 @@ from agentfs.core.records import CheckResult, Result, Step
 from agentfs.core.references import ITEM
 from agentfs.core.steps import StepView
 from agentfs.core.table import WRONG, wrong_first
-from agentfs.core.text import counted, duration, first_line, json_text, left_words, without_colours
+from agentfs.core.text import duration, first_line, json_text, left_words, plural, without_colours
 from agentfs.core.values import as_text
 from agentfs.engine.status_page import shown_state
 from agentfs.web.gather import RunPage
 from agentfs.web.html import Child, Html, between, el, join
-from agentfs.web.log_lines import coloured
+from agentfs.web.log_lines import colour_output
 from agentfs.web.marks import QUIET, items_words, result_pill, step_anchor, step_pill, time_el
 from agentfs.web.site import Site
 
@@ -61,7 +61,7 @@ def _group(word: str, rows: list[Html]) -> Html:
     """Return steps of one state, folded: many that need nobody's attention."""
     return el(
         "details",
-        el("summary", step_pill(word), " ", counted(len(rows), "step")),
+        el("summary", step_pill(word), " ", plural(len(rows), "step")),
         rows,
         class_="group",
         id=f"all-{word}",
@@ -156,7 +156,7 @@ def _items(page: RunPage, view: StepView, site: Site) -> Html | None:
     quiet = [one for one in shown if one.status in QUIET]
     more = len(view.items) - len(shown)
     rows = [_item(page, one, site) for one in quiet]
-    rows += [el("li", f"and {counted(more, 'more item')}", class_="quiet")] if more else []
+    rows += [el("li", f"and {plural(more, 'more item')}", class_="quiet")] if more else []
     return join(
         el("ul", (_item(page, one, site) for one in pressing), class_="items") if pressing else None,
         el(
@@ -275,7 +275,7 @@ def _output(step: str, result: Result, room: _Room) -> Html | None:
     name = "output, its head and tail" if result.cut else "output"
     whole = paths.step_path(step, result.attempt, "result")
     return el(
-        "div", el("h3", name), el("pre", coloured(clip(text, room.output, whole)), tabindex="0"), class_="block"
+        "div", el("h3", name), el("pre", colour_output(clip(text, room.output, whole)), tabindex="0"), class_="block"
     )
 
 
@@ -285,7 +285,7 @@ def _usage(result: Result) -> Html | None:
     cost = "cost unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
     tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
     return el(
-        "p", f"{usage.model or 'a model'}: {counted(usage.requests, 'request')}, {tokens}, {cost}", class_="quiet"
+        "p", f"{usage.model or 'a model'}: {plural(usage.requests, 'request')}, {tokens}, {cost}", class_="quiet"
     )
 
 

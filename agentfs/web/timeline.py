@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from agentfs.core import paths
-from agentfs.core.text import age, counted, cut, duration, first_line
+from agentfs.core.text import age, cut, duration, first_line, plural
 from agentfs.web.gather import RunPage
 from agentfs.web.html import Child, Html, el
 from agentfs.web.marks import step_anchor, tone_of
@@ -70,7 +70,7 @@ def timeline(page: RunPage) -> Html | None:
     if not bars:
         return None
     rows = list(dict.fromkeys(bar.row for bar in bars))
-    shown = _chosen(rows, bars)
+    shown = _choose_rows(rows, bars)
     axis = make_axis([span for bar in bars for span in _spans(bar)], WIDTH)
     height = HEAD + len(shown) * ROW + 6
     place = {row: number for number, row in enumerate(shown)}
@@ -88,7 +88,7 @@ def timeline(page: RunPage) -> Html | None:
     return el(
         "figure",
         el("div", svg, class_="scroll", tabindex="0", role="group", aria_label="Timeline"),
-        el("figcaption", f"{counted(left, 'row')} of steps that went well {'is' if left == 1 else 'are'} left out.")
+        el("figcaption", f"{plural(left, 'row')} of steps that went well {'is' if left == 1 else 'are'} left out.")
         if left
         else None,
         class_="timeline",
@@ -100,7 +100,7 @@ def _spans(bar: Bar) -> list[tuple[float, float]]:
     return [(bar.start, bar.start), (bar.end, bar.end)] if bar.tone == "person" else [(bar.start, bar.end)]
 
 
-def _chosen(rows: Sequence[str], bars: Sequence[Bar]) -> list[str]:
+def _choose_rows(rows: Sequence[str], bars: Sequence[Bar]) -> list[str]:
     """Return the rows there is room for: the planner, what went wrong or still runs, then the longest."""
     if len(rows) <= MOST_ROWS:
         return list(rows)
@@ -135,10 +135,10 @@ def _bars(page: RunPage) -> Iterator[Bar]:
                 start = _seconds(attempt.order.issued_at)
                 words = f"{step}, attempt {attempt.number}: running for {duration(max(0.0, now - start))}"
                 yield Bar(step, start, max(now, start), "busy", words, step_anchor(step))
-    yield from _waited(page, now)
+    yield from _waiting_bars(page, now)
 
 
-def _waited(page: RunPage, now: float) -> Iterator[Bar]:
+def _waiting_bars(page: RunPage, now: float) -> Iterator[Bar]:
     """Yield the times in which a person was asked; a question that was overtaken is left out."""
     for one in page.questions:
         end = one.replied_at or (now if one.open else None)
@@ -159,7 +159,7 @@ def _seconds(timestamp: str) -> float:
 
 def make_axis(spans: Iterable[tuple[float, float]], width: float) -> Axis:
     """Return an axis over all spans, in which a long time without any is folded."""
-    busy = _merged(sorted(spans))
+    busy = _merge_spans(sorted(spans))
     start, end = busy[0][0], max(busy[-1][1], busy[0][0] + 0.001)
     total = end - start
     silent = [(one[1], other[0]) for one, other in itertools.pairwise(busy)]
@@ -177,7 +177,7 @@ def make_axis(spans: Iterable[tuple[float, float]], width: float) -> Axis:
     return Axis(tuple(points), tuple(gaps))
 
 
-def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _merge_spans(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     found = [spans[0]]
     for start, end in spans[1:]:
         if start <= found[-1][1]:

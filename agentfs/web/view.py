@@ -90,7 +90,7 @@ class View:
         shown = [one for one in seen if state in ("", one.state)]
         waiting = [one for one in shown if _is_for_a_person(one)]
         over = [folder for _, folder in found.ended if name.casefold() in folder.rpartition("/")[2].casefold()]
-        ended, total = self._ended(scanner, over, state, first)
+        ended, total = self._list_ended(scanner, over, state, first)
         listed = pages.Listed(
             waiting=waiting,
             busy=[one for one in shown if one not in waiting],
@@ -99,12 +99,12 @@ class View:
             first=first,
             name=name,
             state=state,
-            rejected=self._rejected(),
+            rejected=self._list_rejected(),
             places=scanner.slots_in_use(seen),
         )
         return HTMLResponse(pages.overview(self.frame(request), listed))
 
-    def _ended(self, scanner: RunScanner, over: list[str], state: str, first: int) -> tuple[list[Glance], int]:
+    def _list_ended(self, scanner: RunScanner, over: list[str], state: str, first: int) -> tuple[list[Glance], int]:
         if state and state not in ENDS:
             return [], 0
         if not state:
@@ -112,7 +112,7 @@ class View:
         matching = [one for folder in over if (one := scanner.glance(Path(folder))).state == state]
         return matching[first : first + pages.PAGE], len(matching)
 
-    def _rejected(self) -> list[str]:
+    def _list_rejected(self) -> list[str]:
         try:
             return sorted(
                 name
@@ -207,9 +207,9 @@ class View:
 
     async def events(self, _: Request) -> Response:
         """`/events`: of the workspace"""
-        return _stream(changes(self.lookout, self._watched))
+        return _stream(changes(self.lookout, self._watched_folders))
 
-    def _watched(self) -> list[Path]:
+    def _watched_folders(self) -> list[Path]:
         """Return the folders whose changes change the list of runs."""
         runs, goals = self.workspace.runs, self.workspace.root / "goals"
         days = sorted((path for path in runs.iterdir() if paths.is_run_id(f"{path.name}/x")), reverse=True)[:3]
@@ -299,13 +299,13 @@ class View:
     def check(self, request: Request, form: Form) -> Response:
         """POST `/run/DAY/NAME/check`: problems and consequences; a part of a page where a script asks"""
         folder = self.folder(request)
-        checked = self._checked(request, folder, form)
+        checked = self._check_plan(request, folder, form)
         if request.headers.get("x-part"):
             return HTMLResponse(forms.checked_el(checked))
         edit = forms.Edit(_text(form), form.get("base", ""), checked)
         return HTMLResponse(forms.edit_page(self.frame(request), self.site(request, folder), edit))
 
-    def _checked(self, request: Request, folder: Path, form: Form) -> Checked:
+    def _check_plan(self, request: Request, folder: Path, form: Form) -> Checked:
         return self.acts.check_plan(self.site(request, folder).run, _text(form).encode())
 
     def save(self, request: Request, form: Form) -> Response:
@@ -315,7 +315,7 @@ class View:
         done = self.acts.save_plan(site.run, text.encode(), form.get("base", ""))
         if done.ok:
             return self._run(request, folder, forms.done_el(done, "Saved"))
-        checked = self._checked(request, folder, form)
+        checked = self._check_plan(request, folder, form)
         change = self._between(folder, form.get("base", "")) if done.stale else None
         edit = forms.Edit(text, form.get("base", ""), checked, done if done.stale else None, change)
         return HTMLResponse(forms.edit_page(self.frame(request), site, edit), 409)
@@ -346,7 +346,7 @@ class View:
         text = (
             json.dumps({"uses": uses, "params": values}, indent=2, ensure_ascii=False) + "\n" if uses else _text(form)
         )
-        problems, done = self._dropped(
+        problems, done = self._drop_goal(
             name or _name_from(text), text.encode("utf-8", "replace"), only=bool(form.get("check"))
         )
         frame, status = self.frame(request), 200 if done is not None and done.ok else 409
@@ -355,7 +355,7 @@ class View:
             return HTMLResponse(page, status)
         return HTMLResponse(forms.goal_page(frame, name, text, problems, done, self.acts.runbooks()), status)
 
-    def _dropped(self, name: str, source: bytes, *, only: bool) -> tuple[Sequence[Problem], Done | None]:
+    def _drop_goal(self, name: str, source: bytes, *, only: bool) -> tuple[Sequence[Problem], Done | None]:
         """Check a goal, and drop it if it is good. `only`: check it."""
         problems = self.acts.check_goal(name, source)
         if problems:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from agentfs.agents.events import Ended, Event, Narrator, Runs, Said, Story, last_object
-from agentfs.agents.presets import PRESETS, configured, fill
-from agentfs.agents.running import END, EVENT, Attempted, replayed, runs_in, text_of, usage_of
+from agentfs.agents.presets import PRESETS, configure_agents, fill
+from agentfs.agents.running import END, EVENT, Attempted, replay_attempt, runs_in, text_of, usage_of
 from agentfs.agents.streams import READERS
 from agentfs.agents.verdict import End, verdict
 from agentfs.core.config import AgentSettings
@@ -43,7 +43,7 @@ def recording(name: str, case: str) -> Recording:
 
 
 def attempted(name: str, case: str) -> Attempted:
-    found = replayed(PRESETS[name].speaks, recording(name, case).entries)
+    found = replay_attempt(PRESETS[name].speaks, recording(name, case).entries)
     assert found is not None
     return found
 
@@ -126,7 +126,7 @@ def test_who_lacks_a_key_is_told_how_to_give_one(name: str) -> None:
 def test_an_unknown_event_is_passed_over(name: str) -> None:
     entries = recording(name, "ok").entries
     entries.insert(1, {"event": EVENT, "raw": {"type": "telepathy", "message": {"content": "hm"}}})
-    found = replayed(PRESETS[name].speaks, entries)
+    found = replay_attempt(PRESETS[name].speaks, entries)
     assert found is not None
     assert found.story.unknown == ["telepathy"]
     assert verdict(PRESETS[name], found.end, found.story, fits_finish, lambda: None) == ANSWER
@@ -147,7 +147,7 @@ def test_a_terminal_event_that_is_not_as_it_was_names_the_version(name: str) -> 
     for entry in entries:
         if entry["event"] == EVENT and entry["raw"]["type"] == TERMINAL[name]:
             entry["raw"] = {"type": TERMINAL[name], "verdict": "fine"}
-    found = replayed(PRESETS[name].speaks, entries)
+    found = replay_attempt(PRESETS[name].speaks, entries)
     assert found is not None
     failure = verdict(PRESETS[name], found.end, found.story, fits_finish, lambda: "9.9.9")
     assert failure.message.startswith(f"{name} 9.9.9 cannot be read: its event {TERMINAL[name]!r} is not as it was")
@@ -157,7 +157,7 @@ def test_a_terminal_event_that_is_not_as_it_was_names_the_version(name: str) -> 
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_end_without_terminal_event_is_none(name: str) -> None:
     entries = [one for one in recording(name, "ok").entries if one.get("raw", {}).get("type") != TERMINAL[name]]
-    found = replayed(PRESETS[name].speaks, entries)
+    found = replay_attempt(PRESETS[name].speaks, entries)
     assert found is not None
     failure = verdict(PRESETS[name], found.end, found.story, fits_finish, lambda: None)
     assert failure.kind == "agent"
@@ -178,9 +178,13 @@ def test_a_reader_takes_anything(name: str, junk: str) -> None:
 
 def test_text_is_one_message_and_its_last_object_the_answer() -> None:
     lines = ["thinking {1, 2}", "", "done:", "```json", '{"ok": true,', '"output": "x"}', "```"]
-    found = replayed("text", [*({"event": EVENT, "raw": line} for line in lines), {"event": END, "exit_code": 0}])
+    found = replay_attempt(
+        "text", [*({"event": EVENT, "raw": line} for line in lines), {"event": END, "exit_code": 0}]
+    )
     assert found is not None
-    answer = verdict(configured({"mine": AgentSettings()})["mine"], found.end, found.story, fits_finish, lambda: None)
+    answer = verdict(
+        configure_agents({"mine": AgentSettings()})["mine"], found.end, found.story, fits_finish, lambda: None
+    )
     assert answer == {"ok": True, "output": "x"}
 
 
@@ -208,7 +212,9 @@ def test_a_place_without_a_value_goes_with_its_flag() -> None:
 
 
 def test_a_section_overrides_its_preset_and_keeps_the_rest() -> None:
-    agents = configured({"codex": AgentSettings(env=("A",), idle_s=5), "mine": AgentSettings(command=("mine", "-"))})
+    agents = configure_agents(
+        {"codex": AgentSettings(env=("A",), idle_s=5), "mine": AgentSettings(command=("mine", "-"))}
+    )
     assert (agents["codex"].env, agents["codex"].idle_s, agents["codex"].speaks) == (("A",), 5, "codex")
     assert (agents["mine"].command, agents["mine"].speaks, agents["mine"].env) == (("mine", "-"), "text", ())
     assert agents["claude"] == PRESETS["claude"]
@@ -228,7 +234,7 @@ def test_no_preset_has_the_order_in_its_command(name: str) -> None:
 
 
 def test_an_agent_that_we_stopped_is_interrupted_and_one_that_is_silent_failed() -> None:
-    agent = configured({"codex": AgentSettings(idle_s=3)})["codex"]
+    agent = configure_agents({"codex": AgentSettings(idle_s=3)})["codex"]
     stopped = verdict(agent, End(0, "stop"), Story(), fits_finish, lambda: None)
     silent = verdict(agent, End(143, "idle"), Story(), fits_finish, lambda: None)
     late = verdict(

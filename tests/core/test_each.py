@@ -8,7 +8,7 @@ import pytest
 
 from agentfs.core.actions import AskPerson, EndRun, GatherItems, IssueOrder, Wait
 from agentfs.core.decide import decide
-from agentfs.core.each import gathered, item_slug, progress, slugs
+from agentfs.core.each import gather_items, item_slug, progress, slugs
 from agentfs.core.facts import Attempt, Facts, Talk
 from agentfs.core.outcome import outcome_of, steps_by_end
 from agentfs.core.proof import steps_to_check
@@ -49,7 +49,7 @@ def gather(given: Facts) -> Facts:
     """Write the step's own result, as the engine does."""
     view = do(given)
     assert view.move == "gather"
-    is_done, _ = gathered(view)
+    is_done, _ = gather_items(view)
     items = {one.id.partition("~")[2]: one.attempt for one in view.items}
     outputs = [one.result.output if one.result else None for one in view.items] if is_done else None
     result = a_result(view, "done" if is_done else "failed", items=items, output=outputs)
@@ -261,7 +261,7 @@ def test_progress_in_words() -> None:
     for n in range(200):
         given = ended(given, f"do~{n}", "failed" if n < 3 else "done")
     assert progress(do(given).items) == "197/200, 3 failed"
-    assert gathered(do(given)) == (
+    assert gather_items(do(given)) == (
         False,
         "197/200, 3 failed: do~0: it was failed; do~1: it was failed; do~2: it was failed",
     )

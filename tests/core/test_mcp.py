@@ -17,7 +17,7 @@ from agentfs.core.mcp import (
     differences,
     launch_in,
     lock_of,
-    offered,
+    read_offers,
     render_lock,
     spec_of,
 )
@@ -39,7 +39,7 @@ def test_names_that_collide_or_carry_escapes_are_left_out() -> None:
     deep: Any = {}
     for _ in range(2000):
         deep = {"properties": {"a": deep}}
-    tools, problems = offered(
+    tools, problems = read_offers(
         "hand",
         [
             listed("good"), listed("twice"), listed("twice"), listed("\x1b[31mred"), listed("a b"), listed("../x"), listed(""),
@@ -58,7 +58,7 @@ def test_names_that_collide_or_carry_escapes_are_left_out() -> None:
 
 
 def test_more_tools_than_anybody_reads() -> None:
-    tools, problems = offered("hand", (listed(f"t{number}") for number in range(100_000)))
+    tools, problems = read_offers("hand", (listed(f"t{number}") for number in range(100_000)))
     assert (len(tools), problems) == (512, ["it offers more than 512 tools: the rest is left out"])
 
 
@@ -122,7 +122,7 @@ def test_hints_count_only_where_they_are_trusted(
 
 
 def test_the_lock_reads_back_and_a_forged_part_does_not() -> None:
-    tools, _ = offered("hand", [listed("a", annotations={"readOnlyHint": True, "title": "x"}), listed("b")])
+    tools, _ = read_offers("hand", [listed("a", annotations={"readOnlyHint": True, "title": "x"}), listed("b")])
     lock = {"hand": LockedServer("0" * 64, "hand 1", tools)}
     source = json.loads(render_lock(lock))
     assert lock_of(source) == lock

@@ -13,9 +13,9 @@ from agentfs.core.params import (
     declaration_problems,
     fill,
     frozen_problems,
-    given_in,
     parameters_in,
-    typed,
+    parse_assignments,
+    parse_typed,
     values_for,
 )
 from agentfs.core.problems import Problem, Rejected
@@ -240,8 +240,8 @@ def test_a_goal_without_parameters_says_where_to_declare_them() -> None:
     ],
 )
 def test_text_is_taken_as_the_type_of_the_schema(text: str, schema: dict[str, Any], value: Any) -> None:
-    assert typed(text, schema) == value
-    assert type(typed(text, schema)) is type(value)
+    assert parse_typed(text, schema) == value
+    assert type(parse_typed(text, schema)) is type(value)
 
 
 def test_values_are_what_is_given_and_defaults() -> None:
@@ -264,14 +264,14 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 def test_a_command_that_would_do_keeps_what_was_right() -> None:
     assert arguments_that_do(DEPLOY, {"note": "it's", "n": "0"}) == """-p env=staging -p n=2 -p 'note=it'"'"'s'"""
-    fixed = values_for(DEPLOY, given_in(["env=staging", "n=2", "note=it's"]))
+    fixed = values_for(DEPLOY, parse_assignments(["env=staging", "n=2", "note=it's"]))
     assert fixed.problems == ()
 
 
 def test_what_was_typed_is_name_and_value() -> None:
-    assert given_in(["a=1", "b=x=y", "a="]) == {"a": "", "b": "x=y"}
+    assert parse_assignments(["a=1", "b=x=y", "a="]) == {"a": "", "b": "x=y"}
     with pytest.raises(Rejected) as wrong:
-        given_in(["a", "=b"])
+        parse_assignments(["a", "=b"])
     assert [one.message for one in wrong.value.problems] == [
         "-p a: a parameter is NAME=VALUE",
         "-p =b: a parameter is NAME=VALUE",

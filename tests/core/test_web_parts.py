@@ -6,7 +6,7 @@ from html import unescape
 
 from agentfs.core.excerpts import with_output
 from agentfs.web.changes import difference_el, effects_el
-from agentfs.web.graph import MOST, Node, drawable, folded
+from agentfs.web.graph import MOST, Node, drawable, fold_nodes
 from agentfs.web.html import Html
 from agentfs.web.log_lines import log_els
 from agentfs.web.sections import prose
@@ -58,7 +58,7 @@ def test_shards_of_many_steps_become_one_node_and_the_failure_stays_visible() ->
         needs[f"close-{shard}"] = parts
     needs["swap"] = tuple(f"close-{shard}" for shard in range(8))
     words = {"close-7": "failed", "swap": "waiting"}
-    nodes, _ = folded({name: Node(name, words.get(name, "done")) for name in needs}, needs)
+    nodes, _ = fold_nodes({name: Node(name, words.get(name, "done")) for name in needs}, needs)
     seen = [(node.title, node.word) for node in nodes.values()]
     assert seen == [
         ("prepare", "done"), ("133 steps", "done"), ("18 steps", "done"), ("close-7", "failed"), ("swap", "waiting")

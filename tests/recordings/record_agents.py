@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agentfs.agents.presets import PRESETS, configured
+from agentfs.agents.presets import PRESETS, configure_agents
 from agentfs.agents.running import END, EVENT, Task, run_agent
 from agentfs.core.config import AgentSettings
 from agentfs.core.records import Failure
@@ -30,7 +30,7 @@ def record(name: str, case: str) -> dict[str, Any]:
         tempfile.TemporaryDirectory() as folder,
         ScriptedModel([command], "ok" if case == "killed" else case) as model,
     ):
-        agent = configured({name: AgentSettings(**_tuples(section(name, model.url, program)))})[name]
+        agent = configure_agents({name: AgentSettings(**_tuples(section(name, model.url, program)))})[name]
         bench = a_context(Path(folder), "bubblewrap", deadline_s=SECONDS)
         began = time.monotonic()
 

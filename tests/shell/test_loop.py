@@ -239,7 +239,7 @@ def test_the_same_call_again_and_again(tmp_path: Path, own: bool, kind: str) -> 
     message = "it went in circles: it called list_files with the same arguments 5 times, with the same result"
     assert ended(done(room)) == ("failed", kind, message)
     assert len(room.model.asked) == 5
-    warning = loop_text.repeated("list_files", 3)
+    warning = loop_text.repeat_warning("list_files", 3)
     assert [warning in room.model.told(turn) for turn in range(5)] == [False, False, False, True, True]
 
 

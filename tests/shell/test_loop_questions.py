@@ -116,7 +116,7 @@ def test_circles_are_seen_over_waits(tmp_path: Path) -> None:
     for count in range(1, 5):
         waits.answer(f"look.1.reply{f'-{count}' if count > 1 else ''}.md", "blue")
         waits = place.go_on(script := Script([asking()]))
-        assert (loop_text.repeated("ask", 3) in script.told()) == (count >= 3)
+        assert (loop_text.repeat_warning("ask", 3) in script.told()) == (count >= 3)
     waits.answer("look.1.reply-5.md", "blue")
     error = place.go_on(Script([])).result("look")["error"]
     message = "it went in circles: it called ask with the same arguments 5 times, with the same result"

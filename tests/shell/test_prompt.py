@@ -4,7 +4,7 @@ import pytest
 
 from agentfs.core.attention import About
 from agentfs.executor.questions import ANSWER_LINE
-from agentfs.ui.prompt import LineEditor, fitted, question_lines, typed_line, understand
+from agentfs.ui.prompt import LineEditor, fit_lines, question_lines, typed_line, understand
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_command_cannot_hide_its_end_behind_what_looks_like_ours() -> None:
 
 
 def test_a_question_fits_its_terminal_and_what_is_left_out_is_said() -> None:
-    assert fitted(["  yes      one two three", "abc"], 23) == ["  yes      one two", "           three", "abc"]
-    assert fitted(["1", "2", "3", "4"], 9, 3) == ["1", "2", "… 2 more lines: show"]
+    assert fit_lines(["  yes      one two three", "abc"], 23) == ["  yes      one two", "           three", "abc"]
+    assert fit_lines(["1", "2", "3", "4"], 9, 3) == ["1", "2", "… 2 more lines: show"]
 
 
 def test_what_is_typed_stays_in_sight() -> None:

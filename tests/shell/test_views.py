@@ -26,7 +26,7 @@ from agentfs.core.text import (
     first_line,
     inert,
     json_text,
-    wrapped,
+    wrap_line,
 )
 from agentfs.engine.report import result_line
 from agentfs.ui.overview import about, rest_words
@@ -258,7 +258,7 @@ def test_the_mark_stands_below_the_column_in_any_line(text: str, column: int, sh
     ],
 )
 def test_a_long_line_goes_on_below(text: str, width: int, lines: list[str]) -> None:
-    assert wrapped(text, width) == lines
+    assert wrap_line(text, width) == lines
 
 
 def test_a_table_without_a_width_is_whole_and_one_that_wraps_loses_nothing() -> None:

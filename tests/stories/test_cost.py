@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentfs.models.budget import Tokens, usage_of
-from agentfs.storage.clock import stamped
+from agentfs.storage.clock import format_moment
 from tests.conversations import Talk, said
 from tests.workspaces import Place
 
@@ -129,7 +129,7 @@ def dated(path: Path, role: str, model: str, cost: float, at: str) -> None:
 
 
 def days_ago(days: int) -> str:
-    return stamped(datetime.now(UTC) - timedelta(days=days))
+    return format_moment(datetime.now(UTC) - timedelta(days=days))
 
 
 def test_all_runs_by_day_goal_model_and_role(place: Place, asked: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agentfs.core.run_state import Reached
 from agentfs.engine.day_limit import DayLimit
-from agentfs.storage.clock import Clock, stamped
+from agentfs.storage.clock import Clock, format_moment
 from agentfs.storage.workspace import Workspace
 from agentfs.testing import ScriptedServer
 from tests.workspaces import Place, end, wait_for
@@ -104,7 +104,7 @@ def test_what_is_gone_or_broken_counts_for_nothing(place: Place, server: Scripte
     assert limit(place.run_folder()) is None
     result.write_text(json.dumps(record), encoding="utf-8")
     answer = place.run_folder() / "planning/7.result.json"
-    ended = {"started_at": stamped(datetime.now(UTC)), "duration_s": 1.5, "usage": {"cost_usd": 1.5}}
+    ended = {"started_at": format_moment(datetime.now(UTC)), "duration_s": 1.5, "usage": {"cost_usd": 1.5}}
     answer.write_text(json.dumps(ended), encoding="utf-8")
     (place.root / "agentfs.toml").write_text(f"{PRICE}[limits]\nday_usd = 3.5\n", encoding="utf-8")
     assert DayLimit(Workspace(place.root), place.env, Clock())(place.run_folder()) == Reached("day_usd", "$3.5 a day")
