@@ -210,7 +210,7 @@ def _examine_one(folder: Path, *, driven: bool) -> Iterator[Finding]:
         return
     left = sorted({pid for log in claimed for mark in _marks(log) for pid in find_survivors(mark)})
     fix = f"agentfs resume {run} (or `agentfs watch`) ends what is left, and records them as interrupted"
-    words = f"{run}: {plural(len(claimed), 'attempt')} claim to run, but no process drives it"
+    words = f"{run}: {plural(len(claimed), 'attempt')} claimed, but no process drives it"
     if left:
         yield wrong("runs", f"{words}; still running: {', '.join(map(str, left))}", fix)
     else:

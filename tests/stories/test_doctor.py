@@ -210,7 +210,7 @@ def test_attempts_that_claim_to_run_with_nobody_driving_them(made: Place) -> Non
     (stale,) = _beside_claims(found(made))
     assert (stale["grade"], stale["what"].partition(": ")[2]) == (
         "remark",
-        "1 attempt claim to run, but no process drives it",
+        "1 attempt claimed, but no process drives it",
     )
     assert f"agentfs resume {made.run_folder().parent.name}/job" in stale["fix"]
     survivor = subprocess.Popen(["sleep", "60"], start_new_session=True)
