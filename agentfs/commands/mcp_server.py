@@ -65,9 +65,7 @@ def mcp(arguments: Namespace) -> int:
         async def call_tool(
             self, name: str, arguments: dict[str, Any], context: "Context[Any, Any] | None" = None
         ) -> "CallToolResult | InputRequiredResult":
-            _must_be_known(
-                name, arguments
-            )  # the package drops what it does not know, and the client is none the wiser
+            _must_be_known(name, arguments)  # the package drops what it does not know, without a word
             return await super().call_tool(name, arguments, context)
 
     server = Server("agentfs", instructions=INSTRUCTIONS, version=__version__)

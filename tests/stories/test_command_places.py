@@ -122,7 +122,7 @@ def test_a_step_runs_there_and_a_signal_reaches_it(there: Place) -> None:
     assert driver.wait(30) == 130
     end(driver)
     assert there.read("steps/slow.1.result.json")["status"] == "interrupted"
-    assert beats(there)[-1] / 1e9 - asked < 20  # five on a machine that is not busy
+    assert beats(there)[-1] / 1e9 - asked < 5
 
 
 @pytest.mark.parametrize("there", ["ssh"], indirect=True)  # in a container a driver's death is the end of a pipe, too
