@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agentfs.commands.init import init_workspace
 from agentfs.core.actions import Action, Wait
 from agentfs.core.run_state import RunState
 from agentfs.engine.driver import Driver
@@ -15,7 +16,6 @@ from agentfs.engine.foreground import Stop, drive
 from agentfs.engine.goal_source import goal_from
 from agentfs.engine.intake import judge_goal, taking
 from agentfs.engine.means import catalogue_of
-from agentfs.engine.workspace_setup import init
 from agentfs.engine.world import open_driver, open_world
 from agentfs.storage.locks import locked
 from agentfs.storage.settings import load_settings
@@ -67,7 +67,7 @@ class Driven:
             "AGENTFS_EXECUTOR_MAX_TURNS": str(max_turns),
             **settings,
         }
-        self.workspace: Workspace = init(root, self.environment)[0]
+        self.workspace: Workspace = init_workspace(root, self.environment)[0]
 
     def begin(self, steps: Sequence[Mapping[str, Any]], model: Script, **goal: Any) -> Drive:
         """Take a goal that brings its own steps, and drive it until it rests."""

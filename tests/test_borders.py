@@ -149,9 +149,8 @@ OPENS_WHAT_OTHERS_NAMED = "storage/safe_open.py"  # the only one: it waits for n
 OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, or that a person has typed
     "tools/files.py": "makes a new file beside another, in a folder that safe_open holds",
     "storage/locks.py": "makes the files that locks are taken on, where no step can open them; holds goals/, a folder",
-    "storage/files.py": "writes files that must not exist yet, and flushes folders",
+    "storage/files.py": "writes files that must not exist yet, flushes folders, and appends to logs; waits for nothing",
     "executor/attempt_log.py": "makes a claim, and appends to it; waits for nothing",
-    "storage/jsonl.py": "makes a log, and appends to it; waits for nothing",
     "tools/output.py": "writes the output of an attempt, whose claim is ours",
     "replay/playback.py": "makes the output file of an attempt that is replayed, in a folder made for it",
     "places/elsewhere.py": "works in a folder made for one attempt",

@@ -28,7 +28,8 @@ from agentfs.core.run_state import RunState
 from agentfs.core.text import first_line
 from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop
-from agentfs.storage.files import install, read_whole
+from agentfs.storage.files import read_whole
+from agentfs.storage.plan_files import install
 from agentfs.storage.safe_open import read_text
 from agentfs.storage.timing import TIMING
 from agentfs.ui.progress import Progress

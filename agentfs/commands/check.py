@@ -28,10 +28,10 @@ from agentfs.core.request import RUNBOOKS
 from agentfs.core.schedule import FOLDER
 from agentfs.core.text import inert
 from agentfs.core.tool_spec import Catalogue
+from agentfs.daemon.schedules import read_file
 from agentfs.engine.goal_source import GoalSource, goal_in
 from agentfs.engine.intake import JudgedGoal, judge_goal
 from agentfs.engine.means import allowing_own, catalogue_of, has_model, reader_for
-from agentfs.engine.schedules import read_file
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import MOST_SOURCE, read_regular

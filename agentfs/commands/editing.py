@@ -34,10 +34,10 @@ from agentfs.engine.plan_judge import FileJudge
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.clock import Clock
 from agentfs.storage.completeness import Completeness
-from agentfs.storage.files import DisplacedFile, install, publish, read_whole
+from agentfs.storage.files import publish, read_whole
 from agentfs.storage.files import replace as replace_file
 from agentfs.storage.locks import is_driven
-from agentfs.storage.plan_files import look_after
+from agentfs.storage.plan_files import DisplacedFile, install, look_after
 from agentfs.storage.safe_open import copy_regular, scan
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace

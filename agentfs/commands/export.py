@@ -17,7 +17,7 @@ from agentfs.core.paths import run_id
 from agentfs.core.spans import AttemptFiles, RunFiles, Span, nanoseconds, span_id, spans_of, trace_id
 from agentfs.core.text import inert, json_text, plural
 from agentfs.errors import UserError
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import read_lines
 from agentfs.storage.safe_open import names_in, read_text
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import goal_path

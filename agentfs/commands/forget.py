@@ -14,7 +14,7 @@ from agentfs.commands.status import moment
 from agentfs.core import paths
 from agentfs.core.table import RUN_COLOURS, Cell, table
 from agentfs.core.text import inert, json_text, plural, size
-from agentfs.engine.schedules import why_needed
+from agentfs.daemon.schedules import why_needed
 from agentfs.errors import UserError
 from agentfs.ledger.forget import Forgetting, Forgotten, Kept, measure
 from agentfs.storage.locks import is_driven

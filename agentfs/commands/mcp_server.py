@@ -26,8 +26,7 @@ from agentfs.core import paths
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.problems import Rejected, did_you_mean
 from agentfs.errors import AgentfsError, UserError
-from agentfs.storage.files import read_whole
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import read_lines, read_whole
 from agentfs.storage.safe_open import names_in
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace

@@ -33,7 +33,6 @@ from agentfs.engine.intake import JudgedGoal, judge_goal, taking
 from agentfs.engine.isolation import isolation_words
 from agentfs.engine.means import allowing_own, catalogue_of, has_model, run_record
 from agentfs.engine.report import who_goes_on
-from agentfs.engine.workspace_setup import brought_along, init
 from agentfs.engine.world import known_to, open_driver, open_world
 from agentfs.errors import NotARun, UserError
 from agentfs.ledger.maintenance import maintain_after_run
@@ -115,8 +114,10 @@ def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
     if found := find_workspace(start):
         return found
     _judge(source, arguments, start, default_settings(environment()), known_tools(start))
+    from agentfs.commands.init import brought_along, init_workspace
+
     before = brought_along(start, environment())
-    workspace, _ = init(start, environment())
+    workspace, _ = init_workspace(start, environment())
     say(f"no workspace here yet: made one in {start}")
     if before:
         say(trust_warning(before))

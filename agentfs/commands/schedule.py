@@ -10,7 +10,7 @@ from agentfs.commands.common import colours, here, print_json, print_lines, say,
 from agentfs.core.schedule import FIELDS, FOLDER, ScheduledRun
 from agentfs.core.table import Cell, table
 from agentfs.core.text import inert
-from agentfs.engine.schedules import RunsOfSchedules, due_now, fields_in, read_file, schedule_names
+from agentfs.daemon.schedules import RunsOfSchedules, due_now, fields_in, read_file, schedule_names
 from agentfs.storage.clock import format_moment
 from agentfs.storage.locks import is_watched
 

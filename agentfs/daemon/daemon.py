@@ -24,7 +24,7 @@ from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Begun, Inbox, Intake
 from agentfs.daemon.reporter import Reporter
 from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, Glance, ManagedRun, describe, glance, share_places
-from agentfs.daemon.timetable import Timetable
+from agentfs.daemon.schedules import Timetable
 from agentfs.engine.driver import World
 from agentfs.engine.foreground import Stop
 from agentfs.engine.world import open_driver

@@ -23,11 +23,10 @@ from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.records import Sandbox
 from agentfs.core.text import cut, inert, plural
 from agentfs.engine.means import default_agent, has_model, named_agents
-from agentfs.engine.remote_attempts import create_place, no_such_place, place_problem
 from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
 from agentfs.places.channel import Closed
 from agentfs.places.dask_place import address_in
-from agentfs.places.relay import Line, Place
+from agentfs.places.relay import Line, Place, create_place, no_such_place, place_problem
 from agentfs.places.token import Tokens
 from agentfs.storage.clock import Clock
 from agentfs.storage.starting import Starter

@@ -66,7 +66,7 @@ def _settings(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[
 
 def _schedules(workspace: Workspace, environment: Mapping[str, str], settings: Settings) -> Iterator[Finding]:
     """Yield which files in schedules/ would not be begun when they are due."""
-    from agentfs.engine.schedules import read_file, schedule_names
+    from agentfs.daemon.schedules import read_file, schedule_names
 
     names = schedule_names(workspace.root)
     found = []

@@ -33,7 +33,6 @@ from agentfs.core.spans import traceparent
 from agentfs.core.steps import StepView, condition_sha256, retry_wait
 from agentfs.engine.driver import Driver, Job, World
 from agentfs.engine.isolation import IsolatedFolder
-from agentfs.engine.remote_attempts import Remote, attempt_elsewhere
 from agentfs.errors import UserError
 from agentfs.executor.attempt import (
     Halt,
@@ -52,7 +51,7 @@ from agentfs.executor.resume import read_memory
 from agentfs.executor.task import Acceptance, AgentRules, Asked, LoopRules, ProofRules, Task
 from agentfs.ledger.worktrees import WorktreeError
 from agentfs.models.base import ModelSession
-from agentfs.places.relay import Lost
+from agentfs.places.relay import Lost, Remote, attempt_elsewhere
 from agentfs.storage.files import temp_name
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, Preparable, StepContext, ToolResult

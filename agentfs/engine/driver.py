@@ -30,7 +30,6 @@ from agentfs.core.underway import Underway, is_underway, takes_place
 from agentfs.engine.day_limit import DayCheck, no_day_limit
 from agentfs.engine.isolation import IsolatedFolder
 from agentfs.engine.notify import EndNotifier, Notify, notify_nobody
-from agentfs.engine.remote_attempts import Places
 from agentfs.engine.run_reader import RunReader
 from agentfs.errors import UserError
 from agentfs.executor.attempt import Halt
@@ -38,11 +37,12 @@ from agentfs.executor.checks import RealObserver
 from agentfs.executor.task import MAX_TURNS
 from agentfs.models.base import Model
 from agentfs.models.budget import Budget
+from agentfs.places.relay import Places
 from agentfs.planner import Planner
 from agentfs.storage.clock import Clock
-from agentfs.storage.files import DisplacedFile, StepsFolder
+from agentfs.storage.files import StepsFolder
 from agentfs.storage.locks import keep
-from agentfs.storage.plan_files import look_after
+from agentfs.storage.plan_files import DisplacedFile, look_after
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, Observer, Tool

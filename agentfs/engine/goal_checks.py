@@ -47,8 +47,7 @@ from agentfs.executor.evidence import (
 from agentfs.executor.task import failure_of
 from agentfs.models.base import ModelError
 from agentfs.planner.acceptance import Look, file_names
-from agentfs.storage.files import publish
-from agentfs.storage.jsonl import JsonLines
+from agentfs.storage.files import JsonLines, publish
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import StepContext
 

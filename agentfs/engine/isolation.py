@@ -25,7 +25,7 @@ from agentfs.core.sharing import use_of
 from agentfs.ledger.git import person
 from agentfs.ledger.worktrees import AGENTFS, Repository, Worktree, WorktreeError, names_in_short, worktree_of
 from agentfs.storage.clock import Clock
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import read_lines
 from agentfs.storage.timing import TIMING
 from agentfs.tools.process import StopSign
 

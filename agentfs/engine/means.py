@@ -85,7 +85,7 @@ def broken_places(settings: Settings) -> dict[str, tuple[str, str]]:
     """Return the places that cannot be used as the settings are: why, and how to fix it."""
     if not settings.places:
         return {}
-    from agentfs.engine.remote_attempts import place_problem
+    from agentfs.places.relay import place_problem
 
     return {name: problem for name, one in settings.places.items() if (problem := place_problem(one))}
 

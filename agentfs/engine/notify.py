@@ -28,8 +28,7 @@ from agentfs.core.records import Outcome
 from agentfs.core.run_state import RunState
 from agentfs.core.text import cut, first_line, inert
 from agentfs.storage.clock import Clock
-from agentfs.storage.files import read_whole
-from agentfs.storage.jsonl import JsonLines, read_lines
+from agentfs.storage.files import JsonLines, read_lines, read_whole
 from agentfs.storage.locks import locked
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING

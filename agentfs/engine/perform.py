@@ -4,10 +4,12 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import assert_never
+from pathlib import Path
+from typing import Any, assert_never
 
 from agentfs.core import actions as acts
 from agentfs.core import paths
+from agentfs.core.each import gather_items, surprises
 from agentfs.core.facts import Facts, PlanFile, Proposal, Talk, cut_word, words_below
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.outcome import outcome_of
@@ -16,7 +18,7 @@ from agentfs.core.plan_diff import proposal_page
 from agentfs.core.planner_calls import Pending, edit_in, rejections_in
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
 from agentfs.core.reports import AttemptFinished, CallAnswered, Report
-from agentfs.core.run_state import RunState, minutes_reached, seconds_left
+from agentfs.core.run_state import RunState, minutes_reached, seconds_left, spent_on
 from agentfs.core.steps import StepView, rejection
 from agentfs.engine.attempts import (
     ask_gate,
@@ -27,22 +29,22 @@ from agentfs.engine.attempts import (
     look_at_condition,
     order_for,
     start,
+    step_context,
     take_answer,
 )
 from agentfs.engine.driver import Driver, Job
-from agentfs.engine.each import gather
 from agentfs.engine.goal_checks import check_goal, look_before
 from agentfs.engine.recovery import cut_off
 from agentfs.executor import questions
-from agentfs.executor.attempt import publish_result, render, unstarted_result
+from agentfs.executor.attempt import Halt, publish_result, render, unstarted_result
 from agentfs.models.base import LimitReached, ModelError, ModelSession, Unreachable
 from agentfs.planner.prompt import context_page
 from agentfs.planner.surroundings import look_around
-from agentfs.storage.files import install, publish, read_whole
+from agentfs.storage.files import JsonLines, publish, read_whole, whole_output
 from agentfs.storage.files import replace as replace_view
-from agentfs.storage.jsonl import JsonLines
-from agentfs.storage.plan_files import forget_client, is_by_client
+from agentfs.storage.plan_files import forget_client, install, is_by_client
 from agentfs.storage.workspace import goal_path
+from agentfs.tools.output import value_result
 
 
 def perform(action: acts.Action, driver: Driver) -> None:
@@ -390,6 +392,46 @@ def _reported_result(view: StepView, reply: str, driver: Driver) -> Result:
 def _reply(facts: Facts, step: str, number: int) -> str:
     talks = facts.attempt(step, number).talks
     return (talks[-1].reply if talks else None) or ""
+
+
+def gather(view: StepView, driver: Driver) -> None:
+    """Publish the step's own result: the items' outputs in the order of the list, null for one that failed."""
+    order, (is_done, words) = order_for(view, view.next, driver), gather_items(view)
+    context = step_context(driver, Halt(), paths.conversation(view.id, view.next))
+    file = Path(context.steps_folder.path(view.id, view.next, "output"))
+    with suppress(FileNotFoundError):
+        file.unlink()  # left by a driver that died before the result was there
+    outputs = [_output(one, driver) for one in view.items] if is_done else None
+    given = value_result(outputs, replace(context, output_file=file))
+    found, surprise = [one.result for one in view.items if one.result], "; ".join([*surprises(view)][:3])
+    result = Result(
+        **order.shared_with_result(),
+        status="done" if is_done else "failed",
+        output=given.output,
+        cut=given.cut,
+        surprising=bool(surprise) and is_done,
+        surprise=surprise or None if is_done else None,
+        error=None if is_done or words is None else Failure(kind="items", message=words),
+        items={one.id.partition(paths.ITEM)[2]: one.attempt for one in view.items},
+        sandbox=driver.world.sandbox,
+        started_at=min((one.started_at for one in found if one.started_at), default=None),
+        ended_at=driver.world.clock.stamp(),
+        duration_s=round(spent_on(found).seconds, 6),  # items that ran at the same time count once
+    )
+    driver.learn(AttemptFinished(publish_result(result, context.steps_folder, context.mask)))
+
+
+def _output(item: StepView, driver: Driver) -> Any:
+    """Return what an item gave back, whole; None if it failed."""
+    if item.status != "done" or item.result is None:
+        return None
+    if not item.result.cut:
+        return item.result.output
+    path = driver.folder / paths.STEPS / paths.step_file(item.id, item.attempt, "output")
+    try:
+        return whole_output(path)
+    except OSError:
+        return item.result.output
 
 
 # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,13 +17,12 @@ from agentfs.core.reports import AttemptFinished, Nothing, Report
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import UNKNOWN_KEY
 from agentfs.engine.driver import Driver, Job
-from agentfs.engine.remote_attempts import wait_for_orphan
 from agentfs.executor.attempt import publish_result, render
 from agentfs.executor.attempt_log import claim_in, marks_in
 from agentfs.models.base import usage_in
+from agentfs.places.relay import wait_for_orphan
 from agentfs.storage.clock import Clock
-from agentfs.storage.files import StepsFolder, listing, publish, read_whole
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import StepsFolder, listing, publish, read_lines, read_whole
 from agentfs.storage.plan_files import keep_beside
 from agentfs.tools.process import end_survivors
 

@@ -39,8 +39,7 @@ from agentfs.executor.attempt_log import child_in, claim_in
 from agentfs.executor.questions import ASK_LINE
 from agentfs.executor.resume import answers_in
 from agentfs.storage.completeness import Completeness, signature
-from agentfs.storage.files import listing, read_whole
-from agentfs.storage.jsonl import whole_output
+from agentfs.storage.files import listing, read_whole, whole_output
 from agentfs.storage.plan_files import LostPlan, PastPlans
 from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.storage.workspace import goal_path

@@ -23,7 +23,6 @@ from agentfs.engine.means import has_model, means_of, means_with, reader_for, ru
 from agentfs.engine.notify import EndNotifier, Notifier, notify_nobody
 from agentfs.engine.plan_judge import FileJudge
 from agentfs.engine.recovery import asked_of_models, take_over, take_over_orphans
-from agentfs.engine.remote_attempts import opened_places
 from agentfs.engine.run_reader import RunReader
 from agentfs.errors import UserError
 from agentfs.ledger import Ledger, LedgerError, person
@@ -31,6 +30,7 @@ from agentfs.ledger.committer import Committer
 from agentfs.ledger.forget import Forgetting
 from agentfs.models import create_model
 from agentfs.models.base import Model
+from agentfs.places.relay import opened_places
 from agentfs.planner import NEVER_A_PLANNER, Chosen, Nobody, Planner
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep

@@ -53,8 +53,7 @@ from agentfs.executor.resume import ANSWER, Memory, read_memory
 from agentfs.executor.task import AgentRules, Asked, Task, failure_of
 from agentfs.models.base import ModelError
 from agentfs.storage.clock import Clock, later
-from agentfs.storage.files import StepsFolder
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import StepsFolder, read_lines
 from agentfs.tools.base import StepContext, Tool, ToolResult
 from agentfs.tools.registry import input_problems
 

@@ -14,8 +14,7 @@ from agentfs.core.facts import RUN, Claim
 from agentfs.core.mask import Mask
 from agentfs.core.records import SHA256_PATTERN, Order
 from agentfs.storage.clock import Clock
-from agentfs.storage.files import StepsFolder, write_all
-from agentfs.storage.jsonl import one_line, read_lines
+from agentfs.storage.files import StepsFolder, one_line, read_lines, write_all
 from agentfs.storage.safe_open import reading
 from agentfs.storage.system import flags
 from agentfs.tools.process import ProcessMark

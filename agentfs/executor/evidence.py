@@ -21,7 +21,7 @@ from agentfs.core.evidence import KINDS_OF_CHANGE, Changes, Piece, Snapshot, Wat
 from agentfs.core.excerpts import as_text, head_and_tail, one_line
 from agentfs.core.proof import first_word, names_in, settings_of, tests_of, words_in
 from agentfs.core.records import Check, Failure
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import read_lines
 from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.tools.base import StepContext
 from agentfs.tools.files import read_beneath

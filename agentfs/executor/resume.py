@@ -12,7 +12,7 @@ from typing import Any
 from agentfs.core.records import Usage
 from agentfs.executor.loop_text import Message
 from agentfs.models.base import Reply, ToolCall, usage_in
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import read_lines
 
 QUESTION, ANSWER = "question", "answer"
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from agentfs.core.records import Failure, JsonObject, Usage
 from agentfs.core.run_state import Spent
 from agentfs.models.budget import Budget, BudgetExceeded, Role, Tokens, add_usage, usage_of
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import read_lines
 
 # ── why there is no reply ─────────────────────────────────────────────────────────────────────────────────
 

@@ -42,7 +42,7 @@ from agentfs.models.capabilities import Capabilities, JsonMode, Payload, build_p
 from agentfs.planner.acceptance import NOT_RUN
 from agentfs.replay.recording import LOG, TOOL_FAILED, Conversation, Departure, Entry, Recording, Try
 from agentfs.storage.clock import Clock
-from agentfs.storage.jsonl import OURS, read_lines
+from agentfs.storage.files import OURS, read_lines
 from agentfs.storage.safe_open import copy_regular
 from agentfs.tools.base import Observer, Seen, StepContext, T, ToolResult
 

@@ -19,12 +19,12 @@ from agentfs.core.tool_spec import ToolSpec, split_name
 from agentfs.engine.attempts import attempt_context, task_for
 from agentfs.engine.driver import Driver, Job, World, no_model
 from agentfs.engine.means import means_of, means_with, reader_for
-from agentfs.engine.remote_attempts import Places
 from agentfs.engine.world import known_to, planner_for
 from agentfs.executor import loop_text
 from agentfs.executor.attempt import finish_answered, publish_result, unstarted_result
 from agentfs.executor.attempt_log import BEGUN, AlreadyClaimed, AttemptLog, child_in
 from agentfs.models.base import Model
+from agentfs.places.relay import Places
 from agentfs.planner import Planner
 from agentfs.planner.lint import Surroundings
 from agentfs.planner.model import ModelPlanner

@@ -33,8 +33,7 @@ from agentfs.core.records import (
 )
 from agentfs.errors import UserError
 from agentfs.executor.loop_tools import FINISH, HAND_OVER
-from agentfs.storage.files import listing, read_whole
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import listing, read_lines, read_whole
 from agentfs.storage.safe_open import copy_regular
 from agentfs.storage.workspace import goal_path
 

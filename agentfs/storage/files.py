@@ -1,15 +1,21 @@
-"""Put files on disk whole and once, and exchange plan.json without losing a person's edit. Touches files only."""
+"""Put files on disk whole and once, replace views, append to logs. Touches files only."""
 
 import errno
 import itertools
+import json
 import os
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from types import TracebackType
+from typing import Any, Self
 
 from agentfs.core import paths
-from agentfs.storage.safe_open import MOST_RECORD, names_in, read_regular
+from agentfs.core.mask import Mask
+from agentfs.storage.clock import Clock
+from agentfs.storage.safe_open import MOST_RECORD, lines_of, names_in, read_regular, read_text
 from agentfs.storage.system import flags, libc_call
 
 _RENAME_NOREPLACE, _RENAME_EXCHANGE, _AT_FDCWD = 1, 2, -100
@@ -184,76 +190,6 @@ def exchange(one: Path, other: Path) -> None:
     _renameat2(one, other, _RENAME_EXCHANGE)
 
 
-@dataclass(frozen=True, slots=True)
-class DisplacedFile:
-    """A file that was exchanged out of its place. An editor may still have it open, and write into it."""
-
-    path: Path
-    known: bytes  # what it held when it came out
-
-    def rescued(self) -> bytes | None:
-        """Return what was written into it since; None if nothing was. Ask once no writer has it open."""
-        content = read_whole(self.path)
-        return None if content == self.known else content
-
-    def remove(self) -> None:
-        _remove_quietly(self.path)
-
-
-def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, DisplacedFile | None]:
-    """Exchange `path` for new content, unless it holds something nobody has seen: then that stays in its place.
-
-    Returns whether the new content is in place, and the file that came out, to be watched until no writer has it
-    open. `path` is never absent and never torn, and what a person wrote is never overwritten.
-    """
-    temp = path.parent / temp_name("plan")
-    appear(temp, content, durable=True, made_in=path.parent)  # whole: what a dead driver leaves may be a person's
-    try:
-        placed = _swap_in(temp, path, expected)
-    except BaseException:
-        _remove_quietly(temp)
-        raise
-    if placed != "exchanged":
-        _remove_quietly(temp)
-        sync_folder(path.parent)
-        return placed == "linked", None
-    came_out = read_whole(temp)
-    seen = came_out in (expected, content)
-    if not seen:
-        exchange(temp, path)  # a person was faster: theirs goes back
-    sync_folder(path.parent)
-    return seen, DisplacedFile(temp, came_out if seen else content)
-
-
-def _swap_in(temp: Path, path: Path, expected: bytes | None) -> Literal["exchanged", "linked", "taken"]:
-    """Move the new file to its place: by exchange if there is an old one, else only if there still is none."""
-    try:
-        if expected is not None:
-            exchange(temp, path)  # the commit point; then look at what came out
-            return "exchanged"
-        os.link(temp, path)
-    except FileExistsError:
-        return "taken"
-    except FileNotFoundError:
-        os.link(temp, path)  # it was deleted meanwhile: a deleted plan holds nothing to lose
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
-            raise
-        return _swap_by_replacing(temp, path, expected)
-    return "linked"
-
-
-def _swap_by_replacing(temp: Path, path: Path, expected: bytes | None) -> Literal["exchanged", "taken"]:
-    """Where a file system cannot exchange: look, then replace at once. The window is small, not none."""
-    if read_whole(path) != expected:
-        return "taken"
-    kept = path.parent / temp_name("plan")
-    os.link(path, kept)
-    os.replace(temp, path)
-    os.rename(kept, temp)
-    return "exchanged"
-
-
 # ── the folder steps/ of a run: paths are text there, every step needs a handful of them ────────────────
 
 
@@ -317,3 +253,73 @@ class StepsFolder:
     def sync_file(self, descriptor: int) -> None:
         """Make durable what a file holds."""
         os.fsync(descriptor)
+
+
+# ── logs of JSON lines: appended to as they grow, never edited, with secrets hidden ───────────────────────
+
+
+_APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")
+_TEXT = json.JSONEncoder(ensure_ascii=False)
+# What is in these fields of a line is agentfs's own, and never masked: names, hashes, and words of the format.
+OURS = frozenset(
+    ("at", "host", "boot_id", "key", "thing", "what", "file", "kind", "role", "type", "stream", "status")
+)
+
+
+def one_line(event: str, fields: Mapping[str, Any], mask: Mask, clock: Clock) -> bytes:
+    """Return one line of a log."""
+    line = _TEXT.encode({"event": event, "at": clock.stamp(), **mask.value(dict(fields), ours=OURS)})
+    return line.encode("utf-8", "replace") + b"\n"
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a log that can be read; the last may be torn, and there may be no log yet."""
+    try:
+        for line in lines_of(path):
+            if (entry := _entry(line)) is not None:
+                yield entry
+    except FileNotFoundError:
+        return
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+class JsonLines:
+    """Appends to a file that is made with its first line."""
+
+    def __init__(self, path: Path, mask: Mask, clock: Clock) -> None:
+        self.path, self._mask, self._clock = path, mask, clock
+        self._descriptor: int | None = None
+
+    def write(self, event: str, fields: Mapping[str, Any]) -> None:
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, _APPEND, 0o644)
+        write_all(self._descriptor, one_line(event, fields, self._mask, self._clock))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+LARGEST_OUTPUT = 64 * 1024 * 1024
+
+
+def whole_output(path: Path) -> Any:
+    """Return an output that did not fit into its result: the value if it is a JSON object or array, else the text."""
+    text = read_text(path, LARGEST_OUTPUT)
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            return json.loads(text)
+    return text.removesuffix("\n")

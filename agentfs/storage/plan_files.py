@@ -1,11 +1,14 @@
-"""Plans beside plan.json: those that came out of an exchange, and those of past revisions.
+"""plan.json is exchanged, so that no edit is lost; plans beside it: those that came out, and those of past revisions.
 
 An editor that had a displaced plan open may have saved into it: no save is lost.
 """
 
+import errno
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -15,7 +18,80 @@ from agentfs.core.plan_merge import HandEditHistory, HandEdits, plan_without_edi
 from agentfs.core.records import Plan, Revision
 from agentfs.errors import UserError
 from agentfs.storage.completeness import Completeness, being_written
-from agentfs.storage.files import DisplacedFile, install, listing, publish, read_whole, replace
+from agentfs.storage.files import appear, exchange, listing, publish, read_whole, replace, sync_folder, temp_name
+
+
+@dataclass(frozen=True, slots=True)
+class DisplacedFile:
+    """A file that was exchanged out of its place. An editor may still have it open, and write into it."""
+
+    path: Path
+    known: bytes  # what it held when it came out
+
+    def rescued(self) -> bytes | None:
+        """Return what was written into it since; None if nothing was. Ask once no writer has it open."""
+        content = read_whole(self.path)
+        return None if content == self.known else content
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, DisplacedFile | None]:
+    """Exchange `path` for new content, unless it holds something nobody has seen: then that stays in its place.
+
+    Returns whether the new content is in place, and the file that came out, to be watched until no writer has it
+    open. `path` is never absent and never torn, and what a person wrote is never overwritten.
+    """
+    temp = path.parent / temp_name("plan")
+    appear(temp, content, durable=True, made_in=path.parent)  # whole: what a dead driver leaves may be a person's
+    try:
+        placed = _swap_in(temp, path, expected)
+    except BaseException:
+        temp.unlink(missing_ok=True)
+        raise
+    if placed != "exchanged":
+        temp.unlink(missing_ok=True)
+        sync_folder(path.parent)
+        return placed == "linked", None
+    came_out = read_whole(temp)
+    seen = came_out in (expected, content)
+    if not seen:
+        exchange(temp, path)  # a person was faster: theirs goes back
+    sync_folder(path.parent)
+    return seen, DisplacedFile(temp, came_out if seen else content)
+
+
+def _swap_in(temp: Path, path: Path, expected: bytes | None) -> Literal["exchanged", "linked", "taken"]:
+    """Move the new file to its place: by exchange if there is an old one, else only if there still is none."""
+    try:
+        if expected is not None:
+            exchange(temp, path)  # the commit point; then look at what came out
+            return "exchanged"
+        os.link(temp, path)
+    except FileExistsError:
+        return "taken"
+    except FileNotFoundError:
+        os.link(temp, path)  # it was deleted meanwhile: a deleted plan holds nothing to lose
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+            raise
+        return _swap_by_replacing(temp, path, expected)
+    return "linked"
+
+
+def _swap_by_replacing(temp: Path, path: Path, expected: bytes | None) -> Literal["exchanged", "taken"]:
+    """Where a file system cannot exchange: look, then replace at once. The window is small, not none."""
+    if read_whole(path) != expected:
+        return "taken"
+    kept = path.parent / temp_name("plan")
+    os.link(path, kept)
+    os.replace(temp, path)
+    os.rename(kept, temp)
+    return "exchanged"
+
+
+# ── plans that came out of an exchange ────────────────────────────────────────────────────────────────────
 
 KEPT = "plan.saved-{}.json"
 

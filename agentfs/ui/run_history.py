@@ -17,8 +17,7 @@ from agentfs.core.run_state import RunState
 from agentfs.core.text import inert
 from agentfs.errors import UserError
 from agentfs.storage.clock import later
-from agentfs.storage.files import read_whole
-from agentfs.storage.jsonl import read_lines
+from agentfs.storage.files import read_lines, read_whole
 from agentfs.storage.safe_open import names_in
 from agentfs.ui.reading import Reading, plain_json, revision_numbers, time_of
 

@@ -22,7 +22,7 @@ from agentfs.models.base import Model, ModelError, Stopped
 from agentfs.models.endpoint import Fault
 from agentfs.models.openai import MOST_EVENT_BYTES, bound_pieces
 from agentfs.storage.clock import Clock
-from agentfs.storage.jsonl import one_line
+from agentfs.storage.files import one_line
 from agentfs.testing import ScriptedReply, ScriptedServer, replies
 from agentfs.tools.secrets import SecretMask
 from tests.conversations import QUICK, Talk, a_model, ask, offer

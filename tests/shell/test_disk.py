@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentfs.storage import files as disk
-from agentfs.storage.files import appear, install, publish, replace
+from agentfs.storage.files import appear, publish, replace
+from agentfs.storage.plan_files import install
 from agentfs.storage.watcher import FolderWatch
 from tests.workspaces import wait_for
 

@@ -7,8 +7,7 @@ import pytest
 
 from agentfs.engine.recovery import sweep
 from agentfs.storage.completeness import Completeness
-from agentfs.storage.files import DisplacedFile, install
-from agentfs.storage.plan_files import look_after
+from agentfs.storage.plan_files import DisplacedFile, install, look_after
 from agentfs.storage.timing import TIMING
 
 

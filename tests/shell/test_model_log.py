@@ -11,7 +11,7 @@ from agentfs.core.records import Usage
 from agentfs.models.base import ModelSession, Request, usage_in
 from agentfs.models.budget import Budget
 from agentfs.storage.clock import Clock
-from agentfs.storage.jsonl import JsonLines
+from agentfs.storage.files import JsonLines
 from agentfs.testing import ScriptedServer
 from agentfs.tools.secrets import SecretMask
 from tests.conversations import Talk, a_model, ask, bounds, offer, said, tool_said

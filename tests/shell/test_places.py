@@ -22,8 +22,7 @@ from agentfs.core.run_state import Bounds
 from agentfs.executor.attempt import Halt
 from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog, marks_in
 from agentfs.executor.task import LoopRules
-from agentfs.places.assignment import Assignment, encode
-from agentfs.places.channel import Closed, Message
+from agentfs.places.channel import Assignment, Closed, Message, encode
 from agentfs.places.command_place import CommandLine, CommandPlace
 from agentfs.places.dask_place import Connection, DaskLine, DaskPlace
 from agentfs.places.relay import Lost, Relay

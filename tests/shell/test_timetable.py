@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from agentfs.commands.init import init_workspace
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Inbox
 from agentfs.daemon.reporter import Reporter
-from agentfs.daemon.timetable import Timetable
+from agentfs.daemon.schedules import Timetable, why_needed
 from agentfs.engine.means import catalogue_of
-from agentfs.engine.schedules import why_needed
-from agentfs.engine.workspace_setup import init
 from agentfs.storage.workspace import Workspace
 from tests.workspaces import wait_for
 
@@ -29,7 +28,7 @@ class Stage:
     """A workspace with schedules, a clock with hands, and daemons that look once."""
 
     def __init__(self, root: Path) -> None:
-        self.workspace: Workspace = init(root, dict(os.environ))[0]
+        self.workspace: Workspace = init_workspace(root, dict(os.environ))[0]
         self.schedules = root / "schedules"
         self.schedules.mkdir()
         self.settings, self.said = Settings(), io.StringIO()

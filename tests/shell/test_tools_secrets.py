@@ -28,7 +28,7 @@ from agentfs.core.records import (
     Usage,
 )
 from agentfs.storage.clock import Clock
-from agentfs.storage.jsonl import one_line
+from agentfs.storage.files import one_line
 from agentfs.tools.output import Capture
 from agentfs.tools.secrets import SecretMask, is_secret, mask_for
 
