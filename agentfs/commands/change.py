@@ -34,8 +34,7 @@ from agentfs.core.each import is_over
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.json_edit import remove_value, set_value
 from agentfs.core.paths import run_id
-from agentfs.core.planner_calls import WITHOUT_WORDS
-from agentfs.core.proposed_edit import ProposedEdit, render_edit, render_wish
+from agentfs.core.planner_calls import WITHOUT_WORDS, ProposedEdit, render_edit, render_wish
 from agentfs.core.records import Call, Plan, PlanStatus
 from agentfs.core.steps import StepView
 from agentfs.core.text import first_line, inert

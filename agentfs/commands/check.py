@@ -21,10 +21,10 @@ from agentfs.commands.editing import problems_of
 from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.documents import read_json, read_toml
+from agentfs.core.goal_file import RUNBOOKS
 from agentfs.core.plan_check import check_plan, check_settings
 from agentfs.core.plan_diff import changed_lines, effect_lines
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.request import RUNBOOKS
 from agentfs.core.schedule import FOLDER
 from agentfs.core.text import inert
 from agentfs.core.tool_spec import Catalogue

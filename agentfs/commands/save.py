@@ -11,8 +11,7 @@ from agentfs.commands.common import here, print_lines, say, short_path
 from agentfs.commands.editing import OpenRun, open_run
 from agentfs.core import paths
 from agentfs.core.documents import read_yaml
-from agentfs.core.goal_file import parse_goal
-from agentfs.core.request import RUNBOOKS
+from agentfs.core.goal_file import RUNBOOKS, parse_goal
 from agentfs.core.text import block, inert
 from agentfs.engine.goal_source import goal_in
 from agentfs.errors import BadFile, UserError

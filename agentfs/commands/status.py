@@ -210,7 +210,7 @@ def _step_page(step: dict[str, Any]) -> dict[str, Any]:
 
 def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:
     """Return what a person can do about a run that is not over, and who drives it."""
-    from agentfs.core.place_use import places_in_use
+    from agentfs.core.attention import places_in_use
 
     if page["outcome"] is not None:
         return [f"see it: agentfs show {page['run']}"]

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core import paths
-from agentfs.core.goal_file import MAX_BYTES, examine_goal
+from agentfs.core.goal_file import MAX_BYTES, examine_goal, read_request
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.problems import Locate, Problem, Rejected
 from agentfs.core.records import Goal
-from agentfs.core.request import read_request
 from agentfs.core.schedule import FOLDER, Due, Schedule, ScheduledRun, due, read_schedule
 from agentfs.core.tool_spec import Catalogue
 from agentfs.daemon.inbox import Begun, Inbox

@@ -11,11 +11,17 @@ from agentfs.agents.presets import Agent
 from agentfs.core import paths
 from agentfs.core.actions import JobKey
 from agentfs.core.each import STARTS
-from agentfs.core.evidence import no_evidence
 from agentfs.core.excerpts import TimeLimit, check_words, hints_of, join_messages
 from agentfs.core.facts import ASK, RUN, Facts
 from agentfs.core.planner_calls import DO, loops
-from agentfs.core.proof import acceptance_checks, check_sha256, held_before, persons_checks, planners_checks
+from agentfs.core.proof import (
+    acceptance_checks,
+    check_sha256,
+    held_before,
+    no_evidence,
+    persons_checks,
+    planners_checks,
+)
 from agentfs.core.records import CheckResult, Failure, JudgeCheck, Order, ResolvedCheck, Result, Run, Step
 from agentfs.core.reports import (
     AttemptAsked,
@@ -28,9 +34,9 @@ from agentfs.core.reports import (
     Report,
 )
 from agentfs.core.resolve import Output, Resolved, resolve_step, room_of_step
-from agentfs.core.sharing import use_of
 from agentfs.core.spans import traceparent
 from agentfs.core.steps import StepView, condition_sha256, retry_wait
+from agentfs.core.underway import use_of
 from agentfs.engine.driver import Driver, Job, World
 from agentfs.engine.isolation import IsolatedFolder
 from agentfs.errors import UserError

@@ -9,11 +9,21 @@ from shlex import quote
 
 from agentfs.core import actions as acts
 from agentfs.core import paths
-from agentfs.core.evidence import Changes, Gather, Piece, is_named, no_evidence
 from agentfs.core.excerpts import TimeLimit, as_text
 from agentfs.core.hashing import check_value
 from agentfs.core.outcome import answer_of
-from agentfs.core.proof import acceptance_checks, check_sha256, persons_checks, steps_to_check, written_by_models
+from agentfs.core.proof import (
+    Changes,
+    Gather,
+    Piece,
+    acceptance_checks,
+    check_sha256,
+    is_named,
+    no_evidence,
+    persons_checks,
+    steps_to_check,
+    written_by_models,
+)
 from agentfs.core.records import (
     Check,
     CheckResult,

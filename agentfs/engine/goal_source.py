@@ -12,12 +12,11 @@ from pydantic import JsonValue
 
 from agentfs.core import paths
 from agentfs.core.facts import DEEPEST
-from agentfs.core.goal_file import MAX_BYTES, ParsedGoal, examine_goal
+from agentfs.core.goal_file import MAX_BYTES, RUNBOOKS, ParsedGoal, Request, examine_goal, read_request, uses_problems
 from agentfs.core.params import Fits, Parameter, arguments_that_do, values_for
 from agentfs.core.problems import Locate, Problem, Rejected, did_you_mean
 from agentfs.core.records import Approve, Limits, Mode, Parent
 from agentfs.core.references import find
-from agentfs.core.request import RUNBOOKS, Request, read_request, uses_problems
 from agentfs.core.schedule import FOLDER as SCHEDULES
 from agentfs.core.schedule import find_misplaced_fields
 from agentfs.core.tool_spec import Catalogue

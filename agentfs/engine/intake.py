@@ -12,13 +12,20 @@ from pydantic import JsonValue
 
 from agentfs.core import paths
 from agentfs.core.config import Settings, allowed_tools
-from agentfs.core.goal_file import ParsedGoal, examine_goal
+from agentfs.core.goal_file import (
+    APPROVE_ORDER,
+    RUNBOOKS,
+    ParsedGoal,
+    examine_goal,
+    loosening_problems,
+    tighten,
+    tighten_goal,
+)
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.params import Fits
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Goal, Isolation, Limits, ModelChoice, ModelRole, Models, Run
 from agentfs.core.references import Params
-from agentfs.core.request import APPROVE_ORDER, RUNBOOKS, loosening_problems, tighten, tighten_goal
 from agentfs.core.schedule import find_misplaced_fields
 from agentfs.core.tool_spec import Catalogue
 from agentfs.engine.goal_source import (

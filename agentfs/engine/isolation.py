@@ -21,7 +21,7 @@ from agentfs.core.facts import Facts
 from agentfs.core.outcome import commits_of
 from agentfs.core.records import Order, Result, Run
 from agentfs.core.run_state import Means, Use
-from agentfs.core.sharing import use_of
+from agentfs.core.underway import use_of
 from agentfs.ledger.git import person
 from agentfs.ledger.worktrees import AGENTFS, Repository, Worktree, WorktreeError, names_in_short, worktree_of
 from agentfs.storage.clock import Clock

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.core.attention import all_steps, choose_steps, phase, reason
+from agentfs.core.attention import all_steps, choose_steps, phase, places_in_use, reason
 from agentfs.core.facts import gate_word
 from agentfs.core.outcome import left_steps, tally
-from agentfs.core.place_use import places_in_use
 from agentfs.core.planner_calls import question_of
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView

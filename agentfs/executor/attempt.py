@@ -10,12 +10,11 @@ from typing import Any, Self
 from pydantic_core import PydanticSerializationError
 
 from agentfs.core import paths
-from agentfs.core.evidence import Changes, Gather, Piece, Snapshot, Watched, compare, no_evidence
 from agentfs.core.excerpts import TimeLimit, as_text, check_words, hints_of, join_messages
 from agentfs.core.hashing import check_value
 from agentfs.core.mask import Mask
 from agentfs.core.outcome import total_usage
-from agentfs.core.proof import check_sha256
+from agentfs.core.proof import Changes, Gather, Piece, Snapshot, Watched, check_sha256, compare, no_evidence
 from agentfs.core.records import (
     CheckResult,
     Failure,

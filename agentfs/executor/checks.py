@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, assert_never
 
 from agentfs.core import conformance, paths
-from agentfs.core.evidence import Gather, Snapshot, no_evidence
 from agentfs.core.excerpts import TimeLimit, check_words
-from agentfs.core.proof import check_sha256
+from agentfs.core.proof import Gather, Snapshot, check_sha256, no_evidence
 from agentfs.core.records import (
     CheckResult,
     Failure,

@@ -17,9 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.agents.running import runs_in, spoken_in
-from agentfs.core.evidence import KINDS_OF_CHANGE, Changes, Piece, Snapshot, Watched
 from agentfs.core.excerpts import as_text, head_and_tail, one_line
-from agentfs.core.proof import first_word, names_in, settings_of, tests_of, words_in
+from agentfs.core.proof import (
+    KINDS_OF_CHANGE,
+    Changes,
+    Piece,
+    Snapshot,
+    Watched,
+    first_word,
+    names_in,
+    settings_of,
+    tests_of,
+    words_in,
+)
 from agentfs.core.records import Check, Failure
 from agentfs.storage.files import read_lines
 from agentfs.storage.safe_open import Refused, hold_folder

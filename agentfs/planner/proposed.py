@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.core.facts import Facts
-from agentfs.core.proposed_edit import ProposedEdit, proposed_edit
+from agentfs.core.planner_calls import ProposedEdit, proposed_edit
 from agentfs.core.records import Answer, Author, Call, Failure, JsonObject
 from agentfs.core.run_state import RunState
 from agentfs.core.tool_spec import Catalogue

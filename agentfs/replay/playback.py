@@ -13,9 +13,8 @@ from typing import Any, cast
 
 from agentfs.agents.running import Attempted, replay_attempt, spoken_in
 from agentfs.core import paths
-from agentfs.core.evidence import Changes, Gather, Piece
 from agentfs.core.mask import Mask
-from agentfs.core.proof import check_sha256
+from agentfs.core.proof import Changes, Gather, Piece, check_sha256
 from agentfs.core.records import CheckResult, Failure, JsonObject, JudgeCheck, ResolvedCheck, Result
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson

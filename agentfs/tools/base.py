@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from agentfs.core.evidence import Gather
 from agentfs.core.excerpts import TimeLimit
 from agentfs.core.mask import Mask
+from agentfs.core.proof import Gather
 from agentfs.core.records import CheckResult, Failure, JsonObject, ResolvedCheck, Sandbox, Usage
 from agentfs.core.tool_spec import ToolSpec, tool_setting
 from agentfs.models.base import Model, ModelSession

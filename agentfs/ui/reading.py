@@ -27,10 +27,10 @@ from agentfs.storage.safe_open import names_in
 from agentfs.storage.workspace import Workspace, all_folders
 
 if TYPE_CHECKING:
+    from agentfs.core.attention import PlaceUse
     from agentfs.core.config import Settings
     from agentfs.core.facts import Facts
     from agentfs.core.goal_file import ParsedGoal
-    from agentfs.core.place_use import PlaceUse
     from agentfs.core.run_state import RunState
     from agentfs.core.steps import StepView
     from agentfs.engine.day_limit import DayCheck
@@ -208,7 +208,7 @@ class RunScanner:
         uses = [use for one in runs for use in one.places]
         if not uses:
             return []
-        from agentfs.core.place_use import slots_in_use
+        from agentfs.core.attention import slots_in_use
 
         parallel = self.settings.limits.parallel
         slots = {name: place.slots or parallel for name, place in self.settings.places.items()}
@@ -254,9 +254,8 @@ def glance_of(reading: Reading, driven: bool | None = None, below: Mapping[str, 
     if reading.state is None:
         ids = step_ids(plain_json(reading.folder / paths.PLAN))
         return Glance(reading.run, "waiting", NONE | {"total": len(ids)}, reading.broken[0], "", None, driven)
-    from agentfs.core.attention import phase, ways_on
+    from agentfs.core.attention import phase, places_in_use, ways_on
     from agentfs.core.outcome import tally
-    from agentfs.core.place_use import places_in_use
 
     state = reading.state
     at = state.facts.run.started_at

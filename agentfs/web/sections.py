@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentfs.core.attention import open_questions, ways_on
+from agentfs.core.attention import open_questions, places_in_use, ways_on
 from agentfs.core.outcome import tally
-from agentfs.core.place_use import places_in_use
 from agentfs.core.records import Outcome, ProofOfDone
 from agentfs.core.run_state import goal_checks, used_by
 from agentfs.core.steps import StepView

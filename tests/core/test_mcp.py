@@ -22,8 +22,8 @@ from agentfs.core.mcp import (
     spec_of,
 )
 from agentfs.core.plan_check import check_settings
+from agentfs.core.planner_calls import ProposedEdit, proposed_edit, render_edit
 from agentfs.core.problems import Rejected
-from agentfs.core.proposed_edit import ProposedEdit, proposed_edit, render_edit
 from agentfs.core.tool_spec import Catalogue, split_name
 from agentfs.planner.prompt import _tools
 from agentfs.tools.registry import input_problems

@@ -1,6 +1,6 @@
 """How full places are, over all runs."""
 
-from agentfs.core.place_use import PlaceUse, slots_in_use
+from agentfs.core.attention import PlaceUse, slots_in_use
 
 
 def test_slots_are_counted_over_all_runs() -> None:

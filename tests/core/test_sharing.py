@@ -11,8 +11,7 @@ from agentfs.core.decide import decide
 from agentfs.core.facts import Attempt, Facts, Talk
 from agentfs.core.records import Step
 from agentfs.core.run_state import Means, derive
-from agentfs.core.sharing import use_of
-from agentfs.core.underway import Underway
+from agentfs.core.underway import Underway, use_of
 from agentfs.engine.means import means_with
 from agentfs.tools.registry import specs
 from tests.builders import NOW, a_plan, a_result, a_step, an_order, facts

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from agentfs.core.conformance import mismatch
-from agentfs.core.evidence import Piece
+from agentfs.core.proof import Piece
 from agentfs.core.records import CheckResult, ResolvedCheck, Sandbox
 from agentfs.executor import checks as checks_module
 from agentfs.executor.checks import run_checks, surprise

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.core.evidence import Piece
+from agentfs.core.proof import Piece
 from agentfs.core.records import JudgeCheck
 from agentfs.executor.checks import run_checks
 from agentfs.executor.evidence import output_piece

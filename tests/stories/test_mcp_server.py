@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.core.proposed_edit import ProposedEdit, render_edit
+from agentfs.core.planner_calls import ProposedEdit, render_edit
 from agentfs.testing import ScriptedServer
 from tests.mcp_servers import needs_mcp
 from tests.workspaces import Place, end, wait_for
