@@ -164,7 +164,7 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "testing/agent.py": "is alone: reads its script, writes what that says",
     "testing/script.py": "reads what a person who tests has written",
     "ledger/worktrees.py": "fills a git folder made for the moment; marks as made what git has made just now",
-    "agents/locating.py": "reads the first line of a program that the person's PATH names",
+    "agents/presets.py": "reads the first line of a program that the person's PATH names",
     "agents/running.py": "fills a home made for one attempt",
     "models/capabilities.py": "replaces what it remembers, in the person's own cache",
     "replay/replay.py": "works in a folder made for one replay",

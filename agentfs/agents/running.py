@@ -19,11 +19,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from agentfs.agents.events import Event, Narrator, Noticed, Ran, Runs, Story
-from agentfs.agents.locating import locate, version_of
-from agentfs.agents.presets import Agent, fill
+from agentfs.agents.presets import Agent, fill, locate, version_of
+from agentfs.agents.story import End, Event, Narrator, Noticed, Ran, Runs, Story
 from agentfs.agents.streams import READERS, Reader
-from agentfs.agents.verdict import End
 from agentfs.core.records import Failure, Usage
 from agentfs.storage.safe_open import reading
 from agentfs.tools.base import Confinement, StepContext

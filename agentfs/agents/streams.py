@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from agentfs.agents.events import Began, Changed, Edited, Ended, Event, Noticed, Ran, Runs, Said, Unknown, Used
+from agentfs.agents.story import Began, Changed, Edited, Ended, Event, Noticed, Ran, Runs, Said, Unknown, Used
 from agentfs.core.excerpts import as_text
 
 Line = Mapping[str, Any]

@@ -33,8 +33,7 @@ def agents(arguments: Namespace) -> int:
 
 def list_agents(settings: Settings, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield what there is to say of each agent; one that is found is asked for its version, in the sandbox."""
-    from agentfs.agents.locating import locate, version_of
-    from agentfs.agents.presets import configure_agents, fill
+    from agentfs.agents.presets import configure_agents, fill, locate, version_of
     from agentfs.tools import sandbox
 
     confined = settings.tools.sandbox != "off" and sandbox.unavailable_because() is None

@@ -2,7 +2,7 @@
 
 A schema may take exponential time, or any amount of memory: patterns, references, choices. Only one that is plain and
 small, for a value that is not large, is judged in this process; any other in a process that can be ended
-(`executor/schema_worker`). Imports nothing else of agentfs: that process has to start quickly.
+(`tools/bounded_worker`). Imports nothing else of agentfs: that process has to start quickly.
 """
 
 import json

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import agentfs
-from agentfs.agents.locating import locate, version_of
-from agentfs.agents.presets import Agent, configure_agents
+from agentfs.agents.presets import Agent, configure_agents, locate, version_of
 from agentfs.core.config import ExecutorSettings, ModelSettings, PlaceSettings, PlannerSettings, Settings
 from agentfs.core.mcp import CONFIG, LockedServer, Unusable
 from agentfs.core.problems import Finding, fine, remark, wrong

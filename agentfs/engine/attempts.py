@@ -50,10 +50,9 @@ from agentfs.executor.attempt import (
     resume,
     unstarted_result,
 )
-from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog
+from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog, read_memory
 from agentfs.executor.evidence import left_spoiled, protected_files
 from agentfs.executor.questions import gate, next_question, put_question
-from agentfs.executor.resume import read_memory
 from agentfs.executor.task import Acceptance, AgentRules, Asked, LoopRules, ProofRules, Task
 from agentfs.ledger.worktrees import WorktreeError
 from agentfs.models.base import ModelSession

@@ -35,9 +35,8 @@ from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan,
 from agentfs.core.steps import latest_made, result_path
 from agentfs.engine.plan_judge import FileJudge
 from agentfs.errors import NotARun
-from agentfs.executor.attempt_log import child_in, claim_in
+from agentfs.executor.attempt_log import answers_in, child_in, claim_in
 from agentfs.executor.questions import ASK_LINE
-from agentfs.executor.resume import answers_in
 from agentfs.storage.completeness import Completeness, signature
 from agentfs.storage.files import listing, read_whole, whole_output
 from agentfs.storage.plan_files import LostPlan, PastPlans

@@ -4,12 +4,11 @@ from dataclasses import dataclass, replace
 
 from agentfs.agents.running import Attempted, run_agent, usage_of, version_here
 from agentfs.agents.running import Task as AgentTask
-from agentfs.agents.verdict import verdict
+from agentfs.agents.story import verdict
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Failure, Usage
 from agentfs.executor.checks import refute_claim
-from agentfs.executor.loop_text import step_message
-from agentfs.executor.loop_tools import FINISH_FORM, Finish, fits_finish
+from agentfs.executor.conversation import FINISH_FORM, Finish, fits_finish, step_message
 from agentfs.executor.task import AgentRules, Task
 from agentfs.models.budget import Budget
 from agentfs.prompts import load_prompt

@@ -29,7 +29,7 @@ from agentfs.core.records import (
     Usage,
 )
 from agentfs.core.steps import LIMIT, UNREACHABLE
-from agentfs.executor.attempt_log import AttemptLog
+from agentfs.executor.attempt_log import ANSWER, AttemptLog, Memory, read_memory
 from agentfs.executor.checks import surprise
 from agentfs.executor.evidence import (
     CHANGED,
@@ -48,7 +48,6 @@ from agentfs.executor.evidence import (
     watched_by,
 )
 from agentfs.executor.questions import wait_with
-from agentfs.executor.resume import ANSWER, Memory, read_memory
 from agentfs.executor.task import AgentRules, Asked, Task, failure_of
 from agentfs.models.base import ModelError
 from agentfs.storage.clock import Clock, later

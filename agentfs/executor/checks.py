@@ -27,11 +27,10 @@ from agentfs.executor.evidence import folder_of
 from agentfs.executor.task import Acceptance
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Observer, StepContext
-from agentfs.tools.files import SEARCH, pattern_problem, read_beneath
+from agentfs.tools.files import pattern_problem, read_beneath
 from agentfs.tools.process import Never, StopSign, TookTooLong, ask
 from agentfs.tools.programs import run_shell
 
-SCHEMA_WORKER = Path(__file__).with_name("schema_worker.py")
 LARGEST_FILE = 64 * 1024 * 1024
 # What a model wrote as a check changes nothing: it runs in a copy of the folder, or where it cannot write. One that
 # makes for itself what it looks for holds before the work, too.
@@ -206,7 +205,7 @@ def _why_unmatched(path: str, pattern: str, text: str, context: StepContext) -> 
     if problem := pattern_problem(pattern):
         return problem
     try:
-        found = ask(SEARCH, {"pattern": pattern, "text": text}, deadline=context.deadline, stop=context.stop)
+        found = ask({"pattern": pattern, "text": text}, deadline=context.deadline, stop=context.stop)
     except TookTooLong:
         return f"matching {_quote(pattern)} took too long; simplify the pattern"
     return None if found else f"nothing in {path} matches {_quote(pattern)}"
@@ -255,7 +254,7 @@ def mismatch(schema: Any, value: Any, *, deadline: float, stop: StopSign) -> str
     try:
         if now >= until:
             raise TookTooLong
-        answer: str | None = ask(SCHEMA_WORKER, {"schema": schema, "value": value}, deadline=until, stop=stop)
+        answer: str | None = ask({"schema": schema, "value": value}, deadline=until, stop=stop)
     except TookTooLong:
         if stop.is_set():
             return "it was stopped before the schema was judged"

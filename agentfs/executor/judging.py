@@ -14,8 +14,8 @@ from agentfs.core.excerpts import fence_text, head_and_tail, one_line
 from agentfs.core.proof import Piece
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.values import NotJson, json_value
+from agentfs.executor.conversation import Message
 from agentfs.executor.evidence import OUTPUT_WORDS
-from agentfs.executor.loop_text import Message
 from agentfs.models.base import Form, Garbled, Refused, Request, Unreachable
 from agentfs.models.text_protocol import parse_truth
 from agentfs.prompts import load_prompt

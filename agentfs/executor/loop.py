@@ -20,15 +20,18 @@ from agentfs.core.hashing import canonical
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson, json_value
-from agentfs.executor import loop_text
+from agentfs.executor import conversation
+from agentfs.executor.attempt_log import Memory, Past
 from agentfs.executor.checks import refute_claim
-from agentfs.executor.evidence import folder_of
-from agentfs.executor.loop_text import FAIL_AT, WARN_AT, WHOLE, Conversation, opening
-from agentfs.executor.loop_tools import (
+from agentfs.executor.conversation import (
+    FAIL_AT,
     FINISH,
     FINISH_SPEC,
     HAND_OVER,
     OUTPUT_LENGTH,
+    WARN_AT,
+    WHOLE,
+    Conversation,
     Finish,
     arguments_of,
     at_plan,
@@ -37,10 +40,11 @@ from agentfs.executor.loop_tools import (
     hand_over_spec,
     is_plan,
     offers,
+    opening,
     plan_shown,
     writes_plan,
 )
-from agentfs.executor.resume import Memory, Past
+from agentfs.executor.evidence import folder_of
 from agentfs.executor.task import Asked, Task, failure_of, no_model
 from agentfs.models.base import Model, ModelError, ModelSession, Reply, Request, ToolCall
 from agentfs.models.text_protocol import find_tool
@@ -95,11 +99,11 @@ class Loop:
     """One attempt of a model at one step."""
 
     def __init__(
-        self, task: Task, context: StepContext, model: Model, session: ModelSession, conversation: Conversation
+        self, task: Task, context: StepContext, model: Model, session: ModelSession, talk: Conversation
     ) -> None:
         order, rules, tools = task.order, task.loop, context.tools
         self._rules, self._context, self._model, self._session = rules, context, model, session
-        self._talk, self._opening, self._repeats = conversation, tuple(conversation.messages), Repeats()
+        self._talk, self._opening, self._repeats = talk, tuple(talk.messages), Repeats()
         self._tools = {name: tools[name] for name in order.tools or () if name in tools}
         self._specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in self._tools.items()}
         self._specs |= {HAND_OVER: hand_over_spec(rules.split_over)} if rules.may_hand_over else {}
@@ -125,7 +129,7 @@ class Loop:
             if failure := self._context.why_over():
                 return ToolResult(failure=failure)
             if self._turn and self._turn == self._rules.max_turns - 1:
-                self._talk.add_note(loop_text.LAST_TURN)
+                self._talk.add_note(conversation.LAST_TURN)
             self._reply = self._understand(self._model.complete(self._request(), self._session))
             self._turn += 1
             if (ended := self._take(self._reply)) is not None:
@@ -135,7 +139,7 @@ class Loop:
     def _request(self) -> Request:
         messages = self._talk.fit()
         if self._rules.scratchpad and (plan := plan_shown(self._context)) is not None:
-            messages = (*messages, {"role": "user", "content": loop_text.plan_note(plan)})
+            messages = (*messages, {"role": "user", "content": conversation.plan_note(plan)})
         return Request("executor", messages, offers(self._specs))
 
     def _understand(self, reply: Reply) -> Reply:
@@ -157,12 +161,12 @@ class Loop:
 
     def _begin_again(self, reply: Reply) -> None:
         """Forget the conversation so far: nothing was run, and from now on the model gets words alone."""
-        self._context.log("told", {"turn": self._turn, "said": reply.text, "text": loop_text.IN_WORDS})
+        self._context.log("told", {"turn": self._turn, "said": reply.text, "text": conversation.IN_WORDS})
         self._talk, self._notes = Conversation(self._opening), []
 
     def _remind(self, reply: Reply) -> Ending | None:
         """Answer mere words: they end nothing."""
-        note = loop_text.CUT if reply.finish == "length" else self._reminder()
+        note = conversation.CUT if reply.finish == "length" else self._reminder()
         self._context.log("told", {"turn": self._turn, "said": reply.text, "text": note})
         ended = self._notice_repeats(Past(None, reply.text, note))
         if reply.spoken and not self._ran:
@@ -173,8 +177,8 @@ class Loop:
     def _reminder(self) -> str:
         """Return what mere words are answered with; of the end a small model hears only when something was done."""
         if not self._reply.spoken:
-            return loop_text.PROSE
-        return loop_text.NOTHING_RUN_OR_DONE if self._acted or self._answerable else loop_text.NOTHING_RUN
+            return conversation.PROSE
+        return conversation.NOTHING_RUN_OR_DONE if self._acted or self._answerable else conversation.NOTHING_RUN
 
     def _carry_out(self, calls: Sequence[ToolCall]) -> Ending | None:
         for call in calls:
@@ -187,7 +191,7 @@ class Loop:
         """Return what a model that has no `finish` to see is told after every result: how it goes on."""
         if not self._reply.spoken or not self._ran:
             return ()
-        return (loop_text.NEXT if self._last_ok else loop_text.NEXT_FAILED,)
+        return (conversation.NEXT if self._last_ok else conversation.NEXT_FAILED,)
 
     def _end_turn(self, *first: str) -> None:
         for note in (*first, *self._notes):
@@ -230,7 +234,7 @@ class Loop:
             self._acted, self._printed = (True, past.result) if past.ok else (self._acted, self._printed)
         count = self._repeats.count(past.tool or "", past.arguments, past.result)
         if count == WARN_AT:
-            self._notes.append(loop_text.repeat_warning(past.tool or "", count))
+            self._notes.append(conversation.repeat_warning(past.tool or "", count))
         if count < FAIL_AT:
             return None
         what = f"called {past.tool} with the same arguments" if past.tool else "said the same"
@@ -243,10 +247,10 @@ class Loop:
         try:
             arguments = arguments_of(call.arguments)
         except NotJson as error:
-            return CallResult(loop_text.not_json(str(error)), ok=False)
+            return CallResult(conversation.not_json(str(error)), ok=False)
         given = fit_arguments(spec, finish_arguments(arguments) if call.name == FINISH else arguments)
         if problems := input_problems(spec, given):
-            return CallResult(loop_text.wrong_arguments(problems), ok=False)
+            return CallResult(conversation.wrong_arguments(problems), ok=False)
         if call.name == FINISH:
             return self._finish(Finish.of(given), has_output="output" in given)
         if call.name == HAND_OVER:
@@ -259,21 +263,21 @@ class Loop:
     def _refusal(self, call: ToolCall) -> str | None:
         """Return why a call is not even looked at; None if it is."""
         if call in self._reply.tool_calls[MOST_CALLS:]:
-            return loop_text.MANY
+            return conversation.MANY
         if call.name not in self._specs:
-            return loop_text.unknown(call.name, self._specs)
+            return conversation.unknown(call.name, self._specs)
         if not self._planned and call.name != HAND_OVER and not writes_plan(call.name, call.arguments):
-            return loop_text.PLAN_FIRST
+            return conversation.PLAN_FIRST
         if call.name in (FINISH, HAND_OVER) and len(self._reply.tool_calls) > 1:
-            return loop_text.ALONE  # it would claim what it has not seen
+            return conversation.ALONE  # it would claim what it has not seen
         confined = self._context.confinement.sandbox != "none" or self._rules.unconfined
-        return loop_text.UNCONFINED if call.name in PROGRAMS and not confined else None
+        return conversation.UNCONFINED if call.name in PROGRAMS and not confined else None
 
     def _finish(self, claim: Finish, *, has_output: bool) -> CallResult | ToolResult:
         if claim.ok and claim.blocked:
-            return CallResult(loop_text.CONTRADICTION, ok=False)
+            return CallResult(conversation.CONTRADICTION, ok=False)
         if claim.ok and not (self._acted or self._answerable or self._sent_back):
-            nothing = loop_text.NOTHING_RUN if self._reply.spoken else loop_text.NOTHING_DONE
+            nothing = conversation.NOTHING_RUN if self._reply.spoken else conversation.NOTHING_DONE
             return CallResult(nothing, ok=False, sent_back=True)
         if claim.ok and self._reply.spoken and not has_output:
             claim = replace(claim, output=self._printed)  # "DONE", and no more: the answer is what was printed
@@ -287,7 +291,7 @@ class Loop:
         self._last_ok = False  # what it claimed is not offered to it again
         if self._refused > MOST_CLAIMS:
             return self._give_up(f"it claimed to be done against a failing check: {wrong[0]}")
-        return CallResult(loop_text.not_accepted(wrong), ok=False)
+        return CallResult(conversation.not_accepted(wrong), ok=False)
 
     # ── a person ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -320,7 +324,7 @@ class Loop:
 def _without_plan(memory: Memory) -> Sequence[JsonObject]:
     """Return the messages of the last request without the note about PLAN.md, which is made again every turn."""
     last = str(memory.messages[-1].get("content"))
-    return memory.messages[:-1] if last.startswith(loop_text.PLAN_NOTE) else memory.messages
+    return memory.messages[:-1] if last.startswith(conversation.PLAN_NOTE) else memory.messages
 
 
 # ── one call of a tool ─────────────────────────────────────────────────────────────────────────────────

@@ -16,8 +16,7 @@ from agentfs.core import paths
 from agentfs.core.records import Call, JsonObject, Order, Result
 from agentfs.core.steps import ended_words
 from agentfs.core.text import block, fence, first_line, in_markdown, inert, json_text
-from agentfs.executor.attempt_log import AttemptLog
-from agentfs.executor.resume import QUESTION
+from agentfs.executor.attempt_log import QUESTION, AttemptLog
 from agentfs.executor.task import Asked
 from agentfs.storage.files import StepsFolder
 from agentfs.tools.base import StepContext

@@ -20,10 +20,9 @@ from agentfs.core.tool_spec import ToolSpec
 from agentfs.core.values import NotJson
 from agentfs.executor.attempt import Halt
 from agentfs.executor.checks import run_checks
+from agentfs.executor.conversation import OUTPUT_LENGTH, PLAN, PLAN_NOTE, arguments_of
 from agentfs.executor.evidence import SPOILED, TAMPERED, changes_in
 from agentfs.executor.judging import EVIDENCE
-from agentfs.executor.loop_text import PLAN_NOTE
-from agentfs.executor.loop_tools import OUTPUT_LENGTH, PLAN, arguments_of
 from agentfs.models.base import (
     Garbled,
     LimitReached,

@@ -20,7 +20,7 @@ from agentfs.engine.attempts import attempt_context, task_for
 from agentfs.engine.driver import Driver, Job, World, no_model
 from agentfs.engine.means import means_of, means_with, reader_for
 from agentfs.engine.world import known_to, planner_for
-from agentfs.executor import loop_text
+from agentfs.executor import conversation
 from agentfs.executor.attempt import finish_answered, publish_result, unstarted_result
 from agentfs.executor.attempt_log import BEGUN, AlreadyClaimed, AttemptLog, child_in
 from agentfs.models.base import Model
@@ -290,5 +290,5 @@ def _turns(recording: Recording) -> Iterator[int]:
         if result.error and (found := _TURNS.match(result.error.message)):
             yield int(found[1])
     for request in _tries(recording):
-        if any(message.get("content") == loop_text.LAST_TURN for message in request.messages[-1:]):
+        if any(message.get("content") == conversation.LAST_TURN for message in request.messages[-1:]):
             yield sum(message.get("role") == "assistant" for message in request.messages) + 1

@@ -32,7 +32,7 @@ from agentfs.core.records import (
     Usage,
 )
 from agentfs.errors import UserError
-from agentfs.executor.loop_tools import FINISH, HAND_OVER
+from agentfs.executor.conversation import FINISH, HAND_OVER
 from agentfs.storage.files import listing, read_lines, read_whole
 from agentfs.storage.safe_open import copy_regular
 from agentfs.storage.workspace import goal_path

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from agentfs.core.paths import inside
@@ -31,7 +30,6 @@ MOST_FILES = 100_000
 MOST_HITS = 1000
 HIT_WIDTH = 500
 LONGEST_PATTERN = 1000
-SEARCH = Path(__file__).with_name("search_worker.py")
 PATH_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Relative to the working folder"}
 _CHUNK = 65536
 _TEXT = {"type": "string"}
@@ -333,7 +331,7 @@ def _search(fd: int, paths: list[str], pattern: str, context: StepContext) -> li
     deadline = min(context.deadline, time.monotonic() + TIMING.search)
     question = {"pattern": pattern, "folder": fd, "paths": paths, "most": MOST_HITS, "width": HIT_WIDTH}
     try:
-        hits: list[dict[str, Any]] = ask(SEARCH, question, deadline=deadline, stop=context.stop, fds=(fd,))
+        hits: list[dict[str, Any]] = ask(question, deadline=deadline, stop=context.stop, fds=(fd,))
     except TookTooLong as late:
         if context.stop.is_set():
             raise Refused("interrupted", "searching was stopped") from late

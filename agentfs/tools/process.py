@@ -21,7 +21,8 @@ from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
 
 T = TypeVar("T")
-MOST_MEMORY = 2 * 1024**3  # bytes, of a script of ours
+WORKER = Path(__file__).with_name("bounded_worker.py")
+MOST_MEMORY = 2 * 1024**3  # bytes, of that worker
 MOST_SECONDS = 300  # of the processor
 
 
@@ -167,20 +168,18 @@ def end_survivors(mark: ProcessMark) -> bool:
     return bool(survivors)
 
 
-# ── our own scripts, bounded ──────────────────────────────────────────────────────────────────────────────
+# ── questions that may take for ever ──────────────────────────────────────────────────────────────────────
 
 
 class TookTooLong(Exception):
-    """The script was ended before it had an answer, or had no room left for one."""
+    """The worker was ended before it had an answer, or had no room left for one."""
 
 
-def ask(
-    script: Path, question: Mapping[str, Any], *, deadline: float, stop: StopSign, fds: tuple[int, ...] = ()
-) -> Any:
-    """Return the script's answer; TookTooLong at the deadline or the stop sign."""
+def ask(question: Mapping[str, Any], *, deadline: float, stop: StopSign, fds: tuple[int, ...] = ()) -> Any:
+    """Return the answer of `bounded_worker`; TookTooLong at the deadline or the stop sign."""
     with Starter().start(
         lambda: subprocess.Popen(
-            [sys.executable, "-I", str(script)],
+            [sys.executable, "-I", str(WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -206,12 +205,12 @@ def ask(
     if child.returncode < 0 or b"MemoryError" in err:
         raise TookTooLong
     if child.returncode != 0:
-        raise RuntimeError(f"{script.name} ended with {child.returncode}: {err.decode('utf-8', 'replace')[-2000:]}")
+        raise RuntimeError(f"{WORKER.name} ended with {child.returncode}: {err.decode('utf-8', 'replace')[-2000:]}")
     return json.loads(out)
 
 
 def _set_bounds(pid: int) -> None:
-    """Let a script have so much memory and no more; and let it end by itself if nobody is left to end it."""
+    """Let the worker have so much memory and no more; and let it end by itself if nobody is left to end it."""
     try:
         import resource
     except ImportError:  # Windows

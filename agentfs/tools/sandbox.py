@@ -32,14 +32,16 @@ from agentfs.tools.process import raise_shortage
 from agentfs.tools.protected import (
     Fences,
     Unfenceable,
+    git_fences,
     hidden_parts,
     own_folders,
     own_run,
     set_aside,
+    survey,
+    undo_harm,
     what_agentfs_runs,
     workspace_fences,
 )
-from agentfs.tools.repositories import git_fences, survey, undo_harm
 
 SCRATCH = "/dev/scratch"  # under /dev, which is always ours: a folder of [tools] read may cover any other place
 HOME = "/dev/home"  # of an agent: in memory, so that what was copied into it is gone with it, whatever ends us

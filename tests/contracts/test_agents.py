@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from agentfs.agents.events import Ended, Event, Narrator, Runs, Said, Story, last_object
 from agentfs.agents.presets import PRESETS, configure_agents, fill
 from agentfs.agents.running import END, EVENT, Attempted, replay_attempt, runs_in, text_of, usage_of
+from agentfs.agents.story import End, Ended, Event, Narrator, Runs, Said, Story, last_object, verdict
 from agentfs.agents.streams import READERS
-from agentfs.agents.verdict import End, verdict
 from agentfs.core.config import AgentSettings
 from agentfs.core.records import Failure
-from agentfs.executor.loop_tools import fits_finish
+from agentfs.executor.conversation import fits_finish
 from tests.agent_models import ANSWER
 
 RECORDINGS = Path(__file__).parent.parent / "recordings" / "agents"

@@ -11,7 +11,7 @@ from agentfs.agents.presets import PRESETS, configure_agents
 from agentfs.agents.running import END, EVENT, Task, run_agent
 from agentfs.core.config import AgentSettings
 from agentfs.core.records import Failure
-from agentfs.executor.loop_tools import FINISH_FORM
+from agentfs.executor.conversation import FINISH_FORM
 from tests.agent_models import ScriptedModel
 from tests.agent_programs import REAL, installed, section
 from tests.contexts import a_context

@@ -25,7 +25,7 @@ from agentfs.core.records import Step
 from agentfs.core.references import in_step, problems_in_step
 from agentfs.core.resolve import Output, resolve_step
 from agentfs.core.values import NotJson
-from agentfs.executor.loop_tools import Finish, arguments_of
+from agentfs.executor.conversation import Finish, arguments_of
 from agentfs.planner.answer import PlanContext
 from agentfs.planner.evaluation import evaluate_answer
 from agentfs.planner.lint import Surroundings

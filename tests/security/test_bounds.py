@@ -97,7 +97,7 @@ def test_a_schema_that_never_ends_stops_when_told(place: Place, where: str) -> N
     judged = {"expects": UNIQUE} if where == "expects" else {"checks": [{"kind": "output", "schema": UNIQUE}]}
     step = {"id": "a", "tool": "shell", "input": {"command": "echo '[null]'"}, "repeatable": True, **judged}
     process = place.begin("run", place.goal(json.dumps({"goal": "Judge", "steps": [step]}), "job.json"))
-    wait_for(lambda: any(b"schema_worker" in words for words in children(process.pid)), "the schema to be judged")
+    wait_for(lambda: any(b"bounded_worker" in words for words in children(process.pid)), "the schema to be judged")
     process.send_signal(signal.SIGTERM)
     code, _, said = end(process, signal.SIGTERM)
     assert (code, "Traceback" in said) == (130, False)

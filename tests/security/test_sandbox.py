@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.tools import repositories
+from agentfs.tools import protected
 from agentfs.tools.base import ToolResult
 from agentfs.tools.programs import Shell
 from agentfs.tools.sandbox import environment, lay_out
@@ -284,7 +284,7 @@ def test_more_repositories_than_can_be_fenced(tmp_path: Path, monkeypatch: pytes
     work = a_context(tmp_path, "bubblewrap")
     for name in "abc":
         a_repository(work.workdir / name)
-    monkeypatch.setattr(repositories, "MOST_FENCES", 5)
+    monkeypatch.setattr(protected, "MOST_FENCES", 5)
     refused(work, "true", "there are more git repositories in")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentfs.core.records import Failure, FileCheck, OutputCheck, Result
-from agentfs.executor import loop_text
+from agentfs.executor import conversation
 from agentfs.executor.attempt import Halt
 from agentfs.models.base import Garbled, LimitReached, Refused, Reply, Stopped, Unreachable
 from agentfs.models.budget import Budget
@@ -76,8 +76,8 @@ def test_several_calls_in_one_reply_run_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("turn", "told"),
     [
-        (Reply("It is done."), loop_text.PROSE),
-        (Reply("It is d", finish="length"), loop_text.CUT),
+        (Reply("It is done."), conversation.PROSE),
+        (Reply("It is d", finish="length"), conversation.CUT),
         (calls(call("rm", path="a")), "There is no tool 'rm'. The tools of this step are: read_file, write_file, list_files, finish."),
         (calls(call("shell", command="id")), "There is no tool 'shell'"),
         (calls(call("hand_over", why="I am tired")), "There is no tool 'hand_over'"),
@@ -88,8 +88,8 @@ def test_several_calls_in_one_reply_run_in_their_order(tmp_path: Path) -> None:
         (calls(call("read_file", path="../../run.json")), "It failed (outside)"),
         (calls(call("finish", ok="perhaps", output="x")), "Nothing was run: the arguments do not fit. ok: 'perhaps' is not of type 'boolean'"),
         (calls(call("finish")), "Nothing was run: the arguments do not fit. 'ok' is a required property"),
-        (calls(call("finish", ok=True, output="x", blocked="no key")), loop_text.CONTRADICTION),
-        (replace(calls(call("write_file", path="never", content="x")), finish="length"), loop_text.CUT),
+        (calls(call("finish", ok=True, output="x", blocked="no key")), conversation.CONTRADICTION),
+        (replace(calls(call("write_file", path="never", content="x")), finish="length"), conversation.CUT),
     ],
 )  # fmt: skip
 def test_what_the_model_is_told_when_it_goes_wrong(tmp_path: Path, turn: Reply, told: str) -> None:
@@ -103,7 +103,7 @@ def test_finish_among_other_calls_is_refused_and_the_others_run(tmp_path: Path) 
     mixed = calls(call("finish", ok=True, output="too early"), call("write_file", path="a", content="1"))
     room = a_room(tmp_path, [mixed, finish("now")])
     assert done(room).output == "now"
-    assert room.model.told()[1:] == [loop_text.ALONE, '{"path": "a", "bytes": 1}']
+    assert room.model.told()[1:] == [conversation.ALONE, '{"path": "a", "bytes": 1}']
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_the_turn_limit(tmp_path: Path, own: bool, kind: str) -> None:
     turns = [calls(call("list_files", path=".", pattern=f"{n}*")) for n in range(9)]
     room = a_room(tmp_path, turns, max_turns=4, may_hand_over=own)
     assert ended(done(room)) == ("failed", kind, "it took 4 turns and did not finish")
-    assert room.model.told() == ["", "[]", "", "[]", "", "[]", loop_text.LAST_TURN]
+    assert room.model.told() == ["", "[]", "", "[]", "", "[]", conversation.LAST_TURN]
 
 
 @pytest.mark.parametrize(("own", "kind"), [(False, "model"), (True, "drift")])
@@ -239,7 +239,7 @@ def test_the_same_call_again_and_again(tmp_path: Path, own: bool, kind: str) -> 
     message = "it went in circles: it called list_files with the same arguments 5 times, with the same result"
     assert ended(done(room)) == ("failed", kind, message)
     assert len(room.model.asked) == 5
-    warning = loop_text.repeat_warning("list_files", 3)
+    warning = conversation.repeat_warning("list_files", 3)
     assert [warning in room.model.told(turn) for turn in range(5)] == [False, False, False, True, True]
 
 
@@ -338,7 +338,7 @@ def test_what_is_not_offered_cannot_be_reached_by_what_a_tool_says(tmp_path: Pat
 def test_programs_need_a_sandbox_or_a_persons_word(tmp_path: Path, tool: str, given: dict[str, str]) -> None:
     room = a_room(tmp_path / "1", [calls(call(tool, given)), finish()])
     assert done(room, tools=(tool,)).status == "done"
-    assert (room.model.told()[-1], (room.files / "x").exists()) == (loop_text.UNCONFINED, False)
+    assert (room.model.told()[-1], (room.files / "x").exists()) == (conversation.UNCONFINED, False)
     free = a_room(tmp_path / "2", [calls(call(tool, given)), finish()], unconfined=True)
     assert done(free, tools=(tool,)).status == "done"
     assert (free.files / "x").exists()
@@ -391,10 +391,10 @@ def test_a_scratchpad_begins_with_a_plan_and_shows_it_every_turn(tmp_path: Path)
     ]
     room = a_room(tmp_path, turns, scratchpad=True, may_hand_over=True, workdir=elsewhere)
     assert done(room).status == "done"
-    assert room.model.told(1)[-1] == room.model.told(2)[-1] == loop_text.PLAN_FIRST
+    assert room.model.told(1)[-1] == room.model.told(2)[-1] == conversation.PLAN_FIRST
     notes = [request.messages[-1]["content"] for request in room.model.asked[3:]]
-    assert notes == [loop_text.plan_note(f"```\n- [{mark}] look\n```") for mark in " x"]
-    assert sum(str(m["content"]).startswith(loop_text.PLAN_NOTE) for m in room.model.asked[-1].messages) == 1
+    assert notes == [conversation.plan_note(f"```\n- [{mark}] look\n```") for mark in " x"]
+    assert sum(str(m["content"]).startswith(conversation.PLAN_NOTE) for m in room.model.asked[-1].messages) == 1
     assert (room.files / "PLAN.md").read_text() == "- [x] look"
     assert list(elsewhere.iterdir()) == []
     assert "PLAN.md" in str(room.model.asked[0].messages[0]["content"])

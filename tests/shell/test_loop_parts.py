@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from agentfs.executor.conversation import Conversation
 from agentfs.executor.loop import Repeats
-from agentfs.executor.loop_text import Conversation
 
 OPENING = ({"role": "system", "content": "s"}, {"role": "user", "content": "u" * 500})
 

@@ -14,8 +14,8 @@ from agentfs.core.facts import Attempt
 from agentfs.core.records import Failure
 from agentfs.core.run_state import derive
 from agentfs.engine.attempts import earlier_errors
-from agentfs.executor import loop_text
-from agentfs.executor.resume import read_memory
+from agentfs.executor import conversation
+from agentfs.executor.attempt_log import read_memory
 from agentfs.models.base import Request
 from tests.builders import a_plan, a_result, a_step, facts, means
 from tests.drives import Drive, Driven
@@ -116,7 +116,7 @@ def test_circles_are_seen_over_waits(tmp_path: Path) -> None:
     for count in range(1, 5):
         waits.answer(f"look.1.reply{f'-{count}' if count > 1 else ''}.md", "blue")
         waits = place.go_on(script := Script([asking()]))
-        assert (loop_text.repeat_warning("ask", 3) in script.told()) == (count >= 3)
+        assert (conversation.repeat_warning("ask", 3) in script.told()) == (count >= 3)
     waits.answer("look.1.reply-5.md", "blue")
     error = place.go_on(Script([])).result("look")["error"]
     message = "it went in circles: it called ask with the same arguments 5 times, with the same result"
@@ -128,7 +128,7 @@ def test_turns_are_counted_over_waits(tmp_path: Path) -> None:
     waits = place.begin([{**STEP, "max_attempts": 1}], Script([wrote("a", "1"), asking()]))
     waits.answer("look.1.reply.md", "blue")
     done = place.go_on(script := Script([wrote("a", "2")]))
-    assert script.told()[-1] == loop_text.LAST_TURN
+    assert script.told()[-1] == conversation.LAST_TURN
     assert done.result("look")["error"]["message"] == "it took 3 turns and did not finish"
 
 

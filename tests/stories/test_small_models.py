@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentfs.executor import loop_text
+from agentfs.executor import conversation
 from agentfs.models.text_protocol import FIRST
 from agentfs.testing import ScriptedReply, ScriptedServer, replay
 from tests.contexts import confined
@@ -70,7 +70,7 @@ def test_a_goal_in_words_alone(place: Place, server: ScriptedServer) -> None:
     assert "DONE" not in system[1], "one that hears of the end before it did anything ends at once"
     assert user == ("user", f"Step: Sort it\n\n{FIRST}")
     assert said == ("assistant", sh("echo 4 > n.txt; cat n.txt"))
-    assert result == ("user", f"Result:\n4\n\n{loop_text.NEXT}")
+    assert result == ("user", f"Result:\n4\n\n{conversation.NEXT}")
     assert chat(server, -1)[:2] == chat(server, -2)[:2], "what was read once need not be read again"
     assert replay(place.run_folder(), environment={}).departures == ()
     server.done()
@@ -100,7 +100,7 @@ def test_a_model_with_native_calls_may_quote_what_it_likes(place: Place, native:
     native.calls(("finish", {"ok": True, "output": "4"}))
     assert run(place, native) == "4\n"
     assert not list(place.root.rglob("quoted"))
-    assert chat(native)[-1] == ("user", loop_text.PROSE)
+    assert chat(native)[-1] == ("user", conversation.PROSE)
     native.done()
 
 
@@ -129,7 +129,7 @@ def test_a_claim_beside_the_work_waits_until_the_work_was_seen(place: Place, ser
     server.says(sh("echo 4") + "\nDONE: 5")
     server.says("DONE: 4")
     assert run(place, server) == "4\n"
-    assert chat(server)[-1] == ("user", f"Result:\n4\n\nResult:\n{loop_text.ALONE}\n\n{loop_text.NEXT}")
+    assert chat(server)[-1] == ("user", f"Result:\n4\n\nResult:\n{conversation.ALONE}\n\n{conversation.NEXT}")
     server.done()
 
 
@@ -142,10 +142,10 @@ def test_words_beside_a_block_are_answered_with_one_line(place: Place, server: S
     assert run(place, server) == "4\n"
     asked_again = (
         "user",
-        f"Step: Sort it\n\n\n{loop_text.NOTHING_RUN}\n\n{FIRST}",
+        f"Step: Sort it\n\n\n{conversation.NOTHING_RUN}\n\n{FIRST}",
     )  # of the end only when something was done
     assert chat(server, 1)[1:] == chat(server, 2)[1:] == [asked_again], "it would repeat what it is shown"
-    assert chat(server, 4)[-2:] == [("assistant", "I think it is 4."), ("user", loop_text.NOTHING_RUN_OR_DONE)]
+    assert chat(server, 4)[-2:] == [("assistant", "I think it is 4."), ("user", conversation.NOTHING_RUN_OR_DONE)]
     assert not list(place.root.rglob("counted"))
     server.done()
 
@@ -157,7 +157,7 @@ def test_a_command_that_fails_is_told_without_hints_for_people(place: Place, ser
     assert run(place, server) == "4\n"
     told = chat(server, 1)[-1][1]
     assert told.startswith("Result:\nIt failed (exit): exit code 127: ")
-    assert told.endswith(loop_text.NEXT_FAILED)
+    assert told.endswith(conversation.NEXT_FAILED)
     assert "programs are looked for" not in told
 
 
@@ -170,7 +170,7 @@ def test_an_end_with_nothing_done_is_sent_back_once(place: Place, spoken: bool) 
             else:
                 server.calls(("finish", {"ok": True, "output": "sorted"}))
         assert run(place, server) == "sorted\n"
-        told = loop_text.NOTHING_RUN if spoken else loop_text.NOTHING_DONE
+        told = conversation.NOTHING_RUN if spoken else conversation.NOTHING_DONE
         assert told in chat(server)[-1][1]
         server.done()
 
@@ -199,7 +199,7 @@ def test_a_question_in_words_is_answered_and_the_words_go_on(place: Place, serve
     assert place.agentfs("run", "--resume", "job").stdout == "blue\n"
     assert chat(server)[-2:] == [
         ("assistant", "ASK: Which colour?"),
-        ("user", f"Result:\nblue\n\n{loop_text.NEXT}"),
+        ("user", f"Result:\nblue\n\n{conversation.NEXT}"),
     ]
     server.done()
 
@@ -210,7 +210,7 @@ def test_a_scratchpad_in_words(place: Place, server: ScriptedServer) -> None:
     server.says(sh("echo 4"))
     server.says("DONE: 4")
     assert run(place, server, mode="scratchpad") == "4\n"
-    assert loop_text.PLAN_FIRST in chat(server, 1)[-1][1]
+    assert conversation.PLAN_FIRST in chat(server, 1)[-1][1]
     assert "- [ ] count" in chat(server, 2)[-1][1]
     server.done()
 

@@ -1,8 +1,10 @@
-"""Looks for a regular expression, in a process of its own: a pattern that explodes can be ended from outside.
+"""Answers one question that may take for ever, in a process of its own that can be ended from outside.
 
-Run as a script: on stdin {"pattern", "folder": the number of an open folder, "paths", "most", "width"},
-on stdout the hits; or {"pattern", "text"}, and whether it matches anywhere.
-Imports only what opens files safely: it has to start quickly.
+Run as a script, the question on stdin, the answer on stdout (`process.ask`):
+{"pattern", "folder": the number of an open folder, "paths", "most", "width"}: lines that match an expression
+{"pattern", "text"}: whether it matches anywhere
+{"schema", "value"}: how a value violates a JSON Schema, or null
+It has to start quickly, and imports what opens files safely; a validator only where one is needed.
 """
 
 import json
@@ -43,14 +45,15 @@ def hits(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield {"path": path, "line": number, "text": line[: asked["width"]]}
 
 
-def main() -> None:
-    asked = json.load(sys.stdin)
+def answer(asked: dict[str, Any]) -> Any:
+    if "schema" in asked:
+        from agentfs.core.conformance import mismatch
+
+        return mismatch(asked["schema"], asked["value"])
     if "text" in asked:
-        found: Any = re.search(asked["pattern"], asked["text"], re.MULTILINE) is not None
-    else:
-        found = [hit for hit, _ in zip(hits(asked), range(asked["most"]), strict=False)]
-    json.dump(found, sys.stdout)
+        return re.search(asked["pattern"], asked["text"], re.MULTILINE) is not None
+    return [hit for hit, _ in zip(hits(asked), range(asked["most"]), strict=False)]
 
 
 if __name__ == "__main__":
-    main()
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)
