@@ -101,5 +101,5 @@ class Driven:
             ExitStack() as stack,
         ):
             speaking = replace(world, executor=lambda _run, _name: model)
-            driver = open_driver(folder(stack), settings, speaking)
+            driver = open_driver(folder(stack), speaking)
             return Drive(driver, drive(driver, stop, Quiet()))

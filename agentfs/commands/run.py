@@ -33,7 +33,7 @@ from agentfs.engine.intake import JudgedGoal, judge_goal, taking
 from agentfs.engine.isolation import isolation_words
 from agentfs.engine.means import allowing_own, catalogue_of, has_model, run_record
 from agentfs.engine.report import who_goes_on
-from agentfs.engine.world import known_to, open_driver, open_world
+from agentfs.engine.world import open_driver, open_world
 from agentfs.errors import NotARun, UserError
 from agentfs.ledger.maintenance import maintain_after_run
 from agentfs.storage.clock import Clock
@@ -65,7 +65,7 @@ def run(arguments: Namespace, *, asks: bool = True) -> int:
     workspace = _workspace_for(source, arguments)
 
     def begin(settings: Settings, world: World, stack: ExitStack) -> Path:
-        goal = _judge(source, arguments, workspace.root, settings, known_to(world))
+        goal = _judge(source, arguments, workspace.root, settings, world.known)
         folder = stack.enter_context(taking(goal, workspace))
         for line in isolation_words(run_record(folder)):
             say(line)
@@ -167,7 +167,7 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: 
     """
     with ExitStack() as stack:
         on_signals(stack, stop)
-        driver = open_driver(folder, settings, world)
+        driver = open_driver(folder, world)
         progress = stack.enter_context(progress_for(driver, sys.stderr))
         gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
         stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running on its own
@@ -204,13 +204,13 @@ class _Family:
         return folder
 
     def enter(self, folder: Path) -> tuple[Driver, Watcher]:
-        driver = open_driver(folder, self._settings, self._world)
+        driver = open_driver(folder, self._world)
         self._drivers[folder] = driver
         return driver, ChildLines(driver, self._progress)
 
     def release(self, folder: Path) -> None:
         self._drivers.pop(folder, None)
-        self._world.run_ended(folder)
+        self._world.toolbox.run_ended(folder)
         if lock := self._locks.pop(folder, None):
             lock.close()
 
@@ -305,12 +305,12 @@ def watch(arguments: Namespace) -> int:
         reporter = stack.enter_context(_reporter(workspace, settings, in_json=arguments.json))
         on_signals(stack, stop)
         world = stack.enter_context(open_world(workspace, settings, environment(), reporter.note, stop.wake.set))
-        known = known_to(world)
+        known = world.known
         settings = allowing_own(settings, known)
         planner = has_model(settings.planner, environment())
         catalogue = catalogue_of(settings, environment(), known)
         inbox = Inbox(workspace, settings, catalogue, planner, hide=world.mask.text)
-        Daemon(workspace, settings, world, inbox, stop, reporter).run(poll=arguments.poll, wait=arguments.wait)
+        Daemon(workspace, world, inbox, stop, reporter).run(poll=arguments.poll, wait=arguments.wait)
     reporter.report("stopped", "stopped; `agentfs watch` goes on from here")
     return STOPPED
 

@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Begun, Inbox, Intake
 from agentfs.daemon.reporter import Reporter
 from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, Glance, ManagedRun, describe, glance, share_places
@@ -57,10 +56,8 @@ class _Unopened:
 class Daemon:
     """Drives many runs until it is asked to stop."""
 
-    def __init__(
-        self, workspace: Workspace, settings: Settings, world: World, inbox: Inbox, stop: Stop, reporter: Reporter
-    ) -> None:
-        self.workspace, self.settings, self.world = workspace, settings, world
+    def __init__(self, workspace: Workspace, world: World, inbox: Inbox, stop: Stop, reporter: Reporter) -> None:
+        self.workspace, self.world = workspace, world
         self.stop, self.reporter = stop, reporter
         self.goals, self.intake = HeldFolder(inbox.folder), Intake(inbox, reporter)
         self.timetable = Timetable(inbox, reporter)
@@ -307,7 +304,7 @@ class Daemon:
         seen = glance(folder)
         try:
             world = replace(self.world, wake=partial(self._wake, folder))
-            return ManagedRun.of(open_driver(folder, self.settings, world), hold, seen)
+            return ManagedRun.of(open_driver(folder, world), hold, seen)
         except Exception as error:  # noqa: BLE001 - one broken run never holds up another
             return _Unopened(error, seen)
 
@@ -318,7 +315,7 @@ class Daemon:
     def _turn_runs(self) -> bool:
         """Turn a few runs, each with as many places as is fair; return whether there were any."""
         draining, take_turns = self.stop.asked > 0, ManagedRun.take_turns
-        runs = self._next_runs(0 if draining else self.settings.limits.parallel)
+        runs = self._next_runs(0 if draining else self.world.settings.limits.parallel)
         for run in runs:
             run.due = NEVER
         self._at_once(lambda run: take_turns(run, draining=draining, report=self._report), runs)
@@ -405,7 +402,7 @@ class Daemon:
         if not run.is_leaving:
             self._write_page(run, driven=False)
         del self.runs[run.folder]
-        self.world.run_ended(run.folder)
+        self.world.toolbox.run_ended(run.folder)
         run.hold.close()
 
     def _leave(self) -> None:

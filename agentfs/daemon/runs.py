@@ -145,7 +145,8 @@ class ManagedRun:
                 driver.trouble = error
             if driver.trouble is not None:
                 return
-            driver.notify(driver.state, self.actions)
+            if driver.notify:
+                driver.notify(driver.state, self.actions)
             report(self)
             if self.has_to_wait:
                 break

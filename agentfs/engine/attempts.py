@@ -530,7 +530,7 @@ def loop_rules(order: Order, driver: Driver) -> LoopRules:
     return LoopRules(
         goal=facts.goal.title,
         earlier=earlier_errors(order, facts),
-        max_turns=run.max_turns or driver.world.max_turns,
+        max_turns=run.max_turns or driver.world.settings.executor.max_turns,
         may_hand_over=own,
         split_over=run.split_over,
         scratchpad=own and run.mode == "scratchpad",

@@ -34,7 +34,6 @@ from agentfs.executor.attempt import finish_answered, publish_result, unstarted_
 from agentfs.executor.attempt_log import BEGUN, CHILD, AlreadyClaimed, AttemptLog, child_in
 from agentfs.storage.workspace import Workspace, goal_path
 from agentfs.tools.base import ToolResult
-from agentfs.tools.registry import Known
 
 Handed = tuple[Path, ExitStack]  # a run's folder, and what holds its lock
 _SHORTEST_PARENT = 8  # characters of the parent's name that stay in the child's, however long the step's is
@@ -141,8 +140,7 @@ class ChildrenHere:
             origin = f"step {order.step} of {run.run}"
             used = with_used_goal(GoalSource(content, paths.REQUEST, shown, origin, above=above), self.workspace.root)
             settings = _settings_under(run, self.settings)
-            known = Known({name: tool.spec for name, tool in driver.world.tools.items()}, driver.world.own)
-            catalogue = catalogue_of(settings, self.environment, known)
+            catalogue = catalogue_of(settings, self.environment, driver.world.known)
             planner, hide = has_model(settings.planner, self.environment), driver.world.mask.text
             return judge_goal(used, self.workspace.root, settings, catalogue, planner=planner, hide=hide)
         except AgentfsError as error:

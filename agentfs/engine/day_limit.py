@@ -8,7 +8,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -24,13 +24,6 @@ from agentfs.storage.settings import load_settings
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, all_folders
 
-DayCheck = Callable[[Path], Reached | None]  # of the run that asks: whether all runs have spent what they may
-
-
-def no_day_limit(_folder: Path) -> Reached | None:
-    """Return that nothing holds the runs of a workspace together."""
-    return None
-
 
 class DayLimit:
     """Holds all runs of a workspace to `limits.day_usd`. Any thread may ask."""
@@ -45,8 +38,8 @@ class DayLimit:
         self._costs: dict[str, dict[str, float]] = {}  # by run: what each record that ended today cost
         self._lock = threading.Lock()
 
-    def __call__(self, folder: Path) -> Reached | None:
-        """Return that the limit is reached; None if there is room, or no limit."""
+    def reached_by(self, folder: Path) -> Reached | None:
+        """Return that the limit is reached, for the run that asks; None if there is room, or no limit."""
         with self._lock:
             limit = self._limit()
             if limit is None or self._sum_today(str(folder)) < limit:

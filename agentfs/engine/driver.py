@@ -21,20 +21,20 @@ from typing import Protocol
 from agentfs.agents.presets import Agent
 from agentfs.core import paths
 from agentfs.core.actions import Action, JobKey, Wait
+from agentfs.core.config import Settings
 from agentfs.core.decide import decide, next_retry
 from agentfs.core.mask import Mask
 from agentfs.core.records import Order, Run, Sandbox, Tools
 from agentfs.core.reports import AttemptAsked, Report, apply
 from agentfs.core.run_state import Means, derive, used_by
 from agentfs.core.underway import Underway, is_underway, takes_place
-from agentfs.engine.day_limit import DayCheck, no_day_limit
+from agentfs.engine.day_limit import DayLimit
 from agentfs.engine.isolation import IsolatedFolder
-from agentfs.engine.notify import EndNotifier, Notify, notify_nobody
+from agentfs.engine.notify import EndNotifier, Notifier
 from agentfs.engine.run_reader import RunReader
 from agentfs.errors import UserError
 from agentfs.executor.attempt import Halt
 from agentfs.executor.checks import RealObserver
-from agentfs.executor.task import MAX_TURNS
 from agentfs.models.base import Model
 from agentfs.models.budget import Budget
 from agentfs.places.relay import Places
@@ -46,6 +46,7 @@ from agentfs.storage.plan_files import DisplacedFile, look_after
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, Observer, Tool
+from agentfs.tools.registry import Known, Toolbox
 
 Models = Callable[
     [Run, str | None], Model | None
@@ -74,60 +75,44 @@ class ChildRuns(Protocol):
         ...
 
 
-class NoChildRuns:
-    """Begins none: in a world where nothing is started."""
-
-    def begin(self, order: Order, driver: "Driver") -> None:
-        raise RuntimeError(f"{order.step} of {driver.facts.run.run} is to begin a run where nothing is started")
-
-    def finish(self, step: str, attempt: int, driver: "Driver") -> None:
-        raise RuntimeError(f"{step}.{attempt} of {driver.facts.run.run} is to end where nothing is driven")
-
-    def take_begun(self) -> list[tuple[Path, ExitStack]]:
-        return []
-
-
-def no_model(_run: Run, _name: str | None) -> Model | None:
-    """Return the model of a world that has none."""
-    return None
-
-
-def _nothing_more(_folder: Path) -> None:
-    """Do nothing: the tools keep nothing for a run."""
-
-
 @dataclass(frozen=True, slots=True)
 class World:
     """Everything a driver touches beside its run's folder. Nothing is global."""
 
     workspace: Path
+    settings: Settings
+    environment: dict[str, str]
     clock: Clock
     pool: Executor  # attempts and checks
     calls: Executor  # calls of the planner: they wait for a model, and take no place from an attempt
-    tools: dict[str, Tool]
+    toolbox: Toolbox
     means: Means  # of the run that is driven
     committer: Commits
+    children: ChildRuns  # the runs that are steps of others
     mask: Mask
     sandbox: Sandbox
-    environment: dict[str, str]
     person: tuple[str, str]
-    wake: Callable[[], None]  # turn() should be called soon
-    own: tuple[str, ...] = ()  # the tools that are a person's own
-    broken: tuple[str, ...] = ()  # and why others of theirs cannot be used
-    executor: Models = no_model  # the models that do steps
-    planner: Models = no_model  # and those that plan
+    wake: Callable[[], None]  # a turn should be taken soon
+    executor: Models = lambda _run, _name: None  # the models that do steps
+    planner: Models = lambda _run, _name: None  # and those that plan
     observer: Observer = field(default_factory=RealObserver)  # runs checks, compares folders
     starter: Starter = field(default_factory=Starter)  # of processes
-    notify: Callable[[Path], Notify] = notify_nobody  # what is called when a run waits for a person
+    on_wait: Notifier | None = None  # runs a person's command when a run waits for them
     on_end: EndNotifier | None = None  # and when one has ended
     agents: Mapping[str, Agent] = field(default_factory=dict)  # the coding agents there are, by name
-    max_turns: int = MAX_TURNS  # of one step's loop
-    call_s: float = TIMING.planner_call  # that one call of the planner may take
     protected: tuple[Path, ...] = ()  # what agentfs runs or trusts by the settings' word
     places: Places = field(default_factory=Places)  # where else attempts may run
-    run_ended: Callable[[Path], None] = _nothing_more  # ends what tools keep for a run
-    children: ChildRuns = field(default_factory=NoChildRuns)  # the runs that are steps of others
-    day: DayCheck = no_day_limit  # whether all runs together have spent what they may today
+    day: DayLimit | None = None  # what all runs together may spend today
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        return self.toolbox.tools
+
+    @property
+    def known(self) -> Known:
+        """The tools as plans see them."""
+        specs = {name: tool.spec for name, tool in self.tools.items()}
+        return Known(specs, self.toolbox.own, self.toolbox.broken)
 
 
 @dataclass(slots=True)
@@ -158,7 +143,7 @@ class Driver:
         self.displaced: list[DisplacedFile] = []  # plans that came out of an exchange and may still be written to
         self.placed = False  # a plan is in its place and has no number yet: plan.json is not read before it has
         self.alone = False  # the action being performed has nothing beside it that it could hold up
-        self.notify = world.notify(folder)
+        self.notify = world.on_wait.of_run(folder) if world.on_wait else None
         self.rooms: dict[Tools | None, Confinement] = {}  # what the tools may touch, by what the plan says of them
         self._look = threading.Event()
 
@@ -196,7 +181,7 @@ class Driver:
 
     def _derive(self) -> None:
         self.state = derive(self.facts, self.world.means, self.state)
-        if (day := self.world.day(self.folder)) != self.state.day:
+        if self.world.day and (day := self.world.day.reached_by(self.folder)) != self.state.day:
             self.state = replace(self.state, day=day)
 
     def _take_reports(self) -> None:

@@ -130,7 +130,8 @@ class DrivenRun:
     def turn(self, stop: Stop) -> None:
         driver = self.driver
         self.actions = driver.turn(draining=stop.asked > 0)
-        driver.notify(driver.state, self.actions)
+        if driver.notify:
+            driver.notify(driver.state, self.actions)
         self.watcher.turn(driver.state, self.actions)
         self.status.keep(driver.state)
         if driver.trouble is not None:

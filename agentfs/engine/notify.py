@@ -41,11 +41,6 @@ Say = Callable[[str], None]
 Notify = Callable[[RunState, Sequence[Action]], None]  # called after every turn
 
 
-def notify_nobody(_folder: Path) -> Notify:
-    """Return what is called after every turn where there is no command."""
-    return lambda _state, _actions: None
-
-
 @dataclass(frozen=True, slots=True)
 class Notice:
     """One thing that a command is run for: its name, what the log says of it, and the variables of the command."""

@@ -252,7 +252,7 @@ def _answer_call(call: Call, decided: str | None, state: RunState, driver: Drive
 def _deadline(state: RunState, driver: Driver) -> tuple[float, ModelError]:
     """Return when a call has to be answered, and what it means if it is not."""
     left = seconds_left(state.bounds, state.spent, state.calls_spent)
-    now, most = time.monotonic(), driver.world.call_s
+    now, most = time.monotonic(), driver.world.settings.planner.timeout_s
     if left < most:
         failure = Failure(kind="limit", message=str(minutes_reached(state.bounds)), hint="raise limits.minutes")
         return now + left, LimitReached(failure)
@@ -448,7 +448,7 @@ def end(action: acts.EndRun, driver: Driver) -> None:
         on_end.expect(driver.folder, outcome)
     publish(driver.folder / paths.OUTCOME, render(outcome), durable=True)
     driver.update(outcome=outcome)
-    driver.world.run_ended(driver.folder)
+    driver.world.toolbox.run_ended(driver.folder)
     if on_end:
         on_end.ended(driver.folder, outcome)
     driver.world.committer.note(driver.folder)

@@ -17,10 +17,10 @@ from agentfs.core.records import Run, Sandbox
 from agentfs.core.run_state import derive
 from agentfs.engine.children import ChildrenHere
 from agentfs.engine.day_limit import DayLimit
-from agentfs.engine.driver import Driver, Models, World, no_model
+from agentfs.engine.driver import Driver, Models, World
 from agentfs.engine.isolation import open_isolation
 from agentfs.engine.means import has_model, means_of, means_with, reader_for, run_record, tools_in_plan
-from agentfs.engine.notify import EndNotifier, Notifier, notify_nobody
+from agentfs.engine.notify import EndNotifier, Notifier
 from agentfs.engine.plan_judge import FileJudge
 from agentfs.engine.recovery import asked_of_models, take_over, take_over_orphans
 from agentfs.engine.run_reader import RunReader
@@ -46,16 +46,11 @@ from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox
 from agentfs.tools.mcp_connections import server_commands, written_secrets
-from agentfs.tools.registry import Known, known_tools, opened_tools
+from agentfs.tools.registry import Toolbox, known_tools, opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
 
 CALLS_AT_ONCE = 16
 Say = Callable[[str], None]
-
-
-def known_to(world: World) -> Known:
-    """Return the tools of a world as plans see them."""
-    return Known({name: tool.spec for name, tool in world.tools.items()}, world.own, world.broken)
 
 
 def sandbox_for(settings: Settings, say: Say) -> Sandbox:
@@ -80,7 +75,7 @@ def open_world(
     clock = Clock()
     committer, author = _open_committer(workspace, settings, say)
     pool, calls = Pool(settings.limits.parallel, "attempt"), Pool(CALLS_AT_ONCE, "call")
-    notifier: Notifier | None = None
+    on_wait: Notifier | None = None
     on_end: EndNotifier | None = None
     starting = {**environment, "PATH": searched_path(environment)}  # for what the settings have us run
     stack = ExitStack()
@@ -94,35 +89,31 @@ def open_world(
         starter = Starter(say)
         places = stack.enter_context(opened_places(settings, starting, starter))
         if settings.on_wait:
-            notifier = Notifier(settings.on_wait, workspace.root, starting, say, mask, clock)
+            on_wait = Notifier(settings.on_wait, workspace.root, starting, say, mask, clock)
         on_end = _end_notifier(settings, workspace, starting, say, mask, clock)
         yield World(
             workspace=workspace.root,
+            settings=settings,
+            environment=dict(environment),
             clock=clock,
             pool=pool,
             calls=calls,
-            tools=box.tools,
+            toolbox=box,
             means=means_with({name: tool.spec for name, tool in box.tools.items()}),
             committer=committer,
+            children=ChildrenHere(workspace, settings, dict(environment)),
             mask=mask,
             sandbox=confined,
-            environment=dict(environment),
             person=author,
             wake=wake,
-            own=box.own,
-            broken=box.broken,
             executor=_models("executor", settings, starting),
             planner=_models("planner", settings, starting),
             agents=agents,
-            max_turns=settings.executor.max_turns,
-            call_s=settings.planner.timeout_s,
-            notify=notifier.of_run if notifier else notify_nobody,
+            on_wait=on_wait,
             on_end=on_end,
             protected=protected,
-            run_ended=box.run_ended,
             starter=starter,
             places=places,
-            children=ChildrenHere(workspace, settings, dict(environment)),
             day=DayLimit(workspace, environment, clock),
         )
     finally:
@@ -130,7 +121,7 @@ def open_world(
         calls.shutdown(wait=True)
         stack.close()
         _close(committer, say)
-        for command in (notifier, on_end):
+        for command in (on_wait, on_end):
             if command:
                 command.close()
 
@@ -157,18 +148,19 @@ def idle_world(workspace: Workspace, settings: Settings, folder: Path, say: Say)
     try:
         yield World(
             workspace=workspace.root,
+            settings=settings,
+            environment=environment,
             clock=clock,
             pool=pool,
             calls=pool,
-            tools={},
+            toolbox=Toolbox({}),
             means=means_of(run, means_with(known.specs)),
             committer=committer,
+            children=ChildrenHere(workspace, settings, environment),
             mask=mask,
             sandbox=_find_confinement(settings),
-            environment=environment,
             person=author,
             wake=lambda: None,
-            children=ChildrenHere(workspace, settings, environment),
             on_end=on_end,
         )
     finally:
@@ -217,10 +209,11 @@ def _files_run(settings: Settings, root: Path) -> tuple[Path, ...]:
 def _models(role: Literal["planner", "executor"], settings: Settings, environment: Mapping[str, str]) -> Models:
     """Return who has a role in a run: by default the model it began with; address and key are read at each start."""
     own: PlannerSettings | ExecutorSettings = getattr(settings, role)
-    if not has_model(own, environment):
-        return no_model
+    has_one = has_model(own, environment)
 
-    def model(run: Run, name: str | None) -> Model:
+    def model(run: Run, name: str | None) -> Model | None:
+        if not has_one:
+            return None
         chosen = name or getattr(run.models, role) or own.model
         return create_model(own, chosen, getattr(run.models, f"{role}_temperature"), environment)
 
@@ -239,15 +232,15 @@ def _model_planner(folder: Path, judge: FileJudge, world: World) -> Planner:
     return ModelPlanner(model, prompt, judge.catalogue, judge.parsed, world.workspace, look)
 
 
-def open_driver(folder: Path, settings: Settings, world: World) -> Driver:
+def open_driver(folder: Path, world: World) -> Driver:
     """Return a driver that has taken over a run. The caller holds its lock."""
     run = run_record(folder)
     given = (*run.env, *(tools_in_plan(folder).env or ()))
     means = means_of(run, world.means)
     world = replace(world, mask=world.mask.also(given_secrets(given)), means=means)
-    reader = reader_for(folder, settings, patient=True, known=known_to(world))
+    reader = reader_for(folder, world.settings, patient=True, known=world.known)
     planner = planner_for(folder, reader, world)
-    driver = Driver(folder, reader, world, planner, places=settings.limits.parallel)
+    driver = Driver(folder, reader, world, planner, places=world.settings.limits.parallel)
     take_charge(driver)
     if driver.facts.outcome is None:
         try:

@@ -17,9 +17,9 @@ from agentfs.core.reports import AttemptFinished, Report
 from agentfs.core.run_state import Means
 from agentfs.core.tool_spec import ToolSpec, split_name
 from agentfs.engine.attempts import attempt_context, task_for
-from agentfs.engine.driver import Driver, Job, World, no_model
+from agentfs.engine.driver import Driver, Job, World
 from agentfs.engine.means import means_of, means_with, reader_for
-from agentfs.engine.world import known_to, planner_for
+from agentfs.engine.world import planner_for
 from agentfs.executor import conversation
 from agentfs.executor.attempt import finish_answered, publish_result, unstarted_result
 from agentfs.executor.attempt_log import BEGUN, AlreadyClaimed, AttemptLog, child_in
@@ -34,7 +34,7 @@ from agentfs.prompts import load_prompt
 from agentfs.replay.playback import Killed, Playback, RecordedModel, RecordedObserver, RecordedTool
 from agentfs.replay.recording import Recording, Try
 from agentfs.storage.settings import load_settings
-from agentfs.tools.registry import Known, builtins, known_tools
+from agentfs.tools.registry import Known, Toolbox, builtins, known_tools
 from agentfs.tools.text_tools import RunRunbook
 
 _LISTING = re.compile(
@@ -131,35 +131,36 @@ def _recorded_world(playback: Playback, settings: Settings, workspace: Path) -> 
         for name, spec in known.specs.items()
     }
     means = _means(recording, means_with({name: tool.spec for name, tool in tools.items()}))
-    planner = RecordedModel(models.planner or "", models.planner_temperature, playback)
     results = recording.all(Result)
 
-    def executor(_run: Run, name: str | None) -> Model:
-        return RecordedModel(name or models.executor or "", models.executor_temperature, playback)
+    def planner(_run: Run, _name: str | None) -> Model | None:
+        return RecordedModel(models.planner or "", models.planner_temperature, playback) if means.planner else None
+
+    def executor(_run: Run, name: str | None) -> Model | None:
+        model = name or models.executor or ""
+        return RecordedModel(model, models.executor_temperature, playback) if means.executor else None
 
     idle = ThreadPoolExecutor(1)  # nothing is ever given to it, so it starts no thread
     return World(
         workspace=workspace,
+        settings=settings,
+        environment={},
         clock=playback.clock(),
         pool=idle,
         calls=idle,
-        tools=tools,
+        toolbox=Toolbox(tools, known.own, known.broken),
         means=means,
         committer=_NoLedger(),
+        children=_RecordedChildren(playback),
         mask=playback.mask,
         sandbox="none" if any(result.sandbox == "none" for result in results) else "bubblewrap",
-        environment={},
         person=("a person", ""),
         wake=lambda: None,
-        own=known.own,
-        broken=known.broken,
-        executor=executor if means.executor else no_model,
-        planner=(lambda _run, _name: planner) if means.planner else no_model,
+        executor=executor,
+        planner=planner,
         observer=RecordedObserver(playback),
         places=Places(recorded=True),
         agents=_recorded_agents(recording),
-        children=_RecordedChildren(playback),
-        max_turns=recording.run.max_turns or next(_turns(recording), settings.executor.max_turns),
     )
 
 
@@ -177,7 +178,7 @@ def _recorded_agents(recording: Recording) -> dict[str, Agent]:
 def open_recorded(playback: Playback, settings: Settings, workspace: Path) -> Driver:
     """Return a driver of the run that is replayed, with planners that are shown the working folder as it was."""
     folder, world = playback.folder, _recorded_world(playback, settings, workspace)
-    reader = reader_for(folder, settings, patient=False, known=known_to(world))
+    reader = reader_for(folder, settings, patient=False, known=world.known)
     judge = reader.judge
     run = playback.recording.run
     has_model = world.means.executor and (run.agent is None or run.models.executor is not None)
@@ -252,12 +253,15 @@ def _as_ordered(spec: ToolSpec, orders: Sequence[Order]) -> ToolSpec:
 
 
 def recorded_settings(recording: Recording, workspace: Path | None) -> Settings:
-    """Return the settings of a workspace, with a search engine where the run had one."""
+    """Return the settings of a workspace, with a search engine and as many turns of a loop as the run had."""
     settings = load_settings(workspace / paths.SETTINGS, {}) if workspace else Settings()
     offered = any("\n- web_search (" in shown for shown in _briefings(recording))
     used = any(order.tool == "web_search" for order in recording.all(Order))
     search = settings.tools.web_search.model_copy(update={"url": "recorded" if offered or used else ""})
-    return settings.model_copy(update={"tools": settings.tools.model_copy(update={"web_search": search})})
+    tools = settings.tools.model_copy(update={"web_search": search})
+    turns = next(_turns(recording), settings.executor.max_turns)  # of a run whose run.json does not say it
+    executor = settings.executor.model_copy(update={"max_turns": turns})
+    return settings.model_copy(update={"tools": tools, "executor": executor})
 
 
 def _means(recording: Recording, tools: Means) -> Means:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agentfs.core.goal_file import ParsedGoal
     from agentfs.core.run_state import RunState
     from agentfs.core.steps import StepView
-    from agentfs.engine.day_limit import DayCheck
+    from agentfs.engine.day_limit import DayLimit
 
 
 ENDS = ("done", "failed", "cancelled")
@@ -215,7 +215,7 @@ class RunScanner:
         return [*slots_in_use(uses, slots)]
 
     @cached_property
-    def day(self) -> "DayCheck":
+    def day(self) -> "DayLimit":
         from agentfs.engine.day_limit import DayLimit
 
         return DayLimit(self.workspace, os.environ, Clock())
@@ -286,7 +286,7 @@ def _why(state: "RunState", waiting: Mapping[str, str]) -> str:
 
 
 def read_run(
-    folder: Path, workspace: Workspace, settings: "Settings | None" = None, day: "DayCheck | None" = None
+    folder: Path, workspace: Workspace, settings: "Settings | None" = None, day: "DayLimit | None" = None
 ) -> Reading:
     """Read everything a run's files say; what does not read is named, the rest is still there."""
     from pydantic import ValidationError
@@ -311,7 +311,7 @@ def read_run(
     goal = reader.judge.goals.get(facts.goal.sha256)
     state = derive(facts, means)
     if settings.limits.day_usd is not None and facts.outcome is None:
-        state = replace(state, day=(day or DayLimit(workspace, os.environ, Clock()))(folder))
+        state = replace(state, day=(day or DayLimit(workspace, os.environ, Clock())).reached_by(folder))
     return Reading(folder, state, facts.broken, reader.judged, goal)
 
 

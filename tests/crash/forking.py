@@ -222,7 +222,7 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> None:
     while True:
         with locked(folder) as mine:
             if mine:
-                drive(open_driver(folder, settings, world), stop, Quiet())
+                drive(open_driver(folder, world), stop, Quiet())
                 return
         assert time.monotonic() < deadline, f"{folder} is held by somebody else"
         stop.wake.wait(0.01)

@@ -34,7 +34,7 @@ def driver(place: Place) -> Iterator[Driver]:
         locked(folder) as ours,
     ):
         assert ours
-        yield open_driver(folder, settings, world)
+        yield open_driver(folder, world)
 
 
 @pytest.fixture

@@ -247,7 +247,7 @@ def test_what_a_run_leaves_needs_no_garbage_collection(tmp_path: Path) -> None:
     gc.disable()
     try:
         with open_world(workspace, settings, {}, lambda _: None, lambda: None) as world:
-            driver = open_driver(folder, settings, world)
+            driver = open_driver(folder, world)
             drive(driver, Stop(), Quiet())
             assert driver.facts.outcome is not None
             left = weakref.ref(driver)

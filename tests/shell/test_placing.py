@@ -22,7 +22,7 @@ def test_what_was_put_in_place_gets_its_number_before_what_was_saved_on_top(tmp_
         open_world(driven.workspace, settings, driven.environment, lambda _words: None, stop.wake.set) as world,
         ExitStack() as stack,
     ):
-        driver = open_driver(driven._taken(goal, stack), settings, world)
+        driver = open_driver(driven._taken(goal, stack), world)
         wait_for(
             lambda: any(isinstance(action, InstallPlan) for action in driver.turn()), "the plan to be put in place"
         )

@@ -88,7 +88,10 @@ def test_midnight_frees_what_was_spent(place: Place, server: ScriptedServer) -> 
     says(server, "first")
     place.agentfs("run", place.runbook(TWO), code=3)
     tomorrow = Clock(wall=lambda: datetime.now(UTC) + timedelta(days=1))
-    spent = [DayLimit(Workspace(place.root), place.env, clock)(place.run_folder()) for clock in (Clock(), tomorrow)]
+    spent = [
+        DayLimit(Workspace(place.root), place.env, clock).reached_by(place.run_folder())
+        for clock in (Clock(), tomorrow)
+    ]
     assert spent == [Reached("day_usd", "$2 a day"), None]
 
 
@@ -101,10 +104,12 @@ def test_what_is_gone_or_broken_counts_for_nothing(place: Place, server: Scripte
     )
     record = json.loads(result.read_bytes())
     result.write_text('{"usage": {"cost_usd": "much"}}', encoding="utf-8")
-    assert limit(place.run_folder()) is None
+    assert limit.reached_by(place.run_folder()) is None
     result.write_text(json.dumps(record), encoding="utf-8")
     answer = place.run_folder() / "planning/7.result.json"
     ended = {"started_at": format_moment(datetime.now(UTC)), "duration_s": 1.5, "usage": {"cost_usd": 1.5}}
     answer.write_text(json.dumps(ended), encoding="utf-8")
     (place.root / "agentfs.toml").write_text(f"{PRICE}[limits]\nday_usd = 3.5\n", encoding="utf-8")
-    assert DayLimit(Workspace(place.root), place.env, Clock())(place.run_folder()) == Reached("day_usd", "$3.5 a day")
+    assert DayLimit(Workspace(place.root), place.env, Clock()).reached_by(place.run_folder()) == Reached(
+        "day_usd", "$3.5 a day"
+    )
