@@ -1,11 +1,12 @@
 """What hides the values of secrets in whatever is written down or shown: what others need to know of it."""
 
 from collections.abc import Collection, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from agentfs.core.records import Record
+if TYPE_CHECKING:
+    from agentfs.core.records import Record
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound="Record")
 
 
 class Mask(Protocol):
