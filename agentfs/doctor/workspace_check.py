@@ -16,10 +16,10 @@ from agentfs.engine.means import allowing_own, catalogue_of, has_model
 from agentfs.errors import AgentfsError, BadFile, NoModel
 from agentfs.executor.attempt_log import marks_in
 from agentfs.ledger import Ledger
-from agentfs.ledger.claims import Claims
-from agentfs.ledger.git import BRANCH, LedgerError, find_damage, find_substitutes
-from agentfs.ledger.index import UNDERWAY
+from agentfs.ledger.branch import UNDERWAY, Claims
+from agentfs.ledger.git import BRANCH, LedgerError
 from agentfs.ledger.maintenance import Maintenance
+from agentfs.ledger.repository import find_damage, find_substitutes
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.safe_open import names_in, read_text, subfolders

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfs.core import paths
+from agentfs.core.commit_messages import AGENTFS
 from agentfs.core.excerpts import one_line
 from agentfs.core.facts import Facts
 from agentfs.core.outcome import commits_of
@@ -23,7 +24,7 @@ from agentfs.core.records import Order, Result, Run
 from agentfs.core.run_state import Means, Use
 from agentfs.core.underway import use_of
 from agentfs.ledger.git import person
-from agentfs.ledger.worktrees import AGENTFS, Repository, Worktree, WorktreeError, names_in_short, worktree_of
+from agentfs.ledger.worktrees import Repository, Worktree, WorktreeError, names_in_short, worktree_of
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import read_lines
 from agentfs.storage.timing import TIMING
@@ -165,7 +166,7 @@ class IsolatedFolder:
             self.worktree.restore(self.tip)
 
     def _commit(self, tree: str, message: str, author: tuple[str, str]) -> str:
-        return self.worktree.commit(tree, self.tip, message, author, self.clock.local())
+        return self.worktree.repository.write_commit(tree, self.tip, message, author, self.clock.local())
 
     # ── what the executor asks ────────────────────────────────────────────────────────────────────────────
 

@@ -1,8 +1,7 @@
 """Git, as the ledger starts it: through GitPython, in a clean environment, running nothing of a repository's choice.
 
-Owns how git is called, what its settings say, and whether it finds the repository whole. Only the repository's own
-settings are read by git, and every one that names a program is switched off. GitPython takes 80 ms to import: that
-happens at the first call of git, never before.
+Owns how git is called, and who the person is by its settings. Git reads only the repository's own settings, and every
+one that names a program is switched off. GitPython takes 80 ms to import: at the first call of git, never before.
 """
 
 import functools
@@ -21,7 +20,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from agentfs.storage.installation import find_program, searched_path, why_missing
-from agentfs.storage.safe_open import MOST_RECORD, MOST_SOURCE, read_regular, read_text
+from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 from agentfs.storage.timing import TIMING
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ QUIET = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.splitIndex=false", "protocol.allow=never"),
     *("log.showSignature=false", "gpg.program=false", "gpg.ssh.program=false", "gpg.x509.program=false"),
 )
-FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
-FSCK_LINES = 50
-_FSCK_LOOKS = 5
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _ENV = "/usr/bin/env"
 _READ_BY_NAME = (  # what git opens before it has looked at anything; it would wait for ever for a pipe
@@ -70,7 +66,7 @@ class Done:
 
     @property
     def why(self) -> str:
-        """The first line of what git says is wrong."""
+        """The first line of git's error."""
         return next(iter(self.err.strip().splitlines()), f"git ended with {self.code}")
 
 
@@ -232,54 +228,6 @@ def _import_gitpython() -> Any:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
     return git
-
-
-# ── whether the repository is whole ───────────────────────────────────────────────────────────────────────
-
-
-def find_damage(root: Path, seconds: float | None = None) -> list[str]:
-    """Return what `git fsck` finds, a line each; raises LedgerError. A person's list of exceptions is not asked.
-
-    It lists the objects first and reads the refs later: what is committed between misses its objects. So what it
-    finds counts only where no ref and no index has changed meanwhile.
-    """
-    settings = ("fsck.skipList=/dev/null", "core.commitGraph=false")
-    for _ in range(_FSCK_LOOKS):
-        before = _stamps(root / ".git")
-        done = Git(root).run(*FSCK, settings=settings, seconds=seconds)
-        if done.code == 0:
-            return []
-        if _stamps(root / ".git") == before:
-            lines = [*done.out.decode("utf-8", "replace").splitlines(), *done.err.splitlines()]
-            return list(filter(str.strip, lines))[:FSCK_LINES] or [f"`git fsck` ended with {done.code}"]
-    raise LedgerBusy("commits are being made; look again when they are done")
-
-
-def _stamps(git: Path) -> dict[str, tuple[int, int]]:
-    """Return when the files changed from which `git fsck` begins."""
-    below = (os.path.join(folder, name) for folder, _, names in os.walk(git / "refs") for name in names)
-    found = {}
-    for path in (*below, *(str(git / name) for name in ("HEAD", "packed-refs", "index"))):
-        with suppress(FileNotFoundError):
-            seen = os.lstat(path)
-            found[path] = seen.st_ino, seen.st_ctime_ns
-    return {path: stamp for path, stamp in found.items() if not path.endswith(".lock")}
-
-
-def find_substitutes(root: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the files by which git shows another history than its objects hold, and what each does."""
-    git = root / ".git"
-    for path in sorted((git / "refs" / "replace").glob("*")):
-        yield path, "makes git show another object in the place of one"
-    for name, does in (("info/grafts", "gives commits other parents"), ("shallow", "cuts the history off")):
-        if os.path.lexists(git / name):
-            yield git / name, does
-    try:
-        packed = read_text(git / "packed-refs", MOST_RECORD)
-    except OSError:
-        return
-    if "refs/replace/" in packed:
-        yield git / "packed-refs", "has refs/replace/, which make git show other objects in the place of some"
 
 
 # ── settings, and who the person is ───────────────────────────────────────────────────────────────────────

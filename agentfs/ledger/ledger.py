@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING
 from agentfs.core.commit_messages import trailers
 from agentfs.core.paths import is_run_id
 from agentfs.ledger import repository
-from agentfs.ledger.claims import Branch, Claims
-from agentfs.ledger.fast_import import Draft, head, store
+from agentfs.ledger.branch import Branch, Claims, Draft, Index, head, is_own, store
 from agentfs.ledger.git import BRANCH, Git, LedgerBroken, LedgerBusy
-from agentfs.ledger.index import Index, is_own
 
 if TYPE_CHECKING:
     import git as gitpython
@@ -239,7 +237,7 @@ class Ledger:
                 new = next((sha for sha in reversed(shas) if sha), None)
                 if new is None:
                     return shas
-                self._index.behind.add(runs)
+                self._index.note_behind(runs)
                 if self._branch.move(tip, new):
                     return shas
         raise LedgerBusy("main keeps moving: the commit follows when it rests")
@@ -259,10 +257,7 @@ class Ledger:
                     return False
                 if self._branch.tip() is None:
                     return True
-                if not self._index.update({*runs, *self._index.behind.runs()}):
-                    return False
-                self._index.behind.clear()
-                return True
+                return self._index.catch_up(runs)
         except LedgerBusy:
             return False
 
@@ -273,7 +268,7 @@ class Ledger:
     def behind(self) -> frozenset[str]:
         """Return the runs with commits that the index may not be in step with yet."""
         with _in_words(self.root):
-            return self._index.behind.runs()
+            return self._index.behind()
 
     def sync_removed(self, runs: Collection[str]) -> bool:
         """Take runs that `main` no longer has out of the index; False: later. Another branch's index is not ours."""

@@ -17,9 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfs.ledger.claims import start_time
+from agentfs.ledger.branch import UNDERWAY, start_time
 from agentfs.ledger.git import BRANCH, Git, LedgerError, end, read_settings
-from agentfs.ledger.index import UNDERWAY
 from agentfs.storage.locks import locked
 from agentfs.storage.safe_open import read_text
 from agentfs.storage.timing import TIMING

@@ -1,6 +1,7 @@
 """Make `runs/` a repository, list the files git should not show there, and say what is wrong with one.
 
-Writes git's small text files (HEAD, config, info/exclude, info/attributes) and starts nothing, not even git.
+Writes git's small text files (HEAD, config, info/exclude, info/attributes). Only `find_damage` starts git: a
+workspace can be made, and looked at, without it.
 """
 
 import contextlib
@@ -8,13 +9,14 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import agentfs
 from agentfs.core import paths
-from agentfs.ledger.git import LedgerBroken, read_settings
+from agentfs.ledger.git import Git, LedgerBroken, LedgerBusy, read_settings
 from agentfs.storage.files import publish, replace
-from agentfs.storage.safe_open import MOST_SOURCE, read_regular
+from agentfs.storage.safe_open import MOST_RECORD, MOST_SOURCE, read_regular, read_text
 
 BEGIN = "# agentfs writes what stands between these two lines; your own lines go above or below"
 DRIVER_BEGIN = "# agentfs writes what stands between these two lines, at every `agentfs init`"
@@ -40,6 +42,8 @@ _CONFIG = """\
 """
 _DESCRIPTION = "The ledger of agentfs: every revision of every plan, who, why, on what evidence\n"
 _NEW = "move it away and run `agentfs init`; the runs' files are not touched"
+_FSCK = ("fsck", "--full", "--strict", "--no-dangling", "--no-progress")
+_FSCK_LINES, _FSCK_TRIES = 50, 5
 _STEP = r'^(step .+|[[:space:]]*"id":[[:space:]]*".*)$'  # what names a step, in the text by meaning and in the file
 _RAW = 'git --no-pager diff --no-index --no-ext-diff --no-textconv -- "$2" "$5" || :'
 
@@ -67,7 +71,7 @@ def create(root: Path) -> None:
 def find_trouble(root: Path) -> str | None:
     """Return why the ledger cannot be used and how to fix it; None if it can."""
     try:
-        return _find_obstacle(root) or _find_foreign_format(root) or _find_missing_access(root)
+        return _find_obstacle(root) or next(_find_troubles(root), None)
     except OSError as error:
         return f"{root}/.git cannot be read: {error.strerror}"
 
@@ -86,29 +90,21 @@ def _is_bare(root: Path) -> bool:
     return not (root / ".git").exists() and (root / "HEAD").is_file() and (root / "objects").is_dir()
 
 
-def _find_foreign_format(root: Path) -> str | None:
-    config = read_settings(root / ".git" / "config")
+def _find_troubles(root: Path) -> Iterator[str]:
+    git = root / ".git"
+    config = read_settings(git / "config")
     if config.get("core.bare", "false").lower() in ("true", "yes", "on", "1"):
-        return f"{root}/.git is marked as bare: run `git -C {root} config core.bare false`"
-    for key, known, words in (
-        ("extensions.objectformat", "sha1", "uses {} objects; agentfs writes sha1 only"),
-        ("extensions.refstorage", "files", "keeps its branches as {}; agentfs knows files only"),
-    ):
-        if config.get(key, known).lower() != known:
-            return f"{root}/.git {words.format(config[key])}: {_NEW}"
-    return None
-
-
-def _find_missing_access(root: Path) -> str | None:
-    for name in ("", "objects", "refs"):
-        folder = root / ".git" / name
+        yield f"{git} is marked as bare: run `git -C {root} config core.bare false`"
+    if (objects := config.get("extensions.objectformat", "sha1")).lower() != "sha1":
+        yield f"{git} uses {objects} objects; agentfs writes sha1 only: {_NEW}"
+    if (refs := config.get("extensions.refstorage", "files")).lower() != "files":
+        yield f"{git} keeps its branches as {refs}; agentfs knows files only: {_NEW}"
+    for folder in (git, git / "objects", git / "refs"):
         if not folder.is_dir():
-            return f"{folder} is missing: run `git init` in {root}, then `git fsck`"
+            yield f"{folder} is missing: run `git init` in {root}, then `git fsck`"
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            return (
-                f"{folder} cannot be written: give yourself the right to it (it may be read-only, or another user's)"
-            )
-    return None
+            own = "give yourself the right to it (it may be read-only, or another user's)"
+            yield f"{folder} cannot be written: {own}"
 
 
 def show_plans_by_meaning(git: Path) -> None:
@@ -193,3 +189,51 @@ def _find_common_folder(top: Path) -> Path | None:
     if (git / "commondir").is_file():
         return git / _read_escaped(git / "commondir").strip()
     return git
+
+
+# ── whether the repository is whole ───────────────────────────────────────────────────────────────────────
+
+
+def find_damage(root: Path, seconds: float | None = None) -> list[str]:
+    """Return what `git fsck` finds, a line each; raises LedgerError. A person's list of exceptions does not count.
+
+    It lists the objects first and reads the refs later, so a commit made in between seems to have no objects.
+    What it finds counts only where no ref and no index has changed meanwhile.
+    """
+    settings = ("fsck.skipList=/dev/null", "core.commitGraph=false")
+    for _ in range(_FSCK_TRIES):
+        before = _stamps(root / ".git")
+        done = Git(root).run(*_FSCK, settings=settings, seconds=seconds)
+        if done.code == 0:
+            return []
+        if _stamps(root / ".git") == before:
+            lines = [*done.out.decode("utf-8", "replace").splitlines(), *done.err.splitlines()]
+            return list(filter(str.strip, lines))[:_FSCK_LINES] or [f"`git fsck` ended with {done.code}"]
+    raise LedgerBusy("commits are being made; look again when they are done")
+
+
+def _stamps(git: Path) -> dict[str, tuple[int, int]]:
+    """Return when the files changed from which `git fsck` begins."""
+    below = (os.path.join(folder, name) for folder, _, names in os.walk(git / "refs") for name in names)
+    found = {}
+    for path in (*below, *(str(git / name) for name in ("HEAD", "packed-refs", "index"))):
+        with contextlib.suppress(FileNotFoundError):
+            seen = os.lstat(path)
+            found[path] = seen.st_ino, seen.st_ctime_ns
+    return {path: stamp for path, stamp in found.items() if not path.endswith(".lock")}
+
+
+def find_substitutes(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the files by which git shows another history than its objects hold, and what each does."""
+    git = root / ".git"
+    for path in sorted((git / "refs" / "replace").glob("*")):
+        yield path, "makes git show another object in the place of one"
+    for name, does in (("info/grafts", "gives commits other parents"), ("shallow", "cuts the history off")):
+        if os.path.lexists(git / name):
+            yield git / name, does
+    try:
+        packed = read_text(git / "packed-refs", MOST_RECORD)
+    except OSError:
+        return
+    if "refs/replace/" in packed:
+        yield git / "packed-refs", "has refs/replace/, which make git show other objects in the place of some"

@@ -22,8 +22,9 @@ from agentfs.core.agreement import Disagreement, Fault, Grade, RunFiles, faults,
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.paths import run_id
 from agentfs.core.records import Answer, Call, Order, Outcome, Record, Result, Revision, Run
-from agentfs.ledger.git import LedgerBusy, LedgerError, find_damage, find_substitutes
+from agentfs.ledger.git import LedgerBusy, LedgerError
 from agentfs.ledger.ledger import Ledger, blob_sha
+from agentfs.ledger.repository import find_damage, find_substitutes
 from agentfs.ledger.walk import History, read_commits
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven, is_watched

@@ -29,7 +29,7 @@ from agentfs.core.commit_messages import (
     trailers,
 )
 from agentfs.core.records import Answer, Outcome, Revision
-from agentfs.ledger.fast_import import COMMITTER, commit_text, signature
+from agentfs.ledger.branch import commit_text, signature
 from agentfs.ledger.git import BRANCH, Git, LedgerBroken
 from agentfs.ledger.ledger import blob_sha
 from agentfs.storage.files import read_whole
@@ -213,7 +213,7 @@ class History:
     def _check_own(self, commit: Walked, named: list[str], by_run: dict[str, list[Change]]) -> Iterator[Disagreement]:
         """A commit that names a run was made by agentfs, of that run's files, and says what its record says."""
         who, _, when = commit.committer.partition("> ")
-        if f"{who}>" != f"{COMMITTER[0]} <{COMMITTER[1]}>":
+        if f"{who}>" != f"{AGENTFS[0]} <{AGENTFS[1]}>":
             words = f"was made again by {who}>: rebased, amended or forged ({commit.subject})"
             yield _wrong(commit, words, REWRITTEN)
         elif when != commit.author.partition("> ")[2]:

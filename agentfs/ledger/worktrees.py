@@ -1,30 +1,30 @@
 """A run's own worktree of a person's repository: made, undone, committed, compared, merged, removed.
 
 The person's tree, index and HEAD are never touched but by `merge`, which they ask for. Nothing of the repository's
-choice runs: what reads or writes files does so through a git folder made for that moment, which shares the
-repository's objects and has no settings, so that there are no hooks, filters or monitors to run. The branch is moved
-by `update-ref`, with hooks switched off.
+choice runs: what reads or writes files uses a git folder made for that moment, which shares the repository's objects
+and has no settings, so that there are no hooks, filters or monitors to run. The branch is moved by `update-ref`, with
+hooks switched off.
 """
 
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from agentfs.core import paths
+from agentfs.core.commit_messages import AGENTFS
 from agentfs.core.text import inert
-from agentfs.ledger.fast_import import commit_text, signature
-from agentfs.ledger.git import Git, LedgerError, environment, person, read_settings
+from agentfs.ledger.branch import commit_text, signature
+from agentfs.ledger.git import Done, Git, LedgerError, environment, person, read_settings
 from agentfs.storage.files import replace
 from agentfs.storage.safe_open import MEGABYTE, MOST_SOURCE, copy_regular, read_regular, read_text
 
 DURABLE = ("core.fsync=loose-object,reference",)
-AGENTFS = ("agentfs", "agentfs@localhost")
 MOST_LISTED = 1000
 LONGEST_PATH = 4096  # characters, as for the kernel
 MOST_INDEX = 1000 * MEGABYTE  # that of a million files has a tenth of it
@@ -36,6 +36,36 @@ AT_WORK = "agentfs-at-work"  # another: something that agentfs started may chang
 
 class WorktreeError(LedgerError):
     """Git could not do what was asked of a worktree; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitCalls:
+    """Git over one working tree, with variables that say which git folder and index it uses."""
+
+    tree: Path
+    variables: Mapping[str, str]
+    settings: Sequence[str] = DURABLE
+
+    def run(self, *words: str, given: bytes = b"") -> Done:
+        return Git(self.tree).run(*words, given=given, settings=self.settings, variables=self.variables)
+
+    def output(self, *words: str, given: bytes = b"") -> str:
+        """Return what git prints; raises WorktreeError if it fails."""
+        done = self.run(*words, given=given)
+        if done.code != 0:
+            raise WorktreeError(f"git {words[0]}: {done.why}")
+        return os.fsdecode(done.out).removesuffix("\n")
+
+    def untracked(self) -> list[str]:
+        """Return files that git neither knows nor ignores; a repository among them ends with a slash."""
+        return [*filter(None, self.output("ls-files", "--others", "--exclude-standard", "-z").split("\0"))]
+
+    def write_all(self) -> str:
+        """Return the tree of all files as they are; repositories that lie among them are left out."""
+        self.output("add", "--update", "--", ".")
+        new = "".join(f"{name}\0" for name in self.untracked() if not name.endswith("/"))
+        self.output("update-index", "-z", "--add", "--stdin", given=os.fsencode(new))
+        return self.output("write-tree")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +86,21 @@ class Repository:
 
     @staticmethod
     def _at(top: Path) -> "Repository":
-        git = Git(top)
         dotgit = top / ".git"
-        own = dotgit if dotgit.is_dir() else _read_pointer(dotgit)
-        own = own if own.is_absolute() else (top / own)
-        output = _out(git, "rev-parse", "--git-common-dir", variables=_plain(top, own))
-        common = Path(output if os.path.isabs(output) else os.path.join(top, output)).resolve()
+        own = dotgit if dotgit.is_dir() else top / _read_pointer(dotgit)
+        common = (top / GitCalls(top, _variables(top, own)).output("rev-parse", "--git-common-dir")).resolve()
         if leads := next(_ways_out(dotgit, own, common), None):
             raise WorktreeError(f"{leads}: a step may have made it, to reach another repository (take it away first)")
         return Repository(top.resolve(), common, own.resolve())
 
-    def run(self, *words: str, given: bytes = b"", settings: Sequence[str] = ()) -> str:
-        """Run git on the repository itself: for what reads commits and references only."""
-        return _out(Git(self.top), *words, given=given, settings=settings, variables=_plain(self.top, self.git_dir))
+    @property
+    def calls(self) -> GitCalls:
+        """Git on the repository itself: for what reads commits and references only."""
+        return GitCalls(self.top, _variables(self.top, self.git_dir))
+
+    def run(self, *words: str, given: bytes = b"") -> str:
+        """Return what git prints that reads commits and references only."""
+        return self.calls.output(*words, given=given)
 
     def why_unfit(self) -> tuple[str, str] | None:
         """Return why a run cannot have a worktree of it, and what to do; None if it can."""
@@ -98,26 +130,20 @@ class Repository:
 
     def snapshot(self) -> str:
         """Return the tree of the person's files as they are, without what git ignores; their index is not touched."""
-        with self.aside(self.top, self.git_dir / "index", copy=True) as aside:
-            return aside.write_all()
+        with self.files_apart(self.top, self.git_dir / "index", copy=True) as calls:
+            return calls.write_all()
 
     def write_commit(self, tree: str, parent: str, message: str, author: tuple[str, str], at: datetime) -> str:
         """Write a commit, and return it; nothing refers to it yet."""
-        lines = (
-            f"tree {tree}",
-            f"parent {parent}",
-            f"author {signature(*author, at)}",
-            f"committer {signature(*AGENTFS, at)}",
-        )
-        given = "\n".join((*lines, "", commit_text(message))).encode("utf-8", "replace")
+        who = f"author {signature(*author, at)}\ncommitter {signature(*AGENTFS, at)}"
+        given = f"tree {tree}\nparent {parent}\n{who}\n\n{commit_text(message)}".encode("utf-8", "replace")
         return self.run("hash-object", "-t", "commit", "-w", "--stdin", given=given)
 
     def uncommitted(self, untracked: Untracked) -> list[str]:
         """Return the files of the person's that are not committed; nothing is written."""
-        words = ("status", "--porcelain", "-z", "--no-renames", f"--untracked-files={untracked}")
-        with self.aside(self.top, self.git_dir / "index", copy=True) as aside:
-            output = aside.output(*words)
-        return [part[3:] for part in output.decode("utf-8", "replace").split("\0") if part][:MOST_LISTED]
+        with self.files_apart(self.top, self.git_dir / "index", copy=True) as calls:
+            listed = calls.output("status", "--porcelain", "-z", "--no-renames", f"--untracked-files={untracked}")
+        return [os.fsencode(part[3:]).decode("utf-8", "replace") for part in listed.split("\0") if part][:MOST_LISTED]
 
     def changed(self, one: str, other: str) -> list[str]:
         """Return the files that differ between two commits."""
@@ -132,8 +158,7 @@ class Repository:
 
     def try_merge(self, branch: str) -> str | None:
         """Return the tree that merging a branch would make of HEAD's; None: they conflict. Nothing is touched."""
-        words = ("merge-tree", "--write-tree", "HEAD", branch)
-        tried = Git(self.top).run(*words, variables=_plain(self.top, self.git_dir), settings=DURABLE)
+        tried = self.calls.run("merge-tree", "--write-tree", "HEAD", branch)
         return tried.out.decode().strip() if tried.code == 0 else None
 
     def unhandled(self, commit: str) -> list[str]:
@@ -148,15 +173,14 @@ class Repository:
         return found
 
     @contextmanager
-    def aside(self, tree: Path, index: Path, *, copy: bool = False) -> Iterator["_Aside"]:
+    def files_apart(self, tree: Path, index: Path, *, copy: bool = False) -> Iterator[GitCalls]:
         """Yield git over a working tree with no settings of the repository's. `copy`: the index is not written."""
         with tempfile.TemporaryDirectory(prefix="agentfs-git-") as folder:
             own = Path(folder)
-            for name in ("refs", "objects"):
+            for name in ("refs", "objects", "info"):
                 (own / name).mkdir()
             (own / "HEAD").write_text(f"{self.run('rev-parse', 'HEAD')}\n")
             (own / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
-            (own / "info").mkdir()
             with _in_words(), suppress(FileNotFoundError):
                 theirs = self.common / "info" / "exclude"
                 ignored = read_regular(theirs, MOST_SOURCE, links=True)  # as git reads it: people link theirs
@@ -164,41 +188,17 @@ class Repository:
             if copy:  # its time too: by it git knows which files may have changed since
                 with _in_words(), suppress(FileNotFoundError):
                     copy_regular(index, own / "index", MOST_INDEX)
-            chosen = own / "index" if copy else index
             variables = {
                 "GIT_DIR": folder,
                 "GIT_WORK_TREE": str(tree),
-                "GIT_INDEX_FILE": str(chosen),
+                "GIT_INDEX_FILE": str(own / "index" if copy else index),
                 "GIT_OBJECT_DIRECTORY": str(self.common / "objects"),
             }
-            yield _Aside(Git(tree), variables)
+            yield GitCalls(tree, variables)
 
 
-@dataclass(frozen=True, slots=True)
-class _Aside:
-    git: Git
-    variables: Mapping[str, str]
-
-    def output(self, *words: str, given: bytes = b"") -> bytes:
-        done = self.git.run(*words, given=given, settings=DURABLE, variables={**self.variables})
-        if done.code != 0:
-            raise WorktreeError(f"git {words[0]}: {done.why}")
-        return done.out
-
-    def text(self, *words: str) -> str:
-        return self.output(*words).decode("utf-8", "replace").strip()
-
-    def untracked(self) -> list[str]:
-        """Return files that git neither knows nor ignores; a repository among them ends with a slash."""
-        output = self.output("ls-files", "--others", "--exclude-standard", "-z")
-        return [name for name in output.decode("utf-8", "surrogateescape").split("\0") if name]
-
-    def write_all(self) -> str:
-        """Return the tree of all files as they are; repositories that lie among them are left out."""
-        self.output("add", "--update", "--", ".")
-        new = "".join(f"{name}\0" for name in self.untracked() if not name.endswith("/"))
-        self.output("update-index", "-z", "--add", "--stdin", given=new.encode("utf-8", "surrogateescape"))
-        return self.text("write-tree")
+def _variables(top: Path, git_dir: Path) -> dict[str, str]:
+    return {**environment(top), "GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(top)}
 
 
 def _ways_out(dotgit: Path, own: Path, common: Path) -> Iterator[str]:
@@ -253,19 +253,6 @@ def _in_words() -> Iterator[None]:
         raise WorktreeError(f"{inert(str(error.filename))}: {error.strerror}") from None
 
 
-def _out(
-    git: Git, *words: str, variables: Mapping[str, str], given: bytes = b"", settings: Sequence[str] = ()
-) -> str:
-    done = git.run(*words, given=given, settings=(*DURABLE, *settings), variables=variables)
-    if done.code != 0:
-        raise WorktreeError(f"git {words[0]}: {done.why}")
-    return done.out.decode("utf-8", "surrogateescape").strip()
-
-
-def _plain(top: Path, git_dir: Path) -> dict[str, str]:
-    return {**environment(top), "GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(top)}
-
-
 @dataclass(frozen=True, slots=True)
 class Worktree:
     """The worktree of one run."""
@@ -293,8 +280,7 @@ class Worktree:
             repository.run("update-ref", f"refs/heads/{self.branch}", base, "")  # it does not exist
         if not self._is_added():
             self._unregister()
-            words = ("worktree", "add", "--force", "--no-checkout", str(self.folder), self.branch)
-            repository.run(*words)
+            repository.run("worktree", "add", "--force", "--no-checkout", str(self.folder), self.branch)
         self.restore(base)
         (self._own / MADE).touch()
 
@@ -315,16 +301,16 @@ class Worktree:
 
     def restore(self, commit: str) -> None:
         """Make the files those of a commit or tree; files that git ignores stay."""
-        with self._aside() as aside:
-            aside.output("read-tree", commit)
-            aside.output("checkout-index", "--all", "--force")
-            for name in aside.untracked():
+        with self._files() as calls:
+            calls.output("read-tree", commit)
+            calls.output("checkout-index", "--all", "--force")
+            for name in calls.untracked():
                 if name.endswith("/"):  # a repository that a step made in it
                     shutil.rmtree(self.folder / name, ignore_errors=True)
                 else:
                     (self.folder / name).unlink(missing_ok=True)
                 self._remove_empty(self.folder / os.path.dirname(name.rstrip("/")))
-            aside.output("update-index", "-q", "--refresh")
+            calls.output("update-index", "-q", "--refresh")
 
     def _remove_empty(self, folder: Path) -> None:
         while folder != self.folder and folder.is_dir() and not any(folder.iterdir()):
@@ -333,21 +319,17 @@ class Worktree:
 
     def snapshot(self) -> str:
         """Return the tree of the files as they are, without what git ignores; the index is not touched."""
-        with self._aside(copy=True) as aside:
-            return aside.write_all()
+        with self._files(copy=True) as calls:
+            return calls.write_all()
 
     def tree_of(self, commit: str) -> str:
         return self.repository.run("rev-parse", "--verify", f"{commit}^{{tree}}")
 
-    def commit(self, tree: str, parent: str, message: str, author: tuple[str, str], at: datetime) -> str:
-        """Write a commit, and return it; nothing refers to it yet."""
-        return self.repository.write_commit(tree, parent, message, author, at)
-
     def move(self, commit: str) -> None:
         """Move the branch, and the worktree's index with it; the files are there already."""
         self.repository.run("update-ref", f"refs/heads/{self.branch}", commit)
-        with self._aside() as aside:
-            aside.output("read-tree", commit)
+        with self._files() as calls:
+            calls.output("read-tree", commit)
 
     def person_changed(self, left: str, tip: str) -> str | None:
         """Return the tree that the tip becomes by what a person changed since an attempt left its own; None: nothing.
@@ -358,27 +340,21 @@ class Worktree:
         if now == left:
             return None
         changed = self.repository.run("diff-tree", "-r", "-z", "--no-renames", left, now)
-        with self._aside(copy=True) as aside:
-            aside.output("read-tree", tip)
-            lines = b"".join(_index_lines(changed))
-            aside.output("update-index", "-z", "--index-info", given=lines)
-            tree = aside.text("write-tree")
+        with self._files(copy=True) as calls:
+            calls.output("read-tree", tip)
+            calls.output("update-index", "-z", "--index-info", given=b"".join(_index_lines(changed)))
+            tree = calls.output("write-tree")
         return tree if tree != self.tree_of(tip) else None
 
-    @contextmanager
-    def _aside(self, *, copy: bool = False) -> Iterator[_Aside]:
-        with self.repository.aside(self.folder, self._own / "index", copy=copy) as aside:
-            yield aside
+    def _files(self, *, copy: bool = False) -> AbstractContextManager[GitCalls]:
+        return self.repository.files_apart(self.folder, self._own / "index", copy=copy)
 
     # ── for people ────────────────────────────────────────────────────────────────────────────────────────
 
     def patch(self, base: str, tip: str) -> bytes:
         """Return what changed, as a patch that git applies."""
-        done = Git(self.repository.top).run(
-            *("diff", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", base, tip),
-            variables=_plain(self.repository.top, self.repository.git_dir),
-        )
-        return done.out
+        plain = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv")
+        return self.repository.calls.run("diff", *plain, base, tip).out
 
     def remove(self) -> bool:
         """Remove worktree and branch; False: neither was there."""
@@ -449,44 +425,20 @@ def merge(repository: Repository, branch: str, *, squash: bool) -> str:
         raise WorktreeError(f"it conflicts with what you have. To merge by hand: git -C {top} merge {branch}")
     name, address = person(top)
     who = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": address, "GIT_COMMITTER_NAME": name}
-    variables = {**_plain(top, repository.git_dir), **who, "GIT_COMMITTER_EMAIL": address}
-    settings = [*DURABLE, "commit.gpgSign=false", "merge.autoStash=false", *_no_filters(repository)]
-    words = (
-        "merge",
-        "--no-edit",
-        "--no-verify",
-        "--no-stat",
-        "--no-gpg-sign",
-        "--no-verify-signatures",
-        *(["--squash"] if squash else []),
-        branch,
-    )
-    done = Git(top).run(*words, variables=variables, settings=settings)
-    if done.code != 0:
-        raise WorktreeError(f"git merge: {done.why}")
+    variables = {**_variables(top, repository.git_dir), **who, "GIT_COMMITTER_EMAIL": address}
+    settings = (*DURABLE, "commit.gpgSign=false", "merge.autoStash=false", *_no_filters(repository))
+    calls = GitCalls(top, variables, settings)
+    unchecked = ("--no-edit", "--no-verify", "--no-stat", "--no-gpg-sign", "--no-verify-signatures")
+    calls.output("merge", *unchecked, *(["--squash"] if squash else []), branch)
     if squash:
         message = f"{branch.rpartition('/')[2]}: the work of an agentfs run\n\nAgentfs-Branch: {branch}\n"
-        done = Git(top).run(
-            "commit",
-            "--no-verify",
-            "--quiet",
-            "-F",
-            "-",
-            given=message.encode(),
-            variables=variables,
-            settings=settings,
-        )
-        if done.code != 0:
-            raise WorktreeError(f"git commit: {done.why}")
+        calls.output("commit", "--no-verify", "--quiet", "-F", "-", given=message.encode())
     return repository.head()
 
 
 def _no_filters(repository: Repository) -> Iterator[str]:
     """Yield settings that switch off every filter and merge driver that the repository's settings name."""
     named = r"^(filter|merge)\..*\.(clean|smudge|process|driver|required)$"
-    done = Git(repository.top).run(
-        "config", "--null", "--name-only", "--get-regexp", named,
-        variables=_plain(repository.top, repository.git_dir),
-    )  # fmt: skip
+    done = repository.calls.run("config", "--null", "--name-only", "--get-regexp", named)  # 1: there are none
     for name in filter(None, done.out.decode("utf-8", "replace").split("\0")):
         yield f"{name}=false" if name.endswith(".required") else f"{name}="

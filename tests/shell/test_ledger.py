@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentfs.ledger import Ledger, LedgerBroken, LedgerBusy, LedgerCommit, blob_sha
-from agentfs.ledger.git import BRANCH, find_damage
+from agentfs.ledger.git import BRANCH
+from agentfs.ledger.repository import find_damage
 from agentfs.storage.timing import TIMING
 from tests.ledgers import AT, RUN, a_ledger, a_run, an_entry, assert_sound, git, put
 from tests.mounts import mounted
@@ -201,7 +202,7 @@ def test_a_persons_lock_on_main_is_waited_for_and_never_removed(tmp_path: Path) 
 def test_while_another_process_has_its_turn_the_ledger_is_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfs.ledger.claims.TIMING", replace(TIMING, ledger_lock=0.0))
+    monkeypatch.setattr("agentfs.ledger.branch.TIMING", replace(TIMING, ledger_lock=0.0))
     ledger = a_ledger(tmp_path)
     with Ledger(ledger.root)._claims.turn(), pytest.raises(LedgerBusy, match="another agentfs"):
         ledger.commit(an_entry())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.ledger import Ledger, fast_import
-from agentfs.ledger.claims import start_time
+from agentfs.ledger import Ledger, branch
+from agentfs.ledger.branch import start_time
 from tests.cuts import Cut, Killed, cut_at
 from tests.ledgers import RUN, a_ledger, a_run, an_entry, assert_sound, git, put
 
@@ -17,7 +17,7 @@ SMALL = {"goal.md": b"x", "plan.json": b"{}"}
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_commit_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
-    monkeypatch.setattr(fast_import, "STORING", ("core.fsync=all", f"fastimport.unpackLimit={0 if packed else 99}"))
+    monkeypatch.setattr(branch, "STORING", ("core.fsync=all", f"fastimport.unpackLimit={0 if packed else 99}"))
     for allowed in range(200):
         ledger = Ledger.create(tmp_path / str(allowed) / "runs")
         ledger.commit(an_entry({"goal.md": b"x"}))

@@ -11,7 +11,7 @@ import pytest
 
 from agentfs.doctor.workspace_check import _find_locks
 from agentfs.errors import UserError
-from agentfs.ledger.claims import Claims
+from agentfs.ledger.branch import Claims
 from agentfs.ledger.git import BRANCH
 from agentfs.storage.locks import (
     HeldFolder,
