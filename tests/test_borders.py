@@ -154,7 +154,7 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "tools/output.py": "writes the output of an attempt, whose claim is ours",
     "replay/playback.py": "makes the output file of an attempt that is replayed, in a folder made for it",
     "places/elsewhere.py": "works in a folder made for one attempt",
-    "places/token.py": "locks what it has just written, and follows no link",
+    "places/assignment.py": "locks what it has just written, and follows no link",
     "places/relay.py": "writes the output of an attempt, whose claim is ours",
     "doctor/machine.py": "reads limits of the kernel, tries a file system with files of its own",
     "ledger/branch.py": "the turn of those who write to the ledger, and a list, in a folder no step can open",

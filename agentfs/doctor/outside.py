@@ -23,10 +23,10 @@ from agentfs.core.records import Sandbox
 from agentfs.core.text import cut, inert, plural
 from agentfs.engine.means import default_agent, has_model, named_agents
 from agentfs.models.endpoint import INVALID_KEY, NO_KEY, UNCOMPRESSED, Endpoint, error_words, is_page, table_of
-from agentfs.places.channel import Closed
+from agentfs.places.assignment import Tokens
+from agentfs.places.channel import Closed, Line, Place
 from agentfs.places.dask_place import address_in
-from agentfs.places.relay import Line, Place, create_place, no_such_place, place_problem
-from agentfs.places.token import Tokens
+from agentfs.places.relay import create_place, no_such_place, place_problem
 from agentfs.storage.clock import Clock
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING

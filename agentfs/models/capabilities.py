@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 from agentfs.core.records import Failure, JsonObject, Usage
 from agentfs.models.base import Form, Garbled, ModelError, ModelSession, Offer, Refused, Reply, Request, ToolCall
 from agentfs.models.budget import Tokens
-from agentfs.models.response import Response
+from agentfs.models.endpoint import Response
 from agentfs.models.text_protocol import (
     FINISH,
     describe_tools,

@@ -33,7 +33,7 @@ from agentfs.models.capabilities import (
     read_reply,
     tool_schema,
 )
-from agentfs.models.response import Malformed, Response, ResponseBuilder, TooLarge
+from agentfs.models.endpoint import Malformed, Response, ResponseBuilder, TooLarge
 from agentfs.storage.timing import TIMING
 
 LARGEST_ANSWER = 8 * 1024 * 1024

@@ -36,10 +36,15 @@ from agentfs.models.capabilities import (
 )
 from agentfs.models.endpoint import (
     INVALID_KEY,
+    LONGEST_NAME,
     UNCOMPRESSED,
     Endpoint,
     Fault,
+    Malformed,
     RequestPolicy,
+    Response,
+    ResponseBuilder,
+    TooLarge,
     broken,
     explain_status,
     garbled_fault,
@@ -47,7 +52,6 @@ from agentfs.models.endpoint import (
     silent,
     unreachable,
 )
-from agentfs.models.response import LONGEST_NAME, Malformed, Response, ResponseBuilder, TooLarge
 from agentfs.storage.timing import TIMING
 
 if TYPE_CHECKING:

@@ -1,30 +1,26 @@
-"""The line between a driver and an attempt elsewhere: JSON objects, either way, in order; the first is an assignment.
+"""The line between a driver and an attempt elsewhere, and what a place is; the place behind a command.
 
-Values only, and no secret: variables are named, and read where the attempt runs.
+JSON objects go either way, in order; the first is an assignment. No secret is sent: variables are named, and read
+where the attempt runs.
 """
 
+import collections
 import contextlib
-import functools
 import json
 import os
 import queue
+import signal
+import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
-from pydantic import TypeAdapter, ValidationError
-
-from agentfs.agents.presets import Agent
-from agentfs.core.config import ExecutorSettings
-from agentfs.core.records import Order, SandboxWish
-from agentfs.core.run_state import Bounds
-from agentfs.executor.task import AgentRules, LoopRules, ProofRules, Task
-from agentfs.models.budget import Budget
-from agentfs.places.token import Token
-from agentfs.tools.base import Confinement
+from agentfs.storage.starting import Starter
+from agentfs.storage.timing import TIMING
 
 Message = dict[str, Any]
+KEPT_LINES = 20  # of what the command writes to its standard error
 LONGEST = 64 * 1024 * 1024  # bytes of one message: an output that goes to a file is sent in pieces
 
 
@@ -40,6 +36,37 @@ class Channel(Protocol):
 
     def receive(self, timeout: float) -> Message | None:
         """Return the next message; None if there is none in that time. Raises Closed once there can be none."""
+
+
+class Line(Channel, Protocol):
+    """A channel to an attempt elsewhere."""
+
+    def has_another(self) -> bool:
+        """Whether another machine of this place could take what this one refuses."""
+
+    def close(self) -> None:
+        """End the attempt, if it has not ended, and forget it."""
+
+
+class Place(Protocol):
+    """Somewhere attempts may run."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    def workers(self) -> Sequence[str]:
+        """Return what may differ from each other there, by address. Empty: there is but one."""
+
+    def start(self, message: Message, worker: str | None = None) -> Line:
+        """Start `agentfs attempt` there and send its first message. Raises Closed where that cannot be done."""
+
+    def close(self) -> None: ...
+
+
+# ── over pipes ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class PipeChannel:
@@ -102,68 +129,89 @@ def standard_channel() -> PipeChannel:
     return PipeChannel(incoming, outgoing)
 
 
-# ── the first message: what an attempt elsewhere is given ─────────────────────────────────────────────────
+# ── a place behind a command: `docker run -i … agentfs attempt`, `ssh host agentfs attempt`, `srun …` ──────
+
+
+class CommandLine(PipeChannel):
+    """The line to one process; closing it ends the process, and with that the attempt."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise RuntimeError("a place is talked to over pipes")
+        self._process, self._said = process, collections.deque[str](maxlen=KEPT_LINES)
+        self._listener = threading.Thread(target=self._listen, args=(process.stderr,), daemon=True)
+        self._listener.start()
+        super().__init__(process.stdout, process.stdin, self._why)
+
+    def _listen(self, stderr: IO[bytes]) -> None:
+        with stderr:
+            for line in stderr:
+                if text := line.decode("utf-8", "replace").strip():
+                    self._said.append(text[:500])
+
+    def _why(self) -> str:
+        """Return why the process is gone, in the last words it wrote."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(TIMING.grace)
+            self._listener.join(TIMING.grace)
+            return f"the command ended with {code}" + (f": {self._said[-1]}" if self._said else "")
+        return "the command closed its output"
+
+    def has_another(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """End the command: by closing its input, then by signals to its process group."""
+        with contextlib.suppress(OSError):  # what was not sent yet
+            self._outgoing.close()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                if number is not None:
+                    os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(TIMING.grace)
+                break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # what it left behind
+        self._process.wait()
+        self._reader.join(TIMING.grace)
+        self._listener.join(TIMING.grace)
 
 
 @dataclass(frozen=True, slots=True)
-class ModelChoice:
-    """The model that an attempt may ask; its key is read where the attempt runs."""
+class CommandPlace:
+    """Starts one process per attempt."""
 
-    settings: ExecutorSettings
     name: str
-    temperature: float | None
+    command: Sequence[str]
+    slots: int
+    environment: Mapping[str, str]
+    starter: Starter
 
+    def workers(self) -> Sequence[str]:
+        return ()
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One order, and all that its attempt needs."""
+    def start(self, message: Message, worker: str | None = None) -> CommandLine:  # noqa: ARG002 - there is but one
+        def begin() -> "subprocess.Popen[bytes]":
+            return subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(self.environment),
+                start_new_session=True,
+            )
 
-    version: str  # of agentfs: both sides must be the same release
-    place: str
-    order: Order
-    loop: LoopRules
-    proof: ProofRules | None
-    retry_wait_s: float
-    agent: Agent | None  # the coding agent that does it
-    confinement: Confinement  # its `env` is empty: the variables are named in `env`, and read there
-    env: tuple[str, ...]
-    sandbox: SandboxWish
-    unconfined: bool  # programs may run where there is no sandbox: a person wrote them, or turned it off
-    output_bytes: int
-    left: Bounds  # what the run may still ask of models
-    model: ModelChoice | None
-    search_url: str
-    token: Token
-    silence_s: float  # the attempt ends itself after so long without a word from its driver
-    alive_s: float  # and sends one this often
-    log: str | None = None  # of an attempt that waited for a person
-    reply: str | None = None  # and what the person said
+        try:
+            line = CommandLine(self.starter.start(begin))
+        except OSError as error:
+            raise Closed(f"{self.command[0]}: {error.strerror}") from None
+        try:
+            line.send(message)
+        except Closed:
+            line.close()
+            raise
+        return line
 
-
-def task_of(assignment: Assignment, environment: Mapping[str, str]) -> Task:
-    """Return what is to be done; an agent gets its variables where it runs."""
-    rules = AgentRules(assignment.agent, Budget(assignment.left), environment) if assignment.agent else None
-    given = assignment
-    return Task(given.order, given.loop, given.proof, retry_wait_s=given.retry_wait_s, agent=rules)
-
-
-class Unreadable(Exception):
-    """An assignment of another release, or no assignment."""
-
-
-@functools.cache
-def _adapter() -> TypeAdapter[Assignment]:
-    return TypeAdapter(Assignment)
-
-
-def encode(assignment: Assignment) -> str:
-    """Return an assignment as JSON."""
-    return _adapter().dump_json(assignment, by_alias=True).decode("utf-8")
-
-
-def decode(text: str) -> Assignment:
-    """Return the assignment that a text means. Raises Unreadable."""
-    try:
-        return _adapter().validate_json(text, by_alias=True)
-    except ValidationError as error:
-        raise Unreadable(f"{error.error_count()} fields of the assignment do not read") from None
+    def close(self) -> None:
+        """Nothing outlives its attempt."""

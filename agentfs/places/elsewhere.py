@@ -28,8 +28,8 @@ from agentfs.executor.task import Asked, Task
 from agentfs.models import create_model
 from agentfs.models.base import ModelSession
 from agentfs.models.budget import Budget
-from agentfs.places.channel import Assignment, Channel, Closed, Message, Unreadable, decode, task_of
-from agentfs.places.token import Token, check_token
+from agentfs.places.assignment import Assignment, Token, Unreadable, check_token, decode, task_of
+from agentfs.places.channel import Channel, Closed, Message
 from agentfs.places.watchdog import watchdog_of_this_process
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import SharedSync, StepsFolder

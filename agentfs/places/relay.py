@@ -8,12 +8,11 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -29,44 +28,15 @@ from agentfs.executor.attempt import Halt, asks_a_model, publish_result, unstart
 from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog
 from agentfs.executor.task import Asked, Task
 from agentfs.models.base import usage_in
-from agentfs.places.channel import Assignment, Channel, Closed, Message, ModelChoice, encode
-from agentfs.places.command_place import CommandPlace
+from agentfs.places.assignment import Assignment, ModelChoice, Tokens, encode
+from agentfs.places.channel import Closed, CommandPlace, Line, Message, Place
 from agentfs.places.dask_place import DaskPlace, is_safe
-from agentfs.places.token import Tokens
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import StepsFolder, temp_name
 from agentfs.storage.safe_open import MOST_LOG, read_text
 from agentfs.storage.starting import Pool, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import StepContext
-
-
-class Line(Channel, Protocol):
-    """A channel to an attempt elsewhere."""
-
-    def has_another(self) -> bool:
-        """Whether another machine of this place could take what this one refuses."""
-
-    def close(self) -> None:
-        """End the attempt, if it has not ended, and forget it."""
-
-
-class Place(Protocol):
-    """Somewhere attempts may run."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def slots(self) -> int: ...
-
-    def workers(self) -> Sequence[str]:
-        """Return what may differ from each other there, by address. Empty: there is but one."""
-
-    def start(self, message: Message, worker: str | None = None) -> Line:
-        """Start `agentfs attempt` there and send its first message. Raises Closed where that cannot be done."""
-
-    def close(self) -> None: ...
 
 
 class Lost(Exception):
@@ -131,7 +101,8 @@ class Relay:
                     return why
                 if (arrived := line.receive(TIMING.tick)) is not None:
                     self._take(arrived, line)
-                elif self._is_silent():  # not before all that arrived is read: this process may have slept
+                elif self.starter is not None and time.monotonic() - self._heard > TIMING.place_orphan:
+                    # Not before all that arrived is read: this process may have slept.
                     return f"nothing came from it for {TIMING.place_orphan:g} s"
         except Closed as closed:
             return str(closed) or "the line to it was cut"
@@ -149,16 +120,11 @@ class Relay:
         if now - self._sent >= TIMING.place_alive:
             self._sent = now
             line.send({"kind": "alive"})
-        if self._stopped is None or (self.starter is not None and not self._gives_up(now)):
+        if self._stopped is None:
             return None
-        return "it was stopped"
-
-    def _gives_up(self, now: float) -> bool:
-        """Whether this process ends, and has waited long enough for the attempt to end first."""
-        return self.stop.is_leaving and self._stopped is not None and now - self._stopped > TIMING.place_stop
-
-    def _is_silent(self) -> bool:
-        return self.starter is not None and time.monotonic() - self._heard > TIMING.place_orphan
+        # An attempt that has begun is to end first, unless this process ends, and has waited long enough for that.
+        gives_up = self.stop.is_leaving and now - self._stopped > TIMING.place_stop
+        return "it was stopped" if self.starter is None or gives_up else None
 
     def _take(self, message: Message, line: Line) -> None:
         kind, sender = message.get("kind"), message.get("from")
@@ -244,9 +210,9 @@ class Relay:
     # ── when nothing comes back ─────────────────────────────────────────────────────────────────────────
 
     def _orphan(self, why: str) -> Result:
-        """Wait until it has ended itself, then record that it was cut off. Nobody knows how far it came.
+        """Wait until it has ended itself, then record that it was cut off: how far it came is not known.
 
-        Who wants it stopped waits as well: what takes its place may not start beside it. Only a process that ends
+        A cancelled attempt is waited for too: what takes its place may not start beside it. Only a process that ends
         leaves that to the next driver.
         """
         while (left := self._heard + TIMING.place_orphan - time.monotonic()) > 0:
@@ -254,12 +220,8 @@ class Relay:
                 raise Lost(why)
             time.sleep(min(TIMING.tick, left))
         lost = Failure(kind="interrupted", message=f"the attempt at {self.place.name} was lost: {why}")
-        return self._record_cut_off(self.stop.because or lost)
-
-    def _record_cut_off(self, error: Failure) -> Result:
-        usage = usage_in(self.log.path)
-        blank = unstarted_result(self.order, "interrupted", error, self.clock, "bubblewrap")
-        more: dict[str, Any] = {"usage": usage, "started_at": self.order.issued_at}
+        blank = unstarted_result(self.order, "interrupted", self.stop.because or lost, self.clock, "bubblewrap")
+        more: dict[str, Any] = {"usage": usage_in(self.log.path), "started_at": self.order.issued_at}
         more |= {"place": self.place.name, "host": self.host}
         return publish_result(blank.model_copy(update=more), self.steps, self.mask)
 
@@ -344,10 +306,8 @@ def opened_places(settings: Settings, environment: Mapping[str, str], starter: S
 
 def no_such_place(default: str) -> tuple[str, str]:
     """Return what is wrong with a default place that the settings do not describe, and how to fix it."""
-    return (
-        f"there is no place {default!r}",
-        f"add [places.{default}] to agentfs.toml, or take place out of [executor]",
-    )
+    fix = f"add [places.{default}] to agentfs.toml, or take place out of [executor]"
+    return f"there is no place {default!r}", fix
 
 
 def place_problem(one: PlaceSettings) -> tuple[str, str] | None:
@@ -446,7 +406,9 @@ def _message(task: Task, context: StepContext, remote: Remote, places: Places, r
         token=places.tokens.of(context.confinement.workdir),
         silence_s=TIMING.place_silence,
         alive_s=TIMING.place_alive,
-        log=_log_so_far(order, context) if reply is not None else None,
+        log=None
+        if reply is None
+        else read_text(context.steps_folder.path(order.step, order.attempt, "log"), MOST_LOG),
         reply=reply,
     )
     return {"kind": "assignment", "version": agentfs.__version__, "assignment": encode(assignment)}
@@ -460,11 +422,6 @@ def _left(bounds: Bounds, spent: Spent) -> Bounds:
         tokens=max(0, bounds.tokens - spent.tokens),
         cost_usd=max(0.0, bounds.cost_usd - spent.cost_usd),
     )
-
-
-def _log_so_far(order: Order, context: StepContext) -> str:
-    path = Path(context.steps_folder.path(order.step, order.attempt, "log"))
-    return read_text(path, MOST_LOG)
 
 
 def wait_for_orphan(stop: Halt, since: float) -> bool:

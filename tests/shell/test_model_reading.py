@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentfs.models.capabilities import Capabilities, learn_from_response, read_reply
-from agentfs.models.endpoint import seconds_after
-from agentfs.models.response import Response, ResponseBuilder
+from agentfs.models.endpoint import Response, ResponseBuilder, seconds_after
 from agentfs.models.text_protocol import find_json, parse_object, read_calls, strip_thoughts
 from tests.conversations import ask, offer
 

@@ -22,11 +22,10 @@ from agentfs.core.run_state import Bounds
 from agentfs.executor.attempt import Halt
 from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog, marks_in
 from agentfs.executor.task import LoopRules
-from agentfs.places.channel import Assignment, Closed, Message, encode
-from agentfs.places.command_place import CommandLine, CommandPlace
+from agentfs.places.assignment import Assignment, Token, Tokens, check_token, encode
+from agentfs.places.channel import Closed, CommandLine, CommandPlace, Message
 from agentfs.places.dask_place import Connection, DaskLine, DaskPlace
 from agentfs.places.relay import Lost, Relay
-from agentfs.places.token import Token, Tokens, check_token
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import StepsFolder
 from agentfs.storage.starting import Starter

@@ -1,21 +1,32 @@
-"""The token that proves a working folder to be the same elsewhere: a file in it, while attempts are sent from there.
+"""What an attempt elsewhere is given: one order with all that it needs, and a token that proves its folder the same.
 
-Several drivers may work in one folder. Each holds a shared lock on the file, and the last one to let go removes it;
-the kernel lets go for a driver that dies.
+A token is a file in the working folder, while attempts are sent from there. Several drivers may work in one folder:
+each holds a shared lock on the file, and the last one to let go removes it; the kernel lets go for one that dies.
 """
 
 import contextlib
+import functools
 import os
 import platform
 import threading
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
+from agentfs.agents.presets import Agent
+from agentfs.core.config import ExecutorSettings
+from agentfs.core.records import Order, SandboxWish
+from agentfs.core.run_state import Bounds
 from agentfs.errors import UserError
+from agentfs.executor.task import AgentRules, LoopRules, ProofRules, Task
+from agentfs.models.budget import Budget
 from agentfs.storage.files import publish
 from agentfs.storage.safe_open import read_text, reading
 from agentfs.storage.system import flags
+from agentfs.tools.base import Confinement
 
 NAME = ".agentfs-token"
 _OPEN = flags("O_RDWR", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
@@ -102,3 +113,70 @@ def check_token(token: Token) -> str | None:
     if text != token.text.encode("ascii"):
         return f"{path.parent} is another folder on {host}: {path.name} differs"
     return None
+
+
+# ── the assignment ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """The model that an attempt may ask; its key is read where the attempt runs."""
+
+    settings: ExecutorSettings
+    name: str
+    temperature: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One order, and all that its attempt needs."""
+
+    version: str  # of agentfs: both sides must be the same release
+    place: str
+    order: Order
+    loop: LoopRules
+    proof: ProofRules | None
+    retry_wait_s: float
+    agent: Agent | None  # the coding agent that does it
+    confinement: Confinement  # its `env` is empty: the variables are named in `env`, and read there
+    env: tuple[str, ...]
+    sandbox: SandboxWish
+    unconfined: bool  # programs may run where there is no sandbox: a person wrote them, or turned it off
+    output_bytes: int
+    left: Bounds  # what the run may still ask of models
+    model: ModelChoice | None
+    search_url: str
+    token: Token
+    silence_s: float  # the attempt ends itself after so long without a word from its driver
+    alive_s: float  # and sends one this often
+    log: str | None = None  # of an attempt that waited for a person
+    reply: str | None = None  # and what the person said
+
+
+def task_of(assignment: Assignment, environment: Mapping[str, str]) -> Task:
+    """Return what is to be done; an agent gets its variables where it runs."""
+    rules = AgentRules(assignment.agent, Budget(assignment.left), environment) if assignment.agent else None
+    given = assignment
+    return Task(given.order, given.loop, given.proof, retry_wait_s=given.retry_wait_s, agent=rules)
+
+
+class Unreadable(Exception):
+    """An assignment of another release, or no assignment."""
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Assignment]:
+    return TypeAdapter(Assignment)
+
+
+def encode(assignment: Assignment) -> str:
+    """Return an assignment as JSON."""
+    return _adapter().dump_json(assignment, by_alias=True).decode("utf-8")
+
+
+def decode(text: str) -> Assignment:
+    """Return the assignment that a text means. Raises Unreadable."""
+    try:
+        return _adapter().validate_json(text, by_alias=True)
+    except ValidationError as error:
+        raise Unreadable(f"{error.error_count()} fields of the assignment do not read") from None
