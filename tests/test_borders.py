@@ -17,7 +17,8 @@ PURE = [
 ALL = sorted(PACKAGE.rglob("*.py"))
 
 VALUE_MODULES = {
-    "bisect", "collections", "dataclasses", "datetime", "difflib", "fnmatch", "functools", "hashlib", "heapq", "itertools",
+    "bisect", "collections", "contextlib", "dataclasses", "datetime", "difflib", "fnmatch", "functools", "graphlib",
+    "hashlib", "heapq", "itertools",
     "json", "keyword", "math", "re", "shlex", "textwrap", "token", "tokenize", "tomllib", "typing", "unicodedata", "urllib.parse", "warnings",
 }  # fmt: skip
 PACKAGES = {"anyascii", "cronsim", "pydantic", "pydantic_core", "jsonschema", "referencing", "agentfs"}

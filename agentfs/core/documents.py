@@ -9,9 +9,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
-from typing import Any, NoReturn
+from functools import cache
+from typing import Any
 
-from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, JsonPlaces, Lines, grammar_problem, scan
+from agentfs.core.json_text import (
+    MAX_DEPTH,
+    MAX_DIGITS,
+    JsonText,
+    Lines,
+    find_faults,
+    grammar_problem,
+    plain_value,
+    too_deep,
+)
 from agentfs.core.problems import Locate, Place, Problem, Rejected, pointer_to, pointer_tokens, refuse
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -56,20 +66,12 @@ def decode_text(source: bytes, limit: int) -> str:
     try:
         return source.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Rejected([_not_utf8(source, error.start)]) from None
-
-
-def _not_utf8(source: bytes, start: int) -> Problem:
-    good = source[:start].decode("utf-8")
-    line, column = good.count("\n") + 1, len(good) - good.rfind("\n")
-    return Problem(f"byte 0x{source[start]:02x} is not UTF-8", "save the file as UTF-8", "", line, column)
+        good = source[: error.start].decode("utf-8")
+        line, column = good.count("\n") + 1, len(good) - good.rfind("\n")
+        refuse(f"byte 0x{source[error.start]:02x} is not UTF-8", "save the file as UTF-8", line, column)
 
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _SuspiciousError(Exception):
-    """The decoder met something it would let through; `scan` says what and where."""
 
 
 def read_json(source: bytes, *, lenient_bom: bool = False, limit: int = MAX_BYTES) -> Document:
@@ -81,80 +83,18 @@ def read_json(source: bytes, *, lenient_bom: bool = False, limit: int = MAX_BYTE
         text = text[1:]
     if not text.strip():
         refuse("the file is empty", "write a JSON document into it")
-    return Document(_value(text), _lazily(text), text)
-
-
-def _value(text: str) -> Any:
     try:
-        value = json.loads(
-            text, object_pairs_hook=_unique, parse_int=_int, parse_float=_float, parse_constant=_suspicious
-        )
+        return Document(plain_value(text), _lazily(text), text)
     except json.JSONDecodeError as error:
         raise Rejected([grammar_problem(text, error)]) from None
-    except (_SuspiciousError, RecursionError):
-        raise Rejected(scan(text)) from None
-    if too_deep(value) or ("\\u" in text and not _encodes(value)):
-        raise Rejected(scan(text))
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise _SuspiciousError
-    return table
-
-
-def _int(digits: str) -> int:
-    if len(digits.lstrip("-")) > MAX_DIGITS:
-        raise _SuspiciousError
-    return int(digits)
-
-
-def _float(digits: str) -> float:
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
-        raise _SuspiciousError
-    return number
-
-
-def _suspicious(_word: str) -> NoReturn:
-    raise _SuspiciousError
-
-
-def _encodes(value: Any) -> bool:
-    """Return whether every string can be written again: half of a surrogate pair cannot."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def too_deep(value: Any) -> bool:
-    """Return whether a tree has more than MAX_DEPTH levels of objects and lists; without recursion."""
-    level = [[value]]
-    for _ in range(MAX_DEPTH + 1):
-        if not level:
-            return False
-        level = [_children(child) for parent in level for child in parent if isinstance(child, dict | list)]
-    return bool(level)
-
-
-def _children(value: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value
+    except (ValueError, RecursionError):
+        raise Rejected(find_faults(text)) from None
 
 
 def _lazily(text: str) -> Locate:
-    """Return a way to locate that reads the text only when there is a problem to report."""
-    made: list[JsonPlaces] = []
-
-    def places(pointer: str, key: bool) -> tuple[int, int]:
-        if not made:
-            made.append(JsonPlaces(text))
-        return made[0].locate(pointer, key)
-
-    return places
+    """Return a locator that reads the text only when there is a problem to report."""
+    places = cache(lambda: JsonText(text))
+    return lambda pointer, key: places().locate(pointer, key)
 
 
 # ── YAML ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,29 +1,30 @@
-"""Positions and mistakes in JSON text. Pure: reads no files.
+"""JSON text: its value if it is one that can be kept, where each part of it is, what is wrong with it. Pure.
 
 The standard library's decoder is fast but says neither where a value is nor that a key came twice. So a good
-document is decoded by it alone, and this module walks the text only when there is a problem to report.
+document is decoded by it alone, and the text is walked only to report a problem or to edit it.
 """
 
 import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import islice
+from math import isinf
+from typing import Any, NamedTuple, NoReturn
 
-from agentfs.core.problems import Problem, pointer_to, pointer_tokens
+from agentfs.core.problems import Problem, pointer_to, pointer_tokens, refuse
 
 MAX_DEPTH = 100
 MAX_DIGITS = 308  # more than any double holds, and than other readers of the file will keep
 
+MOST_FAULTS = 50  # reported of one document
+
 _SPACE = re.compile(r"[ \t\n\r]*")
-_TOKEN = re.compile(r'[ \t\n\r]*(?:([{}\[\]:,])|(")|([^\s{}\[\]:,"]+))')
-_NUMBER = re.compile(  # as the decoder reads it: what follows is the grammar's business
-    r"(?P<name>NaN|-?Infinity)|(?P<whole>-?(?:0|[1-9][0-9]*))(?P<rest>(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
-)
-_MARK, _QUOTE = 1, 2  # the groups of _TOKEN
+_BRACKET = re.compile(r'"(?:[^"\\]+|\\.)*"?|[{}\[\]]', re.DOTALL)  # or a string, in which brackets mean nothing
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_DECODER = json.JSONDecoder()
+_Fault = tuple[str, str]  # what is wrong, and how to fix it
+_HALF_A_PAIR = ("half of a character pair: a lone surrogate", "write the character itself, or both \\u halves")
+_DECODER = json.JSONDecoder(parse_int=float)  # says where a value ends, however many digits it has
 
 
 class Lines:
@@ -53,21 +54,65 @@ class Member(NamedTuple):
     end: int
 
 
-def members_of(text: str, start: int) -> Iterator[Member]:
-    """Yield the children of the container at an offset of a valid JSON text; nothing if a plain value is there."""
-    if text[start] not in "{[":
-        return
-    is_object, at, count = text[start] == "{", skip_space(text, start + 1), 0
-    while text[at] not in "}]":
-        name, begin, name_end = str(count), at, at
-        if is_object:
-            name, name_end = _DECODER.raw_decode(text, at)
-            at = skip_space(text, skip_space(text, name_end) + 1)
-        _, end = _DECODER.raw_decode(text, at)
-        yield Member(name, begin, name_end, at, end)
-        at, count = skip_space(text, end), count + 1
-        if text[at] == ",":
-            at = skip_space(text, at + 1)
+class JsonText:
+    """A text that follows the grammar of JSON, and where its values are."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.start = skip_space(text, 0)
+        self._lines = Lines(text)
+        self._ends = _container_ends(text)
+        self._known: dict[int, dict[str, Member]] = {}
+
+    def end_of(self, start: int) -> int:
+        """Return where the value ends that begins at an offset."""
+        return self._ends.get(start) or _DECODER.raw_decode(self.text, start)[1]
+
+    def members(self, start: int) -> Iterator[Member]:
+        """Yield the children of the container at an offset; nothing if a plain value is there."""
+        text = self.text
+        if text[start] not in "{[":
+            return
+        at, count = skip_space(text, start + 1), 0
+        while text[at] not in "}]":
+            name, begin, name_end = str(count), at, at
+            if text[start] == "{":
+                name, name_end = _DECODER.raw_decode(text, at)
+                at = skip_space(text, skip_space(text, name_end) + 1)
+            end = self.end_of(at)
+            yield Member(name, begin, name_end, at, end)
+            at, count = skip_space(text, end), count + 1
+            if text[at] == ",":
+                at = skip_space(text, at + 1)
+
+    def locate(self, pointer: str, key: bool = False) -> tuple[int, int]:
+        """Return line and column of a value or its name; of the nearest parent if there is no such value."""
+        start = found = self.start
+        for token in pointer_tokens(pointer):
+            if start not in self._known:
+                self._known[start] = {member.name: member for member in self.members(start)}
+            if (member := self._known[start].get(token)) is None:
+                break
+            start, found = member.start, member.begin if key else member.start
+        return self._lines.at(found)
+
+    def faults(self) -> list[Problem]:
+        """Return what the text holds that a decoder takes and no document may hold."""
+        found = islice(self._faults_at(self.start, ()), MOST_FAULTS)
+        return [Problem(message, fix, pointer_to(*path), *self._lines.at(at)) for at, path, (message, fix) in found]
+
+    def _faults_at(self, start: int, path: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...], _Fault]]:
+        if self.text[start] not in "{[" and (fault := _plain_fault(self.text[start : self.end_of(start)])):
+            yield start, path, fault
+        names: set[str] = set()
+        for member in self.members(start):
+            inner = (*path, member.name)
+            if member.name in names:
+                yield member.begin, inner, (f"the field {member.name!r} is there twice", "keep one of the two")
+            elif _SURROGATE.search(member.name):
+                yield member.begin, inner, _HALF_A_PAIR
+            names.add(member.name)
+            yield from self._faults_at(member.start, inner)
 
 
 def skip_space(text: str, offset: int) -> int:
@@ -75,107 +120,92 @@ def skip_space(text: str, offset: int) -> int:
     return match.end() if match else offset
 
 
-class JsonPlaces:
-    """Where the values of a valid JSON text are; each container is read once, when it is first asked for."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._lines = Lines(text)
-        self._known: dict[int, dict[str, Member]] = {}
-
-    def locate(self, pointer: str, key: bool = False) -> tuple[int, int]:
-        """Return the place of a value or its name; of the nearest parent if there is no such value."""
-        offset = found = skip_space(self._text, 0)
-        for token in pointer_tokens(pointer):
-            member = self._members(offset).get(token)
-            if member is None:
-                break
-            offset, found = member.start, member.begin if key else member.start
-        return self._lines.at(found)
-
-    def _members(self, offset: int) -> dict[str, Member]:
-        if offset not in self._known:
-            self._known[offset] = {member.name: member for member in members_of(self._text, offset)}
-        return self._known[offset]
+def _container_ends(text: str) -> dict[int, int]:
+    """Return where each object and list ends by where it begins; raise `Rejected` if they are too deep."""
+    ends, outer = dict[int, int](), list[int]()
+    for match in _BRACKET.finditer(text):
+        if match[0] in ("{", "["):
+            if len(outer) == MAX_DEPTH:
+                refuse(f"nested more than {MAX_DEPTH} levels deep", "make it flatter", *Lines(text).at(match.start()))
+            outer.append(match.start())
+        elif match[0] in ("}", "]") and outer:
+            ends[outer.pop()] = match.end()
+    return ends
 
 
-# ── mistakes that the decoder lets through ────────────────────────────────────────────────────────────────
+def _plain_fault(word: str) -> _Fault | None:
+    """Return what is wrong with a value, as it is written, that is no container."""
+    digits = word.lstrip("-")
+    if word[0] == '"':
+        return _HALF_A_PAIR if _SURROGATE.search(json.loads(word, strict=False)) else None
+    if digits in ("NaN", "Infinity"):
+        return f"{word} is not JSON", "write a number, null, or put it in quotes"
+    if digits[0].isdigit() and (len(digits) > MAX_DIGITS if digits.isdigit() else isinf(float(digits))):
+        return "the number is too large", 'put it in quotes: "…"'
+    return None
 
 
-@dataclass(slots=True)
-class _Open:
-    """A container that is being read."""
-
-    is_object: bool
-    part: str | int = 0  # the name or index of the child being read
-    names: set[str] = field(default_factory=set)
-    wants_name: bool = True
+# ── values that JSON can say and agentfs refuses ──────────────────────────────────────────────────────────
 
 
-def scan(text: str, most: int = 50) -> list[Problem]:
-    """Return what is wrong with a text beyond its grammar: doubles, depth, numbers, lone surrogates.
+def plain_value(text: str, *, strict: bool = True) -> Any:
+    """Return the value of a JSON text; raise ValueError, or RecursionError, if it is none or cannot be kept as it is.
 
-    A text that is not JSON gives some list, never an exception.
+    Refused are a name that occurs twice, numbers that are none or too large, half of a surrogate pair, and depth.
+    `strict`: no line breaks inside quotes.
     """
-    lines, found, stack = Lines(text), list[Problem](), list[_Open]()
-
-    def report(offset: int, message: str, fix: str) -> None:
-        pointer = pointer_to(*(level.part for level in stack))
-        found.append(Problem(message, fix, pointer, *lines.at(offset)))
-
-    offset = 0
-    while len(found) < most and (match := _TOKEN.match(text, offset)):
-        offset, kind = match.end(), match.lastindex
-        if kind == _QUOTE:
-            try:
-                value, offset = _DECODER.raw_decode(text, offset - 1)
-            except ValueError:
-                return found
-            _string(stack, value, match.start(2), report)
-        elif kind == _MARK:
-            mark = match[1]
-            if mark in "{[" and len(stack) == MAX_DEPTH:
-                report(match.start(1), f"nested more than {MAX_DEPTH} levels deep", "make it flatter")
-                return found
-            _mark(stack, mark)
-        elif problem := _number(match[3]):
-            report(match.start(3), *problem)
-    return found
+    value = json.loads(
+        text, strict=strict, object_pairs_hook=_unique, parse_int=_int, parse_float=_float, parse_constant=_constant
+    )
+    if too_deep(value):
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
+    if "\\u" in text or not text.isascii():
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # fails for half of a surrogate pair
+    return value
 
 
-def _mark(stack: list[_Open], mark: str) -> None:
-    if mark in "{[":
-        stack.append(_Open(mark == "{"))
-    elif stack and mark in "}]":
-        stack.pop()
-    elif stack and mark == "," and stack[-1].is_object:
-        stack[-1].wants_name = True
-    elif stack and mark == "," and isinstance(stack[-1].part, int):
-        stack[-1].part += 1
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return table
 
 
-def _string(stack: list[_Open], value: str, offset: int, report: Any) -> None:
-    """Look at a string: is it a name that came before, does it hold half a character?"""
-    level = stack[-1] if stack else None
-    is_name = level is not None and level.is_object and level.wants_name
-    if level is not None and is_name:
-        level.part, level.wants_name = value, False
-        if value in level.names:
-            report(offset, f"the field {value!r} is there twice", "keep one of the two")
-        level.names.add(value)
-    if _SURROGATE.search(value):
-        report(offset, "half of a character pair: a lone surrogate", "write the character itself, or both \\u halves")
+def _int(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAX_DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
 
 
-def _number(word: str) -> tuple[str, str] | None:
-    """Return what is wrong with the number that a bare word begins with, and how to fix it."""
-    if not (match := _NUMBER.match(word)):
-        return None
-    if match["name"]:
-        return f"{match['name']} is not JSON", "write a number, null, or put it in quotes"
-    whole, rest = match["whole"], match["rest"]
-    too_large = abs(float(whole + rest)) == float("inf") if rest else len(whole.lstrip("-")) > MAX_DIGITS
-    return ("the number is too large", 'put it in quotes: "…"') if too_large else None
+def _float(digits: str) -> float:
+    if isinf(number := float(digits)):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def too_deep(value: Any) -> bool:
+    """Return whether a tree has more than MAX_DEPTH levels of objects and lists; without recursion."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        containers = [one for one in level if isinstance(one, dict | list)]
+        if not containers:
+            return False
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
+
+
+def find_faults(text: str) -> list[Problem]:
+    """Return why `plain_value` refuses a text, with places: its grammar, or else all that it holds beside."""
+    found = JsonText(text)  # raises Rejected if it is too deep
+    try:
+        _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        return [grammar_problem(text, error)]
+    return found.faults()
 
 
 # ── errors of grammar, in words ───────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,7 @@ takes much longer. Then, for plans, what no schema can say: ids, dependencies, t
 references. What `Rejected` carries is sorted as it is in the file.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from agentfs.core.documents import Document
 from agentfs.core.facts import RUN
 from agentfs.core.hashing import canonical
 from agentfs.core.json_schema import MOST, SchemaFinding, describe_errors, record_problems, validator_for
-from agentfs.core.plan_graph import dependencies, sort_steps
+from agentfs.core.plan_graph import dependencies, find_circle
 from agentfs.core.plan_schemas import Schemas, regex_problem
 from agentfs.core.problems import Hints, Problem, Rejected, did_you_mean, pointer_to
 from agentfs.core.records import Check, FileCheck, Goal, HttpCheck, JudgeCheck, OutputCheck, Plan, Record, Step, Tools
@@ -217,15 +217,15 @@ def cycles(plan: Plan) -> Iterator[Problem]:
         for step, before in dependencies(plan).items()
     }
     for _ in range(_MOST_CIRCLES):
-        if not (left := _find_blocked(needs)):
+        if not (circle := find_circle(needs)):
             break
-        circle = _circle(left)
+        start = circle.index(min(circle, key=places.__getitem__))
+        circle = circle[start:] + circle[:start]
         message = f"these steps wait for each other: {' -> '.join([*circle, circle[0]])}"
         fix = "take one out of depends_on, or refer to earlier steps only"
         first = places[circle[0]]
         yield _where_it_waits(plan.steps[first], circle[1], message, fix).below(f"/steps/{first}")
-        broken = frozenset(circle)
-        needs = {step: () if step in broken else before for step, before in left.items()}
+        needs |= dict.fromkeys(circle, ())
 
 
 def _where_it_waits(step: Step, other: str, message: str, fix: str) -> Problem:
@@ -237,27 +237,6 @@ def _where_it_waits(step: Step, other: str, message: str, fix: str) -> Problem:
             if reference.step == other:
                 return references.problem_with(reference, text, message, fix, pointer)
     return Problem(message, fix)  # it follows the step above
-
-
-def _find_blocked(needs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the steps that can never begin, each with what it waits for among them."""
-    free = frozenset(sort_steps(needs))
-    return {
-        step: tuple(one for one in before if one not in free) for step, before in needs.items() if step not in free
-    }
-
-
-def _circle(left: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return one circle, the step that is first in the plan first; any blocked step leads into one."""
-    walked: dict[str, int] = {}
-    step = next(iter(left))
-    while step not in walked:
-        walked[step] = len(walked)
-        step = left[step][0]
-    circle = [one for one, place in walked.items() if place >= walked[step]]
-    order = {one: place for place, one in enumerate(left)}
-    start = circle.index(min(circle, key=order.__getitem__))
-    return circle[start:] + circle[:start]
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,12 +1,16 @@
 """A plan, laid out for deriving: who depends on whom, in which order. Pure."""
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from typing import TypeVar
 
 from agentfs.core.records import Plan, Step
 from agentfs.core.references import find, in_step, texts_in
+
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -44,15 +48,10 @@ class PlanGraph:
         """The steps nobody depends on, as the plan lists them."""
         return tuple(step for step in self.steps if not self.dependents[step])
 
-    @cached_property
-    def _lists(self) -> dict[str, frozenset[str]]:
-        return {}
-
     def lists(self, step: str) -> frozenset[str]:
-        """Return the steps that only `each` of a step refers to."""
-        if step not in self._lists:
-            self._lists[step] = lists_only(self.steps[step])
-        return self._lists[step]
+        """Return the steps that only `each` of a step refers to: its items do not follow them."""
+        found = [(at.startswith("/each"), one.step) for at, one in in_step(self.steps[step]) if one.step is not None]
+        return frozenset(name for listed, name in found if listed) - {name for listed, name in found if not listed}
 
     def ancestors(self, step: str) -> frozenset[str]:
         """Return every step that this one comes after, however far back."""
@@ -70,12 +69,6 @@ def find_referred(step: Step) -> frozenset[str]:
     return frozenset(one.step for text in texts_in(step) for one in find(text) if one.step is not None)
 
 
-def lists_only(step: Step) -> frozenset[str]:
-    """Return the steps that only `each` refers to: its items do not follow them, for a list is in their keys."""
-    found = [(pointer.startswith("/each"), one.step) for pointer, one in in_step(step) if one.step is not None]
-    return frozenset(name for listed, name in found if listed) - {name for listed, name in found if not listed}
-
-
 def dependencies(plan: Plan, refers: Mapping[str, frozenset[str]] | None = None) -> dict[str, tuple[str, ...]]:
     """Return what each step comes after: what it says, else the step before it, and what it refers to."""
     found: dict[str, tuple[str, ...]] = {}
@@ -90,20 +83,22 @@ def dependencies(plan: Plan, refers: Mapping[str, frozenset[str]] | None = None)
 
 def sort_steps(needs: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the steps with dependencies first, otherwise in the order given. Steps on a cycle are left out."""
-    order: list[str] = []
-    missing = {step: len(set(before)) for step, before in needs.items()}
-    after: dict[str, list[str]] = {}
+    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(needs, ()))
     for step, before in needs.items():
-        for dependency in set(before):
-            after.setdefault(dependency, []).append(step)
-    free = deque(step for step, count in missing.items() if count == 0)
-    place = {step: n for n, step in enumerate(needs)}
-    while free:
-        step = free.popleft()
-        order.append(step)
-        freed = sorted(after.get(step, ()), key=place.__getitem__)
-        for dependent in freed:
-            missing[dependent] -= 1
-            if missing[dependent] == 0:
-                free.append(dependent)
+        sorter.add(step, *before)
+    with suppress(CycleError):  # it goes on as far as there is a way
+        sorter.prepare()
+    order: list[str] = []
+    while free := sorter.get_ready():
+        order += free
+        sorter.done(*free)
     return tuple(order)
+
+
+def find_circle(needs: Mapping[T, Iterable[T]]) -> list[T] | None:
+    """Return things of which each waits for the next and the last for the first; None if there are none."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1][1:]))
+    return None

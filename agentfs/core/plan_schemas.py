@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from agentfs.core.hashing import canonical
 from agentfs.core.json_schema import describe_errors, validator_for
+from agentfs.core.plan_graph import find_circle
 from agentfs.core.problems import Problem, pointer_to, pointer_tokens
 
 MAX_PATTERN = 1000
@@ -158,10 +159,7 @@ def _target(reference: str, root: Any) -> Any:
 
 
 def _is_endless(root: Any) -> bool:
-    """Whether a schema comes back to itself without having gone into the value: it can judge nothing.
-
-    Of all its parts at once: those are taken away that lead only to parts which end. What is left goes in circles.
-    """
+    """Whether a schema comes back to itself without having gone into the value: it can judge nothing."""
     named: dict[str, Any] = {}
     parts: dict[int, Any] = {}
     ahead = [root]
@@ -172,7 +170,7 @@ def _is_endless(root: Any) -> bool:
             parts[id(one)] = one
             named |= {name: one for name in (one.get("$anchor"), one.get("$dynamicAnchor")) if isinstance(name, str)}
     leads = {key: [id(to) for to in _subschemas(one, root, named)] for key, one in parts.items()}
-    return _has_circle(leads)
+    return find_circle(leads) is not None
 
 
 def _subschemas(schema: Mapping[str, Any], root: Any, named: Mapping[str, Any]) -> Iterator[Any]:
@@ -185,18 +183,3 @@ def _subschemas(schema: Mapping[str, Any], root: Any, named: Mapping[str, Any]) 
     for name in ("allOf", "anyOf", "oneOf"):
         choices = schema.get(name)
         yield from choices if isinstance(choices, list) else ()
-
-
-def _has_circle(leads: Mapping[int, list[int]]) -> bool:
-    open_ends = {key: sum(to in leads for to in ahead) for key, ahead in leads.items()}
-    back: dict[int, list[int]] = {}
-    for key, ahead in leads.items():
-        for to in ahead:
-            back.setdefault(to, []).append(key)
-    ended = [key for key, count in open_ends.items() if count == 0]
-    for key in ended:
-        for before in back.get(key, ()):
-            open_ends[before] -= 1
-            if open_ends[before] == 0:
-                ended.append(before)
-    return len(ended) < len(leads)

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import IO, Any
 
-from agentfs.core.documents import too_deep
 from agentfs.core.excerpts import with_output
+from agentfs.core.json_text import too_deep
 from agentfs.core.records import Failure, JsonObject
 from agentfs.models.base import Garbled, ModelError, ModelSession, Reply, Request, Unreachable
 from agentfs.models.budget import Price, unknown_price, usage_of

@@ -14,8 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from agentfs.core.config import ModelSettings, PlannerSettings
-from agentfs.core.documents import too_deep
-from agentfs.core.json_text import MAX_DEPTH
+from agentfs.core.json_text import MAX_DEPTH, too_deep
 from agentfs.core.problems import show_value
 from agentfs.core.records import Failure, JsonObject
 from agentfs.models.base import Garbled, ModelError, Refused, Reply, ToolCall, Unreachable

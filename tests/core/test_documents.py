@@ -8,7 +8,7 @@ import pytest
 
 from agentfs.core.documents import MAX_YAML_BYTES, Document, read_json, read_yaml
 from agentfs.core.hashing import canonical, render_plan, sha256_bytes, sha256_of
-from agentfs.core.json_text import Lines, scan
+from agentfs.core.json_text import Lines, find_faults
 from agentfs.core.problems import Problem, Rejected, pointer_to, pointer_tokens
 
 
@@ -108,8 +108,14 @@ def test_numbers_up_to_what_a_double_holds() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "}", "]]", ",,", '"a', "[1, 2", '{"a" "a": 1e}', "nonsense 1x", '{"a": "\\'])
-def test_the_scan_survives_what_is_not_json(text: str) -> None:
-    assert scan(text) == []
+def test_what_is_not_json_has_one_fault(text: str) -> None:
+    assert len(find_faults(text)) == 1
+
+
+def test_a_text_that_is_deep_and_full_of_quotes_is_refused_at_once() -> None:
+    started = time.process_time()
+    assert refusal("[" * 100_000 + '"\\' * 500_000).message == "nested more than 100 levels deep"
+    assert time.process_time() - started < 2
 
 
 def test_a_hundred_megabytes_are_refused_at_once() -> None:
