@@ -131,7 +131,6 @@ PRINTING = {  # what is printed elsewhere goes through one of these, which lets 
     "commands/forget.py",  # a question without a line break
     "ui/progress.py",
     "daemon/reporter.py",
-    "ui/live.py",
     "tools/user_tool_worker.py",  # a process of its own
 }
 
@@ -170,7 +169,7 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "replay/replay.py": "works in a folder made for one replay",
     "replay/recording.py": "works in a folder made for one replay",
     "commands/asker.py": "makes a reply, in a folder made for the editor",
-    "commands/mcp_server.py": "writes a goal, in a folder made for it",
+    "commands/serve.py": "writes a goal, in a folder made for it",
     "gitdiff.py": "reads files that git made for it, or /dev/null",
     "prompts/__init__.py": "reads what comes with agentfs",
     "web/document.py": "reads what comes with agentfs",

@@ -214,13 +214,13 @@ def test_what_the_workspace_prints(place: Place) -> None:
 @pytest.mark.skipif(sys.version_info[:2] > (3, 12), reason="argparse writes help in another way")
 def test_what_help_says(place: Place) -> None:
     """Every option of every command, and the words that go with them."""
-    from agentfs.commands.completion import words
+    from agentfs.commands.completion import command_parsers
 
     found = Transcript(place)
     place.env["COLUMNS"] = "100"
     found.add("--help")
-    for word in words():
-        found.add(word.name, "--help")
+    for name in command_parsers():
+        found.add(name, "--help")
     compare("help", found)
 
 

@@ -319,7 +319,7 @@ def pause(run: OpenRun, arguments: Namespace) -> None:
     _must_go_on(run)
     if run.plan.status == "draft":
         raise UserError(f"{run.run} is a draft: nothing starts before it is approved")
-    _switch(run, "paused", ("approved",), by_client=_is_client(arguments))
+    _switch(run, "paused", ("approved",), by_client=getattr(arguments, "by_client", False))
     if run.driven:
         say("what runs finishes, nothing new starts")
 
@@ -331,29 +331,21 @@ def cancel(run: OpenRun, arguments: Namespace) -> None:
     if run.state.facts.plan is None and run.driven:
         raise UserError(f"{run.run} has no plan yet: cancel it when it has, or stop what drives it, then cancel it")
     if run.state.facts.plan is not None:
-        _switch(run, "cancelled", ("draft", "paused", "approved"), by_client=_is_client(arguments))
+        by_client = getattr(arguments, "by_client", False)
+        _switch(run, "cancelled", ("draft", "paused", "approved"), by_client=by_client)
     elif run.real is not None:
         say("it would then be cancelled: it has no plan yet")
     if run.real is None and not run.driven and not missing():
-        _end_here(run)
+        from agentfs.engine.ending import end_cancelled
 
-
-def _end_here(run: OpenRun) -> None:
-    from agentfs.engine.ending import end_cancelled
-
-    must_be_trusted(run.workspace)
-    outcome = end_cancelled(run.folder, run.workspace, settings_of(run.workspace)[0], say)
-    if outcome is not None:
-        say(f"{run.run}: {inert(outcome.summary)}")
-
-
-def _is_client(arguments: Namespace) -> bool:
-    """Whether a client of `agentfs mcp` asks."""
-    return getattr(arguments, "by_client", False)
+        must_be_trusted(run.workspace)
+        outcome = end_cancelled(run.folder, run.workspace, settings_of(run.workspace)[0], say)
+        if outcome is not None:
+            say(f"{run.run}: {inert(outcome.summary)}")
 
 
 def _switch(run: OpenRun, status: PlanStatus, allowed: Sequence[PlanStatus], *, by_client: bool = False) -> None:
-    """Set the plan's status, if it still is one of those it may have. `by_client`: the revision will say so."""
+    """Set the plan's status, if it still is one of those it may have. `by_client`: of `agentfs mcp`, who is noted."""
     before: list[str] = []
 
     def change(source: bytes, plan: Plan) -> bytes:
@@ -421,7 +413,9 @@ def skip(run: OpenRun, arguments: Namespace) -> None:
     step = run.view(arguments.step).id
     if paths.ITEM in step:
         raise UserError(f"an item cannot be skipped: take it out of the list, or skip {paths.step_of(step)}")
-    because = "" if arguments.undo else _because(run, arguments.because)
+    from agentfs.ledger import person
+
+    because = (arguments.because or "").strip() or f"skipped by {person(run.workspace.runs)[0]}"
     if not (arguments.undo or arguments.force):
         _must_stay_done(run, step, because)
 
@@ -452,9 +446,3 @@ def _must_stay_done(run: OpenRun, step: str, because: str) -> None:
     if end is not None and end.status == "failed":
         words = f"{run.run} is done, and without {step} it would end failed: {inert(end.why)}"
         raise UserError(f"{words} (--force skips it all the same)")
-
-
-def _because(run: OpenRun, given: str | None) -> str:
-    from agentfs.ledger import person
-
-    return (given or "").strip() or f"skipped by {person(run.workspace.runs)[0]}"

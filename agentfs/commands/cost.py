@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from agentfs.core.text import (
 from agentfs.errors import UserError
 from agentfs.storage.clock import format_moment, local_day
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import ended, list_runs, moment_of, read_run, time_of
+from agentfs.ui.reading import Glance, ended, list_runs, moment_of, read_run, time_of
 from agentfs.ui.run_history import conversations
 
 if TYPE_CHECKING:
@@ -46,10 +47,7 @@ def cost(arguments: Namespace) -> int:
 
 
 def _cost_of_all(workspace: Workspace, arguments: Namespace) -> int:
-    moment = moment_of(arguments, "since")
-    if moment is None:
-        raise TypeError("the caller has looked")
-    since = format_moment(moment)
+    since = format_moment(moment_of(arguments, "since") or datetime.now(UTC))
     page = charges_page(since, _charges(workspace, since))
     if arguments.json:
         return print_lines([json_text(page)])
@@ -65,26 +63,21 @@ def _charges(workspace: Workspace, since: str) -> Iterator[Charge]:
         day, name = run_id(folder).split("/")
         names.setdefault(day, set()).add(name)
     for folder in sorted(folders):
-        if _ended_before(folder, since):
+        end = ended(folder)
+        if end is not None and end.at < since:
             continue
         day, name = run_id(folder).split("/")
         goal = goal_name(name, names[day])
         for talk in conversations(Path(folder), below=False):
             for one in talk.asked:
-                if (at := _time_of(one, folder)) >= since:
+                if (at := _time_of(one, end, folder)) >= since:
                     yield Charge(run_id(folder), goal, local_day(at), one)
 
 
-def _ended_before(folder: str, since: str) -> bool:
-    found = ended(folder)
-    return found is not None and found.at < since
-
-
-def _time_of(one: Asked, folder: str) -> str:
+def _time_of(one: Asked, end: Glance | None, folder: str) -> str:
     """Return when a request ended; where nothing says, when its run ended, or else the day on which that began."""
     if one.at and time_of(one.at):
         return one.at
-    end = ended(folder)
     return end.at if end and time_of(end.at) else f"{run_id(folder)[:10]}T12:00:00.000000Z"
 
 
@@ -107,11 +100,18 @@ def cost_lines(page: Mapping[str, Any], width: int | None) -> list[str]:
         ("by call", None),
         *((" ".join(filter(None, (str(one["call"]), one["trigger"]))), one) for one in page["by_call"]),
         ("by step", None),
-        *((_step_name(one), one) for one in page["by_step"]),
+        *(
+            (f"{one['step']} ({one['attempts']} attempts)" if one["attempts"] > 1 else one["step"], one)
+            for one in page["by_step"]
+        ),
         ("total", total),
     ]
     said = f"{page['run']}: {plural(total['requests'], 'request')} to models, {money(total['cost_usd'])}"
     return [said, "", *_table(rows, width), *_find_unpriced(page)]
+
+
+def _tries(one: Mapping[str, Any]) -> str:
+    return f"{one['step']} ({one['attempts']} attempts)" if one["attempts"] > 1 else str(one["step"])
 
 
 def period_lines(page: Mapping[str, Any], since: str, width: int | None) -> list[str]:
@@ -127,14 +127,11 @@ def period_lines(page: Mapping[str, Any], since: str, width: int | None) -> list
     return [said, "", *_table([*rows, ("total", total)], width), *_find_unpriced(page)]
 
 
-def _step_name(one: Mapping[str, Any]) -> str:
-    tries = f" ({one['attempts']} attempts)" if one["attempts"] > 1 else ""
-    return f"{one['step']}{tries}"
-
-
 def _table(rows: Sequence[tuple[str, Mapping[str, Any] | None]], width: int | None) -> list[str]:
     """Return a table in which a row without figures heads those that follow; one with none below it is left out."""
-    cells = [(inert(name), _cells(spend) if spend else HEAD) for name, spend in _find_limits(rows)]
+    after = [*rows[1:], ("total", None)]  # a heading with nothing below it is left out
+    kept = [row for row, (name, spend) in zip(rows, after, strict=True) if row[1] or (spend and name != "total")]
+    cells = [(inert(name), _cells(spend) if spend else HEAD) for name, spend in kept]
     sizes = [max(columns(row[n]) for _, row in cells) for n in range(len(HEAD))]
     widest = max(columns(name) for name, _ in cells)
     left = widest if width is None else width - sum(sizes) - 2 * len(sizes)
@@ -146,17 +143,6 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any] | None]], width: int | No
         shown = "".join(f"  {cell:>{size}}" for cell, size in zip(row, sizes, strict=True))
         lines.append(f"{pad(cut(name, room), room)}{shown}".rstrip())
     return lines
-
-
-def _find_limits(
-    rows: Sequence[tuple[str, Mapping[str, Any] | None]],
-) -> list[tuple[str, Mapping[str, Any] | None]]:
-    after = [*rows[1:], ("", None)]
-    return [
-        row
-        for row, following in zip(rows, after, strict=True)
-        if row[1] or (following[1] and following[0] != "total")
-    ]
 
 
 def _cells(spend: Mapping[str, Any]) -> tuple[str, ...]:
@@ -229,7 +215,7 @@ GAP = 2
 def compare_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
     """Return the table, then how the plans differ."""
     first, second = page["runs"]
-    rows = [*_about(first, second), *_took(first, second), *_asked_rows(first, second)]
+    rows = [*_about(first, second), *_asked_rows(first, second)]
     lines = _side_by_side([("", first["run"], second["run"]), *rows], width)
     lines[1] = _colour(lines[1], first["state"], second["state"], colours=colours)
     return [*lines, *_notes(page), "", *_plans(page, colours=colours)]
@@ -248,11 +234,9 @@ def _about(first: Side, second: Side) -> Iterator[Row]:
     yield row("attempts", lambda side: str(side["attempts"]))
     yield row("revisions", lambda side: str(side["revisions"]))
     yield row("calls (replans)", lambda side: f"{side['calls']} ({side['replans']})")
-
-
-def _took(first: Side, second: Side) -> Iterator[Row]:
-    for name, key in (("time working", "working"), ("time planning", "planning"), ("start to end", "elapsed")):
-        yield name, _seconds(first["seconds"][key]), _seconds(second["seconds"][key])
+    yield row("time working", lambda side: _seconds(side["seconds"]["working"]))
+    yield row("time planning", lambda side: _seconds(side["seconds"]["planning"]))
+    yield row("start to end", lambda side: _seconds(side["seconds"]["elapsed"]))
 
 
 def _seconds(seconds: float | None) -> str:

@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
 
 from agentfs.commands.common import environment, here, print_lines, say, start_folder
 from agentfs.core.agreement import Disagreement
@@ -38,14 +37,12 @@ MARKS = {"fine": "ok", "remark": "note", "wrong": "WRONG"}
 
 def doctor_lines(findings: list[Finding]) -> list[str]:
     """Return a line for each finding, its fix below it, and a last one that sums up."""
-    widest = max((len(one.about) for one in findings), default=0)
-    return [*(line for one in findings for line in _finding_lines(one, widest)), "", summary(findings)]
-
-
-def _finding_lines(one: Finding, widest: int) -> Iterator[str]:
-    yield f"{MARKS[one.grade]:<5}  {one.about:<{widest}}  {one.what}"
-    if one.fix:
-        yield f"{'':<5}  {'':<{widest}}  → {one.fix}"
+    widest, lines = max((len(one.about) for one in findings), default=0), []
+    for one in findings:
+        lines.append(f"{MARKS[one.grade]:<5}  {one.about:<{widest}}  {one.what}")
+        if one.fix:
+            lines.append(f"{'':<5}  {'':<{widest}}  → {one.fix}")
+    return [*lines, "", summary(findings)]
 
 
 def summary(findings: list[Finding]) -> str:

@@ -173,16 +173,12 @@ def exchange_plan(run: OpenRun, edit: Callable[[bytes | None], bytes | None]) ->
         new = edit(present)
         if new is not None and new == present:
             return False
-        if new is not None and _exchange(run, new, present):
-            return True
+        if new is not None:
+            placed, displaced = install(path, new, present)
+            _look_after(run.folder, [displaced] if displaced else [])
+            if placed:
+                return True
     raise UserError(f"{run.shown(paths.PLAN)} keeps changing: try again when no other program writes it")
-
-
-def _exchange(run: OpenRun, new: bytes, expected: bytes | None) -> bool:
-    """Exchange plan.json, unless it no longer holds what was expected; return whether it was."""
-    placed, displaced = install(run.folder / paths.PLAN, new, expected)
-    _look_after(run.folder, [displaced] if displaced else [])
-    return placed
 
 
 def _valid_plan(run: OpenRun, source: bytes | None) -> Plan | None:
@@ -192,11 +188,8 @@ def _valid_plan(run: OpenRun, source: bytes | None) -> Plan | None:
     if file is None or (source is not None and file.sha256 != sha256_bytes(source)):
         return None
     if file.problems or source is None:
-        note = (
-            "\nplan.error.md beside it says the same; fix it first"
-            if state and paths.PLAN_ERROR in state.facts.notes
-            else ""
-        )
+        says_so = state is not None and paths.PLAN_ERROR in state.facts.notes
+        note = "\nplan.error.md beside it says the same; fix it first" if says_so else ""
         problems = file.problems or (Problem("there is no plan.json", "write one"),)
         raise UserError(f"{BadFile(run.shown(paths.PLAN), problems)}{note}")
     return file.plan
@@ -362,29 +355,20 @@ def shadow_of(folder: Path) -> Iterator[Path]:
         for part in _PARTS:
             (shadow / part).mkdir(parents=True, exist_ok=True)
             _copy_files(folder / part, shadow / part, share=bool(part))
-        _copy_tools(folder.parents[2] / "tools", Path(root) / "tools")  # plans are checked against them
+        if (tools := folder.parents[2] / "tools").is_dir():  # plans are checked against them
+            (Path(root) / "tools").mkdir()
+            for source in tools.glob("*.py"):
+                copy_regular(source, Path(root) / "tools" / source.name)
         yield shadow
 
 
 def _copy_files(folder: Path, to: Path, *, share: bool) -> None:
     """Copy the files of a folder. `share`: what is written once, and not by people, is linked instead."""
     for entry in scan(folder):
-        if entry.is_file(follow_symlinks=False):
-            linked = share and not entry.name.endswith(".md") and _link(folder / entry.name, to / entry.name)
-            if not linked:
-                copy_regular(folder / entry.name, to / entry.name)
-
-
-def _link(path: Path, other: Path) -> bool:
-    """Give a file another name; False where that cannot be, as on another file system."""
-    with suppress(OSError):
-        os.link(path, other, follow_symlinks=False)
-        return True
-    return False
-
-
-def _copy_tools(tools: Path, to: Path) -> None:
-    if tools.is_dir():
-        to.mkdir()
-        for source in tools.glob("*.py"):
-            copy_regular(source, to / source.name)
+        if not entry.is_file(follow_symlinks=False):
+            continue
+        if share and not entry.name.endswith(".md"):
+            with suppress(OSError):  # it is on another file system
+                os.link(folder / entry.name, to / entry.name, follow_symlinks=False)
+                continue
+        copy_regular(folder / entry.name, to / entry.name)

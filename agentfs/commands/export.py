@@ -26,9 +26,6 @@ from agentfs.ui.reading import plain_json, revision_numbers, settings_of
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-    from agentfs.core.config import Settings
-    from agentfs.core.mask import Mask
-
 MISSING = "this needs the extra `otel`: pip install 'agentfs-plan[otel]'"
 DEFAULT = "http://localhost:4318"
 BATCH = 512  # spans in one request
@@ -36,13 +33,16 @@ BATCH = 512  # spans in one request
 
 def export(arguments: Namespace) -> int:
     """`agentfs export RUN --otlp [URL]`, or `--json`"""
+    from agentfs.tools.secrets import given_secrets, mask_for
+
     workspace = here(arguments)
     folder, settings = workspace.find_run(arguments.run), settings_of(workspace)[0]
     if arguments.otlp is None and not arguments.json:
         raise UserError(f"say where to: agentfs export {arguments.run} --otlp [URL], or --json to print the spans")
     files = read_files(folder)
     contents = arguments.contents or settings.telemetry.contents
-    mask = _mask(settings, files)
+    # files have no secrets in them, but there may be new ones since
+    mask = mask_for(settings, os.environ, ()).also(given_secrets(map(str, files.run.get("env") or ())))
     spans = [
         replace(span, attributes={name: mask.value(value) for name, value in span.attributes.items()})
         for span in spans_of(files, contents=contents)
@@ -116,13 +116,6 @@ def _list(folder: Path) -> list[str]:
         return names_in(folder)
     except OSError:
         return []
-
-
-def _mask(settings: "Settings", files: RunFiles) -> "Mask":
-    """Return what hides secrets: files have none, but there may be new ones since."""
-    from agentfs.tools.secrets import given_secrets, mask_for
-
-    return mask_for(settings, os.environ, ()).also(given_secrets(map(str, files.run.get("env") or ())))
 
 
 def _trace(files: RunFiles) -> str:

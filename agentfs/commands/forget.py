@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentfs.commands.common import colours, here, print_lines, say, short_path, width
 from agentfs.commands.status import moment
@@ -21,10 +21,6 @@ from agentfs.storage.locks import is_driven
 from agentfs.storage.workspace import Workspace
 from agentfs.ui import reading
 from agentfs.ui.reading import list_runs, moment_of, time_of
-
-if TYPE_CHECKING:
-    from agentfs.ledger import Ledger
-
 
 WAITING = 3  # the exit code that says: a person has to answer
 GONE_FOR_GOOD = (
@@ -106,7 +102,8 @@ def _select(workspace: Workspace, arguments: Namespace) -> list[tuple[Path, read
     before, states, pattern = moment_of(arguments, "older-than"), arguments.state, arguments.name
     found: list[tuple[Path, reading.Glance | None]] = []
     for _, folder in list_runs(workspace.runs).ended:
-        if pattern and not _is_called(folder, pattern):
+        run = paths.run_id(folder)
+        if pattern and not (fnmatchcase(run, pattern) or fnmatchcase(run.rpartition("/")[2], pattern)):
             continue
         end = reading.ended(folder)  # what it says counts, not when the file was copied here
         if end is None or (states and end.state not in states):
@@ -125,11 +122,6 @@ def _keep_for_schedules(
         if why := why_needed(folder, now):
             kept[paths.run_id(folder)] = why
     return [one for one in found if paths.run_id(one[0]) not in kept], kept
-
-
-def _is_called(folder: str, pattern: str) -> bool:
-    run = paths.run_id(folder)
-    return fnmatchcase(run, pattern) or fnmatchcase(run.rpartition("/")[2], pattern)
 
 
 def _measure(found: list[tuple[Path, reading.Glance | None]]) -> tuple[list[Chosen], dict[str, str]]:
@@ -157,23 +149,16 @@ def _confirm(chosen: list[Chosen]) -> bool:
 
 
 def _forgetting(workspace: Workspace) -> Forgetting:
-    from agentfs.ledger import person
+    from agentfs.ledger import Ledger, LedgerError, person
 
-    settings = reading.settings_of(workspace)[0]
-    logs, author = settings.ledger.commit_logs, person(workspace.runs)
-    return Forgetting(workspace.runs, _ledger(workspace), author, logs=logs, say=say)
-
-
-def _ledger(workspace: Workspace) -> "Ledger":
-    from agentfs.ledger import Ledger, LedgerError
-
+    logs = reading.settings_of(workspace)[0].ledger.commit_logs
     try:
         ledger = Ledger.create(workspace.runs)
     except LedgerError as error:
         raise UserError(str(error)) from None
     if trouble := ledger.trouble():
         raise UserError(f"nothing was forgotten: {trouble}")
-    return ledger
+    return Forgetting(workspace.runs, ledger, person(workspace.runs), logs=logs, say=say)
 
 
 # ── what became of it ─────────────────────────────────────────────────────────────────────────────────────

@@ -24,7 +24,7 @@ from agentfs.commands.editing import (
     say_who_continues,
     validate_plan,
 )
-from agentfs.commands.parameters import typed_values
+from agentfs.commands.goals import typed_values
 from agentfs.commands.resume import changed_tools, tools_of_today
 from agentfs.core import paths
 from agentfs.core.continuation import Carried, Choices, find_carried, first_call, fork_record, takes_plan_along
@@ -44,7 +44,7 @@ from agentfs.engine.plan_judge import FileJudge
 from agentfs.errors import BadFile, UserError
 from agentfs.executor.attempt import render
 from agentfs.ledger.git import LedgerError
-from agentfs.ledger.worktrees import Repository, repository_at
+from agentfs.ledger.worktrees import repository_at
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import listing, publish, read_whole, sync_folder
 from agentfs.storage.locks import is_driven
@@ -75,13 +75,9 @@ def restore(run: OpenRun, _: Namespace) -> None:
 def _with_status(run: OpenRun, source: bytes) -> bytes:
     """Return what to restore: steps and limits as they were. The switch stays as it is, unless it is off for good."""
     present = run.state.facts.plan
-    if present is None or present.status == "cancelled":
+    if present is None or present.status in ("cancelled", Plan.model_validate_json(source).status):
         return source
-    return source if _status(source) == present.status else set_value(source, "/status", present.status)
-
-
-def _status(source: bytes) -> str:
-    return Plan.model_validate_json(source).status
+    return set_value(source, "/status", present.status)
 
 
 def _put_goal(run: OpenRun, new: bytes) -> bool:
@@ -280,33 +276,25 @@ def make_run(fork: Fork, workspace: Workspace) -> Path:
     clock = Clock()
     goal = goal_path(fork.origin)
     content = read_whole(goal)
-    with new_folder(workspace, clock.day(), fork.name, isolated=_repository(fork.run)) as new:
+    try:
+        repository = repository_at(fork.run.isolation.repository) if fork.run.isolation else None
+    except LedgerError as error:
+        raise UserError(str(error)) from None
+    with new_folder(workspace, clock.day(), fork.name, isolated=repository) as new:
         folder, name = new.path, new.run
         if fork.plan is not None:
             _copy_steps(fork, folder, name)
             if fork.run.workdir == paths.FILES and fork.run.isolation is None:
                 copy_files(fork.origin / paths.FILES, folder / paths.FILES)
-            _write_call(fork, fork.plan, sha256_bytes(content), folder / paths.PLANNING)
+            call, answer = first_call(sha256_bytes(content), fork.source, fork.plan, fork.carried.evidence)
+            publish(folder / paths.PLANNING / paths.call_file(call.call, "call"), render(call), durable=True)
+            publish(folder / paths.PLANNING / paths.call_file(call.call, "answer"), render(answer), durable=True)
         run = fork_record(fork.run, name, fork.source, fork.choices, clock.stamp())
         own = fork.run.isolation and fork.run.isolation.model_copy(update={"branch": paths.branch_of(name)})
         run = run.model_copy(update={"goal_sha256": sha256_bytes(content), "isolation": own})
         publish(folder / paths.RUN, render(run), durable=True)
         publish(folder / goal.name, content, durable=True)  # the commit point
     return folder
-
-
-def _repository(run: Run) -> Repository | None:
-    """Return the repository that the new run has a worktree of; None: it has none."""
-    try:
-        return repository_at(run.isolation.repository) if run.isolation else None
-    except LedgerError as error:
-        raise UserError(str(error)) from None
-
-
-def _write_call(fork: Fork, plan: JsonObject, goal_sha256: str, planning: Path) -> None:
-    call, answer = first_call(goal_sha256, fork.source, plan, fork.carried.evidence)
-    publish(planning / paths.call_file(call.call, "call"), render(call), durable=True)
-    publish(planning / paths.call_file(call.call, "answer"), render(answer), durable=True)
 
 
 def _copy_steps(fork: Fork, folder: Path, name: str) -> None:

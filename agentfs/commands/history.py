@@ -231,7 +231,10 @@ def blame(arguments: Namespace) -> int:
     origins = origins_of((revision, past.plan(revision.revision)) for revision in revisions)
     fields = [*map(_blame_entry, origins)]
     if arguments.step is not None:
-        fields = _of_step(fields, arguments.step, found.run)
+        known = [str(entry["step"]) for entry in fields if entry["step"]]
+        fields = [entry for entry in fields if entry["step"] == arguments.step]
+        if not fields:
+            raise no_such_step(found.run, arguments.step, known)
     page = {"run": found.run, "revision": revisions[-1].revision, "fields": fields}
     unrecorded = facts.plan_file.sha256 != revisions[-1].plan_sha256
     if arguments.json:
@@ -254,13 +257,6 @@ def _blame_entry(origin: "Origin") -> dict[str, Any]:
         "detail": revision.detail,
         "at": revision.at,
     }
-
-
-def _of_step(fields: list[dict[str, Any]], step: str, run: str) -> list[dict[str, Any]]:
-    mine = [entry for entry in fields if entry["step"] == step]
-    if not mine:
-        raise no_such_step(run, step, [str(entry["step"]) for entry in fields if entry["step"]])
-    return mine
 
 
 BOLD, FAINT = 1, 2
@@ -314,7 +310,11 @@ def diff(arguments: Namespace) -> int:
         return print_lines([json_text(page)])
     if arguments.stat:
         return print_lines([f"{found.run}: {stat_line(page)}"])
-    return print_lines([*diff_lines(page, colours=colours()), *_unrecorded_lines(found, state, second)])
+    lines = diff_lines(page, colours=colours())
+    last = state.facts.revisions[-1]
+    if second is not None and state.facts.plan_file.sha256 != last.plan_sha256:
+        lines = [*lines, "", f"plan.json has been edited since: agentfs diff {found.run} {last.revision}"]
+    return print_lines(lines)
 
 
 def _diff_question(arguments: Namespace, found: Reading, state: RunState) -> int:
@@ -367,11 +367,3 @@ def _numbers(state: RunState, old: str | None, new: str) -> tuple[Number, Number
     before, after = [0] if old is None else held[old], held[new]
     pairs = [(one - 1, one) for one in after if one - 1 in before]
     return pairs[-1] if pairs else (before[-1] if before else None, after[-1] if after else None)
-
-
-def _unrecorded_lines(found: Reading, state: RunState, second: Number) -> list[str]:
-    """Say that plan.json holds something that is no revision yet."""
-    last = state.facts.revisions[-1]
-    if second is None or state.facts.plan_file.sha256 == last.plan_sha256:
-        return []
-    return ["", f"plan.json has been edited since: agentfs diff {found.run} {last.revision}"]

@@ -1,17 +1,17 @@
-"""`init`, `trust` and `tools`: make a workspace, allow runs in one, list what steps may call."""
+"""`init`, `trust` and `skill`: make a workspace, trust one, teach other agents to use it."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from agentfs.commands.common import environment, here, print_lines, say, say_all, start_folder, trust_warning
+from agentfs.commands.common import environment, say, short_path, start_folder, trust_warning
 from agentfs.core import paths
-from agentfs.core.text import first_line, inert, json_text
 from agentfs.errors import UserError
+from agentfs.prompts import load_prompt
+from agentfs.storage.files import replace, write_new
+from agentfs.storage.safe_open import read_text
 from agentfs.storage.workspace import Workspace, is_trusted
 from agentfs.storage.workspace import trust as trust_workspace
-from agentfs.ui.reading import settings_of
 
 _TEMPLATE = """\
 # Settings of this workspace. Every key has a default; this file may be empty. See docs/format.md.
@@ -63,7 +63,6 @@ def init_workspace(root: Path, environment: Mapping[str, str]) -> tuple[Workspac
     """Make a workspace, or complete one; return it with the names of what was made. It is trusted from then on."""
     from agentfs.core.json_schema import all_schemas
     from agentfs.ledger import Ledger, LedgerError
-    from agentfs.storage.files import replace, write_new
 
     made: list[str] = []
     try:
@@ -95,80 +94,33 @@ def trust(arguments: Namespace) -> int:
     return 0
 
 
-# ── tools: what it prints ─────────────────────────────────────────────────────────────────────────────────
+# ── skill ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def tools(arguments: Namespace) -> int:
-    """`agentfs tools`"""
-    if arguments.update:
-        from agentfs.commands.mcp_update import update
-
-        return update(arguments)
-    from agentfs.engine.means import catalogue_of
-    from agentfs.tools.registry import known_tools
-
-    workspace = here(arguments)
-    settings, trouble = settings_of(workspace)
-    known = known_tools(workspace.root)
-    catalogue = catalogue_of(settings, environment(), known)
-    listed = []
-    for name, spec in catalogue.tools.items():
-        refusal = catalogue.refusal(name)
-        listed.append(
-            {
-                "name": name,
-                "summary": spec.summary,
-                "effects": spec.effects,
-                "repeatable": spec.repeatable,
-                "allowed": refusal is None,
-                "why": f"{refusal[0]} ({refusal[1]})" if refusal else None,
-                "own": name in known.own and not spec.touches,
-                "gated": spec.gated,
-                "touches": spec.touches or None,
-                "input_schema": dict(spec.input_schema),
-            }
-        )
-    print_lines([json_text(listed)] if arguments.json else tools_lines(listed))
-    return say_all([*([f"{trouble}\nthese are the defaults"] if trouble else []), *known.broken])
+_SKILL = Path(".agents/skills/agentfs/SKILL.md")  # where agents look for skills
 
 
-EFFECTS = {
-    "read": "reads files",
-    "write": "writes files",
-    "execute": "runs programs",
-    "network": "uses the network",
-    "none": "touches nothing",
-}
-OWN = "Your own tools are listed from their source: nothing in tools/ was run. A run knows their inputs exactly."
+def skill(arguments: Namespace) -> int:
+    """`agentfs skill [DIR]`"""
+    root = Path(arguments.folder) / arguments.dir
+    if not root.is_dir():
+        raise UserError(f"{root} is not a folder (make it first: mkdir -p {root})")
+    path, text = root / _SKILL, load_prompt("skill", None).text
+    there = _read(path)
+    if there == text:
+        say(f"{short_path(path)} is up to date")
+        return 0
+    if there is not None and not arguments.force:
+        raise UserError(f"{path} is another one, or was edited: look at it, then say --force to replace it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(path, text.encode("utf-8"))
+    say(f"wrote {short_path(path)}")
+    return 0
 
 
-def tools_lines(tools: list[dict[str, Any]]) -> list[str]:
-    """Return a paragraph per tool."""
-    lines = [line for tool in tools for line in (*_tool(tool), "")]
-    return [
-        *lines,
-        *([OWN, ""] if any(tool.get("own") for tool in tools) else []),
-        "* must be given. A step names its tool in `tool`, and gives it `input`; in a runbook a fence does.",
-    ]
-
-
-def _tool(tool: dict[str, Any]) -> Iterator[str]:
-    yield f"{tool['name']}: {first_line(tool['summary'])}"
-    required = tool["input_schema"].get("required", [])
-    fields = tool["input_schema"].get("properties", {})
-    widest = max((len(name) for name in fields), default=0) + 1
-    for place, (name, schema) in enumerate(fields.items()):
-        shown = f"{name}*" if name in required else name
-        yield f"  {'input' if not place else '':<9} {shown:<{widest}}  {_kind(schema)}".rstrip()
-    again = "repeatable" if tool["repeatable"] else "not repeatable"
-    gate = "; a person approves every call" if tool["gated"] else ""
-    yield f"  effects   {EFFECTS[tool['effects']]}; {again}{gate}"
-    if tool["touches"]:
-        yield f"  touches   {inert(tool['touches'])}"
-    if not tool["allowed"]:
-        yield f"  NOT ALLOWED: {tool['why']}"
-
-
-def _kind(schema: dict[str, Any]) -> str:
-    kind = " or ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("type", "anything"))
-    return f"{kind}. {schema['description']}" if schema.get("description") else kind
+def _read(path: Path) -> str | None:
+    """Return what is there; None if nothing is."""
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentfs.commands.common import environment, here, print_json, print_lines, say, short_path
 from agentfs.core import paths
 from agentfs.core.excerpts import as_text
-from agentfs.core.text import inert
+from agentfs.core.text import inert, plural
 
 if TYPE_CHECKING:
     from agentfs.replay.recording import Departure
@@ -59,7 +59,10 @@ def _print(replayed: "Replayed", lenient: bool) -> None:
         else:
             print_lines([_line(departure)])
     if replayed.same(lenient=lenient):
-        print_lines([f"replayed: the same {_counts(replayed)}, {_ending(replayed)}"])
+        counted = {"call": replayed.calls, "attempt": replayed.attempts, "revision": replayed.revisions}
+        counts = ", ".join(plural(number, word) for word, number in counted.items())
+        end = f"outcome {replayed.outcome}" if replayed.outcome else "as far as it has come"
+        print_lines([f"replayed: the same {counts}, {end}"])
 
 
 def _page(replayed: "Replayed", lenient: bool) -> dict[str, Any]:
@@ -72,15 +75,6 @@ def _page(replayed: "Replayed", lenient: bool) -> dict[str, Any]:
         "outcome": replayed.outcome,
         "departures": [asdict(departure) for departure in replayed.departures],
     }
-
-
-def _counts(replayed: "Replayed") -> str:
-    counted = {"call": replayed.calls, "attempt": replayed.attempts, "revision": replayed.revisions}
-    return ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in counted.items())
-
-
-def _ending(replayed: "Replayed") -> str:
-    return f"outcome {replayed.outcome}" if replayed.outcome else "as far as it has come"
 
 
 def _line(departure: "Departure") -> str:

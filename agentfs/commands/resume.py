@@ -2,7 +2,7 @@
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,21 +94,19 @@ def take_up(run: OpenRun, more: Numbers, *, refresh: bool = False) -> None:
         raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
     switched = plan is not None and plan.status in ("paused", "cancelled")
     if not (run.outcome or switched or limits or refresh or aside != Aside()):
-        raise UserError(
-            f"{run.run} is {_describe_driver(run)}neither paused nor ended: {first_line(reason(run.state))}"
-        )
+        driven = "being driven by another agentfs, and " if run.driven else ""
+        raise UserError(f"{run.run} is {driven}neither paused nor ended: {first_line(reason(run.state))}")
     if run.outcome is not None:
         _must_go_on(run, aside, limits)
-    set_aside_files(run, list(_files(aside)), "resume")
+    files = [paths.step_path(step, number, "again") for step, number in aside.attempts]
+    set_aside_files(run, [*files, *(paths.call_path(call, "again") for call in aside.calls)], "resume")
     if switched or limits:
         _edit(run, limits)
     if run.outcome is not None:
         remove_outcome(run)  # last: from here on the run goes on
-        _warn(run, limits)
-
-
-def _describe_driver(run: OpenRun) -> str:
-    return "being driven by another agentfs, and " if run.driven else ""
+        if run.outcome.reason == "replan_budget_exhausted" and "replans" not in limits:
+            used = run.state.calls.replans
+            say(f"its {used} replans are used up: if it needs another it ends the same way (--add-replans N)")
 
 
 def _goes_on(run: OpenRun) -> bool:
@@ -119,13 +117,6 @@ def _goes_on(run: OpenRun) -> bool:
 def _aside(run: OpenRun) -> Aside:
     """Return what is set aside: in a run that has not ended, only what came to nothing because no model answered."""
     return to_set_aside(run.state) if run.outcome is not None else find_unanswered(run.state)
-
-
-def _files(aside: Aside) -> Iterator[str]:
-    for step, number in aside.attempts:
-        yield paths.step_path(step, number, "again")
-    for call in aside.calls:
-        yield paths.call_path(call, "again")
 
 
 def _raise_limits(run: OpenRun, more: Numbers) -> dict[str, int | float]:
@@ -171,19 +162,15 @@ def _edit(run: OpenRun, limits: Mapping[str, int | float]) -> None:
         say(f'{where}: "{name}" of "limits" is now {number} (it was {getattr(run.state.bounds, name):g})')
 
 
-def _warn(run: OpenRun, limits: Mapping[str, int | float]) -> None:
-    used = run.state.calls.replans
-    if run.outcome and run.outcome.reason == "replan_budget_exhausted" and "replans" not in limits:
-        say(f"its {used} replans are used up: if it needs another it ends the same way (--add-replans N)")
-
-
 # ── --refresh-settings: today's [tools], as an edit of `tools` in plan.json ───────────────────────────────
 
 
 def refresh_tools(run: OpenRun) -> OpenRun:
     """Lay today's [tools] over those a run has; return the run as it is then."""
     today = tools_of_today(run)
-    if not _put_edit(run, _overrides(run.state.facts.run, today)):
+    began = _as_table(run.state.facts.run)
+    own = {name: value for name, value in today.model_dump(mode="json").items() if value != _plain(began[name])}
+    if not _put_edit(run, own):
         say(f"[tools] in agentfs.toml is what {run.run} has already")
         return run
     for words in changed_tools(run.state.facts.settings, run.state.facts.run.with_tools(today)):
@@ -211,20 +198,8 @@ def tools_of_today(run: OpenRun) -> Tools:
         parsed = parse_goal(source, goal.name, catalogue_of(settings, environment(), known), planned=True)
     except Rejected as rejected:
         raise BadFile(run.shown(goal.name), rejected.problems, source) from None
-    return Tools(
-        allow=allowed_tools(tools, parsed.fields.tools),
-        network=tools.network,
-        sandbox=tools.sandbox,
-        read=tools.read,
-        env=tools.env,
-        hosts=tools.hosts,
-    )
-
-
-def _overrides(began: Run, today: Tools) -> dict[str, Any]:
-    """Return what a plan has to say so that a run has today's: no more than what differs from what it began with."""
-    table = _as_table(began)
-    return {name: value for name, value in today.model_dump(mode="json").items() if value != _plain(table[name])}
+    same = {name: getattr(tools, name) for name in ("network", "sandbox", "read", "env", "hosts")}
+    return Tools(allow=allowed_tools(tools, parsed.fields.tools), **same)
 
 
 def _as_table(run: Run) -> dict[str, object]:

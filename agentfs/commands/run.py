@@ -12,14 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, trust_warning
-from agentfs.commands.parameters import typed_values
+from agentfs.commands.goals import typed_values
 from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
 from agentfs.commands.streams import CannotPrint
 from agentfs.core import paths
 from agentfs.core.actions import Wait
 from agentfs.core.config import Settings
 from agentfs.core.decide import decide, no_model_reached
-from agentfs.core.goal_file import ParsedGoal
 from agentfs.core.records import Outcome
 from agentfs.core.text import answer_text
 from agentfs.daemon.daemon import Daemon
@@ -43,7 +42,7 @@ from agentfs.storage.system import missing
 from agentfs.storage.workspace import Workspace, find_workspace
 from agentfs.tools.registry import Known, known_tools
 from agentfs.tools.secrets import mask_for
-from agentfs.ui.progress import ChildLines, Progress, progress_for
+from agentfs.ui.progress import ChildLines, LiveReporter, Progress, progress_for
 from agentfs.ui.screen import can_draw
 
 CLIENT = "a client of agentfs mcp"
@@ -61,7 +60,9 @@ def run(arguments: Namespace, *, asks: bool = True) -> int:
         return resume(arguments)
     if arguments.refresh_settings:
         raise UserError("--refresh-settings goes with --resume: a new run begins with today's settings")
-    source = _source(arguments)
+    source = goal_from(arguments.goal, start_folder(arguments), sys.stdin.buffer.read)
+    if getattr(arguments, "for_client", False):
+        source = replace(source, is_clients=True, origin=CLIENT)
     workspace = _workspace_for(source, arguments)
 
     def begin(settings: Settings, world: World, stack: ExitStack) -> Path:
@@ -69,7 +70,8 @@ def run(arguments: Namespace, *, asks: bool = True) -> int:
         folder = stack.enter_context(taking(goal, workspace))
         for line in isolation_words(run_record(folder)):
             say(line)
-        _get_ready(goal.parsed, folder, world)
+        tools = {str(step.value.get("tool")) for step in goal.parsed.placed}  # they begin while it is made a plan
+        get_ready(tools, world, room_of(folder, run_record(folder), world, own_steps=True))
         return folder
 
     return _in_foreground(workspace, begin, asks=asks)
@@ -83,7 +85,9 @@ def resume(arguments: Namespace) -> int:
         return take_up_only(arguments)
 
     def begin(_settings: Settings, _world: World, stack: ExitStack) -> Path:
-        _lock(folder, stack)
+        if not stack.enter_context(locked(folder)):
+            run = paths.run_id(folder)
+            raise UserError(f"{run} is being driven by another agentfs (`agentfs status {run}`)")
         take_up_if_held(workspace, folder, more, refresh=arguments.refresh_settings)
         return folder
 
@@ -140,24 +144,6 @@ def _judge(source: GoalSource, arguments: Namespace, root: Path, settings: Setti
     )
     hide = mask_for(settings, environment(), known.specs).text
     return judge_goal(source, root, settings, catalogue, planner=planner, flags=flags, hide=hide)
-
-
-def _get_ready(goal: ParsedGoal, folder: Path, world: World) -> None:
-    """Let the tools of a goal that brings its steps begin, while it is still made a plan."""
-    tools = {str(step.value.get("tool")) for step in goal.placed}
-    get_ready(tools, world, room_of(folder, run_record(folder), world, own_steps=True))
-
-
-def _source(arguments: Namespace) -> GoalSource:
-    source = goal_from(arguments.goal, start_folder(arguments), sys.stdin.buffer.read)
-    return replace(source, is_clients=True, origin=CLIENT) if getattr(arguments, "for_client", False) else source
-
-
-def _lock(folder: Path, stack: ExitStack) -> None:
-    if not stack.enter_context(locked(folder)):
-        raise UserError(
-            f"{paths.run_id(folder)} is being driven by another agentfs (`agentfs status {paths.run_id(folder)}`)"
-        )
 
 
 def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: bool = True) -> int:
@@ -321,8 +307,6 @@ def _reporter(workspace: Workspace, settings: Settings, *, in_json: bool) -> Ite
     if in_json:
         yield Reporter(sys.stdout, Clock().stamp)
     elif can_draw(sys.stderr, os.environ.get("TERM", "")):
-        from agentfs.ui.live import LiveReporter
-
         with LiveReporter(sys.stderr, workspace.root, settings.limits.parallel, Clock()) as live:
             yield live
     else:

@@ -34,7 +34,8 @@ def show(arguments: Namespace) -> int:
     found = reading.read_run(workspace.find_run(arguments.run), workspace)
     page = reading.plan_page(found, workspace)
     if arguments.step is None:
-        print_lines([json_text(page)] if arguments.json else run_lines(_fill_words(page), width(), colours=colours()))
+        filled = {**page, "steps": [_with_words(step, page["params"] or {}) for step in page["steps"]]}
+        print_lines([json_text(page)] if arguments.json else run_lines(filled, width(), colours=colours()))
         return report_unreadable(found, page["broken"])
     one = reading.step_page(found, page, arguments.step)
     if one is None:
@@ -45,13 +46,8 @@ def show(arguments: Namespace) -> int:
     return report_unreadable(found, page["broken"])
 
 
-def _fill_words(page: dict[str, Any]) -> dict[str, Any]:
-    """Return a page as people read it: words with the values of parameters filled in."""
-    steps = [_with_words(step, page["params"] or {}) for step in page["steps"]]
-    return {**page, "steps": steps}
-
-
 def _with_words(step: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Return a step as people read it: its words with the values of parameters filled in."""
     words = {name: step[name] for name in ("description", "success_condition") if isinstance(step.get(name), str)}
     return {**step, **{name: fill(text, values) for name, text in words.items()}}
 
@@ -249,11 +245,7 @@ def _section(name: str, value: Any) -> list[str]:
     if isinstance(value, dict):
         if not value:
             return [f"  {name}: nothing"]
-        return [f"  {name}:", *(line for key, one in value.items() for line in _field(inert(str(key)), one))]
+        fields = (_section(inert(str(key)), _text(one)) for key, one in value.items())
+        return [f"  {name}:", *(f"  {line}" for lines in fields for line in lines)]
     lines = block(_text(value))
     return [f"  {name}: {lines[0]}"] if len(lines) == 1 else [f"  {name}:", *(f"    {line}" for line in lines)]
-
-
-def _field(name: str, value: Any) -> list[str]:
-    lines = block(_text(value))
-    return [f"    {name}: {lines[0]}"] if len(lines) == 1 else [f"    {name}:", *(f"      {ln}" for ln in lines)]

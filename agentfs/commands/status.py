@@ -76,7 +76,8 @@ def _lines_of_all(workspace: Workspace, arguments: Namespace, columns: int | Non
     found = list_runs(workspace.runs)
     over = list(_over(found, since, states))
     more = 0 if arguments.all or arguments.json or since else max(0, len(over) - NEWEST)
-    runs = sorted(_glances(workspace, found.open, over[: len(over) - more], states), key=_newest, reverse=True)
+    runs = [*_glances(workspace, found.open, over[: len(over) - more], states)]
+    runs.sort(key=lambda one: (one.at, one.run), reverse=True)
     runs.sort(key=lambda one: _FIRST.get(one.state, 3))
     runs = [replace(one, parent=reading.parent_of(workspace.runs / one.run)) if one.outcome else one for one in runs]
     if arguments.json:
@@ -153,19 +154,11 @@ def _glances(
             yield seen
 
 
-def _newest(one: Glance) -> tuple[str, str]:
-    return one.at, one.run
-
-
 def _nothing(workspace: Workspace, found: Listing) -> list[str]:
-    total = len(found.open) + len(found.ended)
+    where, total = inert(str(workspace.root)), len(found.open) + len(found.ended)
     if total:
-        return [f"no run in {inert(str(workspace.root))} matches; there {_are(total)} (agentfs status --all)"]
-    return [f"no runs yet in {inert(str(workspace.root))}", "begin one: agentfs run GOAL"]
-
-
-def _are(total: int) -> str:
-    return f"{'is' if total == 1 else 'are'} {plural(total, 'run')}"
+        return [f"none of the {plural(total, 'run')} in {where} matches (agentfs status --all lists them)"]
+    return [f"no runs yet in {where}", "start one: agentfs run GOAL"]
 
 
 def _json_lines(runs: list[Glance]) -> Iterable[str]:
@@ -180,7 +173,12 @@ def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
     found = reading.read_run(workspace.find_run(arguments.run), workspace)
     plan = reading.plan_page(found, workspace)
     page = {**reading.glance_of(found).as_json(), "why": plan["why"]}
-    page["by_step"] = [_step_page(step) for step in [*plan["steps"], *plan["left"]] if "id" in step]
+    fields = {"id": "id", "state": "state", "why": "because", "attempt": "attempt"}
+    page["by_step"] = [
+        {**{name: step[key] for name, key in fields.items()}, "left_in": step.get("left_in")}
+        for step in [*plan["steps"], *plan["left"]]
+        if "id" in step
+    ]
     if arguments.json:
         return print_lines([json_text(page)])
     below = runs_below(found.folder, workspace, width(), colours=colours())
@@ -201,11 +199,6 @@ def runs_below(folder: Path, workspace: Workspace, columns: int | None, *, colou
                 parent = paths.run_id(inside)
                 found.append(replace(scanner.glance(workspace.runs / run), parent=parent))
     return runs_table([*as_tree(found)], datetime.now(UTC), columns, colours=colours) if found else []
-
-
-def _step_page(step: dict[str, Any]) -> dict[str, Any]:
-    page = {"id": step["id"], "state": step["state"], "why": step["because"], "attempt": step["attempt"]}
-    return {**page, "left_in": step.get("left_in")}
 
 
 def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:

@@ -1,15 +1,18 @@
 """`report` and `web`: a run as one page, the workspace in a browser. The acts of a page are the commands."""
 
+import argparse
+import importlib
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfs.commands.common import here, listening, print_lines, report_unreadable, say, short_path
+from agentfs.commands.parser import amount, count
 from agentfs.core import paths
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.text import inert, size
@@ -129,6 +132,16 @@ def _announce(workspace: Workspace, app: "Access", address: str, *, read_only: b
 # ── acts ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+_COMMANDS = {  # act of a page -> where it is: imported when it is called
+    "approve": "change.approve_one",
+    "reject": "change.reject_one",
+    **{name: f"change.{name}" for name in ("reply", "replan", "pause", "cancel", "retry", "skip")},
+    "fork": "fork.fork",
+    "restore": "fork.restore",
+    "resume": "resume.take_up_only",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Commands:
     """The commands as acts of a page: the same functions, the same files, under the same name."""
@@ -141,7 +154,9 @@ class Commands:
         made: list[str] = []
         try:
             with listening(words.append, made.append):
-                _COMMANDS[act](self._arguments(act, run, fields, dry_run=dry_run))
+                module, _, function = _COMMANDS[act].partition(".")
+                command = getattr(importlib.import_module(f"agentfs.commands.{module}"), function)
+                command(self._arguments(act, run, fields, dry_run=dry_run))
         except AgentfsError as error:
             from agentfs.commands.editing import OutOfDate
 
@@ -268,46 +283,14 @@ def _goal_name(name: str) -> str:
     return name
 
 
-def _top_ups(given: Mapping[str, str | None]) -> dict[str, float | int | None]:
-    """Return how much is added to which limit."""
-    found: dict[str, float | int | None] = {}
-    for name in ("minutes", "cost_usd", "requests", "tokens", "replans"):
+def _top_ups(given: Mapping[str, str | None]) -> dict[str, float | None]:
+    """Return how much is added to which limit, as the options of `resume` take it."""
+    kinds = {"minutes": amount, "cost_usd": amount, "requests": count, "tokens": count, "replans": count}
+    found: dict[str, float | None] = {}
+    for name, kind in kinds.items():
         text = given.get(name)
-        if text is None:
-            found[name] = None
-            continue
-        whole = name not in ("minutes", "cost_usd")
         try:
-            number = int(text) if whole else float(text)
-        except ValueError:
-            number = 0
-        if not 0 < number < 1e9:
-            raise UserError(
-                f"{name.replace('_usd', '')}: {inert(text)!r} is not a {'whole ' if whole else ''}number above 0"
-            )
-        found[name] = number
+            found[name] = None if text is None else kind(text)
+        except argparse.ArgumentTypeError as error:
+            raise UserError(f"{name.replace('_usd', '')}: {inert(str(error))}") from None
     return found
-
-
-def _command(module: str, name: str) -> Callable[[Namespace], object]:
-    """Return a command that is imported when it is called."""
-
-    def call(arguments: Namespace) -> object:
-        import importlib
-
-        called: Callable[[Namespace], object] = getattr(importlib.import_module(f"agentfs.commands.{module}"), name)
-        return called(arguments)
-
-    return call
-
-
-_COMMANDS: dict[str, Callable[[Namespace], object]] = {
-    **{
-        name: _command("change", name)
-        for name in ("approve_one", "reject_one", "reply", "replan", "pause", "cancel", "retry", "skip")
-    },
-    "fork": _command("fork", "fork"),
-    "restore": _command("fork", "restore"),
-    "resume": _command("resume", "take_up_only"),
-}
-_COMMANDS |= {"approve": _COMMANDS.pop("approve_one"), "reject": _COMMANDS.pop("reject_one")}

@@ -109,7 +109,7 @@ def _evaluate_models(
     if status >= 500 or status == 429:
         return wrong(about, f"{shown} is not able to answer ({status} {response})", "try again later")
     names = model_names(_json(body)) if status == 200 else None
-    model = _model(settings)
+    model = settings.model if isinstance(settings, PlannerSettings | ExecutorSettings) else ""
     if names is None:
         words = (
             f"{shown} is reached ({key}), but lists no models ({status}): whether it has {inert(model)} is not known"
@@ -121,10 +121,6 @@ def _evaluate_models(
         return remark(about, f"{shown} is reached ({key}), but does not list {inert(model)}; it has {near}",
                       f"set model under {about} in agentfs.toml")  # fmt: skip
     return fine(about, f"{shown} is reached ({key}) and has {inert(model)}; nothing was asked of a model")
-
-
-def _model(settings: ModelSettings) -> str:
-    return settings.model if isinstance(settings, PlannerSettings | ExecutorSettings) else ""
 
 
 def model_names(value: Any) -> set[str] | None:

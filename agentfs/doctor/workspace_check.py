@@ -147,8 +147,6 @@ def _content(path: Path) -> bytes | None:
 
 def _tools(root: Path, settings: Settings) -> Iterator[Finding]:
     """Yield what is found of a person's own tools, by their source: nothing of theirs is run."""
-    from agentfs.tools.registry import known_tools
-
     known = known_tools(root)
     for words in known.broken:
         yield wrong("tools", inert(words), "fix it; runs refuse plans that need such a tool")

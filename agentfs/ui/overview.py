@@ -296,7 +296,9 @@ def run_lines(view: RunView, look: Look) -> list[str]:
     chosen = choose_steps(steps, max(1, look.height - AROUND - len(prompt)))
     shown = {step.id for step in chosen}
     left_out = [step for step in steps if step.id not in shown]
-    now = "" if state.facts.outcome else first_line(view.waits or reason(state)) + _coming(view)
+    coming = view.received.get(paths.call_conversation(state.calls.open.number), 0) if state.calls.open else 0
+    now = "" if state.facts.outcome else first_line(view.waits or reason(state))
+    now += f": {plural(coming, 'character')} so far" if now and coming else ""  # of the planner's reply
     now += f" (in {duration(view.due)})" if now and view.due is not None else ""
     id_width = min(max((len(step.id) for step in chosen), default=0), max(8, look.width // 3))
     more: list[list[Cell]] = [[(f"  and {rest_words(left_out)}", DIM)]] if left_out else []
@@ -319,13 +321,6 @@ def _prompt_lines(view: RunView, look: Look) -> list[str]:
         return []
     head = line_of([(view.prompt, mark_of("gated").colour)], look.width, colours=look.colours)
     return ["", head, typed_line(view.typed, look.width, colours=look.colours)]
-
-
-def _coming(view: RunView) -> str:
-    """Return how much of the planner's reply has come, while it comes."""
-    one = view.state.calls.open
-    characters = view.received.get(paths.call_conversation(one.number), 0) if one else 0
-    return f": {plural(characters, 'character')} so far" if characters else ""
 
 
 def _bar(view: RunView, look: Look) -> list[Cell]:

@@ -126,7 +126,9 @@ def question_lines(text: str, *, full: bool) -> Iterator[str]:
     if not full:
         lines = lines[: _answer_part(lines)]
     fence = ""
-    for line in _without_blank_ends(lines):
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    for line in lines:
         if fence:
             if line == fence:
                 fence = ""
@@ -145,12 +147,6 @@ def _answer_part(lines: list[str]) -> int:
     while place and (not lines[place - 1] or lines[place - 1].startswith("## ")):
         place -= 1
     return place
-
-
-def _without_blank_ends(lines: list[str]) -> list[str]:
-    while lines and not lines[-1].strip():
-        lines = lines[:-1]
-    return lines
 
 
 def draft_lines(source: bytes, *, full: bool) -> Iterator[str]:
@@ -306,7 +302,7 @@ class Keyboard:
 
     def _read_keys(self) -> None:
         if is_in_background(self._descriptor):
-            self._pause()  # reading would stop us; the keys are for another program
+            select.select([self._wake_up], [], [], TIMING.terminal_look)  # the keys are for another program
             return
         with self._lock:
             question = self._question
@@ -323,9 +319,6 @@ class Keyboard:
         self._typed()
         if found:
             self._entered()
-
-    def _pause(self) -> None:
-        select.select([self._wake_up], [], [], TIMING.terminal_look)
 
 
 # ── one line while a person types it ──────────────────────────────────────────────────────────────────────

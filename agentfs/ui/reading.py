@@ -8,8 +8,7 @@ import json
 import os
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -128,8 +127,9 @@ def ended(folder: Path | str) -> Glance | None:
         return None
     if state not in ENDS or not isinstance(why, str) or not isinstance(at, str):
         return None
-    if state == "done":
-        steps["failed"] = _still_planned(folder, steps["failed"])
+    if state == "done" and steps["failed"]:  # those that the plan no longer has were replaced
+        planned = step_ids(plain_json(f"{folder}/{paths.PLAN}"))
+        steps["failed"] = [step for step in steps["failed"] if step in planned]
     counts = {end: len(steps[end]) for end in ("done", "failed", "skipped")}
     return Glance(paths.run_id(folder), state, counts | {"total": sum(map(len, steps.values()))}, why, at, outcome)
 
@@ -152,24 +152,13 @@ def children_in(folder: Path) -> list[str]:
         return []
     from agentfs.executor.attempt_log import child_in
 
-    files = sorted(
-        (file.step, file.attempt, name) for name, file in _logs(folder) if paths.step_of(file.step) in run_steps
+    logs = (
+        attempts[number]["log"]
+        for step, attempts in sorted(step_files(folder).items())
+        for number in sorted(attempts)
+        if paths.step_of(step) in run_steps and "log" in attempts[number]
     )
-    named = (child_in(folder / paths.STEPS / name) for _, _, name in files)
-    return [*dict.fromkeys(child[0] for child in named if child)]
-
-
-def _logs(folder: Path) -> Iterator[tuple[str, paths.StepFile]]:
-    with suppress(OSError):
-        for name in names_in(folder / paths.STEPS):
-            if (file := paths.parse_step_file(name)) and file.kind == "log":
-                yield name, file
-
-
-def _still_planned(folder: Path | str, failed: list[Any]) -> list[Any]:
-    """Return the failed steps that the plan still has: in a run that is done, the others have been replaced."""
-    present = step_ids(plain_json(f"{folder}/{paths.PLAN}")) if failed else []
-    return [step for step in failed if step in present]
+    return [*dict.fromkeys(child[0] for child in map(child_in, logs) if child)]
 
 
 def step_ids(plan: Any) -> list[str]:
@@ -335,6 +324,7 @@ def plan_page(reading: Reading, workspace: Workspace) -> dict[str, Any]:
     seen = glance_of(reading, below=below)
     plan, files = _plan_in_force(reading), step_files(reading.folder)
     state = reading.state
+    problems = state.facts.plan_file.problems if state else ()
     return {
         "run": seen.run,
         "state": seen.state,
@@ -342,7 +332,10 @@ def plan_page(reading: Reading, workspace: Workspace) -> dict[str, Any]:
         "driven": seen.driven,
         "revision": len(state.facts.revisions) if state else None,
         "workdir": str(reading.folder.resolve() / state.facts.run.workdir) if state else None,
-        "broken": [*reading.broken, *_plan_problems(reading)],
+        "broken": [
+            *reading.broken,
+            *(one.shown(paths.PLAN) for one in problems),
+        ],
         "outcome": seen.outcome,
         "params": state.facts.run.params if state else None,
         **plan,
@@ -375,11 +368,6 @@ def _plan_in_force(reading: Reading) -> dict[str, Any]:
     if revisions:
         places.insert(0, reading.folder / paths.REVISIONS / paths.revision_plan_file(revisions[-1].revision))
     return next((plan for place in places if isinstance(plan := plain_json(place), dict)), {})
-
-
-def _plan_problems(reading: Reading) -> list[str]:
-    problems = reading.state.facts.plan_file.problems if reading.state else ()
-    return [problem.shown(paths.PLAN) for problem in problems]
 
 
 def _merge(
@@ -507,18 +495,13 @@ def moment_of(arguments: Namespace, option: str) -> datetime | None:
     if text is None:
         return None
     try:
-        return _moment(text.strip(), datetime.now(UTC))
+        if age := _AGE.match(text.strip()):
+            return datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+        return datetime.fromisoformat(text.strip()).astimezone(UTC)  # a day begins at midnight, where this machine is
     except (ValueError, OverflowError):
         raise UserError(
             f"--{option} {inert(text)}: write how long ago (90min, 3h, 2d, 4w), or a day (2026-11-01)"
         ) from None
-
-
-def _moment(text: str, now: datetime) -> datetime:
-    """Return a moment; a day begins at midnight where this machine is."""
-    if age := _AGE.match(text):
-        return now - timedelta(**{_UNITS[age[2]]: int(age[1])})
-    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def time_of(timestamp: str) -> datetime | None:

@@ -52,8 +52,6 @@ def _read_revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]
     """Return the revisions by number, and the names of those that cannot be read."""
     from pydantic import ValidationError
 
-    from agentfs.core.records import Revision
-
     found: dict[str, dict[str, Any]] = {}
     trouble: list[str] = []
     for number in revision_numbers(folder):
@@ -93,7 +91,7 @@ def compared_plans(
     found: Reading, state: RunState, before: tuple[Number, Plan | None], after: tuple[Number, Plan]
 ) -> dict[str, Any]:
     (first, old), (second, new) = before, after
-    revision = _record(state, second)
+    revision = next((one for one in state.facts.revisions if one.revision == second), None)
     return {
         "run": found.run,
         "from": first,
@@ -102,10 +100,6 @@ def compared_plans(
         **asdict(difference(old, new)),
         "effects": [asdict(one) for one in effects(state.facts, state.means, new)],
     }
-
-
-def _record(state: RunState, number: Number) -> Revision | None:
-    return next((one for one in state.facts.revisions if one.revision == number), None)
 
 
 def plan_of(found: Reading, state: RunState, number: Number) -> Plan | None:

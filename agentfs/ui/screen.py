@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,22 +51,13 @@ def can_move_the_cursor(term: str) -> bool:
     return term not in ("", "dumb", "unknown")
 
 
-def wants_colours(environment: Mapping[str, str]) -> bool:
-    """Whether a terminal is to be given colours."""
-    return not environment.get("NO_COLOR")
-
-
-def knows_signs(stream: TextIO) -> bool:
-    """Whether more than ASCII can be written there."""
-    return stream.encoding.lower().replace("-", "").startswith("utf")
-
-
 class Screen:
     """The live view: shows frames from `start` to `close`. What they show is made from values at hand."""
 
     def __init__(self, stream: TextIO, frame: Frame, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._stream, self._frame, self._now = stream, frame, now
-        self.colours, self._plain = wants_colours(os.environ), not knows_signs(stream)
+        self.colours = not os.environ.get("NO_COLOR")
+        self._plain = not stream.encoding.lower().replace("-", "").startswith("utf")  # ASCII only
         self._lines_above: deque[str] = deque()
         self._drawn: tuple[os.terminal_size, list[str]] | None = None  # None: not there, or no longer as it was
         self._changed, self._due = True, 0.0
@@ -135,14 +126,12 @@ class Screen:
                 self._drawn = None
                 self._write("".join(f"{line}\r\n" for line in above))
                 return
-            lines = self._frame(self._look(size))[: max(1, size.lines - 1)] if keep else []
+            look = Look(size.columns - 1, size.lines - 1, self._now(), colours=self.colours, plain=self._plain)
+            lines = self._frame(look)[: max(1, size.lines - 1)] if keep else []
             if last or above or self._drawn != (size, lines):
                 fresh = bool(above) or self._drawn is None
                 self._drawn = (size, lines)
                 self._write(painted_frame(above, lines, fresh=fresh, last=last))
-
-    def _look(self, size: os.terminal_size) -> Look:
-        return Look(size.columns - 1, size.lines - 1, self._now(), colours=self.colours, plain=self._plain)
 
     def _size(self) -> os.terminal_size:
         try:

@@ -243,7 +243,7 @@ EVERY = {  # every command there is, with what goes well and what does not
 
 
 def test_every_command_is_tried() -> None:
-    assert sorted(EVERY) == sorted(word.name for word in completion.words())
+    assert sorted(EVERY) == sorted(completion.command_parsers())
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

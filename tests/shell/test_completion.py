@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentfs.commands import main
-from agentfs.commands.completion import bash, fish, words, zsh
-from agentfs.commands.parser import GROUPS, parse
+from agentfs.commands.completion import BASH, SCRIPTS, candidates
+from agentfs.commands.parser import parse
 
 DRIVE = """
 source "$1"; shift
@@ -29,7 +29,7 @@ def workspace(tmp_path: Path) -> Path:
     (tmp_path / "work" / "goal.md").touch()
     (tmp_path / "agentfs").write_text(f'#!/bin/sh\nexec {sys.executable} -m agentfs "$@"\n', encoding="utf-8")
     (tmp_path / "agentfs").chmod(0o755)
-    (tmp_path / "script").write_text(bash(words()), encoding="utf-8")
+    (tmp_path / "script").write_text(BASH, encoding="utf-8")
     return tmp_path / "work"
 
 
@@ -49,7 +49,7 @@ def replies(workspace: Path, *typed: str, where: Path | None = None) -> set[str]
 def test_bash_completes_commands_flags_and_values(workspace: Path) -> None:
     assert replies(workspace, "st") == {"status"}
     assert {"run", "show", "log", "completion", "--version"} <= replies(workspace, "")
-    assert "complete-runs" not in replies(workspace, "")
+    assert "complete" not in replies(workspace, "")
     assert replies(workspace, "status", "--") == {"--help", "--all", "--since", "--state", "--watch", "--json"}
     assert replies(workspace, "run", "--approve", "") == {"never", "plan", "always"}
     assert replies(workspace, "completion", "") == {"bash", "zsh", "fish"}
@@ -77,16 +77,19 @@ def test_the_name_of_a_folder_is_never_run(workspace: Path) -> None:
     assert not (workspace / "hacked").exists()
 
 
-def test_every_script_knows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    for shell, script in (("bash", bash), ("zsh", zsh), ("fish", fish)):
+def test_each_shell_has_a_script_that_asks_agentfs(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell, script in SCRIPTS.items():
         assert main(["completion", shell]) == 0
-        assert capsys.readouterr().out == script(words())
-        assert [word.name for word in words() if word.name not in script(words())] == []
+        assert capsys.readouterr().out == script
+        assert "| agentfs complete 2>/dev/null" in script
 
 
-def test_the_help_lists_every_command_once() -> None:
-    listed = [name for names in GROUPS.values() for name in names.split()]
-    assert sorted(listed) == sorted(word.name for word in words() if word.about)
+def test_a_candidate_has_what_it_is_behind_a_tab() -> None:
+    assert "status\twhat the runs of this workspace are doing" in [*candidates([], "")]
+    assert [*candidates(["run"], "")] == [":files"]
+    assert [*candidates(["run", "--workdir"], "")] == [":folders"]
+    assert "--squash\tas one commit" in [*candidates(["apply"], "--")]
+    assert [*candidates(["nothing"], "")][:1] == ["--help\tshow this help message and exit"]
 
 
 def test_the_workspace_may_be_named_before_or_behind_a_command() -> None:
@@ -101,6 +104,6 @@ def test_the_workspace_may_be_named_before_or_behind_a_command() -> None:
 
 
 def test_bash_finds_no_fault_in_the_script(tmp_path: Path) -> None:
-    (tmp_path / "script").write_text(bash(words()), encoding="utf-8")
+    (tmp_path / "script").write_text(BASH, encoding="utf-8")
     heard = subprocess.run(["bash", "-n", str(tmp_path / "script")], capture_output=True, text=True, check=False)
     assert (heard.returncode, heard.stderr) == (0, "")

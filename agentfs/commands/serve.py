@@ -1,7 +1,8 @@
-"""`mcp`: serve a workspace to other agents, over stdio, by the Model Context Protocol.
+"""`mcp` and `attempt`: what other programs start, and talk to over standard input and output.
 
-What a client can do is what is written here: each tool is one command, or one file edit, of the kind that asks a
-person before anything runs. None approves, rejects, trusts, forgets or tops up, and none takes a path.
+`mcp` serves a workspace to other agents by the Model Context Protocol. What a client can do is written here: each
+tool is one command, or one file edit, of the kind that asks a person before anything runs. None approves, rejects,
+trusts, forgets or tops up, and none takes a path.
 """
 
 import io
@@ -390,3 +391,16 @@ def _add_resources(server: "MCPServer", workspace: Workspace) -> None:
             names = ", ".join(one.split(".")[0] for one in all_schemas())
             raise ResourceNotFoundError(f"there is no schema {name!r}: {names}")
         return found.decode("utf-8")
+
+
+# ── attempt ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def attempt(_arguments: Namespace) -> int:
+    """Take one assignment from standard input, carry it out, and send what comes of it to standard output."""
+    from agentfs.places.channel import standard_channel
+    from agentfs.places.elsewhere import serve
+
+    if sys.stdin.isatty():
+        raise UserError("this is started by a place (see [places] in agentfs.toml), and talks to a driver over pipes")
+    return serve(standard_channel(), os.environ)
