@@ -36,7 +36,7 @@ def _run(words: list[str]) -> int:
 
 
 def _report_failure(error: Exception) -> int:
-    """A mistake, or a fault of the machine, gets a line; a fault of ours gets its traceback."""
+    """Report what a person or the machine did wrong in one line; a bug of ours keeps its traceback."""
     from agentfs.core.problems import Rejected
     from agentfs.errors import AgentfsError
 
@@ -53,7 +53,7 @@ def _report_failure(error: Exception) -> int:
 
 
 def _complain(error: Exception) -> None:
-    """Say an error of the person's; on a terminal, of a file that is wrong, with the lines meant."""
+    """Print an error; of a wrong file, on a terminal, with the lines it is about."""
     from agentfs.errors import BadFile
 
     if isinstance(error, BadFile) and sys.stderr.isatty():

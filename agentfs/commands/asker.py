@@ -48,13 +48,13 @@ class Shown:
 
     number: int
     key: Key
-    opening: OpenQuestion
+    question: OpenQuestion
     source: bytes  # the question file; of a draft, plan.json
 
 
 @dataclass(slots=True)
 class Editing:
-    """A program that has the terminal, and what it edits."""
+    """An editor that has the terminal, and the file it edits."""
 
     path: Path
     thread: threading.Thread
@@ -122,7 +122,7 @@ class TerminalAsker:
         return self._shown is not None or is_pending
 
     def _switch_to(self, driver: Driver) -> bool:
-        """Ask for another run from now on, if nothing is open that is asked for the last; return whether it is so."""
+        """Ask for another run from now on, unless a question of the last is open; return whether it switched."""
         if self._editing is not None or self._answered is not None:
             return False
         if self._shown is not None:
@@ -162,7 +162,7 @@ class TerminalAsker:
             return None
 
     def _show(self, shown: Shown, *, full: bool) -> None:
-        if shown.opening.about == "draft":
+        if shown.question.about == "draft":
             lines = list(draft_lines(shown.source, full=full))
         else:
             lines = list(question_lines(shown.source.decode("utf-8", "replace"), full=full))
@@ -170,7 +170,7 @@ class TerminalAsker:
 
     def _listen(self, shown: Shown) -> None:
         self._keyboard.listen(shown.number)  # before it is seen: what a person types then counts
-        self._progress.ask(choices(shown.opening), lambda: self._keyboard.shown)
+        self._progress.ask(choices(shown.question), lambda: self._keyboard.shown)
 
     def _close_prompt(self) -> None:
         self._shown = None
@@ -191,13 +191,13 @@ class TerminalAsker:
 
     def _take(self, shown: Shown, line: str | None) -> None:
         """Act on a line that was typed for this question; None is the end of input."""
-        about = shown.opening.about
+        about = shown.question.about
         typed = Typed("later") if line is None else understand(about, line)
         match typed.wish if typed else "":
             case "later":
                 self._put_off.add(shown.key)
                 self._close_prompt()
-                self._progress.note(f"{shown.opening.name}: left open")
+                self._progress.note(f"{shown.question.name}: left open")
             case "show":
                 self._show(shown, full=True)
             case "edit":
@@ -207,11 +207,11 @@ class TerminalAsker:
             case _:
                 self._progress.tell(fit_lines(["Type one of:", *meanings(about)], _columns()))
         if self._shown is not None and self._editing is None:
-            self._progress.ask(choices(shown.opening))
+            self._progress.ask(choices(shown.question))
 
     def _answer(self, shown: Shown, reply: str) -> None:
-        """Write the answer, unless what was shown is no longer what is asked; the driver reads it back either way."""
-        one, facts = shown.opening, self._driver.facts
+        """Write the answer, unless the question has changed since it was shown."""
+        one, facts = shown.question, self._driver.facts
         if one.about == "draft" and reply != YES and facts.goal.has_steps:
             self._progress.note(f"your own plan is changed, not rejected: edit, or: agentfs cancel {facts.run.run}")
             return
@@ -256,10 +256,10 @@ class TerminalAsker:
         if not words or shutil.which(words[0], path=self._environment.get("PATH")) is None:
             self._progress.note(f"there is no editor {' '.join(words)!r}: set VISUAL or EDITOR")
             return
-        is_reply = shown.opening.about in ("ask", "cut")
+        is_reply = shown.question.about in ("ask", "cut")
         path = self._driver.folder / paths.PLAN
         if is_reply:
-            path = Path(os.path.realpath(tempfile.mkdtemp(prefix="agentfs-"))) / Path(shown.opening.reply_path).name
+            path = Path(os.path.realpath(tempfile.mkdtemp(prefix="agentfs-"))) / Path(shown.question.reply_path).name
             path.touch()
         self._keyboard.stop()
         self._progress.ask("")
@@ -294,7 +294,7 @@ class TerminalAsker:
         self._driver.look_again()
         trouble = editing.trouble or ("the editor failed" if editing.code else "")
         if editing.is_reply and not trouble:
-            trouble = _no_answer(self._shown.opening, reply)
+            trouble = _no_answer(self._shown.question, reply)
         if trouble:
             self._progress.note(f"{trouble}; nothing is sent" if editing.is_reply else trouble)
         self._listen(self._shown)
@@ -305,7 +305,7 @@ class TerminalAsker:
 
 
 def _find_questions(state: RunState) -> dict[Key, OpenQuestion]:
-    """Return what a person can answer now. While the run is held up by something else, nothing is asked."""
+    """Return the questions a person can answer now: none while something else holds the run up."""
     facts = state.facts
     if facts.outcome is not None or facts.broken or facts.plan_file.problems:
         return {}
@@ -323,13 +323,13 @@ def _key(one: OpenQuestion, state: RunState) -> Key:
 
 
 def _file_of(one: OpenQuestion) -> str:
-    """Return what is shown of a question, in the run's folder."""
+    """Return the file that shows a question, relative to the run's folder."""
     return paths.PLAN if one.about == "draft" else one.question_path
 
 
 def _withdrawn(shown: Shown, state: RunState, folder: Path) -> str:
     """Return why a question is no longer asked."""
-    one, plan = shown.opening, state.facts.plan
+    one, plan = shown.question, state.facts.plan
     if one.about == "draft":
         if plan is None or plan.status == "draft":
             return "plan.json has changed"
@@ -349,14 +349,14 @@ def _columns() -> int:
 
 
 def _text(path: Path) -> str | None:
-    """Return what a file holds; None: there is none that reads."""
+    """Return the text of a file; None if it cannot be read."""
     with suppress(OSError):
         return read_text(path, MAX_REPLY)
     return None
 
 
 def _no_answer(one: OpenQuestion, reply: str | None) -> str:
-    """Return why a reply does not answer a question; nothing if it does."""
+    """Return why a reply is no answer; empty if it is one."""
     if reply is not None and one.accepts(reply):
         return ""
     if reply is None or not reply.strip():

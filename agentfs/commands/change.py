@@ -61,7 +61,7 @@ def reject(arguments: Namespace) -> int:
 
 
 def _each(arguments: Namespace, word: str, answer: Callable[[Namespace], int]) -> int:
-    """Answer what one run asks, or several do: all of them, or none."""
+    """Answer what one run asks, or several runs: all of them, or none."""
     first, *more = arguments.runs
     step = more[0] if len(more) == 1 and _is_step(arguments, first, more[0]) else None
     runs = [first] if step else arguments.runs
@@ -75,7 +75,7 @@ def _each(arguments: Namespace, word: str, answer: Callable[[Namespace], int]) -
 
 
 def _is_step(arguments: Namespace, first: str, word: str) -> bool:
-    """Whether the word behind a run is a step of it, or one of its questions: what is not the whole name of a run.
+    """Whether the word behind a run is a step or question of it, and not the whole name of a run.
 
     The beginning of a run's name is not enough: a misspelt step must not approve something else.
     """
@@ -94,29 +94,29 @@ def _is_step(arguments: Namespace, first: str, word: str) -> bool:
 def approve_one(run: OpenRun, arguments: Namespace) -> None:
     """Say yes to one thing that a run asks. `shown`: the question that a page has shown."""
     _must_be_asked(run, arguments)
-    opening = _one_open(run, arguments.step, "approve")
-    if opening.about == "draft":
+    question = _one_open(run, arguments.step, "approve")
+    if question.about == "draft":
         _switch(run, "approved", ("draft",))
     else:
         _check_revision(run)
-        write_reply(run, opening.reply_path, "approve\n")
+        write_reply(run, question.reply_path, "approve\n")
 
 
 @changes_a_run
 def reject_one(run: OpenRun, arguments: Namespace) -> None:
     """Say no to one thing that a run asks."""
     _must_be_asked(run, arguments)
-    opening = _one_open(run, arguments.step, "reject")
+    question = _one_open(run, arguments.step, "reject")
     _check_revision(run)
     because = arguments.because.strip() if arguments.because else ""
-    if opening.about == "draft":
+    if question.about == "draft":
         _reject_draft(run, because)
         return
-    write_reply(run, opening.reply_path, f"reject\n{because}\n" if because else "reject\n")
+    write_reply(run, question.reply_path, f"reject\n{because}\n" if because else "reject\n")
 
 
 def _reject_draft(run: OpenRun, because: str) -> None:
-    """Ask the planner for another draft; a plan of the person's own is theirs to change."""
+    """Ask the planner for another draft; a runbook's own plan is edited instead."""
     if run.state.facts.goal.has_steps:
         where = run.shown(paths.PLAN)
         raise UserError(
@@ -134,7 +134,7 @@ def replan(run: OpenRun, arguments: Namespace) -> None:
 
 @changes_a_run
 def replan_for_client(run: OpenRun, arguments: Namespace) -> None:
-    """Ask for another plan in a client's words: a person is asked about what comes of them."""
+    """Ask for another plan in the words of a client of `agentfs mcp`: a person decides about it."""
     if run.state.facts.replan is not None:
         raise UserError(f"{run.run} is asked for another plan already: {run.shown(paths.REPLAN)}")
     _replan(run, render_wish(arguments.because), "another plan is asked for; a person is asked about it")
@@ -158,20 +158,20 @@ def reply(run: OpenRun, arguments: Namespace) -> None:
     _must_go_on(run)
     _must_be_asked(run, arguments)
     asked = asked_by_items(open_questions(run.state), arguments.step) if arguments.step else []
-    openings = asked or [_question_of(run, arguments.step) if arguments.step else _only_open(run, "reply")]
-    for opening in openings:
-        if opening.about == "draft":
+    questions = asked or [_question_of(run, arguments.step) if arguments.step else _only_open(run, "reply")]
+    for question in questions:
+        if question.about == "draft":
             raise UserError(f"{run.run} is a draft: agentfs approve {run.run}")
-        if not opening.accepts(text):
-            words = f"begin with exactly one of: {', '.join(opening.words)}" if opening.words else "say something"
-            raise UserError(f"that does not answer {opening.question_path}: {words} (nothing was written)")
-    for opening in openings:
-        write_reply(run, opening.reply_path, text if text.endswith("\n") else f"{text}\n")
+        if not question.accepts(text):
+            words = f"begin with exactly one of: {', '.join(question.words)}" if question.words else "say something"
+            raise UserError(f"that does not answer {question.question_path}: {words} (nothing was written)")
+    for question in questions:
+        write_reply(run, question.reply_path, text if text.endswith("\n") else f"{text}\n")
 
 
 @changes_a_run
 def reply_to_ask(run: OpenRun, arguments: Namespace) -> None:
-    """Answer an `ask`, and nothing else: what a client of `agentfs mcp` may."""
+    """Answer an `ask`, the only kind of question that a client of `agentfs mcp` may answer."""
     _must_go_on(run)
     asking = [one for one in open_questions(run.state) if one.about == "ask" and one.step]
     found = next((one for one in asking if arguments.step in (None, one.step)), None)
@@ -186,7 +186,7 @@ def reply_to_ask(run: OpenRun, arguments: Namespace) -> None:
 
 @changes_a_run
 def propose(run: OpenRun, arguments: Namespace) -> None:
-    """Propose other steps: an answer to `asked` that a person is asked about, whatever it changes."""
+    """Propose other steps for a client of `agentfs mcp`; a person is always asked about them."""
     _must_go_on(run)
     source = read_whole(run.folder / paths.PLAN)
     if arguments.base != sha256_bytes(source):
@@ -223,17 +223,17 @@ def _must_be_usable(run: OpenRun, edit: ProposedEdit) -> None:
 
 
 def _one_open(run: OpenRun, name: str | None, word: str) -> OpenQuestion:
-    """Return what `approve` or `reject` is about: the one thing that is open, or the one that is named."""
+    """Return the question that is named, or the only open one; it must take yes or no."""
     _must_go_on(run)
     if name is None:
-        opening = _only_open(run, word)
+        question = _only_open(run, word)
     else:
-        opening = next((one for one in open_questions(run.state) if one.name == name), None) or _question_of(
+        question = next((one for one in open_questions(run.state) if one.name == name), None) or _question_of(
             run, name
         )
-    if opening.about not in YES_OR_NO:
-        raise UserError(f"{opening.question_path} wants more than yes or no:\n{_join_ids([opening], run, word)}")
-    return opening
+    if question.about not in YES_OR_NO:
+        raise UserError(f"{question.question_path} wants more than yes or no:\n{_join_ids([question], run, word)}")
+    return question
 
 
 def _only_open(run: OpenRun, word: str) -> OpenQuestion:
@@ -251,7 +251,7 @@ def _only_open(run: OpenRun, word: str) -> OpenQuestion:
 
 
 def _join_ids(found: Iterable[OpenQuestion], run: OpenRun, word: str) -> str:
-    """Return what to type, a command to a line."""
+    """Return the commands that answer these, one per line."""
     typed = []
     for one, more in by_step(tuple(found)):
         typed += [*one.commands(run.run, word), *([command_for_items(run.run, one)] if more else [])]
@@ -259,7 +259,7 @@ def _join_ids(found: Iterable[OpenQuestion], run: OpenRun, word: str) -> str:
 
 
 def _question_of(run: OpenRun, step: str) -> OpenQuestion:
-    """Return the question of a step; one that has its answer may get another until it is acted upon."""
+    """Return the question of a step; until an answer is acted upon, another may replace it."""
     view = run.view(step)
     if found := next((one for one in open_questions(run.state) if one.step == step), None):
         return found
@@ -273,7 +273,7 @@ def _question_of(run: OpenRun, step: str) -> OpenQuestion:
 
 
 def _must_be_asked(run: OpenRun, arguments: Namespace) -> None:
-    """Raise if a question that was shown no longer waits: it is written once, so its name is enough."""
+    """Raise if a question that was shown no longer waits; its file is written once, so its name is enough."""
     shown = getattr(arguments, "shown", None)
     if shown is not None and all(one.question_path != shown for one in open_questions(run.state)):
         raise OutOfDate(
@@ -345,7 +345,7 @@ def cancel(run: OpenRun, arguments: Namespace) -> None:
 
 
 def _switch(run: OpenRun, status: PlanStatus, allowed: Sequence[PlanStatus], *, by_client: bool = False) -> None:
-    """Set the plan's status, if it still is one of those it may have. `by_client`: of `agentfs mcp`, who is noted."""
+    """Set the plan's status, if it is still one of `allowed`. `by_client`: a client of `agentfs mcp` asked for it."""
     before: list[str] = []
 
     def change(source: bytes, plan: Plan) -> bytes:
@@ -393,7 +393,7 @@ def retry(run: OpenRun, arguments: Namespace) -> None:
 
 
 def _retry_items(run: OpenRun, view: StepView) -> None:
-    """Have the items of a step that failed tried again; a no to its gate, or its condition, is the step's own."""
+    """Retry the items of a step that failed; a rejected gate or a condition belongs to the step itself."""
     failed = [one for one in view.items if one.attempt and is_over(one) and one.status != "done"]
     own = [view] if view.status in ("rejected", "blocked", "skipped") and view.attempt else []
     if not failed and not own:

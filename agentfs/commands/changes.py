@@ -27,7 +27,8 @@ def _worktree(arguments: Namespace) -> tuple[Path, Isolation, Worktree]:
     folder = here(arguments).find_run(arguments.run)
     isolation = run_record(folder).isolation
     if isolation is None:
-        raise UserError(f"{arguments.run} works in a folder, not in a worktree of its own (isolate: worktree)")
+        run = paths.run_id(folder)
+        raise UserError(f"{run} has no branch of its own: its goal does not say `isolate: worktree`")
     try:
         return folder, isolation, worktree_of(folder, isolation.repository, isolation.branch)
     except LedgerError as error:

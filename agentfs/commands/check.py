@@ -58,7 +58,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What goals and plans are held against: the workspace around, or the one that `run` would make here."""
+    """What goals and plans are checked against: the workspace, or the one that `run` would make here."""
 
     root: Path
     settings: Settings
@@ -103,7 +103,7 @@ def as_json(name: str, problem: Problem) -> dict[str, object]:
 
 
 def surroundings(start: Path) -> Surroundings:
-    """Return what goals are held against in a folder."""
+    """Return what goals in a folder are checked against."""
     workspace, trouble = find_workspace(start), None
     settings = default_settings(environment())
     root = workspace.root if workspace else start
@@ -152,7 +152,7 @@ def verdict(path: Path, shown: str, around: Surroundings) -> Verdict:
 
 
 def _judge_dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
-    """Judge a file of goals/ as `watch` does."""
+    """Check a file of goals/ as `watch` does."""
     from agentfs.daemon.inbox import dropped_goal
     from agentfs.storage.dropped_goals import StillChanging
 
@@ -166,7 +166,7 @@ def _judge_dropped(path: Path, shown: str, around: Surroundings) -> Verdict:
 
 
 def _judge_scheduled(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
-    """Judge a file of schedules/ as `watch` does: what it says of times, and the goal."""
+    """Check a file of schedules/ as `watch` does: its times, and the goal."""
     _must_be_goal_name(path)
     found = read_file(around.root, path.name).problems
     try:
@@ -179,7 +179,7 @@ def _judge_scheduled(path: Path, shown: str, source: bytes, around: Surroundings
 
 
 def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdict:
-    """Judge a goal as `run` does, and say so if `watch` would refuse it."""
+    """Check a goal as `run` does, and note it if `watch` would refuse it."""
     _must_be_goal_name(path)
     goal = judge(goal_in(path, source, shown), around, with_values=False)
     if takes := [name for name, one in goal.parsed.params.items() if one.is_required and not goal.source.used_by]:
@@ -192,7 +192,7 @@ def _goal(path: Path, shown: str, source: bytes, around: Surroundings) -> Verdic
 
 
 def dropped_problems(workspace: Workspace, name: str, source: bytes) -> tuple[Problem, ...]:
-    """Return what is wrong with a goal that is not there yet, if it were dropped under this name."""
+    """Return what would be wrong with a goal that is dropped under this name."""
     path = workspace.root / "goals" / name
     try:
         _must_be_goal_name(path)
@@ -220,7 +220,7 @@ def judge(source: GoalSource, around: Surroundings, *, with_values: bool = True)
 
 
 def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
-    """Judge a file in a run's own folder by what that run began with."""
+    """Check a file in a run's own folder against what that run began with."""
     judge = reader_for(path.absolute().parent, around.settings, patient=False).judge
     if paths.is_plan_name(path.name):
         judge.plan(source)
@@ -232,7 +232,7 @@ def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
 
 
 def check_against(arguments: Namespace) -> int:
-    """Tell every problem, else what becomes of the run's steps; exit 2 if there is a problem."""
+    """Print every problem, or else what the plan means for the run's steps; exit 2 if there is a problem."""
     workspace = here(arguments)
     run = read_run(workspace.find_run(arguments.against), workspace)
     if run.state is None or run.broken:

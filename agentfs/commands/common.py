@@ -25,7 +25,7 @@ _LISTENERS: ContextVar[tuple[Listener, Listener] | None] = ContextVar("listeners
 
 @contextmanager
 def listening(spoken: Listener, printed: Listener) -> Iterator[None]:
-    """Have what a command says and prints come here, while the block runs: nobody typed it on a terminal."""
+    """Hand what a command says and prints to these functions while the block runs."""
     token = _LISTENERS.set((spoken, printed))
     try:
         yield
@@ -34,7 +34,7 @@ def listening(spoken: Listener, printed: Listener) -> Iterator[None]:
 
 
 def say(words: str, *, colours: bool = False) -> None:
-    """Print something for a person: on stderr, where progress goes. `colours`: there may be some of ours in it."""
+    """Print something for a person on stderr. `colours`: keep our own colours in it."""
     if (listeners := _LISTENERS.get()) is not None:
         listeners[0](words)
         return
@@ -42,7 +42,7 @@ def say(words: str, *, colours: bool = False) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> int:
-    """Print what a command is asked for: on stdout, with nothing in it that a terminal obeys but our colours."""
+    """Print results on stdout, without anything a terminal obeys but our colours."""
     listeners = _LISTENERS.get()
     for line in lines:
         if listeners is not None:
@@ -70,7 +70,7 @@ def here(arguments: Namespace) -> Workspace:
 
 
 def must_be_trusted(workspace: Workspace) -> None:
-    """Raise unless this user made, or trusts, the workspace: what it holds is run."""
+    """Raise unless this user made, or trusts, the workspace: what it holds will run."""
     if not is_trusted(workspace.root, environment()):
         why = "was not made by you"
         if was_trusted(workspace.root, environment()):
@@ -82,7 +82,7 @@ def must_be_trusted(workspace: Workspace) -> None:
 
 
 def trust_warning(names: Sequence[str]) -> str:
-    """Return the warning that what was in a folder before it became this user's workspace may run from now on."""
+    """Return a warning: what was in the folder before it became a workspace may run from now on."""
     return f"trusted from now on, since it was here already: {inert(', '.join(names))} (look at it)"
 
 
@@ -93,7 +93,7 @@ def short_path(path: Path) -> str:
 
 
 def problem_lines_for(stream: TextIO, file: str, problems: Sequence[Problem], source: bytes) -> list[str]:
-    """Return what is wrong with a file, as it is printed there."""
+    """Return what is wrong with a file, as lines for this stream."""
     return problem_lines(file, problems, source, width(stream), colours=colours(stream))
 
 
@@ -115,7 +115,7 @@ _MOST_SHOWN = 20  # problems whose line is shown: what comes then is a long list
 def problem_lines(
     file: str, problems: Iterable[Problem], source: bytes = b"", width: int | None = None, *, colours: bool = False
 ) -> list[str]:
-    """Return what is wrong with a file. `width`: of the terminal; None: it is read elsewhere, and lines stay bare."""
+    """Return what is wrong with a file, as lines. `width`: of the terminal; None: no source is shown."""
     written = lines_of(source.decode("utf-8", "replace").removeprefix("\ufeff")) if width else []
     found: list[str] = []
     for number, problem in enumerate(problems):
@@ -127,7 +127,7 @@ def problem_lines(
 
 
 def _mark(line: str, problem: Problem, width: int, *, colours: bool) -> list[str]:
-    """Return a line with its number, and a mark below the column that is meant; long ones are cut around it."""
+    """Return a line of the file with its number, and a mark below the column; long lines are cut around it."""
     margin = len(str(problem.line)) + 7
     before, after = inert(line[: problem.column - 1]), inert(line[problem.column - 1 :])
     room = max(width - margin, 20)
@@ -141,19 +141,19 @@ def _mark(line: str, problem: Problem, width: int, *, colours: bool) -> list[str
 
 
 def report_unreadable(found: reading.Reading, broken: Iterable[str] = ()) -> int:
-    """Say what of a run cannot be read; return the exit code that says so too."""
+    """Say which files of a run cannot be read; return the exit code."""
     return say_all(list(dict.fromkeys([*found.broken, *broken])), f"{found.folder}/")
 
 
 def say_all(trouble: list[str], where: str = "") -> int:
-    """Say what cannot be read, and let the exit code say so too."""
+    """Say what cannot be read; return 2 if there is anything, else 0."""
     for words in trouble:
         say(f"{where}{words}")
     return 2 if trouble else 0
 
 
 def width(stream: TextIO | None = None) -> int | None:
-    """Return how wide the terminal is; None off a terminal: nothing is cut there."""
+    """Return the width of the terminal; None if it is none, where nothing is cut."""
     return shutil.get_terminal_size((80, 24)).columns if (stream or sys.stdout).isatty() else None
 
 

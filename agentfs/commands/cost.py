@@ -75,7 +75,7 @@ def _charges(workspace: Workspace, since: str) -> Iterator[Charge]:
 
 
 def _time_of(one: Asked, end: Glance | None, folder: str) -> str:
-    """Return when a request ended; where nothing says, when its run ended, or else the day on which that began."""
+    """Return when a request ended; if that is not known, when its run ended, or else the day it began."""
     if one.at and time_of(one.at):
         return one.at
     return end.at if end and time_of(end.at) else f"{run_id(folder)[:10]}T12:00:00.000000Z"
@@ -93,7 +93,7 @@ def cost_lines(page: Mapping[str, Any], width: int | None) -> list[str]:
     """Return the lines of `agentfs cost`."""
     total = page["total"]
     if not total["requests"]:
-        return [f"{page['run']} has asked no model"]
+        return [f"{page['run']} asked no model"]
     rows = [
         ("by role", None),
         *((one["role"], one) for one in page["by_role"]),
@@ -118,7 +118,7 @@ def period_lines(page: Mapping[str, Any], since: str, width: int | None) -> list
     """Return the lines of `agentfs cost --since`."""
     total, began = page["total"], f"since {since}"
     if not total["requests"]:
-        return [f"no run has asked a model {began}"]
+        return [f"no run asked a model {began}"]
     rows: list[tuple[str, Mapping[str, Any] | None]] = []
     for part in PARTS:
         rows += [(f"by {part}", None), *((one[part], one) for one in page[f"by_{part}"])]
@@ -128,7 +128,7 @@ def period_lines(page: Mapping[str, Any], since: str, width: int | None) -> list
 
 
 def _table(rows: Sequence[tuple[str, Mapping[str, Any] | None]], width: int | None) -> list[str]:
-    """Return a table in which a row without figures heads those that follow; one with none below it is left out."""
+    """Return a table. A row without figures is a heading; one with no rows below it is left out."""
     after = [*rows[1:], ("total", None)]  # a heading with nothing below it is left out
     kept = [row for row, (name, spend) in zip(rows, after, strict=True) if row[1] or (spend and name != "total")]
     cells = [(inert(name), _cells(spend) if spend else HEAD) for name, spend in kept]
@@ -159,7 +159,7 @@ def _cells(spend: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _find_unpriced(page: Mapping[str, Any]) -> list[str]:
-    """Return what to do about prices that nobody knows."""
+    """Return what to do about unknown prices."""
     models = [one["model"] for one in page["by_model"] if one["cost_usd"] is None]
     if not models:
         return []
@@ -172,7 +172,7 @@ def _find_unpriced(page: Mapping[str, Any]) -> list[str]:
 
 
 def money(cost: float | None) -> str:
-    """Return an amount as people read it; what nobody knows is not nothing."""
+    """Return an amount of money as people read it; unknown is not 0."""
     if cost is None:
         return UNKNOWN
     return f"${cost:.2f}" if cost == 0 or cost >= 1 else f"${cost:.4f}"
@@ -244,7 +244,7 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _asked_rows(first: Side, second: Side) -> Iterator[Row]:
-    """Yield what models were asked: by role, then in sum."""
+    """Yield what models were asked, by role and in total."""
     for role in [*dict.fromkeys([*first["by_role"], *second["by_role"]]), "total"]:
         sides = [side["total"] if role == "total" else side["by_role"].get(role) for side in (first, second)]
         yield "", "", ""
@@ -284,7 +284,7 @@ def _colour(line: str, *states: str, colours: bool) -> str:
 
 
 def _notes(page: dict[str, Any]) -> Iterator[str]:
-    """Yield what has to be known to read the figures."""
+    """Yield notes that explain the figures."""
     if not page["same_goal"]:
         yield from ("", "they have different goals")
     for side in page["runs"]:

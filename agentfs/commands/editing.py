@@ -50,7 +50,7 @@ Change = Callable[[bytes, Plan], bytes]
 
 
 class OutOfDate(UserError):
-    """What a person changes, or answers, is no longer what they were shown."""
+    """What a person changes or answers has changed since they saw it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class OpenRun:
         return is_driven(self.real or self.folder)
 
     def shown(self, *parts: str) -> str:
-        """Return what messages call a file of the run: where it is, or would be."""
+        """Return a file's path as messages show it: of a dry run, where it would be."""
         return short_path((self.real or self.folder).joinpath(*parts))
 
     def view(self, step: str) -> StepView:
@@ -93,7 +93,7 @@ class OpenRun:
 
 
 def changes_a_run(body: Callable[[OpenRun, Namespace], None]) -> Callable[[Namespace], int]:
-    """Make a command of what changes a run: it is found and read before, and who goes on with it is printed after."""
+    """Make a command of a function that changes a run: find and read the run first, say who goes on with it after."""
 
     @wraps(body)
     def command(arguments: Namespace) -> int:
@@ -129,7 +129,7 @@ def named_run(arguments: Namespace) -> tuple[Workspace, Path, int | None]:
 
 
 def open_run(workspace: Workspace, folder: Path, revision: int | None = None) -> OpenRun:
-    """Return a run to be changed, read again; what cannot be read must be fixed first."""
+    """Return a run to be changed, freshly read; raise if it cannot be read."""
     found = read_run(folder, workspace)
     if found.state is None or found.broken:
         raise UserError(f"{found.run} cannot be read: {inert(found.broken[0])}")
@@ -150,7 +150,7 @@ def edit_plan(run: OpenRun, change: Change) -> bool:
 
 
 def save_plan(run: OpenRun, source: bytes, base: str) -> None:
-    """Put a good plan in the place of the one that a person began with, if that still is there."""
+    """Replace plan.json by a valid plan, if it is still the one that a person began to edit."""
     validate_plan(run.folder, run.workspace, source, paths.PLAN)
 
     def edit(present: bytes | None) -> bytes:
@@ -196,7 +196,7 @@ def _valid_plan(run: OpenRun, source: bytes | None) -> Plan | None:
 
 
 def _look_after(folder: Path, files: list[DisplacedFile]) -> None:
-    """Look after what came out of the exchange until no editor has it open; what is left, the next driver finds."""
+    """Watch what came out of the exchange until no editor has it open; what remains, the next driver finds."""
     completeness, end = Completeness(), time.monotonic() + TIMING.displaced_plan
     while files and time.monotonic() < end:
         files = look_after(folder, files, completeness)
@@ -208,7 +208,7 @@ def _look_after(folder: Path, files: list[DisplacedFile]) -> None:
 
 
 def write_reply(run: OpenRun, name: str, text: str) -> None:
-    """Put a reply in its place, whole; one that has no effect is replaced."""
+    """Write a reply; one that had no effect is replaced."""
     put_reply(run.folder / name, text)
     say(f"{run.shown(name)}: {first_line(text)}")
 
@@ -225,7 +225,7 @@ def put_reply(path: Path, text: str) -> None:
 
 
 def set_aside_files(run: OpenRun, files: list[str], command: str) -> None:
-    """Write the files that set attempts and calls aside, each saying who asked for that and when."""
+    """Write the files by which attempts and calls are retried, each saying who asked for that and when."""
     from agentfs.ledger import person
 
     words = f"{person(run.workspace.runs)[0]} set this aside with `agentfs {command}` at {Clock().stamp()}.\n"
@@ -236,7 +236,7 @@ def set_aside_files(run: OpenRun, files: list[str], command: str) -> None:
 
 
 def reopen(run: OpenRun) -> None:
-    """Remove the outcome of a run that has something to do again; say so where it has not."""
+    """Remove the outcome of a run that has something to do again; say so if it has not."""
     now = open_run(run.workspace, run.folder)
     end = still_ends(now.state.facts, now.state.means)
     if run.outcome is None:
@@ -250,7 +250,7 @@ def reopen(run: OpenRun) -> None:
 
 
 def remove_outcome(run: OpenRun) -> None:
-    """Take the end of a run away: from here on it goes on."""
+    """Remove the outcome of a run: from here on it goes on."""
     (run.folder / paths.OUTCOME).unlink(missing_ok=True)
     say(f"{run.shown(paths.OUTCOME)}: removed, the run goes on")
 
@@ -259,7 +259,7 @@ def remove_outcome(run: OpenRun) -> None:
 
 
 def say_who_continues(run: OpenRun) -> None:
-    """Say who goes on with a run that no process drives: a watch, or else what to type."""
+    """Say who goes on with a run that nothing drives: a watch, or else what to type."""
     if (run.folder / paths.OUTCOME).exists() or run.driven:
         return
     from agentfs.engine.report import NOTHING_DRIVES, who_goes_on
@@ -268,7 +268,7 @@ def say_who_continues(run: OpenRun) -> None:
 
 
 def _say_effect(run: OpenRun) -> None:
-    """Say what a change that was made to a shadow would mean."""
+    """Say what a change means that was made to the copy of a dry run."""
     from agentfs.core.plan_diff import effect_lines
 
     found = read_run(run.folder, run.workspace)
@@ -289,7 +289,7 @@ def _say_effect(run: OpenRun) -> None:
 
 
 def _answer_to_no(found: Reading, state: RunState, call: CallPlanner) -> str:
-    """Return what follows from a no that has an answer: a planner, or a runbook with a clean-up."""
+    """Return what follows a rejection: a clean-up of the runbook, or another plan."""
     if found.goal is None or not state.facts.goal.has_steps:
         return "ask the planner for another plan, and do nothing of it before you approve it"
     from agentfs.planner.without_model import answer, situation
@@ -302,7 +302,7 @@ def _answer_to_no(found: Reading, state: RunState, call: CallPlanner) -> str:
 
 
 def revision_bytes(folder: Path, run: str, revision: int) -> bytes:
-    """Return the exact bytes of a revision; it must be there."""
+    """Return the exact bytes of a revision; raise if there is no such revision."""
     recorded = revision_numbers(folder)
     if revision not in recorded:
         known = f"it has 1 to {recorded[-1]}" if recorded else "there is no plan yet"
@@ -325,7 +325,7 @@ def validate_plan(folder: Path, workspace: Workspace, source: bytes, shown: str,
 
 
 def problems_of(folder: Path, workspace: Workspace, source: bytes, begins: Run | None = None) -> tuple[Problem, ...]:
-    """Return what is wrong with a plan, given the tools that a run began with, or begins with."""
+    """Return what is wrong with a plan, given the tools of the run it is for."""
     settings = settings_of(workspace)[0]
     if begins is None:
         judge = reader_for(folder, settings, patient=False).judge
@@ -363,7 +363,7 @@ def shadow_of(folder: Path) -> Iterator[Path]:
 
 
 def _copy_files(folder: Path, to: Path, *, share: bool) -> None:
-    """Copy the files of a folder. `share`: what is written once, and not by people, is linked instead."""
+    """Copy the files of a folder. `share`: files that are written once, and not by people, are linked instead."""
     for entry in scan(folder):
         if not entry.is_file(follow_symlinks=False):
             continue

@@ -56,7 +56,7 @@ def export(arguments: Namespace) -> int:
 
 
 def read_files(folder: Path) -> RunFiles:
-    """Return what the files of a run say, as far as they read."""
+    """Return what the files of a run say; those that cannot be read count as empty."""
     run = _object(folder / paths.RUN)
     if not isinstance(run.get("run"), str) or not isinstance(run.get("started_at"), str):
         raise UserError(f"{run_id(folder)} cannot be read: run.json is not valid")
@@ -205,7 +205,7 @@ def _send(spans: list["ReadableSpan"], url: str) -> None:
 
 
 def _why(messages: list[str]) -> str:
-    """Return why a collector did not take spans: what the exporter met first, and how it gave up."""
+    """Return why a collector did not take spans: the first and last thing the exporter logged."""
     if system := re.search(r"\[Errno -?\d+\] ([^\"')\]]+)", messages[0] if messages else ""):
         return inert(system[1])
     return inert("; ".join(dict.fromkeys([*messages[:1], *messages[-1:]]))) or "it did not take them"
@@ -213,7 +213,7 @@ def _why(messages: list[str]) -> str:
 
 @contextmanager
 def _log() -> Iterator[list[str]]:
-    """Yield what the exporter logs, which it would print as it likes."""
+    """Yield what the exporter logs, instead of letting it print."""
     import logging
 
     messages: list[str] = []

@@ -98,7 +98,7 @@ def _refusal(folder: Path) -> str | None:
 
 
 def _select(workspace: Workspace, arguments: Namespace) -> list[tuple[Path, reading.Glance | None]]:
-    """Return the ended runs that are meant by everything that was typed."""
+    """Return the runs that have ended and match every option that was given."""
     before, states, pattern = moment_of(arguments, "older-than"), arguments.state, arguments.name
     found: list[tuple[Path, reading.Glance | None]] = []
     for _, folder in list_runs(workspace.runs).ended:
@@ -136,7 +136,7 @@ def _measure(found: list[tuple[Path, reading.Glance | None]]) -> tuple[list[Chos
     return chosen, kept
 
 
-# ── the deed ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── forget them ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _confirm(chosen: list[Chosen]) -> bool:
@@ -161,9 +161,6 @@ def _forgetting(workspace: Workspace) -> Forgetting:
     return Forgetting(workspace.runs, ledger, person(workspace.runs), logs=logs, say=say)
 
 
-# ── what became of it ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def _report(arguments: Namespace, workspace: Workspace, gone: list[Chosen], done: Forgotten) -> int:
     pages = _pages(gone)
     if arguments.json:
@@ -186,7 +183,7 @@ def _report(arguments: Namespace, workspace: Workspace, gone: list[Chosen], done
 
 def _lines(arguments: Namespace, workspace: Workspace, pages: list[dict[str, Any]], done: Forgotten) -> list[str]:
     if not pages:
-        return [] if done.kept else ["no ended run matches"]
+        return [] if done.kept else ["no run that has ended matches"]
     most = len(pages) if arguments.dry_run else 20
     lines = forget_table(pages, datetime.now(UTC), width(), colours=colours(), most=most)
     if arguments.dry_run:
@@ -207,7 +204,7 @@ MOST = 20
 def forget_table(
     runs: Sequence[dict[str, Any]], now: datetime, width: int | None, *, colours: bool, most: int = MOST
 ) -> list[str]:
-    """Return a line per run, as far as they are worth reading."""
+    """Return a line per run, `most` of them at most."""
     heading: list[Cell] = [(word, None) for word in ("RUN", "STATE", "ENDED", "SIZE")]
     rows = [heading, *(_row(run, now) for run in runs[:most])]
     lines = table(rows, width, colours=colours)
@@ -230,7 +227,7 @@ def summary(runs: Sequence[dict[str, Any]], words: str) -> str:
 
 
 def again(runs: Sequence[dict[str, Any]], where: str, commits: Sequence[str]) -> list[str]:
-    """Return how to see in git what is no longer on disk, and how to have it back."""
+    """Return the git commands that show what was forgotten and bring it back."""
     run, words = (runs[0]["run"], "what it was: ") if len(runs) == 1 else ("RUN", "what they were:")
     lines = [f"{words}  git -C {where} log -- {run}"]
     if commits:

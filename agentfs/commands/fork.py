@@ -73,7 +73,7 @@ def restore(run: OpenRun, _: Namespace) -> None:
 
 
 def _with_status(run: OpenRun, source: bytes) -> bytes:
-    """Return what to restore: steps and limits as they were. The switch stays as it is, unless it is off for good."""
+    """Return the revision with the status the plan has now, unless the run was cancelled."""
     present = run.state.facts.plan
     if present is None or present.status in ("cancelled", Plan.model_validate_json(source).status):
         return source
@@ -112,7 +112,7 @@ def _kept_beside(run: OpenRun, present: bytes | None) -> Path | None:
 
 
 def _say_difference(run: OpenRun, plan: Plan) -> None:
-    """Say what changed by meaning, and what that does to work already done."""
+    """Say what changed, and what that means for work already done."""
     say("\n".join(changed_lines(asdict(difference(run.state.facts.plan, plan)), colours=False)))
     if run.real is None:
         after = open_run(run.workspace, run.folder).state
@@ -158,7 +158,7 @@ def fork(arguments: Namespace) -> int:
 
 
 def _fork(run: OpenRun, arguments: Namespace) -> Fork:
-    """Return the run to be made; what cannot go on in a new run is reported before anything is written."""
+    """Return the run to be made; raise before anything is written if there cannot be one."""
     facts = run.state.facts
     if facts.goal.problems:
         raise UserError(f"the goal of {run.run} is not valid: {inert(facts.goal.problems[0].message)} (fix it first)")
@@ -186,7 +186,7 @@ def _fork(run: OpenRun, arguments: Namespace) -> Fork:
 def _with_values(
     run: OpenRun, arguments: Namespace, facts: Facts, begins: Run, source: bytes
 ) -> tuple[Facts, Run, bytes]:
-    """Return what the new run knows, how it begins and its plan, with the values that were typed for parameters."""
+    """Return facts, run record and plan of the new run, with the typed values for parameters in them."""
     if not (typed := typed_values(arguments)):
         return facts, begins, source
     settings = settings_of(run.workspace)[0]
@@ -252,7 +252,7 @@ def _fork_page(fork: Fork, run: OpenRun) -> dict[str, Any]:
 
 
 def _say_fork(page: dict[str, Any], run: OpenRun) -> None:
-    """Say what the new run has, and what it shares with the one it comes from."""
+    """Say what the new run keeps, and what it shares with the other."""
     head = f"{page['run']}: {page['source']}" if page["run"] else f"a {page['source']}"
     if not page["plan"]:
         say(f"{head}, from its goal alone: {page['mode']} begins with a plan of its own")
@@ -298,7 +298,7 @@ def make_run(fork: Fork, workspace: Workspace) -> Path:
 
 
 def _copy_steps(fork: Fork, folder: Path, name: str) -> None:
-    """Copy the attempts that go along; they become the new run's, of its first revision."""
+    """Copy the attempts that still count; they become the new run's, of its first revision."""
     for path in sorted(fork.origin / paths.STEPS / name for name in names_in(fork.origin / paths.STEPS)):
         file = paths.parse_step_file(path.name)
         if file is None or file.attempt > fork.carried.attempts.get(file.step, 0):
@@ -322,7 +322,7 @@ def _as_own(path: Path, kind: paths.StepFileKind, name: str) -> bytes | None:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy a working folder as it is now: links as links; what is neither file nor folder is left out."""
+    """Copy a working folder as it is now: links as links, without pipes, sockets and devices."""
 
     def special(folder: str, entries: Collection[str]) -> set[str]:
         return {name for name in entries if not _is_plain(os.path.join(folder, name))}

@@ -46,7 +46,7 @@ from agentfs.ui.reading import settings_of
 
 
 def typed_values(arguments: Namespace) -> dict[str, JsonValue]:
-    """Return what `-p NAME=VALUE` and `--params FILE` give; what was typed counts before what the file says."""
+    """Return the values that `-p NAME=VALUE` and `--params FILE` give; -p wins."""
     from_file = _values_in(arguments) if arguments.params else {}
     try:
         return {**from_file, **parse_assignments(arguments.param or ())}
@@ -146,12 +146,13 @@ def save(arguments: Namespace) -> int:
     if target.exists():
         raise UserError(f"{short_path(target)} is there already: choose another name")
     goal = _with_suggestions(_goal_of(run), run, name, around)
+    params = _check(goal, name, around)
     print_lines(_commands(goal))
     target.parent.mkdir(exist_ok=True)
     publish(target, _render_goal(goal), durable=True)
     suggested = ", ".join(goal.get("params", {}))
     say(f"saved {short_path(target)}{f', with the parameters {suggested}' if suggested else ''}")
-    say(f"run it: agentfs run {short_path(target)}")
+    say(f"run it: agentfs run {short_path(target)} {arguments_that_do(params, {})}".rstrip())
     return 0
 
 
@@ -159,7 +160,7 @@ _KEPT = ("workdir", "isolate", "protect", "tools", "limits", "executor", "params
 
 
 def _goal_of(run: OpenRun) -> dict[str, Any]:
-    """Return the plan as a goal of its own: its steps with gates and checks, where they work, what they take."""
+    """Return the plan as a goal: its steps with gates and checks, and the fields that shape what they do."""
     plan = run.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
     record = run.state.facts.run
     known = known_tools(run.workspace.root, record.tools)
@@ -213,13 +214,15 @@ def _with_suggestions(goal: dict[str, Any], run: OpenRun, name: str, around: Sur
     return goal
 
 
-def _check(goal: dict[str, Any], name: str, around: Surroundings) -> None:
+def _check(goal: dict[str, Any], name: str, around: Surroundings) -> Mapping[str, Parameter]:
+    """Return what the goal takes; raise if it is not valid."""
     path = around.root / RUNBOOKS / f"{name}.yaml"
-    judge(goal_in(path, _render_goal(goal), f"{RUNBOOKS}/{name}.yaml"), around, with_values=False)
+    source = goal_in(path, _render_goal(goal), f"{RUNBOOKS}/{name}.yaml")
+    return judge(source, around, with_values=False).parsed.params
 
 
 def _values(words: str) -> Iterator[str]:
-    """Yield what of a goal's words looks like a value, each once."""
+    """Yield the words of a goal that look like values, each once."""
     plain = (word.strip(".:!?") for word in _WORD.findall(words))
     found = [*_QUOTED.findall(words), *(word for word in plain if _VALUE.fullmatch(word))]
     yield from dict.fromkeys(one for one in found if len(one) > 2 and one[0] != "-" and "{{" not in one)
@@ -291,9 +294,9 @@ def schedule(arguments: Namespace) -> int:
     elif pages:
         print_lines(table([_HEAD, *(_schedule_row(page) for page in pages)], width(), colours=colours(), wrap=True))
     else:
-        say(f'there is no schedule: a goal in {FOLDER}/ with `schedule: "0 3 * * *"` is one')
+        say(f'no schedules: put a goal with `schedule: "0 3 * * *"` into {FOLDER}/')
     if pages and not is_watched(workspace.root):
-        say("nothing starts them now: `agentfs watch` does")
+        say("nothing starts them now; start: agentfs watch")
     return 2 if any(page["problems"] for page in pages) else 0
 
 

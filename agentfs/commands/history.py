@@ -82,13 +82,14 @@ def entry_line(entry: dict[str, Any]) -> str:
 
 
 def _entry(entry: dict[str, Any]) -> Iterator[str]:
+    when = f"  when      {str(entry['at'])[:19].replace('T', ' ')} UTC"
     if entry["kind"] == "outcome":
         yield f"outcome: {_describe_outcome(entry)}"
-        yield f"  when      {entry['at']}"
+        yield when
         return
     detail = "the first plan" if entry["trigger"] == "first" else first_line(str(entry["detail"]))
     yield f"revision {entry['revision']}: {detail}"
-    yield f"  when      {entry['at']}"
+    yield when
     yield f"  who       {_who(entry['by'])}"
     yield f"  trigger   {entry['trigger']}" + (f" ({entry['step']})" if entry["step"] else "")
     yield from _listed_lines(
@@ -133,7 +134,7 @@ Line = tuple[dict[str, Any], str]  # for programs, for people
 
 
 def follow(folder: Path, page: dict[str, Any], *, json_lines: bool) -> int:
-    """Print what has happened, then what happens, until the run has ended."""
+    """Print what has happened so far, then what happens until the run has ended."""
     from agentfs.storage.watcher import FolderWatch
 
     for entry in page["entries"]:
@@ -173,7 +174,7 @@ class Tail:
     offsets: dict[Path, int] = field(default_factory=dict)
 
     def begin(self, revisions: set[int]) -> None:
-        """Begin now: of attempts that have ended nothing is printed, of those that run all of it."""
+        """Begin now: skip the logs of attempts that have ended, print those of running ones from their start."""
         self.revisions = revisions
         for _, _, files in self._attempts():
             if "result" in files and "log" in files:
@@ -200,7 +201,7 @@ class Tail:
                 yield entry, entry_line(entry)
 
     def _new_lines(self, step: str, attempt: int, path: Path) -> Iterator[Line]:
-        """Yield the lines that are whole; the rest of one that is being written comes next time."""
+        """Yield the complete lines; one that is still being written comes next time."""
         offset = self.offsets.get(path, 0)
         try:
             with reading(path) as file:
@@ -333,7 +334,7 @@ def _diff_question(arguments: Namespace, found: Reading, state: RunState) -> int
 
 
 def _choose_revisions(run: str, state: RunState, text: str | None) -> tuple[Number, Number]:
-    """Return which two are meant."""
+    """Return the two revisions to compare."""
     last = len(state.facts.revisions)
     if text is None:
         return last - 1, last

@@ -49,7 +49,7 @@ def init(arguments: Namespace) -> int:
 
 
 def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
-    """Return what a folder already holds that would be run once it is a workspace of this user's."""
+    """Return what a folder already holds that could run once it is a trusted workspace."""
     if is_trusted(root, environment):
         return []
     from agentfs.tools.user_tools import sources
@@ -60,7 +60,7 @@ def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
 
 
 def init_workspace(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[str]]:
-    """Make a workspace, or complete one; return it with the names of what was made. It is trusted from then on."""
+    """Make a workspace, or complete one, and trust it; return it with the names of what was made."""
     from agentfs.core.json_schema import all_schemas
     from agentfs.ledger import Ledger, LedgerError
 
@@ -119,7 +119,7 @@ def skill(arguments: Namespace) -> int:
 
 
 def _read(path: Path) -> str | None:
-    """Return what is there; None if nothing is."""
+    """Return the text of a file; None if there is none."""
     try:
         return read_text(path)
     except FileNotFoundError:

@@ -34,7 +34,7 @@ def replay(arguments: Namespace) -> int:
 
 
 def _folder(arguments: Namespace) -> Path:
-    """Return the run that is meant; a folder with a recording in it needs no workspace."""
+    """Return the folder of the run, or of a saved recording, which needs no workspace."""
     folder = Path(arguments.run)
     if (folder / paths.RUN).is_file():
         return folder.resolve()

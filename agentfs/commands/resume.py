@@ -44,7 +44,7 @@ TOPPED_UP = ("minutes", "replans", "cost_usd", "requests", "tokens")
 
 @changes_a_run
 def take_up_only(run: OpenRun, arguments: Namespace) -> None:
-    """Take a run up and leave it to the process that drives it; with --dry-run, say what that would write."""
+    """Change what holds a run up, and leave it to the process that drives it."""
     more, refresh = top_ups(arguments), arguments.refresh_settings
     if run.real is not None and not run.driven and not _is_held(run, more, refresh=refresh):
         say("it would go on as it is")
@@ -56,7 +56,7 @@ def take_up_only(run: OpenRun, arguments: Namespace) -> None:
 
 
 def top_ups(arguments: Namespace) -> Numbers:
-    """Return how much is added to which limit; `run --resume` adds nothing."""
+    """Return how much is added to which limit; none with `run --resume`."""
     asked = {name: getattr(arguments, name, None) for name in TOPPED_UP}
     return {name: number for name, number in asked.items() if number is not None}
 
@@ -82,7 +82,7 @@ def _is_held(run: OpenRun, more: Numbers, *, refresh: bool) -> bool:
 
 
 def take_up(run: OpenRun, more: Numbers, *, refresh: bool = False) -> None:
-    """Change what holds a run up: its tools, its status, its limits, what failed; then remove its outcome."""
+    """Change what holds a run up: tools, status, limits, what failed; then remove its outcome."""
     done = run.outcome is not None and run.outcome.status == "done"
     if done and not _goes_on(run):
         raise UserError(f"{run.run} is done: nothing to resume (agentfs retry {run.run} STEP runs one again)")
@@ -115,12 +115,12 @@ def _goes_on(run: OpenRun) -> bool:
 
 
 def _aside(run: OpenRun) -> Aside:
-    """Return what is set aside: in a run that has not ended, only what came to nothing because no model answered."""
+    """Return what is tried again: in a run that has not ended, only what no model answered."""
     return to_set_aside(run.state) if run.outcome is not None else find_unanswered(run.state)
 
 
 def _raise_limits(run: OpenRun, more: Numbers) -> dict[str, int | float]:
-    """Return the limits a top-up comes to: those in force, and more of them."""
+    """Return the raised limits: those in force plus what is added."""
     if more and run.state.facts.plan is None:
         raise UserError(f"{run.run} has no plan yet, so there is nowhere to raise its limits")
     raised = {name: getattr(run.state.bounds, name) + number for name, number in more.items()}
@@ -128,7 +128,7 @@ def _raise_limits(run: OpenRun, more: Numbers) -> dict[str, int | float]:
 
 
 def _must_go_on(run: OpenRun, aside: Aside, limits: Mapping[str, int | float]) -> None:
-    """Raise if the run would come to the same end at once: then something else has to change first."""
+    """Raise if the run would end the same way at once: something else has to change first."""
     facts = set_aside(run.state.facts, aside)
     if facts.plan is not None:
         own = (facts.plan.limits or Limits()).model_copy(update=dict(limits))
@@ -179,7 +179,7 @@ def refresh_tools(run: OpenRun) -> OpenRun:
 
 
 def changed_tools(before: Run, now: Run) -> list[str]:
-    """Return, in words, what the tools of a run may do now and might not before, or the other way round."""
+    """Return in words how the tool settings of a run differ."""
     was = _as_table(before)
     changed = [(name, value) for name, value in _as_table(now).items() if value != was[name]]
     return [
@@ -189,7 +189,7 @@ def changed_tools(before: Run, now: Run) -> list[str]:
 
 
 def tools_of_today(run: OpenRun) -> Tools:
-    """Return what the settings give the tools of a run now; its goal may still only tighten that."""
+    """Return today's tool settings for a run, tightened by its goal."""
     known = known_tools(run.workspace.root)
     settings = allowing_own(load_settings(run.workspace.settings, environment()), known)
     goal, tools = goal_path(run.folder), settings.tools
@@ -218,7 +218,7 @@ def _show_value(value: object) -> str:
 
 
 def _put_edit(run: OpenRun, own: dict[str, Any]) -> bool:
-    """Set `tools` in plan.json, or remove it; return whether that changes anything. What comes out must be valid."""
+    """Set or remove `tools` in plan.json, which must be valid after that; return whether it changed."""
 
     def edit(source: bytes | None) -> bytes:
         if source is None:

@@ -129,7 +129,7 @@ def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
 
 
 def _judge(source: GoalSource, arguments: Namespace, root: Path, settings: Settings, known: Known) -> JudgedGoal:
-    """Return the goal if it may become a run in the workspace that is, or will be, in `root`."""
+    """Return the goal if it can become a run in the workspace that is, or will be, in `root`."""
     settings = allowing_own(settings, known)
     catalogue = catalogue_of(settings, environment(), known)
     planner = has_model(settings.planner, environment())
@@ -217,7 +217,7 @@ class _Family:
 
 
 def _asker(driver: Driver, stop: Stop, progress: Progress, *, asks: bool) -> AbstractContextManager[Asker | None]:
-    """Return who asks a person what the run asks: nobody, unless they sit at a terminal and see it there."""
+    """Return what asks the run's questions on the terminal; nothing if no person sits at one."""
     if not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
         return nullcontext()
     from agentfs.commands.asker import TerminalAsker
@@ -234,7 +234,7 @@ def _explain_missing_run(driver: Driver, error: Exception) -> Exception:
 
 
 def on_signals(stack: ExitStack, stop: Stop) -> None:
-    """Stop as signals ask for it, until the stack is closed. A closed terminal ends what runs, but under nohup."""
+    """Stop when signals ask, until the stack is closed. A closed terminal ends what runs, except under nohup."""
     for number, times in ((signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)):
         if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
             continue
@@ -248,7 +248,7 @@ def _ask_to_stop(stop: Stop, times: int, number: int, _frame: object) -> None:
 
 
 def _report(driver: Driver, rest: Wait | None, below: Sequence[Driver] = ()) -> int:
-    """Print the answer, and nothing else, on stdout; return the exit code."""
+    """Print the answer, and only that, on stdout; return the exit code."""
     outcome = driver.facts.outcome
     if outcome is not None:
         return _report_end(outcome)
@@ -303,7 +303,7 @@ def watch(arguments: Namespace) -> int:
 
 @contextmanager
 def _reporter(workspace: Workspace, settings: Settings, *, in_json: bool) -> Iterator[Reporter]:
-    """Yield what reports what happens: JSON on stdout; else a live view on a terminal, and lines anywhere else."""
+    """Yield a reporter: JSON on stdout, a live view on a terminal, or plain lines."""
     if in_json:
         yield Reporter(sys.stdout, Clock().stamp)
     elif can_draw(sys.stderr, os.environ.get("TERM", "")):

@@ -261,13 +261,13 @@ class _goal_file:  # noqa: N801 - used as a function is
 
 
 def _name_in(goal: str) -> str:
-    """Return what a run of a goal is called that does not say: as its heading, or else its first line."""
+    """Return a name for a goal: from its first line, which may be a heading."""
     text = re.sub(r"\A---\n.*?\n---\n", "", goal, flags=re.DOTALL).strip()
     return paths.run_name(text.partition("\n")[0]) if text[:1] not in ("{", "[") else "goal"
 
 
 def _plan_goal(root: Path, goal: Path) -> tuple[str | None, str, int | None]:
-    """Plan a goal in a process of its own; return its run, what was said, and the exit code (None: it goes on)."""
+    """Plan a goal in another process; return its run, what it said, and its exit code (None: it goes on)."""
     argv = [sys.executable, "-m", "agentfs", "-C", str(root), "plan", str(goal), "--approve", "plan", "--for-client"]
     child = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=root,
@@ -331,7 +331,7 @@ def _in_words(tool: Callable[..., Any]) -> Callable[..., str]:
 
 @contextmanager
 def _mistakes_as(kind: type[Exception]) -> Iterator[None]:
-    """Let what goes wrong reach the client in words; the package logs anything else with its traceback."""
+    """Raise errors as ones whose message reaches the client; the package logs any other with its traceback."""
     try:
         yield
     except (AgentfsError, Rejected) as error:
@@ -341,7 +341,7 @@ def _mistakes_as(kind: type[Exception]) -> Iterator[None]:
 
 
 def _resources(workspace: Workspace) -> Iterator[tuple[str, str, str]]:
-    """Yield what a client is offered to read: plan and status of the newest runs, and the schemas."""
+    """Yield the resources on offer: plan and status of the newest runs, and the schemas."""
     from agentfs.core.json_schema import all_schemas
 
     for folder in islice(workspace.run_folders(), MOST_LISTED):

@@ -53,7 +53,7 @@ def _with_words(step: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
-    """Return a run's steps, what went wrong first, each with its state and the beginning of its output."""
+    """Return a run's steps, failed ones first, each with its state and the beginning of its output."""
     state = shown_state(page)
     why = state_and_why(state, first_line(page["why"])).removeprefix(state)
     lines = [f"{page['run']}: {paint(state, RUN_COLOURS.get(page['state']), colours=colours)}{why}"]
@@ -77,7 +77,7 @@ def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list
 
 
 def _proof(outcome: object) -> Iterator[str]:
-    """Yield what shows that a run is done, or which part of it failed."""
+    """Yield the proof that a run is done, or the part that failed."""
     match outcome:
         case {"proof": {"level": str() as level, "by": {"person": person, "planner": planner, "judge": judge}}}:
             counts = (
@@ -125,7 +125,7 @@ def _is_number(value: object) -> bool:
 
 
 def _does(step: dict[str, Any]) -> list[str]:
-    """Return what a step does: its tool, and the one text it is given, or all of its input."""
+    """Return what a step does: its tool or agent, and its input."""
     raw = step.get("input")
     given: dict[str, Any] = raw if isinstance(raw, dict) else {}
     if agent := step.get("agent"):
@@ -173,7 +173,7 @@ def step_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> lis
 
 
 def _items(items: object, *, colours: bool) -> Iterator[str]:
-    """Yield the items that a step goes through, what went wrong first."""
+    """Yield the items of a step with `each`, failed ones first."""
     if not isinstance(items, list) or not items:
         return
     yield ""

@@ -118,7 +118,7 @@ def _root(run: str, above: Mapping[str, str | None]) -> str:
 
 
 def _over(found: Listing, since: datetime | None, states: frozenset[str]) -> Iterable[str | Glance]:
-    """Yield the ended runs that are asked for, newest first: unread, unless what they say decides it."""
+    """Yield the ended runs that are asked for, newest first; they are read only if that decides it."""
     if states and not states & set(ENDS):
         return
     for written, folder in found.ended:
@@ -202,7 +202,7 @@ def runs_below(folder: Path, workspace: Workspace, columns: int | None, *, colou
 
 
 def _what_next(found: reading.Reading, page: dict[str, Any]) -> list[str]:
-    """Return what a person can do about a run that is not over, and who drives it."""
+    """Return what a person can do about a run, and who drives it."""
     from agentfs.core.attention import places_in_use
 
     if page["outcome"] is not None:
@@ -223,7 +223,7 @@ MOST_WAYS = 3  # that are listed below a run
 
 
 def runs_table(runs: Sequence[dict[str, Any]], now: datetime, width: int | None, *, colours: bool) -> list[str]:
-    """Return a line per run, under a heading; below one that waits for a person, what to type."""
+    """Return a heading and a line per run; below one that waits for a person, what to type."""
     heading: list[Cell] = [(word, None) for word in ("RUN", "STATE", "STEPS", "WHEN", "WHY")]
     rows = [heading, *(_run_row(run, now) for run in runs)]
     first, *lines = table(rows, width, colours=colours)
@@ -231,7 +231,7 @@ def runs_table(runs: Sequence[dict[str, Any]], now: datetime, width: int | None,
 
 
 def _ways(run: dict[str, Any], width: int | None) -> list[str]:
-    """Return what to type, each command whole."""
+    """Return the commands that go on with a run."""
     ways = run.get("ways") or []
     if len(ways) > MOST_WAYS:
         ways = [*ways[: MOST_WAYS - 1], f"agentfs status {run['run']}"]  # it lists them all
@@ -239,7 +239,7 @@ def _ways(run: dict[str, Any], width: int | None) -> list[str]:
 
 
 def command_lines(command: str, width: int | None) -> list[str]:
-    """Return a command below what it is for, in as many lines as a shell needs to take it for one."""
+    """Return a command as indented lines that a shell reads as one."""
     indent, more = "  ", "      "
     if width is None or columns(command) + len(indent) <= width:
         return [f"{indent}{command}"]
@@ -261,7 +261,7 @@ def _run_row(run: dict[str, Any], now: datetime) -> list[Cell]:
 
 
 def moment(timestamp: str, now: datetime) -> str:
-    """Return when something was; nothing where that is not known."""
+    """Return how long ago something was; empty if that is not known."""
     try:
         return ago((now - datetime.fromisoformat(timestamp).astimezone(UTC)).total_seconds())
     except ValueError:
@@ -269,7 +269,7 @@ def moment(timestamp: str, now: datetime) -> str:
 
 
 def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:
-    """Return one run step by step: what state each is in, and why."""
+    """Return each step of a run with its state, and why."""
     rows: list[list[Cell]] = []
     for step in wrong_first(page["by_step"], lambda step: str(step["state"])):
         mark = mark_of(step["state"])

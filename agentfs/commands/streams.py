@@ -91,7 +91,7 @@ def drop_rest(number: int) -> None:
 
 
 def complain(words: str) -> None:
-    """Say what went wrong; a list of problems, each with its file, speaks for itself."""
+    """Print an error. Problems of files, one per line, need no `agentfs:` before them."""
     words = harmless(words)
     print(words if "\n" in words else f"agentfs: {words}", file=sys.stderr, flush=True)
 
@@ -100,7 +100,7 @@ _odd: dict[str, str] = {}  # parts of names that a terminal would obey -> how th
 
 
 def learn_names(words: list[str]) -> None:
-    """Remember names that reach messages as they are: what was typed, where it leads to, and where we stand."""
+    """Remember names that messages may quote: what was typed, where that leads to, and the current folder."""
     with suppress(OSError):
         words = [*words, os.getcwd(), *(os.path.realpath(word) for word in words if "\0" not in word)]
     _odd.clear()

@@ -72,7 +72,7 @@ def tools_lines(tools: list[dict[str, Any]]) -> list[str]:
     return [
         *lines,
         *([OWN, ""] if any(tool.get("own") for tool in tools) else []),
-        "* must be given. A step names its tool in `tool`, and gives it `input`; in a runbook a fence does.",
+        "* required. A step names its tool in `tool`, and gives it `input`; in a runbook a fenced block is both.",
     ]
 
 
@@ -172,7 +172,7 @@ def _offer_lines(offer: Offer, before: LockedServer | None, host: Host) -> Itera
 
 
 def _change_lines(old: OfferedTool | None, new: OfferedTool) -> Iterator[str]:
-    """Yield what a person approves beyond the line above: all of a new description, and every line that differs."""
+    """Yield what else a person approves: a new description in full, or every line that differs."""
     if old is None:
         long = len(one_line(new.description, WORDS + 1)) > WORDS
         yield "NEW, and says in full:" if long else "NEW"
@@ -218,7 +218,7 @@ def agents(arguments: Namespace) -> int:
 
 
 def list_agents(settings: Settings, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield what there is to say of each agent; one that is found is asked for its version, in the sandbox."""
+    """Yield each agent as JSON; those that are found are asked for their version, in the sandbox."""
     from agentfs.agents.presets import configure_agents, fill, locate, version_of
     from agentfs.tools import sandbox
 
@@ -268,7 +268,7 @@ def agents_lines(agents: list[dict[str, Any]]) -> list[str]:
     return [
         *lines,
         *(_CONFINED if agents[0]["sandbox"] == "bubblewrap" else _UNCONFINED),
-        "A step names one with `agent`; in a runbook a line: agent: codex.",
+        "A step names one in `agent`; in a runbook with a line, such as `agent: codex`.",
         *([f"NOT ALLOWED: {why}"] if why else []),
     ]
 

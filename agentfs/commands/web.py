@@ -149,7 +149,7 @@ class Commands:
     workspace: Workspace
 
     def perform(self, act: str, run: str, fields: Mapping[str, str], *, dry_run: bool) -> Done:
-        """Do what the command does, and return what it said."""
+        """Call the command, and return what it said."""
         words: list[str] = []
         made: list[str] = []
         try:
@@ -168,7 +168,7 @@ class Commands:
         return Done(ok=True, words=tuple(words), run=new)
 
     def _arguments(self, act: str, run: str, fields: Mapping[str, str], *, dry_run: bool) -> Namespace:
-        """Return what would have been typed; every value is a value, and none of them an option."""
+        """Return the arguments of the command; values of fields never become options."""
         given = {name: value.strip() or None for name, value in fields.items()}
         revision = given.get("revision")
         if revision is not None and not (revision.isascii() and revision.isdigit() and len(revision) < 9):
@@ -207,7 +207,7 @@ class Commands:
         return Checked((), plan_consequences(state, source))
 
     def save_plan(self, run: str, source: bytes, base: str) -> Done:
-        """Save a plan if plan.json still is what was edited, and if nothing is wrong with it."""
+        """Save a plan if it is valid, and if plan.json is still what was edited."""
         from agentfs.commands.editing import OutOfDate, open_run, reopen, save_plan, say_who_continues
 
         words: list[str] = []

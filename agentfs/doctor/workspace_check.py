@@ -61,7 +61,7 @@ def _settings(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[
         for line in lines:
             yield wrong("settings", inert(line), "fix it; what follows assumes the defaults")
         return
-    yield fine("settings", f"{workspace.settings} reads")
+    yield fine("settings", f"{workspace.settings} is valid")
 
 
 def _schedules(workspace: Workspace, environment: Mapping[str, str], settings: Settings) -> Iterator[Finding]:
@@ -129,7 +129,7 @@ def _schemas(folder: Path) -> Finding:
     wanted = all_schemas()
     other = [name for name, content in wanted.items() if _content(folder / name) != content]
     if not other:
-        return fine("schemas", f"{len(wanted)} in schemas/, as this version writes them")
+        return fine("schemas", f"{len(wanted)} in schemas/, up to date")
     missing = [name for name in other if not (folder / name).exists()]
     words = f"{len(missing)} are missing, {len(other) - len(missing)} are of another version or edited"
     return wrong("schemas", f"schemas/: {words} ({', '.join(other[:3])}{' …' if len(other) > 3 else ''})", _INIT)
@@ -159,7 +159,7 @@ def _tools(root: Path, settings: Settings) -> Iterator[Finding]:
         from_servers = sum(split_name(name) is not None for name in known.own)
         own = len(known.own) - from_servers
         parts = [
-            "those that come with agentfs",
+            "the built-in tools",
             *([f"{plural(own, 'tool')} of your own, read by source"] if own else ()),
             *([f"{plural(from_servers, 'tool')} of MCP servers, as you approved them"] if from_servers else ()),
         ]
@@ -298,7 +298,7 @@ def _find_faults(runs: Path) -> Iterator[Finding]:
     for line in lines:
         yield wrong(_LEDGER, f"git fsck: {inert(line)}", _COPY)
     if not lines:
-        yield fine(_LEDGER, "git fsck finds it whole")
+        yield fine(_LEDGER, "git fsck finds no damage")
 
 
 def _find_locks(claims: Claims) -> Iterator[Finding]:

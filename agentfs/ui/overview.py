@@ -171,7 +171,7 @@ def overview_lines(view: Overview, look: Look) -> list[str]:
 
 
 def choose_runs(rows: Sequence[Row], room: int) -> list[Row]:
-    """Return the runs there is room for: those that wait for a person first, but never only those if others work."""
+    """Return the runs there is room for: first those that wait for a person, but always some of the others."""
     if sum(map(_height, rows)) > room:
         room = max(1, room - 1)  # a line says how many are left out
     asking = sorted(
@@ -374,7 +374,7 @@ def _tries(state: RunState, view: StepView) -> str:
 
 
 def about(view: StepView) -> str:
-    """Return the most telling line about a step: why it failed or waits, else what it does."""
+    """Return the most important line about a step: why it failed or waits, else what it does."""
     return f"{_about(view)}{left_words(view.left)}"
 
 

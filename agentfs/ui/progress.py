@@ -300,7 +300,7 @@ class LiveReporter(Reporter):
         self._screen.changed()
 
     def _keep(self, words: str, run: str | None) -> None:
-        """Have words scroll away above; what has ended before them goes first, so that all is in its order."""
+        """Print words above the view, after the runs that ended before them."""
         self._scroll_away(0)
         self._screen.say(self._line(words, run))
 
@@ -330,7 +330,7 @@ class LiveReporter(Reporter):
         return overview_lines(view, look)
 
     def _row(self, driver: "Driver") -> Row:
-        """Return the line of a run, derived again only if its state is another."""
+        """Return the line of a run, made again only if its state changed."""
         state, day = driver.state, self._clock.day()
         known = self._rows.get(state.facts.run.run)
         if known is None or known[0] is not state or known[1] != day:
@@ -340,7 +340,7 @@ class LiveReporter(Reporter):
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _leave_the_screen(self) -> None:
-        """Give the terminal back as it was, with everything above that was to stay."""
+        """Close the view, after printing above it what is still shown as ended."""
         if not self._shows:
             return
         self._shows = False
@@ -348,7 +348,7 @@ class LiveReporter(Reporter):
         self._screen.close(keep=False)
 
     def _open_run_lines(self) -> Iterator[str]:
-        """Yield which runs go on with the next daemon, and what those that wait for a person want."""
+        """Yield how many runs are left open, and what those that wait for a person need."""
         rows = [self._row(driver) for driver in self._drivers.values()]
         asking = [row for row in rows if row.ways]
         if rows:

@@ -73,12 +73,12 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything one run's files say. Without a state, `broken` says what does not read."""
+    """What one run's files say. Without a state, `broken` says what cannot be read."""
 
     folder: Path
     state: "RunState | None"
     broken: tuple[str, ...] = ()
-    judged: "Callable[[Facts], Facts]" = lambda facts: facts  # lays an answer that waits over what the facts say
+    judged: "Callable[[Facts], Facts]" = lambda facts: facts  # adds the answer that waits to the facts
     goal: "ParsedGoal | None" = None
 
     @property
@@ -107,7 +107,7 @@ def no_such_step(run: str, step: str, known: Iterable[str]) -> UserError:
 
 
 def plain_json(path: Path | str) -> Any:
-    """Return what a JSON file holds; None if it is not there or does not read."""
+    """Return the value of a JSON file; None if it is missing or invalid."""
     try:
         return json.loads(read_whole(path))
     except (OSError, ValueError, RecursionError):
@@ -118,7 +118,7 @@ def plain_json(path: Path | str) -> Any:
 
 
 def ended(folder: Path | str) -> Glance | None:
-    """Return how a run ended, from plain JSON; None if it has not, or its outcome does not read."""
+    """Return how a run ended, from plain JSON; None if it has not, or its outcome cannot be read."""
     outcome = plain_json(f"{folder}/{paths.OUTCOME}")
     try:
         steps = {end: list(outcome["steps"][end]) for end in ("done", "failed", "skipped", "not_reached")}
@@ -171,13 +171,13 @@ def step_ids(plan: Any) -> list[str]:
 
 
 class RunScanner:
-    """Reads many runs: what they share, the settings and who drives them, is read once, and late."""
+    """Reads many runs; the settings, and who drives what, are read once and only if needed."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 
     def glance(self, folder: Path, depth: int = 0) -> Glance:
-        """Return what a run is doing, with as little work as that takes; one in any disorder has a line."""
+        """Return what a run is doing, as cheaply as possible; a broken run gets a line that says so."""
         if found := ended(folder):
             return found
         try:
@@ -224,7 +224,7 @@ def child_of(state: "RunState", step: str) -> str | None:
 
 
 def runs_below(reading: Reading, scanner: RunScanner, depth: int = 0) -> dict[str, Glance]:
-    """Return by step what the runs are doing that steps under way are: what waits in one of them, waits here."""
+    """Return, by step, what the runs are doing that are steps of this one and under way."""
     from agentfs.core.facts import DEEPEST
 
     if reading.state is None or depth >= DEEPEST:
@@ -236,7 +236,7 @@ def runs_below(reading: Reading, scanner: RunScanner, depth: int = 0) -> dict[st
 
 
 def glance_of(reading: Reading, driven: bool | None = None, below: Mapping[str, Glance] | None = None) -> Glance:
-    """Return what a run is doing, from all of its files. `below`: what the runs do that are steps of it."""
+    """Return what a run is doing, from all of its files. `below`: the runs that are steps of it."""
     if found := ended(reading.folder):
         return found
     driven = is_driven(reading.folder) if driven is None else driven
@@ -277,7 +277,7 @@ def _why(state: "RunState", waiting: Mapping[str, str]) -> str:
 def read_run(
     folder: Path, workspace: Workspace, settings: "Settings | None" = None, day: "DayLimit | None" = None
 ) -> Reading:
-    """Read everything a run's files say; what does not read is named, the rest is still there."""
+    """Read a run's files; those that cannot be read are named in `broken`, the others count."""
     from pydantic import ValidationError
 
     from agentfs.core.run_state import derive
@@ -305,7 +305,7 @@ def read_run(
 
 
 def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":
-    """Return the settings; the defaults, and what is wrong with the file, where it does not read."""
+    """Return the settings; the defaults and what is wrong, if the file is not valid."""
     from agentfs.core.config import Settings
     from agentfs.storage.settings import load_settings
 
@@ -345,7 +345,7 @@ def plan_page(reading: Reading, workspace: Workspace) -> dict[str, Any]:
 
 
 def _list_left(reading: Reading, files: "Files") -> list[dict[str, Any]]:
-    """Return the steps that have left the plan as what they were, each with the revision in which it left."""
+    """Return the steps that have left the plan, each with the revision in which it left."""
     if reading.state is None:
         return []
     from agentfs.core.outcome import left_steps
@@ -477,7 +477,7 @@ class Listing:
 
 
 def list_runs(runs: Path) -> Listing:
-    """Return every run there is. A folder with nothing of a run in it is being made, or was left by a dead intake."""
+    """Return every run. A folder with nothing of a run in it is still being made, or was abandoned."""
     open_runs: list[Path] = []
     ended: list[tuple[float, str]] = []
     for folder in all_folders(runs):
@@ -505,7 +505,7 @@ def moment_of(arguments: Namespace, option: str) -> datetime | None:
 
 
 def time_of(timestamp: str) -> datetime | None:
-    """Return the moment a record names; None where it names none."""
+    """Return the time a record names; None if it names none."""
     try:
         return datetime.fromisoformat(timestamp).astimezone(UTC)
     except (ValueError, OverflowError):

@@ -25,7 +25,7 @@ from agentfs.ui.reading import Reading, plain_json, revision_numbers, time_of
 
 
 def entries_of(folder: Path, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what the ledger should hold of a run, the newest last, and what of it cannot be read."""
+    """Return revisions and outcomes of a run, newest last, and what cannot be read."""
     from agentfs.ledger import Ledger, LedgerCommit, LedgerError
 
     revisions, trouble = _read_revisions(folder)
@@ -132,7 +132,7 @@ def plan_consequences(state: RunState, source: bytes) -> dict[str, Any]:
 
 
 def conversations(folder: Path, *, below: bool = True) -> Iterator[Conversation]:
-    """Yield everything that a run has asked of models: the planner's calls in order, then the steps.
+    """Yield everything a run asked of models: the planner's calls in order, then the steps.
 
     `below`: with what the runs have asked that were steps of it; in a sum of all runs, those count themselves.
     """
@@ -160,7 +160,7 @@ def _attempts(steps: Path, *, below: bool) -> Iterator[Conversation]:
 
 
 def _read_asked(log: Path, record: Path, *, below: bool = True) -> tuple[Asked, ...]:
-    """Return what a conversation asked, from its log; where that is gone, as its result sums it up."""
+    """Return what a conversation asked, from its log; if that is gone, from the sum in its result."""
     found = plain_json(record)
     is_run = isinstance(found, dict) and found.get("child")
     if is_run and not below:

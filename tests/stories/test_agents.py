@@ -172,7 +172,7 @@ def test_what_it_may_touch_is_said_as_it_is(place: Place) -> None:
     unconfined = (
         "NOT CONFINED: there is no sandbox. Each runs as you, with a home of its own, and may touch what you may."
     )
-    assert shown == [unconfined, "A step names one with `agent`; in a runbook a line: agent: codex."]
+    assert shown == [unconfined, "A step names one in `agent`; in a runbook with a line, such as `agent: codex`."]
 
 
 def test_agents_are_refused_without_the_network_a_name_or_a_check(place: Place) -> None:

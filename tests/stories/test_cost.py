@@ -38,7 +38,7 @@ def page(place: Place) -> Any:
 
 
 def test_a_runbook_asks_nobody(place: Place, asked: Path) -> None:
-    assert place.agentfs("cost", "job").stdout == f"{place.read('run.json')['run']} has asked no model\n"
+    assert place.agentfs("cost", "job").stdout == f"{place.read('run.json')['run']} asked no model\n"
     assert page(place)["total"] == {
         "requests": 0,
         "input_tokens": 0,
@@ -170,7 +170,7 @@ def test_all_runs_where_logs_are_gone_or_times_are_odd(place: Place, asked: Path
 
 
 def test_of_no_run_nothing_is_known(place: Place, asked: Path) -> None:
-    assert place.agentfs("cost", "--since", "2026-01-01").stdout == "no run has asked a model since 2026-01-01\n"
+    assert place.agentfs("cost", "--since", "2026-01-01").stdout == "no run asked a model since 2026-01-01\n"
 
 
 @pytest.mark.parametrize("words", [(), ("job", "--since", "3d")])

@@ -66,7 +66,7 @@ def test_a_good_workspace_is_well_and_nothing_is_left_behind(made: Place) -> Non
     done = made.agentfs("doctor")
     assert done.stdout.splitlines()[-1] == "all is well, 2 notes"  # no planner, no executor
     assert "events arrive" in done.stdout
-    assert "git fsck finds it whole" in done.stdout
+    assert "git fsck finds no damage" in done.stdout
     assert done.stderr == ""
     assert snapshot(made.root) == before
 

@@ -277,7 +277,7 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next_command(place: Pla
     (place.runs / ".forgotten" / run).parent.mkdir(parents=True)
     os.rename(place.run_folder(), place.runs / ".forgotten" / run)
     assert place.agentfs("status").stdout.startswith("no runs yet")
-    assert place.agentfs("forget", "--state", "done", "--yes").stdout == "no ended run matches\n"
+    assert place.agentfs("forget", "--state", "done", "--yes").stdout == "no run that has ended matches\n"
     assert list((place.runs / ".forgotten").iterdir()) == []
     assert place.log()[-1].endswith("job: forgotten")
     place.ledger_is_sound()

@@ -161,5 +161,5 @@ def test_everything_wrong_with_a_file_is_said_and_where(place: Place, schedules:
 
 def test_no_schedule_and_how_to_make_one(place: Place) -> None:
     place.agentfs("init")
-    words = 'there is no schedule: a goal in schedules/ with `schedule: "0 3 * * *"` is one\n'
+    words = 'no schedules: put a goal with `schedule: "0 3 * * *"` into schedules/\n'
     assert place.looks("schedule") == (0, "", words)

@@ -162,7 +162,7 @@ def test_by_state(place: Place) -> None:
     assert set(as_json(place, "--state", "failed", "--state", "waiting")) == {"ask", "bad"}
     assert (
         place.agentfs("status", "--state", "paused").stdout
-        == f"no run in {place.root} matches; there are 4 runs (agentfs status --all)\n"
+        == f"none of the 4 runs in {place.root} matches (agentfs status --all lists them)\n"
     )
     assert as_json(place, "--state", "paused") == []
 
