@@ -93,7 +93,7 @@ def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
 
 
 def test_an_empty_workspace_says_how_to_begin(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "status") == f"no runs yet in {workspace}\nbegin one: agentfs run GOAL\n"
+    assert told(capsys, "status") == f"no runs yet in {workspace}\nstart one: agentfs run GOAL\n"
     assert told_json(capsys, "status") == []
 
 
