@@ -6,7 +6,6 @@ may be cut off in between. A lock that a person holds delays the commit, never t
 """
 
 import json
-import os
 import re
 import threading
 import time
@@ -44,7 +43,7 @@ class Committer:
         self._batch, self._say = Batch(ledger, person, logs=commit_logs), say
         self._due: dict[Path, float] = {}  # run folder -> not before this moment
         self._behind: set[Path] = set()  # those of them that are committed: the index waits for a person
-        self._unsure: list[Path] = []  # ended runs: does the ledger have their end?
+        self._unsure: list[Path] = []  # ended runs whose last commit may be missing
         self._turn = threading.Condition()
         self._busy = False
         self._closing = False
@@ -82,7 +81,7 @@ class Committer:
         with self._turn:
             self._due = dict.fromkeys(self._due, 0.0)
             self._turn.notify_all()
-            while self._busy or self._is_awaited():
+            while self._busy or self._uncommitted() or (self._due and self._batch.ledger.is_checked_out()):
                 self._turn.wait(TIMING.commit_again / 5)
                 late = time.monotonic() - end
                 if late >= (TIMING.commit_longest if self._busy else 0.0):
@@ -91,9 +90,6 @@ class Committer:
 
     def _uncommitted(self) -> set[Path]:
         return self._due.keys() - self._behind
-
-    def _is_awaited(self) -> bool:
-        return bool(self._uncommitted() or (self._due and self._batch.ledger.is_checked_out()))
 
     def close(self) -> None:
         """Stop; what is still pending is found again at the next start."""
@@ -104,7 +100,11 @@ class Committer:
 
     def _work(self) -> None:
         while folders := self._next():
-            report = self._commit(folders)
+            report = self._batch.commit(folders)
+            for line in report.lines:
+                if line not in self._reported:
+                    self._reported.add(line)
+                    self._say(line)
             with self._turn:
                 if not self._closing:
                     self._behind |= {folder for folder in report.behind if folder not in self._due}
@@ -114,7 +114,7 @@ class Committer:
                 self._turn.notify_all()
 
     def _next(self) -> list[Path]:
-        """Return the runs to commit next, once one is due; none: it is time to close."""
+        """Return the runs to commit next, once one is due; [] when it is time to close."""
         while not self._closing:
             with self._turn:
                 now, due = time.monotonic(), self._when()
@@ -143,32 +143,19 @@ class Committer:
         moments = self._due.values()
         return min(max(moments), min(moments) + TIMING.commit_more)
 
-    def _commit(self, folders: list[Path]) -> "Report":
-        """Commit what is pending of these runs, and say what a person should know."""
-        report = self._batch.commit(folders)
-        for line in report.lines:
-            if line not in self._reported:
-                self._reported.add(line)
-                self._say(line)
-        return report
-
 
 @dataclass(slots=True)
 class Report:
-    """The runs for which it has to be tried again, those that only the index waits for; what a person should know."""
+    """What came of committing runs."""
 
-    left: list[Path] = field(default_factory=list)
-    behind: list[Path] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    left: list[Path] = field(default_factory=list)  # to be tried again
+    behind: list[Path] = field(default_factory=list)  # committed: only the index waits
+    lines: list[str] = field(default_factory=list)  # what a person should know
 
-    @staticmethod
-    def joined(many: Iterable["Report"]) -> "Report":
-        both = Report()
-        for one in many:
-            both.left += one.left
-            both.behind += one.behind
-            both.lines += one.lines
-        return both
+    def add(self, other: "Report") -> None:
+        self.left += other.left
+        self.behind += other.behind
+        self.lines += other.lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +183,17 @@ class Batch:
         except LedgerBroken as broken:
             if len(folders) == 1:
                 return Report(folders, lines=[*report.lines, f"the ledger cannot be written: {broken}"])
-            return Report.joined(self.commit([folder]) for folder in folders)  # it may be the fault of one of them
-        if entries and not self._sync_index(entries, report):
-            report.behind += entries
-        return report
-
-    def _sync_index(self, folders: Iterable[Path], report: Report) -> bool:
+            report = Report()
+            for folder in folders:  # it may be the fault of one of them
+                report.add(self.commit([folder]))
+            return report
         try:
-            return self.ledger.sync_index(*map(run_id, folders))
+            if entries and not self.ledger.sync_index(*map(run_id, entries)):
+                report.behind += entries
         except LedgerBroken as broken:
             report.lines.append(f"the ledger's index waits: {broken}")
-            return False
+            report.behind += entries
+        return report
 
     def _gather(
         self,
@@ -215,7 +202,7 @@ class Batch:
         entries: dict[Path, list[tuple[Entry, Still]]],
         report: Report,
     ) -> bool:
-        """Add what is pending of a run, if only a look at the index; False: not now."""
+        """Add the pending entries of a run, maybe none: then only its index is looked at. False: try again later."""
         run = run_id(folder)
         try:
             entries[folder] = pending_entries(folder, committed, self.person, logs=self.logs)
@@ -242,7 +229,7 @@ class Batch:
                 if run_id(one) in behind or held[run_id(one)] != blob_sha(read_whole(one / paths.OUTCOME))
             ]
         except (LedgerBusy, LedgerBroken, OSError):
-            return folders  # to commit them says what is wrong
+            return folders  # committing them reports what is wrong
 
 
 # ── pending commits: read from a run's folder, so any process may make them ─────────────────────────────
@@ -269,29 +256,26 @@ def pending_entries(
 ) -> list[tuple[Entry, Still]]:
     """Return what is to be committed of a run, oldest first, given what is: each unless another process does it."""
     entries: list[tuple[Entry, Still]] = []
-    run = run_id(folder)
-    for one in _find_pending(folder, run, committed, person):
-        entry = Entry(run, _files_of(folder, one, logs=logs), one.message, *one.author, one.at)
+    for one in _find_pending(folder, committed, person):
+        entry = Entry(run_id(folder), _files_of(folder, one, logs=logs), one.message, *one.author, one.at)
         entries.append((entry, partial(_is_pending, one, folder, entry)))
     return entries
 
 
-def _find_pending(
-    folder: Path, run: str, committed: Mapping[str, str], person: tuple[str, str]
-) -> Iterator[PendingCommit]:
+def _find_pending(folder: Path, committed: Mapping[str, str], person: tuple[str, str]) -> Iterator[PendingCommit]:
     found = map(paths.parse_revision_file, names_in(folder / paths.REVISIONS))
     numbers = sorted(one[0] for one in found if one and one[1] == "record")
     for number in numbers:
         if f"{paths.REVISIONS}/{paths.revision_file(number)}" not in committed:
-            yield _pending_revision(folder, run, number, person)
+            yield _pending_revision(folder, number, person)
     if (folder / paths.OUTCOME).exists():
         source = read_whole(folder / paths.OUTCOME)
         if committed.get(paths.OUTCOME) != blob_sha(source):
-            yield _pending_outcome(folder, run, numbers[-1] if numbers else None, source)
+            yield _pending_outcome(folder, numbers[-1] if numbers else None, source)
 
 
 def _is_pending(one: PendingCommit, folder: Path, entry: Entry, committed: Mapping[str, str]) -> bool:
-    """Whether it still is, and the run not forgotten, now that no other process can write to the ledger."""
+    """Whether it still is pending, and the run not forgotten, now that no other process can write to the ledger."""
     if one.revision is not None:
         missing = f"{paths.REVISIONS}/{paths.revision_file(one.revision)}" not in committed
     else:
@@ -299,28 +283,29 @@ def _is_pending(one: PendingCommit, folder: Path, entry: Entry, committed: Mappi
     return missing and folder.is_dir()
 
 
-def _pending_revision(folder: Path, run: str, number: int, person: tuple[str, str]) -> PendingCommit:
+def _pending_revision(folder: Path, number: int, person: tuple[str, str]) -> PendingCommit:
     revision = Revision.model_validate_json(read_whole(folder / paths.REVISIONS / paths.revision_file(number)))
     plan = read_whole(folder / paths.REVISIONS / paths.revision_plan_file(number))
-    message = revision_message(run, revision, _usage_of(folder, revision))
-    return PendingCommit(message, author_of(revision, person), _moment(revision.at), plan, number)
+    message = revision_message(run_id(folder), revision, usage_of_call(folder, revision.call))
+    return PendingCommit(message, author_of(revision, person), moment(revision.at), plan, number)
 
 
-def _usage_of(folder: Path, revision: Revision) -> Usage | None:
-    if revision.call is None:
+def usage_of_call(folder: Path, call: int | None) -> Usage | None:
+    """Return what a planner's answer took."""
+    if call is None:
         return None
-    path = folder / paths.PLANNING / paths.call_file(revision.call, "answer")
-    return Answer.model_validate_json(read_whole(path)).usage
+    return Answer.model_validate_json(read_whole(folder / paths.PLANNING / paths.call_file(call, "answer"))).usage
 
 
-def _pending_outcome(folder: Path, run: str, last: int | None, source: bytes) -> PendingCommit:
+def _pending_outcome(folder: Path, last: int | None, source: bytes) -> PendingCommit:
     outcome = Outcome.model_validate_json(source)
     plan = read_whole(folder / paths.REVISIONS / paths.revision_plan_file(last)) if last else None
-    message = outcome_message(run, outcome, in_plan=len(json.loads(plan)["steps"]) if plan else 0)
-    return PendingCommit(message, AGENTFS, _moment(outcome.ended_at), plan, None)
+    message = outcome_message(run_id(folder), outcome, in_plan=len(json.loads(plan)["steps"]) if plan else 0)
+    return PendingCommit(message, AGENTFS, moment(outcome.ended_at), plan, None)
 
 
-def _moment(timestamp: str) -> datetime:
+def moment(timestamp: str) -> datetime:
+    """Return the time of a record, as its commit has it."""
     return datetime.fromisoformat(timestamp).astimezone(UTC)
 
 
@@ -346,13 +331,8 @@ def _files_of(folder: Path, one: PendingCommit, *, logs: bool) -> dict[str, byte
 
 def current_files(folder: Path, *, logs: bool = False) -> dict[str, bytes]:
     """Return the files of a run that belong into the ledger, as they are: whatever is missing or does not read."""
-    alone = {
-        paths.RUN,
-        paths.REQUEST,
-        paths.PLAN,
-        paths.OUTCOME,
-        *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES),
-    }
+    goals = (f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES)
+    alone = {paths.RUN, paths.REQUEST, paths.PLAN, paths.OUTCOME, *goals}
     found = {name: source for name, source in _plain_files(f"{folder}", "", logs=logs) if name in alone}
     for part in _PARTS:
         found.update(_plain_files(f"{folder}/{part}", f"{part}/", logs=logs))
@@ -363,16 +343,13 @@ def _plain_files(folder: str, prefix: str, *, logs: bool, skipped: str | None = 
     """Yield name and content of the files in a folder that git can hold; there are thousands: a Path takes longer."""
     left_out = tuple(suffix for suffix in (skipped, *(() if logs else UNCOMMITTED)) if suffix)
     try:
-        files = [one.name for one in scan(folder) if not one.name.endswith(left_out) and _is_plain(one)]
+        kept = [one for one in scan(folder) if one.name[0] != "." and not one.name.endswith(left_out)]
+        files = [one.name for one in kept if one.is_file(follow_symlinks=False)]
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in sorted(files):
         if committable(prefix + name):
             yield prefix + name, read_whole(f"{folder}/{name}")
-
-
-def _is_plain(entry: os.DirEntry[str]) -> bool:
-    return entry.name[0] != "." and entry.is_file(follow_symlinks=False)
 
 
 def _working_files(folder: Path) -> dict[str, bytes]:
@@ -386,7 +363,7 @@ def _working_files(folder: Path) -> dict[str, bytes]:
 
 
 def _belongs(part: str, name: str, source: bytes, revision: int | None) -> bool:
-    """Whether a file belongs to the story up to a revision: a late commit does not tell what came after it."""
+    """Whether a file belongs to the story up to a revision: a late commit does not hold what came after it."""
     if revision is None:
         return True
     if part == paths.REVISIONS:

@@ -62,6 +62,7 @@ class Forgetting:
 
     @property
     def aside(self) -> Path:
+        """Where folders wait to be deleted."""
         return self.runs / paths.FORGOTTEN
 
     def forget(self, folders: Sequence[Path]) -> Forgotten:
@@ -78,7 +79,8 @@ class Forgetting:
                 self._finish(done)
             except LedgerError as error:
                 self._bring_back(done)
-                raise UserError(f"{_still_there(done)}: {error}") from None
+                some = f"{len(done.gone)} of the runs were forgotten, the others were not"
+                raise UserError(f"{some if done.gone else 'nothing was forgotten'}: {error}") from None
         self._tidy_days({folder.parent for folder in folders})
         return done
 
@@ -151,7 +153,7 @@ class Forgetting:
             self.say(f"{len(runs)} runs are out of the way; their files are being deleted")
         for run in runs:
             self._remove_branch(run)
-            _empty(self.aside / run)  # it takes longest, and nobody waits for it to see what is so
+            _empty(self.aside / run)  # takes longest, and nothing depends on it
         if not in_step:
             done.later = "git's index still lists them: a lock, a merge or a rebase is open in runs/.git"
             return  # an empty folder says that this is yet to do
@@ -207,12 +209,6 @@ def _refuse_unmerged(folder: Path, run: str) -> None:
         if own and (count := own.commits_only_here()):
             has = f"its branch {own.branch} has {plural(count, 'commit')} that nothing else has"
             raise Kept(f"{has}: `agentfs apply {run}` or `agentfs discard {run}` first")
-
-
-def _still_there(done: Forgotten) -> str:
-    if not done.gone:
-        return "nothing was forgotten"
-    return f"{len(done.gone)} of the runs were forgotten, the others were not"
 
 
 def measure(folder: Path) -> int:

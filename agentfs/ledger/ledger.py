@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,13 +130,9 @@ class Ledger:
         tip = self.tip()
         if tip is None:
             return set()
-        days = _names(self._git.output("ls-tree", "-z", "-d", "--name-only", "--full-tree", tip))
-        found: set[str] = set()
-        for some in _batches(f"{day}/" for day in days):
-            found |= set(
-                _names(self._git.output("ls-tree", "-z", "-d", "--name-only", "--full-tree", tip, "--", *some))
-            )
-        return set(filter(is_run_id, found))
+        list_folders = partial(self._git.output, "ls-tree", "-z", "-d", "--name-only", "--full-tree", tip, "--")
+        days = (f"{day}/" for day in _names(list_folders()))
+        return {name for some in _batches(days) for name in _names(list_folders(*some)) if is_run_id(name)}
 
     def paths_at(self, commit: str, runs: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the paths of agentfs's files that a commit holds of some runs."""

@@ -209,13 +209,11 @@ def maintain_after_run(workspace: Workspace, say: Callable[[str], None]) -> None
 
 def _is_quiet(workspace: Workspace) -> bool:
     """Whether no process watches goals/ or drives a run."""
-    folders = [workspace.root / "goals", *open_runs(workspace.runs)]
-    return all(_is_free(folder, workspace.runs) for folder in folders if folder.is_dir())
-
-
-def _is_free(folder: Path, runs: Path) -> bool:
-    try:
-        with locked(folder, runs) as mine:
-            return mine
-    except OSError:
-        return False
+    for folder in filter(Path.is_dir, (workspace.root / "goals", *open_runs(workspace.runs))):
+        try:
+            with locked(folder, workspace.runs) as is_free:
+                if not is_free:
+                    return False
+        except OSError:
+            return False
+    return True

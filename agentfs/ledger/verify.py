@@ -70,9 +70,8 @@ class Verification:
     def _check_objects(self, ledger: Ledger, run: str | None) -> Iterator[Disagreement]:
         """What git itself says of the repository; of one run, whether its objects hold what their names promise."""
         for path, does in find_substitutes(self.workspace.runs):
-            yield Disagreement(
-                "wrong", str(path.relative_to(self.workspace.root)), does, "delete it, unless it is yours"
-            )
+            file = str(path.relative_to(self.workspace.root))
+            yield Disagreement("wrong", file, does, "delete it, unless it is yours")
         try:
             lines = find_damage(self.workspace.runs) if run is None else ledger.damaged(run)
         except LedgerBusy as why:
@@ -115,8 +114,6 @@ class Verification:
         folder = self.workspace.runs / run
         if not folder.is_dir():
             return _folder_gone(run, self.workspace.runs, committed)
-        if ledger is None:
-            return [one for one in check_folder(folder, {}, None, driven=False) if "no commit" not in one.what]
         inodes = held_inodes()
         driven = is_driven(folder, inodes) or is_watched(self.workspace.root, inodes)
         return list(check_folder(folder, committed, ledger, driven=driven))
@@ -159,13 +156,17 @@ def _folder_gone(run: str, runs: Path, committed: dict[str, str]) -> list[Disagr
 def check_folder(
     folder: Path, committed: Mapping[str, str], ledger: Ledger | None, *, driven: bool
 ) -> Iterator[Disagreement]:
-    """Yield in what a run's folder and the ledger differ. `driven`: a process is about to commit what is missing."""
+    """Yield in what a run's folder and the ledger differ. `driven`: a process is about to commit what is missing.
+
+    Without a ledger only the files are compared with each other.
+    """
     found, run = read_folder(folder), run_id(folder)
     for fault in (*found.faults, *faults(found.files)):
         fix = _back(run, fault.file) if fault.file in committed else _NO_COPY
         yield Disagreement("wrong", f"{run}/{fault.file}", fault.what, fix)
-    yield from _check_committed(run, found, committed, ledger)
-    yield from _check_pending(run, found, committed, "later" if driven else "wrong")
+    if ledger:
+        yield from _check_committed(run, found, committed, ledger)
+        yield from _check_pending(run, found, committed, "later" if driven else "wrong")
     yield from _check_edited(run, found, committed)
 
 
@@ -177,19 +178,14 @@ def _back(run: str, path: str) -> str:
 
 
 def _check_committed(
-    run: str, found: "Folder", committed: Mapping[str, str], ledger: Ledger | None
+    run: str, found: "Folder", committed: Mapping[str, str], ledger: Ledger
 ) -> Iterator[Disagreement]:
     """What was committed is still what it was."""
     for path, blob in committed.items():
         writing, now = paths.writing_of(path), found.blobs.get(path)
         if writing is None or now == blob or (writing == "by people" and not is_acted_upon(path, found.blobs)):
             continue
-        if (
-            writing == "appended"
-            and now is not None
-            and ledger
-            and _begins_with(f"{found.root}/{path}", blob, ledger)
-        ):
+        if writing == "appended" and now is not None and _begins_with(f"{found.root}/{path}", blob, ledger):
             continue
         what = "is gone, and the ledger has it" if now is None else "is not what was committed"
         yield Disagreement("wrong", f"{run}/{path}", what, _back(run, path))
@@ -234,7 +230,7 @@ def _check_pending(run: str, found: "Folder", committed: Mapping[str, str], grad
 
 
 def _asks_about_result(path: str, committed: Mapping[str, str]) -> bool:
-    """Return whether it is a question about an attempt whose result is committed: nobody reads it any more."""
+    """Return whether it is a question about an attempt whose result is committed: it is not read any more."""
     file = paths.parse_step_file(path.removeprefix(f"{paths.STEPS}/"))
     return bool(file and file.kind == "question" and paths.step_path(file.step, file.attempt, "result") in committed)
 

@@ -1,7 +1,7 @@
 """Walk the commits of `main`, oldest first: one commit per revision, in order, saying what the revision says.
 
 Git lists the commits and what each changed (`rev-list`, `diff-tree`: plumbing, which no setting of a repository makes
-run anything); GitPython reads them. Of each run only how far it has come and what is missing is remembered.
+run anything); GitPython reads the objects. Of each run only how far it has come and what is missing is remembered.
 """
 
 import json
@@ -10,7 +10,6 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -28,8 +27,9 @@ from agentfs.core.commit_messages import (
     revision_message,
     trailers,
 )
-from agentfs.core.records import Answer, Outcome, Revision
+from agentfs.core.records import Outcome, Revision
 from agentfs.ledger.branch import commit_text, signature
+from agentfs.ledger.committer import moment, usage_of_call
 from agentfs.ledger.git import BRANCH, Git, LedgerBroken
 from agentfs.ledger.ledger import blob_sha
 from agentfs.storage.files import read_whole
@@ -104,21 +104,15 @@ def read_commits(runs: Path, run: str | None = None) -> Iterator[Walked]:
 
 def _read(repo: "gitpython.Repo", sha: str, changes: list[Change]) -> Walked:
     try:
-        commit = repo.commit(sha)
-        message = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
-        author = _stamp(commit.author, commit.authored_datetime)
-        committer = _stamp(commit.committer, commit.committed_datetime)
-        parents = [parent.hexsha for parent in commit.parents]
-        lines = repo.odb.stream(commit.binsha).read().partition(b"\n\n")[0].decode("utf-8", "replace").splitlines()
-    except (ValueError, OSError) as error:
+        raw = repo.odb.stream(bytes.fromhex(sha)).read().decode("utf-8", "replace")
+        head, _, message = raw.partition("\n\n")
+        headers = [line.partition(" ")[::2] for line in head.split("\n") if not line.startswith(" ")]
+        parents = [value for name, value in headers if name == "parent"]
+        author, committer = (dict(headers)[name] for name in ("author", "committer"))
+    except (ValueError, KeyError, OSError) as error:
         raise LedgerBroken(f"commit {sha} is missing or damaged ({error})") from None
-    headers = (line.partition(" ")[0] for line in lines if not line.startswith(" "))
-    others = tuple(name for name in headers if name not in ("tree", "parent", "author", "committer"))
+    others = tuple(name for name, _ in headers if name not in ("tree", "parent", "author", "committer"))
     return Walked(sha, parents, author, committer, message, trailers(message), changes, others)
-
-
-def _stamp(who: "gitpython.Actor", at: datetime) -> str:
-    return f"{who.name} <{who.email}> {at.timestamp():.0f} {at:%z}"
 
 
 class _Changes:
@@ -258,15 +252,12 @@ class History:
         """Return author and message; none: the record is another by now, which is reported elsewhere."""
         try:
             record = Revision.model_validate_json(self._read_committed(run, path, blob))
-            usage = None
-            if record.call is not None:
-                answer = self.folder / run / names.PLANNING / names.call_file(record.call, "answer")
-                usage = Answer.model_validate_json(read_whole(answer)).usage
+            usage = usage_of_call(self.folder / run, record.call)
         except (ValidationError, OSError):
             return []
         address = commit.author.partition(" <")[2].partition(">")[0]
         author = author_of(record, (record.by.name, address))
-        return [(_sign(author, record.at), revision_message(run, record, usage))]
+        return [(signature(*author, moment(record.at)), revision_message(run, record, usage))]
 
     def _of_outcome(self, run: str, blob: str) -> list[tuple[str, str]]:
         """Return the same; two, for the first release counted steps in another way."""
@@ -277,7 +268,7 @@ class History:
             steps = len(json.loads(read_whole(plan))["steps"]) if last else 0
         except (ValueError, KeyError, TypeError, OSError, RecursionError):
             return []
-        author = _sign(AGENTFS, record.ended_at)
+        author = signature(*AGENTFS, moment(record.ended_at))
         return [(author, form(run, record, in_plan=steps)) for form in (outcome_message, outcome_message_of_0_1)]
 
     def _read_committed(self, run: str, path: str, blob: str) -> bytes:
@@ -335,10 +326,6 @@ def _check_words(commit: Walked, expected: list[tuple[str, str]]) -> Iterator[Di
         yield _wrong(commit, f"has another author than its record ({now}, not {was})", REWRITTEN)
     if commit.message != commit_text(message):
         yield _wrong(commit, f"says something else than its record ({commit.subject})", REWRITTEN)
-
-
-def _sign(author: tuple[str, str], at: str) -> str:
-    return signature(*author, datetime.fromisoformat(at).astimezone(UTC))
 
 
 def _by_run(changes: list[Change]) -> dict[str, list[Change]]:

@@ -122,6 +122,7 @@ class Reply:
 # ── sessions ──────────────────────────────────────────────────────────────────────────────────────────────
 
 Log = Callable[[str, Mapping[str, Any]], None]
+NO_ROOM = Spent()
 
 
 class StopSignal(Protocol):
@@ -169,21 +170,17 @@ class ModelSession:
 
     def log_reply(self, message: JsonObject, usage: Usage, details: Mapping[str, Any]) -> None:
         """Record a reply, whole or not, and what it took."""
-        self._count(usage)
+        self.count(usage, self._reserved)
         self.log("reply", {"number": self.number, "message": message, "usage": _dump(usage), **details})
 
     def log_failure(self, usage: Usage, details: Mapping[str, Any]) -> None:
         """Record a request that brought no reply; it was made, so it counts."""
-        self._count(usage)
+        self.count(usage, self._reserved)
         self.log("failed", {"number": self.number, "usage": _dump(usage), **details})
 
-    def count(self, usage: Usage) -> None:
-        """Take what was spent by another program on this session's behalf."""
-        self.budget.spend(usage, Spent())
-        self.usage = add_usage(self.usage, usage)
-
-    def _count(self, usage: Usage) -> None:
-        self.budget.spend(usage, self._reserved)
+    def count(self, usage: Usage, reserved: Spent = NO_ROOM) -> None:
+        """Add what was spent, by another program on this session's behalf too; `reserved`: what was kept for it."""
+        self.budget.spend(usage, reserved)
         self.usage = add_usage(self.usage, usage)
 
     def is_over(self) -> bool:
