@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agentfs.agents.presets import Agent, fill, locate, version_of
 from agentfs.agents.story import End, Event, Narrator, Noticed, Ran, Runs, Story
@@ -179,25 +179,25 @@ def secrets_in(agents: Iterable[Agent]) -> dict[str, str]:
 
 
 def _noting(agent: Agent, argv: list[str], room: Confinement, context: StepContext) -> Callable[[Any], None]:
-    """Return a claim that also writes down what is about to start."""
+    """Return a claim that also records what is about to start."""
 
     def claim(mark: Any) -> None:
         context.claim(mark)
-        said = {"agent": agent.name, "speaks": agent.speaks, "command": argv, "network": room.network}
-        context.log(AGENT, {**said, "sandbox": room.sandbox})
+        started = {"agent": agent.name, "speaks": agent.speaks, "command": argv, "network": room.network}
+        context.log(AGENT, {**started, "sandbox": room.sandbox})
 
     return claim
 
 
 @dataclass(slots=True)
 class Listening:
-    """Takes an agent's stdout line by line: into the log, into its story, before the person's eyes."""
+    """Takes an agent's stdout line by line: into the log, into its story, to the person who watches."""
 
     agent: Agent
     task: Task
     context: StepContext
     story: Story = field(default_factory=Story)
-    why: tuple[str, str] | None = None  # why it should end: kind and words
+    why: tuple[Literal["limit", "loop"], str] | None = None  # why it should end
     _reader: Reader = field(init=False)
     _narrator: Narrator = field(init=False)
     _rest: bytearray = field(default_factory=bytearray)
@@ -237,7 +237,7 @@ class Listening:
     def _end(self, ended: Finished, context: StepContext) -> End:
         code, stderr = ended.exit_code, ended.stderr
         if ended.ended_by == "listener" and self.why:
-            return End(code, "limit" if self.why[0] == "limit" else "loop", self.why[1], stderr)
+            return End(code, self.why[0], self.why[1], stderr)
         if ended.ended_by is None or ended.ended_by == "listener":
             return End(code, None, "", stderr)
         if ended.ended_by == "timeout":
@@ -292,7 +292,7 @@ def text_of(raw: Any) -> str:
 
 
 def spoken_in(entries: Iterable[Mapping[str, Any]]) -> tuple[str, str] | None:
-    """Return which agent's stream a log holds, and how it is read; None if none's."""
+    """Return which agent's stream a log holds, and its format; None if it holds none."""
     for entry in entries:
         if entry.get("event") == AGENT and entry.get("speaks") in READERS:
             return str(entry.get("agent")), str(entry["speaks"])
@@ -307,31 +307,33 @@ def usage_in_log(entries: Sequence[Mapping[str, Any]]) -> Usage | None:
     return usage_of(story_of(found[1], entries), Agent(found[0], (), "text"))
 
 
+def _events_in(speaks: str, entries: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
+    """Yield the events of a log, to the end of the stream."""
+    reader = READERS[speaks]()
+    for entry in entries:
+        if entry.get("event") == EVENT:
+            yield from reader.take(text_of(entry.get("raw")))
+    yield from reader.end()
+
+
 def story_of(speaks: str, entries: Iterable[Mapping[str, Any]]) -> Story:
     """Return what the events of a log add up to."""
-    reader, story = READERS[speaks](), Story()
-    for entry in entries:
-        for event in reader.take(text_of(entry.get("raw"))) if entry.get("event") == EVENT else ():
-            story.take(event)
-    for event in reader.end():
+    story = Story()
+    for event in _events_in(speaks, entries):
         story.take(event)
     return story
 
 
 def replay_attempt(speaks: str, entries: Sequence[Mapping[str, Any]]) -> Attempted | None:
-    """Return what an attempt came to, from its log alone; None if it does not tell how it ended."""
-    end = None
-    for entry in entries:
-        if entry.get("event") == END:
-            end = End(
-                entry.get("exit_code"), entry.get("ended_by"), str(entry.get("detail")), str(entry.get("stderr"))
-            )
-    return Attempted(story_of(speaks, entries), end) if end else None
+    """Return what an attempt came to, from its log alone; None if it does not say how it ended."""
+    ends = [one for one in entries if one.get("event") == END]
+    if not ends:
+        return None
+    last = ends[-1]
+    end = End(last.get("exit_code"), last.get("ended_by"), str(last.get("detail")), str(last.get("stderr")))
+    return Attempted(story_of(speaks, entries), end)
 
 
 def runs_in(speaks: str, entries: Iterable[Mapping[str, Any]]) -> Iterator[Ran]:
     """Yield what the agent's calls returned, from a log."""
-    reader = READERS[speaks]()
-    for entry in entries:
-        if entry.get("event") == EVENT:
-            yield from (event for event in reader.take(text_of(entry.get("raw"))) if isinstance(event, Ran))
+    return (event for event in _events_in(speaks, entries) if isinstance(event, Ran))

@@ -58,9 +58,7 @@ class CommandModel:
     ) -> None:
         self._name, self._command, self._environment = name, tuple(command), dict(environment)
         self._table, self._temperature, self._price = table, temperature, price
-        self._capabilities = Capabilities(
-            json_mode="text"
-        )  # as found in this process: a program changes with its file
+        self._capabilities = Capabilities(json_mode="text")  # not kept: a program changes with its file
 
     @property
     def name(self) -> str:
@@ -74,7 +72,8 @@ class CommandModel:
         try:
             response, cost = _parse_answer(self._run(whole, session))
         except ModelError as error:
-            details = {"error": error.failure.model_dump(exclude_none=True), "seconds": _seconds_since(began)}
+            seconds = round(time.monotonic() - began, 3)
+            details = {"error": error.failure.model_dump(exclude_none=True), "seconds": seconds}
             session.log_failure(usage_of(request.role, self.name), details)
             raise
         if cost is None and response.tokens:
@@ -83,7 +82,7 @@ class CommandModel:
         capabilities = self._capabilities
         if learnt := learn_from_response(request, capabilities, response):
             self._capabilities = learnt.capabilities
-        details = {"finish": response.finish, "seconds": _seconds_since(began)}
+        details = {"finish": response.finish, "seconds": round(time.monotonic() - began, 3)}
         return log_reading(
             session, response, usage, details, lambda: read_reply(request, capabilities, response, learnt)
         )
@@ -112,7 +111,8 @@ class CommandModel:
                     with suppress(ProcessLookupError, PermissionError):
                         os.killpg(program.pid, signal.SIGKILL)
             if program.returncode != 0:
-                raise self._crash_error(program.returncode, _read_tail(stderr))
+                stderr.seek(max(stderr.seek(0, os.SEEK_END) - STDERR_KEPT, 0))
+                raise self._crash_error(program.returncode, stderr.read().decode("utf-8", "replace").strip())
             return printed
 
     def _start(self, stdin: IO[bytes], stderr: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -143,10 +143,6 @@ def _unreachable(message: str, hint: str) -> Unreachable:
     return Unreachable(Failure(kind="unreachable", message=message, hint=hint))
 
 
-def _seconds_since(began: float) -> float:
-    return round(time.monotonic() - began, 3)
-
-
 def _read_output(program: "subprocess.Popen[bytes]", session: ModelSession) -> bytes:
     """Return all it prints until it exits; raise once that is too large, or the session is over."""
     if program.stdout is None:
@@ -166,11 +162,6 @@ def _read_output(program: "subprocess.Popen[bytes]", session: ModelSession) -> b
             with suppress(subprocess.TimeoutExpired):
                 program.wait(TIMING.tick)
     raise session.stop_error()
-
-
-def _read_tail(stderr: IO[bytes]) -> str:
-    stderr.seek(max(stderr.seek(0, os.SEEK_END) - STDERR_KEPT, 0))
-    return stderr.read().decode("utf-8", "replace").strip()
 
 
 def _parse_answer(printed: bytes) -> tuple[Response, float | None]:

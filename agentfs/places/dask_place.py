@@ -60,7 +60,7 @@ def next_in(line: "Queue", timeout: float) -> Any:
     try:
         return line.get(timeout=timeout, callback_timeout=patience)
     except TimeoutError:
-        if time.monotonic() - began >= patience:  # what it still answers reaches nobody: the line is of no use
+        if time.monotonic() - began >= patience:  # a later answer would be lost: the line is of no use
             raise Closed("the scheduler does not answer") from None
         raise
     except Exception as error:  # noqa: BLE001 - whatever Dask raises, the line is cut
@@ -366,7 +366,7 @@ class Mailbox:
             _tell_sent(items)
         with contextlib.suppress(queue.Empty):
             while True:
-                _tell_sent([self._unsent.get_nowait()])  # nobody waits for a line that is cut
+                _tell_sent([self._unsent.get_nowait()])  # nothing waits for a line that is cut
 
     def _receive(self) -> None:
         while not self._cut and not self._is_idle():
@@ -390,7 +390,7 @@ class Mailbox:
             return True
 
     def _end(self, why: str) -> None:
-        """Let go of the queues: the scheduler drops one that nobody has."""
+        """Let go of the queues: the scheduler drops those that are not in use."""
         self._cut = why or "the line was cut"
         if _mailboxes.get(self._driver) is self:
             del _mailboxes[self._driver]
@@ -442,7 +442,7 @@ class WorkerChannel:
 
 
 def run_on_worker(ident: str, driver: str, text: str) -> None:
-    """Carry out an assignment. What it comes to is sent, and is no result of the task."""
+    """Carry out an assignment. Its result is sent, and is not the result of the task."""
     from agentfs.places.elsewhere import serve  # no driver needs it
 
     channel = _open_channel(ident, driver)

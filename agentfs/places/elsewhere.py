@@ -1,4 +1,4 @@
-"""Carry out one order for a driver on another machine: what `agentfs attempt` and a Dask worker run.
+"""Carry out one order for a driver on another machine: `agentfs attempt` and Dask workers run this.
 
 The attempt works as it does at home, in a steps folder of its own that sends on all that is written to it. Nothing
 starts before the driver has answered `go`.
@@ -48,7 +48,7 @@ class Refused(Exception):
 
 
 class DriverLine:
-    """The attempt's end of the line: hears `go`, `stop` and silence, and says every while that it is alive."""
+    """The attempt's end of the line: takes `go` and `stop`, ends the attempt in silence, sends signs of life."""
 
     def __init__(self, channel: Channel, stop: Halt, *, silence_s: float, alive_s: float) -> None:
         self._channel, self._stop = channel, stop
@@ -126,11 +126,11 @@ class SendingFolder(StepsFolder):
         if self.line is not None:
             self.line.send(message)
 
-    def _mind(self, line: str) -> None:
+    def _watch_program(self, line: str) -> None:
         """Have the program that a line of the log names ended with this process, even if that is frozen."""
         entry = json.loads(line)
         if self.line is not None and entry["event"] in ("claim", "program") and entry.get("pid"):
-            self.line.watchdog.mind(entry["pid"], entry["start_time"])
+            self.line.watchdog.watch(entry["pid"], entry["start_time"])
 
     def open_unnamed(self, flags: int) -> int | None:
         return os.open(f"{self.folder}/claim", flags | os.O_CREAT | os.O_EXCL, 0o600)
@@ -141,12 +141,12 @@ class SendingFolder(StepsFolder):
         line = Path(path).read_text(encoding="utf-8")
         if self.line is None or not self.line.may_begin({"name": name, "line": line}):
             raise FileExistsError(name)
-        self._mind(line)
+        self._watch_program(line)
         os.rename(path, f"{self.folder}/{name}")
 
     def append(self, descriptor: int, name: str, line: bytes) -> None:
         StepsFolder.append(self, descriptor, name, line)
-        self._mind(line.decode("utf-8"))
+        self._watch_program(line.decode("utf-8"))
         self._send(kind="append", name=name, line=line.decode("utf-8"))
 
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
@@ -157,7 +157,7 @@ class SendingFolder(StepsFolder):
         self._send(kind="put", name=name, text=content.decode("utf-8"), durable=durable)
 
     def sync(self) -> None:
-        """Do nothing: what is sent is made durable by the driver, and nothing here outlives the attempt."""
+        """Do nothing: the driver makes durable what is sent, and nothing here outlives the attempt."""
 
     def sync_file(self, descriptor: int) -> None:
         """Do nothing, likewise."""

@@ -1,6 +1,6 @@
 """The driver's end of attempts elsewhere: which places there are, what is sent, and what comes back.
 
-A relay answers `go` once, writes down what arrives, and knows when to give up.
+A relay answers `go` once, records what arrives, and knows when to give up.
 """
 
 import importlib.util
@@ -63,9 +63,9 @@ class Relay:
     host: str | None = None  # and its machine
     _finished: bool = False
     _output: tuple[int, str] | None = None  # descriptor and temporary name of the whole output that is arriving
-    _heard: float = field(default_factory=time.monotonic)
-    _sent: float = 0.0
-    _stopped: float | None = None
+    _received_at: float = field(default_factory=time.monotonic)
+    _sent_at: float = 0.0
+    _stopped_at: float | None = None
 
     def run(self, message: Message) -> Result | Asked:
         """Have the order carried out there. Raises AlreadyClaimed if another executor has it."""
@@ -94,14 +94,14 @@ class Relay:
             line = self.place.start(message)
         except Closed as closed:
             return str(closed) or "it could not be started"
-        self._heard = self._sent = time.monotonic()
+        self._received_at = self._sent_at = time.monotonic()
         try:
             while not self._finished:
-                if why := self._over(line):
+                if why := self._send_due(line):
                     return why
                 if (arrived := line.receive(TIMING.tick)) is not None:
-                    self._take(arrived, line)
-                elif self.starter is not None and time.monotonic() - self._heard > TIMING.place_orphan:
+                    self._handle(arrived, line)
+                elif self.starter is not None and time.monotonic() - self._received_at > TIMING.place_orphan:
                     # Not before all that arrived is read: this process may have slept.
                     return f"nothing came from it for {TIMING.place_orphan:g} s"
         except Closed as closed:
@@ -110,32 +110,32 @@ class Relay:
             line.close()
         return ""
 
-    def _over(self, line: Line) -> str | None:
-        """Say what is due to be said; return why nothing more is waited for, if that is so."""
+    def _send_due(self, line: Line) -> str | None:
+        """Send what is due; return why to stop waiting, if there is a reason."""
         now = time.monotonic()
-        if self.stop.is_set() and self._stopped is None:
-            self._stopped = now
+        if self.stop.is_set() and self._stopped_at is None:
+            self._stopped_at = now
             because = self.stop.because
             line.send({"kind": "stop", "because": because.model_dump() if because else None})
-        if now - self._sent >= TIMING.place_alive:
-            self._sent = now
+        if now - self._sent_at >= TIMING.place_alive:
+            self._sent_at = now
             line.send({"kind": "alive"})
-        if self._stopped is None:
+        if self._stopped_at is None:
             return None
         # An attempt that has begun is to end first, unless this process ends, and has waited long enough for that.
-        gives_up = self.stop.is_leaving and now - self._stopped > TIMING.place_stop
+        gives_up = self.stop.is_leaving and now - self._stopped_at > TIMING.place_stop
         return "it was stopped" if self.starter is None or gives_up else None
 
-    def _take(self, message: Message, line: Line) -> None:
+    def _handle(self, message: Message, line: Line) -> None:
         kind, sender = message.get("kind"), message.get("from")
-        if kind == "refused" and self.starter is None:  # else: of a second start, which has no say
+        if kind == "refused" and self.starter is None:  # a second start is not listened to
             why = str(message.get("why"))
             raise Closed(why) if line.has_another() else Refused(why)
         if kind == "begin":
             self._begin(message, line)
         if sender != self.starter or sender is None:
-            return  # a second start of the attempt, by whatever engine: it has no say
-        self._heard = time.monotonic()
+            return  # a second start of the attempt: it is not listened to
+        self._received_at = time.monotonic()
         match message:
             case {"kind": "append", "line": str() as text}:
                 self.log.append(text.encode("utf-8"))
@@ -151,7 +151,7 @@ class Relay:
                 pass
 
     def _begin(self, message: Message, line: Line) -> None:
-        """Create the claim and answer `go`: once. Whoever asks after that gets a no."""
+        """Create the claim and answer `go`, once; every later `begin` gets a no."""
         sender = str(message.get("from"))
         if self.starter is not None:
             line.send({"kind": "no", "to": sender})
@@ -215,7 +215,7 @@ class Relay:
         A cancelled attempt is waited for too: what takes its place may not start beside it. Only a process that ends
         leaves that to the next driver.
         """
-        while (left := self._heard + TIMING.place_orphan - time.monotonic()) > 0:
+        while (left := self._received_at + TIMING.place_orphan - time.monotonic()) > 0:
             if self.stop.is_leaving:
                 raise Lost(why)
             time.sleep(min(TIMING.tick, left))

@@ -1,7 +1,7 @@
 """Ends the programs of a process that is frozen: it cannot end itself without its driver, and they would run on.
 
 Run as a script, isolated: `watchdog.py SECONDS`. Each line on standard input is a sign of life; one with numbers
-(process, start time) names a program to mind. After so many seconds without a line, and at the end of the input, all
+(process, start time) names a program to watch. After so many seconds without a line, and at the end of the input, all
 of them are killed. Imported, it starts that script and feeds it: once in a process, however many attempts run there.
 """
 
@@ -29,17 +29,17 @@ class Watchdog:
             command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True
         )
 
-    def mind(self, pid: int, start_time: int) -> None:
-        """Have a program ended when this process falls silent."""
+    def watch(self, pid: int, start_time: int) -> None:
+        """Have a program ended when this process is silent for too long."""
         self._write(b"%d %d\n" % (pid, start_time))
 
     def beat(self) -> None:
-        """Say that this process is alive."""
+        """Give a sign of life."""
         self._write(b"\n")
 
     def _write(self, line: bytes) -> None:
         if self._process.stdin is not None:
-            with self._lock, contextlib.suppress(OSError):  # it was killed: nobody minds them then
+            with self._lock, contextlib.suppress(OSError):  # the watchdog was killed
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
 
@@ -53,15 +53,15 @@ def watchdog_of_this_process(silence_s: float) -> Watchdog:
 
 
 def main(silence_s: float) -> None:
-    minded: list[Program] = []
+    watched: list[Program] = []
     while True:
-        if not select.select([0], [], [], silence_s if minded else None)[0]:
-            end(minded)
-            minded = []
+        if not select.select([0], [], [], silence_s if watched else None)[0]:
+            end(watched)
+            watched = []
         elif not (text := os.read(0, 1 << 16)):
-            return end(minded)
+            return end(watched)
         else:
-            minded = [*filter(is_alive, minded), *programs_in(text)]
+            watched = [*filter(is_alive, watched), *programs_in(text)]
 
 
 def programs_in(text: bytes) -> Iterator[Program]:
@@ -72,9 +72,9 @@ def programs_in(text: bytes) -> Iterator[Program]:
             yield int(words[0]), int(words[1])
 
 
-def end(minded: list[Program]) -> None:
+def end(watched: list[Program]) -> None:
     """Kill programs and all that they started."""
-    for program in minded:
+    for program in watched:
         if is_alive(program):
             for pid in [program[0], *descendants(program[0])]:
                 with contextlib.suppress(OSError):

@@ -9,13 +9,13 @@ from agentfs.core.records import Failure
 from agentfs.models.base import Garbled, ModelError, ModelSession, Reply, Request
 from agentfs.models.budget import usage_of
 
-Said = Reply | str | Mapping[str, Any] | BaseException
-Item = Said | Callable[[Request], Said]
+Answer = Reply | str | Mapping[str, Any] | BaseException
+Item = Answer | Callable[[Request], Answer]
 
 
 class Scripted:
     """Answers each request with the next item: a reply, text, a value to write as JSON, an exception to raise,
-    or a function of the request that returns one of these. `cost_usd` is what each reply is said to cost.
+    or a function of the request that returns one of these. `cost_usd` is what each reply costs.
     """
 
     def __init__(self, *items: Item, name: str = "scripted", cost_usd: float | None = None) -> None:
@@ -29,16 +29,16 @@ class Scripted:
         return self._name
 
     def complete(self, request: Request, session: ModelSession) -> Reply:
-        """Return what the script says next."""
+        """Return the next answer of the script."""
         session.log_request(request.role, self.name, request.messages)
         item = self._next(request)
-        said = item(request) if callable(item) else item
-        if isinstance(said, BaseException):
+        answer = item(request) if callable(item) else item
+        if isinstance(answer, BaseException):
             session.log_failure(
-                usage_of(request.role, self.name, cost_usd=0.0), {"error": _failure(said).model_dump()}
+                usage_of(request.role, self.name, cost_usd=0.0), {"error": _failure(answer).model_dump()}
             )
-            raise said
-        reply = _reply(said)
+            raise answer
+        reply = _reply(answer)
         usage = usage_of(request.role, self.name, reply.tokens, self._cost)
         session.log_reply(reply.message(), usage, {"finish": reply.finish, "seconds": 0.0})
         return reply
@@ -60,11 +60,11 @@ def _failure(error: BaseException) -> Failure:
     return error.failure if isinstance(error, ModelError) else Failure(kind="model", message=str(error))
 
 
-def _reply(said: Reply | str | Mapping[str, Any]) -> Reply:
-    match said:
+def _reply(answer: Reply | str | Mapping[str, Any]) -> Reply:
+    match answer:
         case Reply():
-            return said
+            return answer
         case str():
-            return Reply(text=said)
+            return Reply(text=answer)
         case _:
-            return Reply(text=json.dumps(said, ensure_ascii=False))
+            return Reply(text=json.dumps(answer, ensure_ascii=False))
