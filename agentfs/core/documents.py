@@ -68,7 +68,7 @@ def decode_text(source: bytes, limit: int) -> str:
     except UnicodeDecodeError as error:
         good = source[: error.start].decode("utf-8")
         line, column = good.count("\n") + 1, len(good) - good.rfind("\n")
-        refuse(f"byte 0x{source[error.start]:02x} is not UTF-8", "save the file as UTF-8", line, column)
+        refuse(f"byte 0x{source[error.start]:02x} is not UTF-8", "save the file as UTF-8 text", line, column)
 
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ from agentfs.core.hashing import canonical, sha256_of
 from agentfs.core.records import Step
 from agentfs.core.references import INDEX, find
 from agentfs.core.references import ITEM as THE_ITEM
-from agentfs.core.resolve import Output, Unresolved, resolve_list, room_of_item
+from agentfs.core.resolve import Output, Unresolved, item_limit, resolve_list
 from agentfs.core.steps import (
     A_NO,
     Around,
@@ -85,16 +85,16 @@ def items_in(step: Step, outputs: Mapping[str, Output], around: Around) -> tuple
     if len(found) > around.items:
         why = f"the list has {len(found)} items, more than limits.items ({around.items}): raise it in plan.json"
         return Unresolved(source, why)
-    written, room = len(canonical(step.input or {})), room_of_items(step, len(found), around)
+    written, room = len(canonical(step.input or {})), item_limit_of(step, len(found), around)
     if written > room:
         why = f"{len(found)} times the {written} bytes of its input are too many: at most {room} bytes for each item"
         return Unresolved(source, why)
     return tuple(found)
 
 
-def room_of_items(step: Step, items: int, around: Around) -> int:
+def item_limit_of(step: Step, items: int, around: Around) -> int:
     """Return how many bytes one of so many items may come to: all of them are kept, and asked about together."""
-    return room_of_item(around.room, items, gated=bool(step.gate) or around.is_gated(step))
+    return item_limit(around.room, items, gated=bool(step.gate) or around.is_gated(step))
 
 
 def listed_step(step: Step) -> str | None:
@@ -169,7 +169,7 @@ def item_step(step: Step, slug: str, *, once: bool = False) -> Step:
 
 def _of_item(step: Step, items: int, around: Around) -> Around:
     """Return what an item's state depends on: whether it needs leave is the step's question. All share the room."""
-    room = room_of_items(step, items, around)
+    room = item_limit_of(step, items, around)
     return replace(around, room=room, planner_made_stale=lambda _step, _since: False, gated=frozenset())
 
 

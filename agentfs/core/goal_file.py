@@ -13,13 +13,15 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from agentfs.core import paths
-from agentfs.core.documents import Document, read_json, read_yaml
+from agentfs.core.documents import Document, decode_text, read_json, read_yaml
+from agentfs.core.excerpts import one_line
 from agentfs.core.hashing import PLAN_SCHEMA, check_value, in_order, present_fields, spell_out
+from agentfs.core.json_text import Lines
 from agentfs.core.markdown import Block, Heading, blocks, lines_of
 from agentfs.core.near_misses import near_runbook
 from agentfs.core.params import Fits, Parameter, declaration_problems, fill, parameters_in, quick_fit
 from agentfs.core.plan_check import check_goal, check_plan
-from agentfs.core.problems import Locate, Place, Problem, Rejected, locate_below
+from agentfs.core.problems import Locate, Place, Problem, Rejected, locate_below, refuse
 from agentfs.core.records import Approve, Goal, Limits, Step
 from agentfs.core.references import Params, in_step, param_problems
 from agentfs.core.runbook import Fallback, PlacedStep, firsts, read_runbook
@@ -56,7 +58,7 @@ class ParsedGoal:
 
     def filled(self, values: Mapping[str, JsonValue]) -> "ParsedGoal":
         """Return the goal with the values of its parameters filled into its words."""
-        return replace(self, text=fill(self.text, values), title=_line(fill(self.title, values)))
+        return replace(self, text=fill(self.text, values), title=one_line(fill(self.title, values), TITLE_LENGTH))
 
     def full_document(self) -> Document | None:
         """Return the plan with every fallback in it, so that all of them can be checked before anything runs."""
@@ -114,23 +116,11 @@ def examine_goal(
 
 def _decode(source: bytes) -> str:
     if len(source) > MAX_BYTES:
-        raise Rejected([Problem("the goal is larger than 1 MiB", "keep large texts in files and name their paths")])
-    try:
-        text = source.decode("utf-8")
-    except UnicodeDecodeError as error:
-        where = _place_of(source[: error.start].decode("utf-8"))
-        wrong = Problem(f"byte 0x{source[error.start]:02x} is not UTF-8", "save the file as UTF-8 text")
-        raise Rejected([wrong.at(*where)]) from None
+        refuse("the goal is larger than 1 MiB", "keep large texts in files and name their paths")
+    text = decode_text(source, MAX_BYTES).removeprefix("\ufeff")
     if (at := text.find("\0")) >= 0:
-        wrong = Problem("a NUL byte: this is not text", "save the file as UTF-8 text")
-        raise Rejected([wrong.at(*_place_of(text[:at]))])
-    return text.removeprefix("\ufeff")
-
-
-def _place_of(before: str) -> Place:
-    """Return the place of the character behind this text."""
-    last = lines_of(before.removeprefix("\ufeff"))
-    return len(last), len(last[-1]) + 1
+        refuse("a NUL byte: this is not text", "save the file as UTF-8 text", *Lines(text).at(at))
+    return text
 
 
 def _join(one: Fallback, waits: Any) -> PlacedStep:
@@ -255,45 +245,36 @@ def _front_matter(lines: Sequence[str], problems: list[Problem]) -> Document:
 
 def _title(found: Sequence[Block], words: str) -> str:
     headings = (block.text for block in found if isinstance(block, Heading) and block.text)
-    return _line(next(headings, words.partition("\n")[0]))
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
+    return one_line(next(headings, words.partition("\n")[0]), TITLE_LENGTH)
 
 
 # ── YAML and JSON ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _from_fields(text: str, filename: str, as_json: bool, catalogue: Catalogue) -> tuple[ParsedGoal, list[Problem]]:
-    document = _read(text, as_json)
+    if not text.strip():
+        refuse("the goal is empty", "say in words what is to be done")
+    document = read_json(text.encode()) if as_json else read_yaml(text)
     if isinstance(document.value, list):
         document = document.wrapped("steps")
     if not isinstance(document.value, dict):
-        fix = "write goal: and what is to be done"
-        raise Rejected([Problem("the goal is neither fields nor a list of steps", fix)])
-    if "uses" in document.value:  # a request is read by `request`; what it uses is a goal
-        wrong = Problem("a goal that uses another cannot itself be used", "name the one that it uses", "/uses")
-        raise Rejected([wrong.at(*document.locate("/uses", key=True))])
+        refuse("the goal is neither fields nor a list of steps", "write goal: and what is to be done")
+    if "uses" in document.value:  # a request is read by `read_request`; what it uses is a goal
+        message, fix = "a goal that uses another cannot itself be used", "name the one that it uses"
+        refuse(message, fix, *document.locate("/uses", key=True), "/uses")
     value = lenient(document.value, catalogue)
     problems: list[Problem] = []
     steps = value.pop("steps", None)
     value.pop("$schema", None)  # a plan.json that is run again still says where its schema is
     fields = _fields(document.with_value(value), steps is not None, problems)
     words = _words(value, steps, problems)
-    title = _line(words.lstrip("# \n").partition("\n")[0]) or _stem(filename)
+    first = one_line(words.lstrip("# \n").partition("\n")[0], TITLE_LENGTH)
+    title = first or filename.rpartition("/")[2].partition(".")[0]
     line = document.locate("/goal")[0] if "goal" in value else 1
     goal = ParsedGoal(fields, words or title, title, "words", line, places=document.places)
     if steps is None:
         return goal, problems
     return replace(goal, kind="plan", placed=_place_steps(steps, document, problems)), problems
-
-
-def _read(text: str, as_json: bool) -> Document:
-    if not text.strip():
-        raise Rejected([Problem("the goal is empty", "say in words what is to be done")])
-    return read_json(text.encode()) if as_json else read_yaml(text)
 
 
 def _words(value: dict[str, Any], steps: Any, problems: list[Problem]) -> str:
@@ -302,10 +283,6 @@ def _words(value: dict[str, Any], steps: Any, problems: list[Problem]) -> str:
         fix = "write goal: and what is to be done, or steps: and the plan"
         problems.append(Problem("the goal says neither what is asked nor its steps", fix))
     return words.strip() if isinstance(words, str) else ""
-
-
-def _stem(filename: str) -> str:
-    return filename.rpartition("/")[2].partition(".")[0]
 
 
 def _place_steps(steps: Any, document: Document, problems: list[Problem]) -> tuple[PlacedStep, ...]:
@@ -417,8 +394,11 @@ def read_request(source: bytes, filename: str) -> Request | None:
     """Return the request that a file is, or None if it is a goal itself; raise `Rejected` with all that is wrong."""
     if not filename.lower().endswith((".yaml", ".yml", ".json")) or b"uses" not in source:
         return None
-    document = _document(source, as_json=filename.lower().endswith(".json"))
-    if document is None or "uses" not in document.value:
+    try:
+        document = read_json(source, lenient_bom=True) if filename.lower().endswith(".json") else read_yaml(source)
+    except Rejected:
+        return None  # the reader of goals reports it
+    if not isinstance(document.value, dict) or "uses" not in document.value:
         return None
     value = present_fields(document.value)
     value.pop("$schema", None)
@@ -427,15 +407,6 @@ def read_request(source: bytes, filename: str) -> Request | None:
     if problems:
         raise Rejected([one.at(*document.locate(one.pointer, key=one.pointer != "/uses")) for one in problems])
     return Request(fields, document.places)
-
-
-def _document(source: bytes, *, as_json: bool) -> Document | None:
-    """Return the fields of a file; None if it does not read, which is for the reader of goals to report."""
-    try:
-        document = read_json(source, lenient_bom=True) if as_json else read_yaml(source)
-    except Rejected:
-        return None
-    return document if isinstance(document.value, dict) else None
 
 
 def _beside(value: Mapping[str, object]) -> Iterator[Problem]:

@@ -8,11 +8,30 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from agentfs.core.problems import Place, Problem
+
 _FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*(.*)")
+_COMMENT = re.compile(r" {0,3}<!--")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*)|\Z)")
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class _Placed:
+    """What every block can say of its place."""
+
+    line: int
+    column: int
+
+    @property
+    def place(self) -> Place:
+        return self.line, self.column
+
+    def problem(self, message: str, fix: str, pointer: str = "") -> Problem:
+        """Return something that is wrong with it."""
+        return Problem(message, fix, pointer, self.line, self.column)
+
+
+@dataclass(frozen=True)
+class Heading(_Placed):
     """`## Steps`: level 2, and where its text begins."""
 
     level: int
@@ -21,8 +40,8 @@ class Heading:
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+@dataclass(frozen=True)
+class Fence(_Placed):
     """A fenced block; its body begins on the line below, `indent` columns in."""
 
     words: str  # the info string: what follows the opening fence
@@ -34,8 +53,8 @@ class Fence:
     reopened: int | None = None  # the first line of the body that begins a fence itself: its end was left out above
 
 
-@dataclass(frozen=True, slots=True)
-class Prose:
+@dataclass(frozen=True)
+class Prose(_Placed):
     """A line that is neither, without the spaces at its ends; never empty."""
 
     text: str
@@ -44,8 +63,8 @@ class Prose:
     indented: bool  # by four or more: quoted text, never a line with a meaning
 
 
-@dataclass(frozen=True, slots=True)
-class OpenComment:
+@dataclass(frozen=True)
+class OpenComment(_Placed):
     """A comment that nothing ends."""
 
     line: int
@@ -65,11 +84,11 @@ def blocks(lines: Sequence[str], first_line: int = 1) -> Iterator[Block]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        if match := _opening(line):
+        if match := _fence_start(line):
             end, fence = _fence(lines, at, match, first_line)
             yield fence
             at = end
-        elif _starts_comment(line):
+        elif _COMMENT.match(line):
             column = line.index("<") + 1
             end = _comment_end(lines, at)
             if end > len(lines):
@@ -81,7 +100,7 @@ def blocks(lines: Sequence[str], first_line: int = 1) -> Iterator[Block]:
             at += 1
 
 
-def _opening(line: str) -> re.Match[str] | None:
+def _fence_start(line: str) -> re.Match[str] | None:
     match = _FENCE.match(line)
     if match and match[2][0] == "`" and "`" in match[3]:
         return None  # a code span that happens to begin a line
@@ -116,18 +135,13 @@ def _closes(line: str, mark: str) -> bool:
 
 def _begins_another(line: str, mark: str) -> bool:
     """Return whether a line inside a fence begins one that could not be there: its end would end the outer one."""
-    match = _opening(line)
+    match = _fence_start(line)
     return bool(match and match[2][0] == mark[0] and len(match[2]) >= len(mark) and match[3].strip())
 
 
 def _outdent(line: str, indent: int) -> str:
     spaces = len(line) - len(line.lstrip(" "))
     return line[min(indent, spaces) :]
-
-
-def _starts_comment(line: str) -> bool:
-    inner = line.lstrip(" ")
-    return len(line) - len(inner) <= 3 and inner.startswith("<!--")
 
 
 def _comment_end(lines: Sequence[str], at: int) -> int:
@@ -140,17 +154,13 @@ def _comment_end(lines: Sequence[str], at: int) -> int:
 
 
 def _heading(line: str, number: int) -> Heading | None:
-    inner = line.lstrip(" ")
-    rest = inner.lstrip("#")
-    indent, level = len(line) - len(inner), len(inner) - len(rest)
-    if indent > 3 or not 1 <= level <= 6 or (rest and rest[0] not in " \t"):
+    if not (match := _HEADING.match(line)):
         return None
-    text = rest.strip()
+    text = (match[2] or "").rstrip()
     open_end = text.rstrip("#")
     if not open_end or open_end[-1] in " \t":  # `## Steps ##` is `## Steps`
         text = open_end.rstrip()
-    column = indent + level + len(rest) - len(rest.lstrip()) + 1
-    return Heading(level, text, number, column)
+    return Heading(len(match[1]), text, number, (match.start(2) if match[2] is not None else match.end(1)) + 1)
 
 
 def _prose(line: str, number: int) -> Prose | None:

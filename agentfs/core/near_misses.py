@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from agentfs.core.excerpts import one_line
 from agentfs.core.markdown import Block, Fence, Heading, Prose
 from agentfs.core.problems import Problem
 from agentfs.core.step_lines import LINES, LineForm, LineValue, code_span, names_in, read_line, takes_value
@@ -87,8 +88,8 @@ def near_miss(prose: Prose, known: Known, *, goes_on: bool = False) -> Problem |
         return None
     form, value, start = found
     fix = f"{_spell(form, value)}; if it is prose, begin it with another word"
-    problem = Problem(f"{_short(prose.text)!r} is not a line a step can hold", fix, form.pointer)
-    return problem.at(prose.line, prose.column + start)
+    message = f"{one_line(prose.text, _SHOWN)!r} is not a line a step can hold"
+    return Problem(message, fix, form.pointer, prose.line, prose.column + start)
 
 
 def _spell(form: LineForm, value: str) -> str:
@@ -247,7 +248,7 @@ def near_steps_heading(blocks: Sequence[Block], at: int) -> Problem | None:
     shown = f"{'#' * block.level} {block.text}" if isinstance(block, Heading) else block.text
     fix = "write ## Steps: two signs, a blank, the word, at the start of the line"
     column = 1 if isinstance(block, Heading) else block.column
-    return Problem(f"{shown!r} does not begin the steps", fix, "/steps").at(block.line, column)
+    return Problem(f"{shown!r} does not begin the steps", fix, "/steps", block.line, column)
 
 
 def _holds_steps(below: Iterable[Block]) -> bool:
@@ -274,8 +275,8 @@ def near_step_heading(prose: Prose) -> Problem | None:
     if not match or (match["hashes"] == "##" and match.start("hashes")):
         return None
     fix = f"write {match['hashes']} {match['text'].strip()}: a blank behind the signs, at the start of the line"
-    column = prose.column + match.start("hashes")
-    return Problem(f"{_short(prose.text)!r} is no heading", fix).at(prose.line, column)
+    message = f"{one_line(prose.text, _SHOWN)!r} is no heading"
+    return Problem(message, fix, "", prose.line, prose.column + match.start("hashes"))
 
 
 def near_fence(prose: Prose) -> Problem | None:
@@ -284,23 +285,22 @@ def near_fence(prose: Prose) -> Problem | None:
     if not match or not (prose.indented or match["lead"]):
         return None
     fix = f"write {match['marks']}{match['words'].strip()} at the start of the line"
-    column = prose.column + match.start("marks")
-    return Problem("this fence is read as prose", fix, "/tool").at(prose.line, column)
+    return Problem("this fence is read as prose", fix, "/tool", prose.line, prose.column + match.start("marks"))
 
 
-def stray_line(prose: Prose, *, in_section: bool) -> Problem | None:
+def line_outside_steps(prose: Prose, *, in_section: bool) -> Problem | None:
     """Return what is wrong with a line that has a meaning and is in no step. Outside `## Steps` it is a check."""
     said = None if prose.indented else read_line(prose.text.lstrip("-*+ "))
     if said is None:
         return near_anything(prose, Known()) if in_section else None
     if not in_section and said.form.field == "checks" and takes_value(said.form, said.value):
         fix = "put it below the step's ### heading; one of the whole goal goes into the front matter, under checks:"
-        return Problem("this check belongs to no step, and would not be run", fix).at(prose.line, prose.column)
+        return prose.problem("this check belongs to no step, and would not be run", fix)
     is_sure = said.form.takes == "nothing" or (said.form.takes == "value" and takes_value(said.form, said.value))
     if not in_section or not is_sure or said.form.names == "tools":
         return None
-    message = f"this line, {_short(prose.text)!r}, belongs to no step"
-    return Problem(message, "put it below a ### heading with the step's id", "/steps").at(prose.line, prose.column)
+    message = f"this line, {one_line(prose.text, _SHOWN)!r}, belongs to no step"
+    return prose.problem(message, "put it below a ### heading with the step's id", "/steps")
 
 
 def outside_steps(blocks: Sequence[Block], section: Sequence[Block]) -> Iterator[Problem]:
@@ -312,8 +312,8 @@ def outside_steps(blocks: Sequence[Block], section: Sequence[Block]) -> Iterator
         if in_section and first is not None and block.line >= first:
             continue
         if isinstance(block, Fence) and not block.closed and not in_section:
-            yield Problem("this fence is never closed", CLOSE_FENCE).at(block.line, block.column)
-        elif isinstance(block, Prose) and (problem := stray_line(block, in_section=in_section)):
+            yield block.problem("this fence is never closed", CLOSE_FENCE)
+        elif isinstance(block, Prose) and (problem := line_outside_steps(block, in_section=in_section)):
             yield problem
 
 
@@ -321,12 +321,6 @@ def near_runbook(blocks: Sequence[Block]) -> Iterator[Problem]:
     """Yield what keeps a text without `## Steps` from having one: a heading nearly like it, a fence left open."""
     for at, block in enumerate(blocks):
         if isinstance(block, Fence) and not block.closed and _STEPS_LINE.search(block.body):
-            yield Problem("this fence is never closed: '## Steps' below is part of it", CLOSE_FENCE).at(
-                block.line, block.column
-            )
+            yield block.problem("this fence is never closed: '## Steps' below is part of it", CLOSE_FENCE)
         elif problem := near_steps_heading(blocks, at):
             yield problem
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

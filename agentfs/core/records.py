@@ -79,9 +79,9 @@ Reason = Literal[
 ProofLevel = Literal["checked", "judged", "claimed"]  # the strongest first
 
 
-def is_absent(value: object) -> bool:
-    """Whether a field is left out of its file: one that most records do not have."""
-    return value is None
+def absent_field(description: str) -> Any:
+    """Return an optional field that is left out of its file where it says nothing: most records do not have it."""
+    return Field(None, exclude_if=lambda value: value is None, description=description)
 
 
 class Record(BaseModel):
@@ -182,11 +182,6 @@ class Limits(Record):
 
 SandboxWish = Literal["auto", "require", "off"]
 Network = bool | Literal["agents"]  # agents: not the tools, but coding agents
-
-
-def _is_absent(value: object) -> bool:
-    """Whether a field is left out of what is written: it is newer than the first release, and says nothing."""
-    return value is None
 
 
 class Tools(Record):
@@ -343,10 +338,8 @@ class Models(Record):
     named: tuple[str, ...] | None = Field(None, description="The models a planner may name in a step")
     planner_temperature: Amount | None = Field(None, description="Sent only if set")
     executor_temperature: Amount | None = Field(None, description="Sent only if set")
-    commands: tuple[ModelRole, ...] | None = Field(
-        None,
-        exclude_if=is_absent,
-        description="Which of the two are programs, that are only given a model's name; absent: none",
+    commands: tuple[ModelRole, ...] | None = absent_field(
+        "Which of the two are programs, that are only given a model's name; absent: none"
     )
 
     def called(self, role: ModelRole) -> str | None:
@@ -404,27 +397,17 @@ class Run(Record):
     env: tuple[str, ...] = Field(description="Variables the tools may see, by name")
     hosts: tuple[str, ...] = Field((), description="Private or local hosts that http_get may reach")
     models: Models = Field(description="The models the run began with")
-    place: str | None = Field(
-        None, exclude_if=_is_absent, description="Where steps run that do not say; null: where the driver runs"
-    )
-    agent: str | None = Field(
-        None, exclude_if=_is_absent, description="The coding agent that does steps without a tool; null: a model does"
-    )
-    agents: tuple[str, ...] | None = Field(
-        None, exclude_if=_is_absent, description="The coding agents that a planner may name in a step"
-    )
-    isolation: Isolation | None = Field(
-        None, exclude_if=_is_absent, description="The worktree the run works in; null: it works in its folder"
-    )
+    place: str | None = absent_field("Where steps run that do not say; null: where the driver runs")
+    agent: str | None = absent_field("The coding agent that does steps without a tool; null: a model does")
+    agents: tuple[str, ...] | None = absent_field("The coding agents that a planner may name in a step")
+    isolation: Isolation | None = absent_field("The worktree the run works in; null: it works in its folder")
     repair: bool = Field(default=False, description="true: the executor's model may repair a tool step that failed")
     proof: Proof | None = Field(None, description="How much has to be shown; null: a run of the first release")
     source: str = Field(description="Where the goal came from: a path, text or stdin")
     goal_sha256: Sha256 | None = Field(
         None, description="The goal as it was judged, hashed; null: by an older release"
     )
-    max_turns: Counter | None = Field(
-        None, exclude_if=is_absent, description="Turns of one step's loop; null: by an older release"
-    )
+    max_turns: Counter | None = absent_field("Turns of one step's loop; null: by an older release")
     context_from: tuple[str, ...] | None = Field(
         None, description="Folders whose files a dropped goal's context may name; null: a person's own goal"
     )
@@ -433,9 +416,7 @@ class Run(Record):
     request_sha256: Sha256 | None = Field(None, description="request.yaml as it was judged, hashed")
     schedule: str | None = Field(None, description="The file in schedules/, without its ending, that began the run")
     due: Timestamp | None = Field(None, description="The time of the schedule that it was begun for")
-    parent: Parent | None = Field(
-        None, exclude_if=is_absent, description="The step of another run that began it; null: it is no run in a run"
-    )
+    parent: Parent | None = absent_field("The step of another run that began it; null: it is no run in a run")
     started_at: Timestamp
 
     def with_tools(self, own: Tools) -> "Run":
@@ -462,10 +443,8 @@ class Failure(Record):
     kind: str = Field(description="exit, timeout, check, input, outside, sandbox, drift, model, superseded, …")
     message: ForeignText = Field(description="What happened, in a line; below it the end of what a program printed")
     hint: ForeignText | None = Field(None, description="What to do about it")
-    cause: Literal["crash", "no_reason"] | None = Field(
-        None,
-        exclude_if=is_absent,
-        description="crash: agentfs itself was ended; no_reason: a person said no, and not why",
+    cause: Literal["crash", "no_reason"] | None = absent_field(
+        "crash: agentfs itself was ended; no_reason: a person said no, and not why"
     )
 
 
@@ -516,9 +495,7 @@ class Answer(Record):
     answer: ForeignValue = Field(None, description="The answer to the goal, when the verdict is finished")
     error: Failure | None = Field(None, description="Why there is no answer")
     before: tuple[CheckBefore, ...] = Field((), description="What the acceptance checks found before the work")
-    folder: FolderShown | None = Field(
-        None, exclude_if=is_absent, description="The working folder as the planner was shown it"
-    )
+    folder: FolderShown | None = absent_field("The working folder as the planner was shown it")
     prompt_sha256: Sha256 | None = Field(None, description="The prompt, hashed")
     usage: Usage | None = Field(None, description="What the call cost")
     started_at: Timestamp | None = Field(None, description="When it was asked; null: no model was")
@@ -574,12 +551,8 @@ class Order(Record):
     description: str | None = Field(description="What the step does")
     tool: str | None = Field(description="The tool to call; null: a model does the step")
     input: JsonObject = Field(description="What the tool gets, references resolved")
-    agent: str | None = Field(
-        None, exclude_if=_is_absent, description="The coding agent that does it, in its sandbox, with the network on"
-    )
-    network: bool | None = Field(
-        None, exclude_if=_is_absent, description="true: an agent does it, and may use the network"
-    )
+    agent: str | None = absent_field("The coding agent that does it, in its sandbox, with the network on")
+    network: bool | None = absent_field("true: an agent does it, and may use the network")
     tools: tuple[str, ...] | None = Field(description="The tools a model may use; null: the step has a tool")
     model: str | None = Field(description="The model that does the step; null: the executor's")
     success_condition: str | None = Field(description="When the step counts as done, in words")
@@ -587,9 +560,7 @@ class Order(Record):
     expects: JsonObject | bool | None = Field(description="JSON Schema of an unsurprising output")
     timeout_s: Seconds = Field(description="Seconds before the attempt is killed")
     repeatable: bool = Field(description="false: never run twice without a person's permission")
-    place: str | None = Field(
-        None, exclude_if=_is_absent, description="Where it is to run, by name; null: where its driver runs"
-    )
+    place: str | None = absent_field("Where it is to run, by name; null: where its driver runs")
     issued_at: Timestamp
 
     def shared_with_result(self) -> dict[str, Any]:
@@ -605,9 +576,7 @@ class CheckResult(Record):
     detail: ForeignText = Field(description="What was found; below its first line the end of what a command printed")
     run: ForeignText | None = Field(None, description="The command, as it was run")
     hint: ForeignText | None = Field(None, description="What to do about it")
-    error: Literal["timeout", "sandbox"] | None = Field(
-        None, exclude_if=is_absent, description="Why it gave no verdict; absent: it did"
-    )
+    error: Literal["timeout", "sandbox"] | None = absent_field("Why it gave no verdict; absent: it did")
 
 
 class Result(Record):
@@ -632,34 +601,22 @@ class Result(Record):
     )
     evidence: tuple[ForeignText, ...] = Field((), description="What the result rests on")
     sandbox: Sandbox = Field(description="What confined the step")
-    agent: str | None = Field(None, exclude_if=_is_absent, description="The coding agent that did it")
-    commit: Sha1 | None = Field(
-        None, exclude_if=_is_absent, description="In an isolated run: the commit of what it changed; null: nothing"
-    )
-    network: bool | None = Field(
-        None, exclude_if=_is_absent, description="true: an agent that had the network did it"
-    )
+    agent: str | None = absent_field("The coding agent that did it")
+    commit: Sha1 | None = absent_field("In an isolated run: the commit of what it changed; null: nothing")
+    network: bool | None = absent_field("true: an agent that had the network did it")
     prompt_sha256: Sha256 | None = Field(None, description="The prompt its model was given, hashed")
     usage: Usage | None = Field(None, description="What the step's model cost")
     started_at: Timestamp | None = Field(description="null: it never started")
     ended_at: Timestamp
     duration_s: Amount = Field(description="Seconds it took")
-    items: dict[str, Annotated[int, Field(ge=0)]] | None = Field(
-        None, exclude_if=is_absent, description="Of a step with `each`: each item's slug, and its attempt"
+    items: dict[str, Annotated[int, Field(ge=0)]] | None = absent_field(
+        "Of a step with `each`: each item's slug, and its attempt"
     )
-    when_sha256: Sha256 | None = Field(
-        None, exclude_if=is_absent, description="It was skipped: the condition that did not hold, hashed"
-    )
-    child: str | None = Field(
-        None, exclude_if=is_absent, description="Of the tool `run`: the run it was; `usage` is what that one used"
-    )
+    when_sha256: Sha256 | None = absent_field("It was skipped: the condition that did not hold, hashed")
+    child: str | None = absent_field("Of the tool `run`: the run it was; `usage` is what that one used")
     retry_at: Timestamp | None = Field(None, description="It failed: not tried again before that; null: at once")
-    place: str | None = Field(
-        None, exclude_if=_is_absent, description="Where the attempt ran, by name; null: where its driver ran"
-    )
-    host: str | None = Field(
-        None, exclude_if=_is_absent, description="The machine it ran on; null: that of its driver"
-    )
+    place: str | None = absent_field("Where the attempt ran, by name; null: where its driver ran")
+    host: str | None = absent_field("The machine it ran on; null: that of its driver")
 
 
 class StepsByEnd(Record):
@@ -713,11 +670,9 @@ class Outcome(Record):
     calls: Annotated[int, Field(ge=0)] = Field(description="Calls of the planner")
     usage: UsageByRole = Field(description="What the models cost, by role")
     proof: ProofOfDone | None = Field(None, description="What shows that it is done; null: it is not")
-    branch: str | None = Field(None, exclude_if=_is_absent, description="Of an isolated run: its branch")
-    base: Sha1 | None = Field(None, exclude_if=_is_absent, description="Of an isolated run: where its branch began")
-    commits: tuple[Sha1, ...] | None = Field(
-        None, exclude_if=_is_absent, description="Of an isolated run: the commits of its steps, oldest first"
-    )
+    branch: str | None = absent_field("Of an isolated run: its branch")
+    base: Sha1 | None = absent_field("Of an isolated run: where its branch began")
+    commits: tuple[Sha1, ...] | None = absent_field("Of an isolated run: the commits of its steps, oldest first")
     blame: Literal["planning", "execution"] | None = Field(None, description="What failed; null: nothing did")
     started_at: Timestamp
     ended_at: Timestamp

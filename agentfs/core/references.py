@@ -157,12 +157,6 @@ def rename(value: T, old: str, new: str) -> T:
     return renamed  # type: ignore[return-value]  # a JSON value keeps its type
 
 
-def malformed_in(pointer: str, text: str) -> Iterator[Problem]:
-    """Yield a problem for everything in a text that was meant to be a reference and is none."""
-    malformed = (found for found in scan(text) if isinstance(found, Malformed))
-    yield from (problem_with(found, text, found.message, found.fix, pointer) for found in malformed)
-
-
 def problem_with(found: Reference | Malformed, text: str, message: str, fix: str, pointer: str) -> Problem:
     """Return a problem of one of the references in a text, which knows where in the text that is."""
     written = text[found.start : found.end]
@@ -243,6 +237,7 @@ _COMMAND_CHECK = re.compile(r"/(?:when|(?:needs|checks)/[0-9]+)/run\Z")  # no ot
 _SHELLS = ("sh", "bash", "dash")
 _MOST_LISTED = 20  # ids in one message
 _MOST_PROBLEMS = 1000
+_Wrong = tuple[str, str]  # what is wrong with a reference, and how to fix it
 
 
 def in_step(step: Step) -> Iterator[tuple[str, Reference]]:
@@ -262,95 +257,86 @@ def problems_in_step(
 def _problems(step: Step, known: Collection[str], hints: Hints, params: Params) -> Iterator[Problem]:
     for pointer, text in texts_of(step):
         references = find(text)
-        yield from malformed_in(pointer, text)
-        yield from _find_unknown(step.id, known, pointer, text, references, hints)
-        yield from _unknown_params(pointer, text, params)
-        yield from _find_misplaced(step, pointer, text, references)
-        yield from _item_problems(step, pointer, text)
+        yield from _find_malformed(pointer, text)
+        for one in references:
+            written = text[one.start : one.end]
+            wrong = _wrong_step(one, written, step, known, hints) or _wrong_param(one, written, params)
+            if wrong := wrong or _wrong_item(one, written, step, pointer):
+                yield problem_with(one, text, *wrong, pointer)
+        if references:
+            yield from _find_misplaced(step, pointer, text, references)
     for name in ("description", "success_condition"):
-        yield from param_problems(f"/{name}", getattr(step, name) or "", params)
-        yield from _item_problems(step, f"/{name}", getattr(step, name) or "")
+        text = getattr(step, name) or ""
+        yield from param_problems(f"/{name}", text, params)
+        for one in find(text):
+            if wrong := _wrong_item(one, text[one.start : one.end], step, f"/{name}"):
+                yield problem_with(one, text, *wrong, f"/{name}")
+
+
+def param_problems(pointer: str, text: str, params: Params) -> Iterator[Problem]:
+    """Yield what is wrong with the references of words to parameters: other references are left alone there."""
+    for found in scan(text):
+        written = text[found.start : found.end]
+        if isinstance(found, Reference):
+            if wrong := _wrong_param(found, written, params):
+                yield problem_with(found, text, *wrong, pointer)
+        elif written.lstrip("{ \t").startswith("params."):
+            yield problem_with(found, text, found.message, found.fix, pointer)
+
+
+def _find_malformed(pointer: str, text: str) -> Iterator[Problem]:
+    for found in scan(text):
+        if isinstance(found, Malformed):
+            yield problem_with(found, text, found.message, found.fix, pointer)
 
 
 def names_item(reference: Reference) -> bool:
     return reference.kind == "param" and reference.path[0] in (ITEM, INDEX)
 
 
-def _item_problems(step: Step, pointer: str, text: str) -> Iterator[Problem]:
-    """Yield a problem for each {{item}} where there is none: outside `each`, in the list itself, in a condition."""
-    for reference in find(text):
-        if not names_item(reference):
-            continue
-        written = text[reference.start : reference.end]
-        if step.each is None:
-            message, fix = f"{written} is in a step without 'each'", 'add "each": "{{steps.ID.output}}"'
-        elif pointer.startswith("/each"):
-            message, fix = (
-                f"{written} is in the list itself",
-                "for lists in lists let each item be a run of its own",
-            )
-        elif pointer.startswith("/when"):
-            message, fix = (
-                f"{written} is in the condition of the whole step",
-                "use 'needs', or test it in the command",
-            )
-        else:
-            continue
-        yield problem_with(reference, text, message, fix, pointer)
+def _wrong_item(one: Reference, written: str, step: Step, pointer: str) -> _Wrong | None:
+    """Return what is wrong with {{item}} where there is none: outside `each`, in the list itself, in a condition."""
+    if not names_item(one):
+        return None
+    if step.each is None:
+        return f"{written} is in a step without 'each'", 'add "each": "{{steps.ID.output}}"'
+    if pointer.startswith("/each"):
+        return f"{written} is in the list itself", "for lists in lists let each item be a run of its own"
+    if pointer.startswith("/when"):
+        return f"{written} is in the condition of the whole step", "use 'needs', or test it in the command"
+    return None
 
 
-def param_problems(pointer: str, text: str, params: Params) -> Iterator[Problem]:
-    """Yield what is wrong with the references of words to parameters: other references are left alone there."""
-    for found in scan(text) if "{{" in text else ():
-        if isinstance(found, Malformed) and text[found.start : found.end].lstrip("{ \t").startswith("params."):
-            yield problem_with(found, text, found.message, found.fix, pointer)
-    yield from _unknown_params(pointer, text, params)
+def _wrong_param(one: Reference, written: str, params: Params) -> _Wrong | None:
+    """Return what is wrong with a parameter that is not there, or whose value has nothing at the path."""
+    if one.kind != "param" or names_item(one):
+        return None
+    name = one.path[0]
+    if name not in params.names:
+        known = f"the parameters are {', '.join(params.names)}" if params.names else "declare it under params"
+        return f"{written}: there is no parameter {name!r}", did_you_mean(name, params.names, known)
+    inner = value_inside(params.values[name], one.path[1:]) if name in params.values else None
+    if isinstance(inner, NoPart):
+        return f"{written}: {inner.words(f'the parameter {name!r}')}", "correct the path, or the value"
+    return None
 
 
-def _unknown_params(pointer: str, text: str, params: Params) -> Iterator[Problem]:
-    """Yield a problem for each parameter that is not there, or whose value has nothing at the path."""
-    for reference in find(text):
-        if reference.kind != "param":
-            continue
-        name, written = reference.path[0], text[reference.start : reference.end]
-        if name in (ITEM, INDEX):
-            continue
-        if name not in params.names:
-            known = f"the parameters are {', '.join(params.names)}" if params.names else "declare it under params"
-            fix = did_you_mean(name, params.names, known)
-            yield problem_with(reference, text, f"{written}: there is no parameter {name!r}", fix, pointer)
-        elif name in params.values:
-            inner = value_inside(params.values[name], reference.path[1:])
-            if isinstance(inner, NoPart):
-                message = f"{written}: {inner.words(f'the parameter {name!r}')}"
-                yield problem_with(reference, text, message, "correct the path, or the value", pointer)
-
-
-def _find_unknown(
-    own: str, known: Collection[str], pointer: str, text: str, references: Sequence[Reference], hints: Hints
-) -> Iterator[Problem]:
-    for reference in references:
-        written, step = text[reference.start : reference.end], reference.step
-        if step == own:
-            message, fix = f"{written} refers to the step it is in", "refer to an earlier step"
-            yield problem_with(reference, text, message, fix, pointer)
-        elif step is not None and step not in known:
-            message = f"{written} refers to a step that is not in the plan"
-            yield problem_with(reference, text, message, _who_is_there(step, own, known, hints), pointer)
-
-
-def _who_is_there(step: str, own: str, known: Collection[str], hints: Hints) -> str:
-    if len(known) > _MOST_LISTED:
-        return hints(step, known, "write the id of a step of the plan")
-    others = sorted(set(known) - {own})
-    return hints(step, others, f"the other steps are {', '.join(others)}" if others else "there is no other step")
+def _wrong_step(one: Reference, written: str, step: Step, known: Collection[str], hints: Hints) -> _Wrong | None:
+    """Return what is wrong with a reference to the step itself, or to one that is not there."""
+    if one.step is None or (one.step in known and one.step != step.id):
+        return None
+    if one.step == step.id:
+        return f"{written} refers to the step it is in", "refer to an earlier step"
+    others = sorted(set(known) - {step.id}) if len(known) <= _MOST_LISTED else known
+    listed = "write the id of a step of the plan"
+    if others is not known:
+        listed = f"the other steps are {', '.join(others)}" if others else "there is no other step"
+    return f"{written} refers to a step that is not in the plan", hints(one.step, others, listed)
 
 
 def _find_misplaced(step: Step, pointer: str, text: str, references: Sequence[Reference]) -> Iterator[Problem]:
     """Yield a problem for each reference that is where its value could become code, or would not arrive."""
-    if not references:
-        return
-    if is_shell_text(step, pointer):
+    if _COMMAND_CHECK.match(pointer) or (step.tool == "shell" and pointer == "/input/command"):
         yield from _find_misplaced_in_shell(step, pointer, text, references)
     elif step.tool == "python" and pointer == "/input/code":
         for reference, fine in zip(references, are_values(text, spans_of(references)), strict=True):
@@ -360,11 +346,6 @@ def _find_misplaced(step: Step, pointer: str, text: str, references: Sequence[Re
                 yield problem_with(reference, text, message, fix, pointer)
     elif step.tool == "shell" and pointer == "/input/interpreter":
         yield Problem("the interpreter cannot come from a reference", "write its name: sh or bash", pointer)
-
-
-def is_shell_text(step: Step, pointer: str) -> bool:
-    """Return whether the text at a pointer within a step is run by a shell."""
-    return bool(_COMMAND_CHECK.match(pointer)) or (step.tool == "shell" and pointer == "/input/command")
 
 
 def reads_shell_text(step: Step, pointer: str) -> bool:

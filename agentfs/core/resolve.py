@@ -36,11 +36,11 @@ from agentfs.core.values import NoPart, as_text, value_inside
 
 ANY_SIZE = 2**62
 LARGEST_VARIABLE = 120 * 1024  # bytes; the kernel takes 128 KiB with the name
-OUTPUTS_OF_A_STEP, OUTPUTS_OF_A_PLAN = 16, 4096  # limits.output_bytes that its references may come to
-ROOMS_OF_A_LIST, ROOMS_OF_A_GATED_LIST = (
+OUTPUTS_PER_STEP, OUTPUTS_PER_PLAN = 16, 4096  # how often limits.output_bytes its references may come to
+STEPS_PER_LIST, STEPS_PER_GATED_LIST = (
     64,
     8,
-)  # as much as so many steps: a question shows every order of a gated one
+)  # a list may come to as much as so many steps; a question shows all of it
 
 _VARIABLE = re.compile(r"REF_[0-9]+")
 _PARAM_BY_FILE = "put the text into a file, and give its path"
@@ -75,24 +75,24 @@ class Unresolved:
     why: str
 
 
-def room_of_step(output_bytes: int, steps: int) -> int:
+def reference_limit(output_bytes: int, steps: int) -> int:
     """Return how many bytes the references of one step may come to: fewer where many steps share what there is."""
-    return output_bytes * min(OUTPUTS_OF_A_STEP * steps, OUTPUTS_OF_A_PLAN) // max(1, steps)
+    return output_bytes * min(OUTPUTS_PER_STEP * steps, OUTPUTS_PER_PLAN) // max(1, steps)
 
 
-def room_of_item(room: int, items: int, *, gated: bool) -> int:
-    """Return how many bytes one item of a list may come to, where a step may come to `room`."""
-    return min(room, room * (ROOMS_OF_A_GATED_LIST if gated else ROOMS_OF_A_LIST) // max(1, items))
+def item_limit(limit: int, items: int, *, gated: bool) -> int:
+    """Return how many bytes one item of a list may come to, where a step may come to `limit`."""
+    return min(limit, limit * (STEPS_PER_GATED_LIST if gated else STEPS_PER_LIST) // max(1, items))
 
 
 def resolve_step(
-    step: Step, outputs: Mapping[str, Output], goal: str, room: int, params: Mapping[str, JsonValue] = _NONE
+    step: Step, outputs: Mapping[str, Output], goal: str, limit: int, params: Mapping[str, JsonValue] = _NONE
 ) -> Resolved | Unresolved:
     """Return the step's input and checks with every reference replaced by its value, or the first that has none.
 
-    `room`: how many bytes all of these values may come to.
+    `limit`: how many bytes all of these values may come to.
     """
-    resolver = _Resolver(step, outputs, goal, room, params)
+    resolver = _Resolver(step, outputs, goal, limit, params)
     try:
         given = resolver.input()
         when = resolver.check(step.when) if step.when else None
@@ -125,13 +125,13 @@ class _Resolver:
     step: Step
     outputs: Mapping[str, Output]
     goal: str
-    room: int
+    limit: int
     params: Mapping[str, JsonValue]
     left: int = field(init=False)
     files: dict[str, None] = field(default_factory=dict)  # an ordered set
 
     def __post_init__(self) -> None:
-        self.left = self.room
+        self.left = self.limit
 
     # ── the places a reference may be in ───────────────────────────────────────────────────────────────
 
@@ -211,7 +211,7 @@ class _Resolver:
         value = self._look_up(reference)
         self.left -= 0 if reference.kind == "file" else len(as_text(value).encode("utf-8", "surrogatepass"))
         if self.left < 0:
-            why = f"all that {self.step.id!r} refers to comes to more than {self.room} bytes; {_by_file(reference)}"
+            why = f"all that {self.step.id!r} refers to comes to more than {self.limit} bytes; {_by_file(reference)}"
             raise self._none(reference, why)
         return value
 

@@ -15,7 +15,7 @@ from agentfs.core.paths import step_of
 from agentfs.core.plan_graph import PlanGraph
 from agentfs.core.planner_calls import DO, CallsSummary, Pending, loops, pending_in, pending_without_plan
 from agentfs.core.records import Failure, Limits, Result, Revision, Step, Usage
-from agentfs.core.resolve import room_of_step
+from agentfs.core.resolve import reference_limit
 from agentfs.core.step_table import BUSY, StepTable, build_table, update_table
 from agentfs.core.steps import Around, StepView, is_repeatable, result_path
 from agentfs.core.tool_spec import runs_here
@@ -374,7 +374,7 @@ def _around(facts: Facts, means: Means, bounds: Bounds, calls: CallsSummary, gra
         can_answer_no=can_answer_no,
         repeatable=repeatable,
         planner_made_stale=planner_made_stale,
-        room=room_of_step(bounds.output_bytes, len(graph.steps)),
+        room=reference_limit(bounds.output_bytes, len(graph.steps)),
         params=facts.run.params or {},
         items=bounds.items,
         held=facts.held,

@@ -20,12 +20,14 @@ Alternatives may have alternatives and clean-ups of their own.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Literal
 
 from agentfs.core.documents import Document, read_json, read_yaml
+from agentfs.core.excerpts import one_line
 from agentfs.core.hashing import in_order
 from agentfs.core.markdown import Block, Fence, Heading, OpenComment, Prose
-from agentfs.core.near_misses import Known, near_anything, outside_steps
+from agentfs.core.near_misses import CLOSE_FENCE, Known, near_anything, outside_steps
 from agentfs.core.paths import STEP_ID, plain_name
 from agentfs.core.problems import Locate, Place, Places, Problem, Rejected, did_you_mean, shift_places
 from agentfs.core.records import JsonObject
@@ -78,16 +80,22 @@ def read_runbook(blocks: Sequence[Block], catalogue: Catalogue) -> Runbook | Non
     headings = [at for at, block in enumerate(blocks) if _is_steps(block)]
     if not headings:
         return None
-    section = _section(blocks, headings[0])
+    section = list(takewhile(_is_below, blocks[headings[0] + 1 :]))
     drafts, problems = _drafts(section, catalogue)
-    problems = [*_strays(blocks, headings), *problems]
+    second = (blocks[at] for at in headings[1:])
+    wrong = [one.problem("there is a second '## Steps'", "put all steps under one", "/steps") for one in second]
+    comments = (one for one in blocks if isinstance(one, OpenComment))
+    wrong += [one.problem("this comment never ends", "end it with -->") for one in comments]
+    problems = [*wrong, *problems]
     steps, fallbacks = _steps(drafts), _fallbacks(drafts)
     slips = list(outside_steps(blocks, section))
     for number, draft in enumerate(sorted(drafts, key=lambda draft: draft.of is not None)):
         problems += [problem.below(f"/steps/{number}") for problem in draft.problems]
         slips += [problem.below(f"/steps/{number}") for problem in draft.slips]
     if not steps and not problems:
-        problems.append(_nothing(blocks[headings[0]], fallbacks))
+        message = "every step is a fallback of another" if fallbacks else "there is no step under '## Steps'"
+        fix = "write ### and a step's id, and below it what to do"
+        problems.append(blocks[headings[0]].problem(message, fix, "/steps"))
     problems.extend(fallback_problems(steps, fallbacks))
     return Runbook(steps, fallbacks, tuple(problems), tuple(slips))
 
@@ -96,49 +104,27 @@ def _is_steps(block: Block) -> bool:
     return isinstance(block, Heading) and block.level == 2 and block.text.rstrip(":").lower() == "steps"
 
 
-def _strays(blocks: Sequence[Block], headings: Sequence[int]) -> Iterator[Problem]:
-    for at in headings[1:]:
-        yield Problem("there is a second '## Steps'", "put all steps under one", "/steps").at(*_place(blocks[at]))
-    for block in blocks:
-        if isinstance(block, OpenComment):
-            yield Problem("this comment never ends", "end it with -->").at(block.line, block.column)
-
-
-def _place(block: Block) -> tuple[int, int]:
-    return block.line, block.column
-
-
-def _nothing(heading: Block, fallbacks: Sequence[Fallback]) -> Problem:
-    message = "every step is a fallback of another" if fallbacks else "there is no step under '## Steps'"
-    return Problem(message, "write ### and a step's id, and below it what to do", "/steps").at(*_place(heading))
-
-
-def _section(blocks: Sequence[Block], heading: int) -> Sequence[Block]:
-    rest = blocks[heading + 1 :]
-    ends = (at for at, block in enumerate(rest) if isinstance(block, Heading) and block.level <= 2)
-    return rest[: next(ends, len(rest))]
-
-
-def _is_step(block: Block) -> bool:
-    return isinstance(block, Heading) and block.level == 3
+def _is_below(block: Block) -> bool:
+    """Whether a block belongs to the section before it."""
+    return not (isinstance(block, Heading) and block.level <= 2)
 
 
 def _drafts(section: Sequence[Block], catalogue: Catalogue) -> tuple[list[Draft], list[Problem]]:
     problems: list[Problem] = []
     drafts: list[Draft] = []
-    headings = [block for block in section if isinstance(block, Heading) and _is_step(block)]
+    headings = [block for block in section if isinstance(block, Heading) and block.level == 3]
     known = Known(frozenset(heading.text.strip("`") for heading in headings), frozenset(catalogue.tools))
     if len(headings) > MOST_STEPS:
-        message, where = f"there are more than {MOST_STEPS} steps", _place(headings[MOST_STEPS])
-        return [_draft(headings[0], 1)], [Problem(message, "write several runbooks", "/steps").at(*where)]
+        message = f"there are more than {MOST_STEPS} steps"
+        return [_draft(headings[0], 1)], [headings[MOST_STEPS].problem(message, "write several runbooks", "/steps")]
     for block in section:
-        if isinstance(block, Heading) and _is_step(block):
+        if isinstance(block, Heading) and block.level == 3:
             drafts.append(_draft(block, len(drafts) + 1))
         elif drafts:
             _take(drafts[-1], block, catalogue, known)
         elif isinstance(block, Fence):
             fix = "put it below a ### heading with the step's id"
-            problems.append(Problem("this fence belongs to no step", fix, "/steps").at(*_place(block)))
+            problems.append(block.problem("this fence belongs to no step", fix, "/steps"))
     return drafts, problems
 
 
@@ -165,18 +151,13 @@ def _take_line(draft: Draft, prose: Prose, known: Known) -> None:
 
 def _draft(heading: Heading, number: int) -> Draft:
     """Begin a step. A heading that is no id is read as the id it could be, so that the rest can be checked."""
-    written = heading.text.strip("`")
-    place = (heading.line, heading.column)
+    written, place = heading.text.strip("`"), heading.place
     if _ID.match(written):
         return Draft(written, Places(place))
     draft = Draft(plain_name(written, _ID_LENGTH) or f"step-{number}", Places(place))
     fix = f"write ### {draft.id}: lower case letters, digits and -, at most {_ID_LENGTH}"
-    draft.refuse(place, f"{_short(written)!r} is no step id" if written else "this step has no id", fix, "/id")
+    draft.refuse(place, f"{one_line(written, 80)!r} is no step id" if written else "this step has no id", fix, "/id")
     return draft
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:79] + "…"
 
 
 def _steps(drafts: Sequence[Draft]) -> tuple[PlacedStep, ...]:
@@ -223,14 +204,12 @@ _PROGRAMS = {"sh": ("shell", "command"), "bash": ("shell", "command"), "python":
 
 def read_fence(draft: Draft, fence: Fence, catalogue: Catalogue) -> None:
     """Take a fence into the step."""
-    words = fence.words.split()
-    place = (fence.line, fence.column)
-    close = "end it with a line of the same marks"
+    words, place = fence.words.split(), fence.place
     if not fence.closed:
-        draft.refuse(place, "this fence is never closed", close, "/input")
+        draft.refuse(place, "this fence is never closed", CLOSE_FENCE, "/input")
     elif fence.reopened:
         message = f"this fence is not closed before line {fence.reopened} begins another"
-        draft.slips.append(Problem(message, close, "/input").at(*place))
+        draft.slips.append(fence.problem(message, CLOSE_FENCE, "/input"))
     if not words:
         fix = "write sh, bash, python, http or a tool's name behind it"
         draft.refuse(place, "this fence names no tool", fix, "/tool")
@@ -245,7 +224,7 @@ def read_fence(draft: Draft, fence: Fence, catalogue: Catalogue) -> None:
 
 
 def _call(draft: Draft, fence: Fence, word: str, catalogue: Catalogue) -> None:
-    place = (fence.line, fence.column)
+    place = fence.place
     if word in _PROGRAMS:
         tool, name = _PROGRAMS[word]
         draft.put("tool", tool, place)
@@ -264,7 +243,7 @@ def _fill(draft: Draft, fence: Fence, given: dict[str, Any]) -> None:
     draft.put("input", given, body)
     if not fence.body.strip():
         fix = "write between its marks what is to be done"
-        draft.refuse((fence.line, fence.column), "this fence is empty", fix, "/input")
+        draft.refuse(fence.place, "this fence is empty", fix, "/input")
 
 
 def _http(draft: Draft, fence: Fence) -> None:
@@ -296,7 +275,7 @@ def _tool_input(draft: Draft, fence: Fence, spec: ToolSpec | None) -> None:
         _fill(draft, fence, {text_field: fence.body})
     elif spec:
         where = draft.places.marks["/input"] = (fence.line + 1, fence.indent + 1)
-        fix = f"write them as name: value; {_field_names(spec)}"
+        fix = f"write them as name: value; it has {', '.join(spec.input_schema.get('properties', {}))}"
         draft.refuse(where, f"the tool {spec.name!r} wants fields", fix, "/input")
 
 
@@ -313,12 +292,8 @@ def _means_fields(value: dict[str, Any], body: str, spec: ToolSpec | None) -> bo
     return all(key in known or bool(did_you_mean(key, known)) for key in value)
 
 
-def _field_names(spec: ToolSpec) -> str:
-    return "it has " + ", ".join(spec.input_schema.get("properties", {}))
-
-
 def _expects(draft: Draft, fence: Fence, words: list[str]) -> None:
-    place = (fence.line, fence.column)
+    place = fence.place
     if words[1:] != ["expects"]:
         draft.refuse(
             place, "a json fence must say what it is for", "write json expects, or a tool's name", "/expects"
@@ -342,12 +317,9 @@ def _read_embedded(fence: Fence, *, as_json: bool) -> Document:
     try:
         document = read_json(body) if as_json else read_yaml(body)
     except Rejected as rejected:
-        raise Rejected([_move(problem, fence) for problem in rejected.problems]) from None
+        found = [one.at(one.line + fence.line, one.column + fence.indent) for one in rejected.problems]
+        raise Rejected(found) from None
     return Document(document.value, shift_places(document.places, fence.line, fence.indent))
-
-
-def _move(problem: Problem, fence: Fence) -> Problem:
-    return problem.at(problem.line + fence.line, problem.column + fence.indent)
 
 
 # ── fallbacks ────────────────────────────────────────────────────────────────────────────────────────────

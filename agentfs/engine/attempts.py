@@ -33,7 +33,7 @@ from agentfs.core.reports import (
     OrderTaken,
     Report,
 )
-from agentfs.core.resolve import Output, Resolved, resolve_step, room_of_step
+from agentfs.core.resolve import Output, Resolved, reference_limit, resolve_step
 from agentfs.core.spans import traceparent
 from agentfs.core.steps import StepView, condition_sha256, retry_wait
 from agentfs.core.underway import use_of
@@ -113,7 +113,7 @@ def _with_real_paths(view: StepView, driver: Driver) -> Resolved:
         raise RuntimeError("resolved before ordered")
     if not view.resolved.files:
         return view.resolved
-    room = room_of_step(driver.state.bounds.output_bytes, len(driver.state.steps))
+    room = reference_limit(driver.state.bounds.output_bytes, len(driver.state.steps))
     params = view.params or driver.facts.run.params or {}
     resolved = resolve_step(view.step, outputs_of(driver), driver.facts.goal.text, room, params)
     return resolved if isinstance(resolved, Resolved) else view.resolved
@@ -555,7 +555,7 @@ def _acceptance(driver: Driver) -> Acceptance | None:
     own = tuple(check for check in acceptance_checks(facts) if not isinstance(check, JudgeCheck))
     if not own or facts.run.proof is None:
         return None
-    room = room_of_step(driver.state.bounds.output_bytes, 1)
+    room = reference_limit(driver.state.bounds.output_bytes, 1)
     resolved = resolve_step(Step(id="goal", checks=own), {}, facts.goal.text, room, facts.run.params or {})
     if not isinstance(resolved, Resolved):
         return None

@@ -79,7 +79,9 @@ def test_refusals_say_where(source: str, expected: Problem) -> None:
 
 
 def test_an_invalid_byte_is_pointed_at() -> None:
-    assert refusal(b'{\n "\xc3\xbc": \xff}') == Problem("byte 0xff is not UTF-8", "save the file as UTF-8", "", 2, 7)
+    assert refusal(b'{\n "\xc3\xbc": \xff}') == Problem(
+        "byte 0xff is not UTF-8", "save the file as UTF-8 text", "", 2, 7
+    )
 
 
 def test_a_byte_order_mark_may_be_let_through() -> None:

@@ -16,7 +16,7 @@ from agentfs.core.records import (
     Step,
 )
 from agentfs.core.references import Reference, find, in_step, is_whole, problems_in_step, rename
-from agentfs.core.resolve import Output, Resolved, Unresolved, resolve_step, room_of_step
+from agentfs.core.resolve import Output, Resolved, Unresolved, reference_limit, resolve_step
 
 ROOM = 1024 * 1024
 
@@ -478,7 +478,7 @@ def test_a_check_cannot_be_empty() -> None:
     ("steps", "room"), [(1, 16_000), (256, 16_000), (257, 15_937), (4096, 1000), (8192, 500), (10**9, 0)]
 )
 def test_a_step_refers_to_sixteen_outputs_and_many_steps_share(steps: int, room: int) -> None:
-    assert room_of_step(1000, steps) == room
+    assert reference_limit(1000, steps) == room
 
 
 @pytest.mark.parametrize(
