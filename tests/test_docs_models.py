@@ -56,5 +56,5 @@ def test_its_figures_are_the_ones_in_force() -> None:
     waits = [Timing().retry_first * 2**n for n in range(4)]
     assert (policy.tries, policy.connect_tries, waits, policy.longest_wait) == (5, 3, [0.5, 1, 2, 4], 60)
     assert (policy.first_byte, policy.between, policy.whole) == (600, 180, 3600)
-    assert "five times in all, three where nobody even opens, after 0.5, 1, 2 and 4 seconds" in text
+    assert "at most five tries (three if the connection is refused), after 0.5, 1, 2 and 4 seconds" in text
     assert json.dumps(Capabilities().json_mode) == '"schema"'
