@@ -102,4 +102,4 @@ class Driven:
         ):
             speaking = replace(world, executor=lambda _run, _name: model)
             driver = open_driver(folder(stack), speaking)
-            return Drive(driver, drive(driver, stop, Quiet()))
+            return Drive(driver, drive(driver, stop, Quiet()).why)

@@ -31,7 +31,7 @@ from agentfs.core.tool_spec import Catalogue
 from agentfs.daemon.schedules import read_file
 from agentfs.engine.goal_source import GoalSource, goal_in
 from agentfs.engine.intake import JudgedGoal, judge_goal
-from agentfs.engine.means import allowing_own, catalogue_of, has_model, reader_for
+from agentfs.engine.means import allowing_own, catalogue_of, has_model, judge_for
 from agentfs.errors import BadFile, NoModel, UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import MOST_SOURCE, read_regular
@@ -221,7 +221,7 @@ def judge(source: GoalSource, around: Surroundings, *, with_values: bool = True)
 
 def _judge_for_its_run(path: Path, source: bytes, around: Surroundings) -> None:
     """Check a file in a run's own folder against what that run began with."""
-    judge = reader_for(path.absolute().parent, around.settings, patient=False).judge
+    judge = judge_for(path.absolute().parent, around.settings)
     if paths.is_plan_name(path.name):
         judge.plan(source)
     else:

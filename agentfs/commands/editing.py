@@ -29,8 +29,7 @@ from agentfs.core.records import Outcome, Plan, Run
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
 from agentfs.core.text import first_line, inert
-from agentfs.engine.means import catalogue_of_run, reader_for
-from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.means import FileJudge, catalogue_of_run, judge_for
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.clock import Clock
 from agentfs.storage.completeness import Completeness
@@ -328,7 +327,7 @@ def problems_of(folder: Path, workspace: Workspace, source: bytes, begins: Run |
     """Return what is wrong with a plan, given the tools of the run it is for."""
     settings = settings_of(workspace)[0]
     if begins is None:
-        judge = reader_for(folder, settings, patient=False).judge
+        judge = judge_for(folder, settings)
     else:
         known = known_tools(workspace.root, begins.tools)
         judge = FileJudge(catalogue_of_run(begins, settings, known))

@@ -39,8 +39,7 @@ from agentfs.core.records import JsonObject, ModelRole, Order, Plan, Result, Run
 from agentfs.core.text import inert, plural
 from agentfs.engine.goal_source import GoalSource, values_given
 from agentfs.engine.intake import new_folder
-from agentfs.engine.means import catalogue_of_run, commands_of, has_model
-from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.means import FileJudge, catalogue_of_run, commands_of, has_model
 from agentfs.errors import BadFile, UserError
 from agentfs.executor.attempt import render
 from agentfs.ledger.git import LedgerError

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,8 @@ from agentfs.commands.goals import typed_values
 from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
 from agentfs.commands.streams import CannotPrint
 from agentfs.core import paths
-from agentfs.core.actions import Wait
 from agentfs.core.config import Settings
-from agentfs.core.decide import decide, no_model_reached
+from agentfs.core.decide import no_model_reached
 from agentfs.core.records import Outcome
 from agentfs.core.text import answer_text
 from agentfs.daemon.daemon import Daemon
@@ -26,7 +25,7 @@ from agentfs.daemon.inbox import Inbox
 from agentfs.daemon.reporter import Reporter
 from agentfs.engine.attempts import get_ready, room_of
 from agentfs.engine.driver import Driver, World
-from agentfs.engine.foreground import Asker, Stop, Watcher, drive
+from agentfs.engine.foreground import Asker, Rest, Stop, Watcher, drive
 from agentfs.engine.goal_source import Flags, GoalSource, goal_from
 from agentfs.engine.intake import JudgedGoal, judge_goal, taking
 from agentfs.engine.isolation import isolation_words
@@ -99,7 +98,7 @@ def _in_foreground(workspace: Workspace, begin: Begin, *, asks: bool = True) -> 
     must_be_trusted(workspace)
     settings, stop = load_settings(workspace.settings, environment()), Stop()
     with open_world(workspace, settings, environment(), say, stop.wake.set) as world, ExitStack() as stack:
-        code = _drive(begin(settings, world, stack), settings, world, stop, asks=asks)
+        code = _drive(begin(settings, world, stack), world, stop, asks=asks)
     if code != 130:
         maintain_after_run(workspace, say)
     return code
@@ -146,11 +145,16 @@ def _judge(source: GoalSource, arguments: Namespace, root: Path, settings: Setti
     return judge_goal(source, root, settings, catalogue, planner=planner, flags=flags, hide=hide)
 
 
-def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: bool = True) -> int:
+def _drive(folder: Path, world: World, stop: Stop, *, asks: bool = True) -> int:
     """Drive a run, whose lock is held, until it rests; print its answer; return the exit code.
 
     `asks`: what the run asks is asked on the terminal, if a person sits there.
     """
+
+    def open_child(folder: Path) -> tuple[Driver, Watcher]:
+        child = open_driver(folder, world)
+        return child, ChildLines(child, progress)
+
     with ExitStack() as stack:
         on_signals(stack, stop)
         driver = open_driver(folder, world)
@@ -158,62 +162,12 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop, *, asks: 
         gc.freeze()  # what is there now stays: it need not be looked at again whenever garbage is collected
         stack.callback(driver.stop_all)  # whatever goes wrong, nothing is left running on its own
         try:
-            family = stack.enter_context(closing(_Family(driver, settings, world, progress)))
             with _asker(driver, stop, progress, asks=asks) as asker:
-                rest = drive(driver, stop, progress, asker, family)
+                rest = drive(driver, stop, progress, asker, open_child)
         except (OSError, NotARun) as error:
             raise _explain_missing_run(driver, error) from None
-        below = family.resting()
-        progress.end(rest, below)
-    return _report(driver, rest, [one for one, _ in below])
-
-
-class _Family:
-    """Opens the runs that are steps of the one that is driven here; holds their locks as long as they are driven."""
-
-    def __init__(self, root: Driver, settings: Settings, world: World, progress: Progress) -> None:
-        self._root, self._settings, self._world, self._progress = root, settings, world, progress
-        self._locks: dict[Path, ExitStack] = {}
-        self._drivers: dict[Path, Driver] = {}
-
-    def begun(self) -> list[Path]:
-        new = dict(self._world.children.take_begun())
-        self._locks |= new
-        return [*new]
-
-    def take(self, run: str) -> Path | None:
-        folder, lock = self._world.workspace / "runs" / run, ExitStack()
-        if not lock.enter_context(locked(folder)):
-            lock.close()
-            return None
-        self._locks[folder] = lock
-        return folder
-
-    def enter(self, folder: Path) -> tuple[Driver, Watcher]:
-        driver = open_driver(folder, self._world)
-        self._drivers[folder] = driver
-        return driver, ChildLines(driver, self._progress)
-
-    def release(self, folder: Path) -> None:
-        self._drivers.pop(folder, None)
-        self._world.toolbox.run_ended(folder)
-        if lock := self._locks.pop(folder, None):
-            lock.close()
-
-    def resting(self) -> list[tuple[Driver, Wait]]:
-        """Return the runs that have not ended, and why each rests."""
-        places, found = self._settings.limits.parallel, []
-        for driver in self._drivers.values():
-            last = decide(driver.state, places, driver.now())[-1]
-            found += [(driver, last)] if isinstance(last, Wait) else []
-        return found
-
-    def close(self) -> None:
-        self.begun()
-        for driver in self._drivers.values():
-            driver.stop_all()
-        for folder in [*self._locks]:
-            self.release(folder)
+        progress.end(rest.why, rest.below)
+    return _report(driver, rest)
 
 
 def _asker(driver: Driver, stop: Stop, progress: Progress, *, asks: bool) -> AbstractContextManager[Asker | None]:
@@ -247,15 +201,15 @@ def _ask_to_stop(stop: Stop, times: int, number: int, _frame: object) -> None:
         stop.ask(times)
 
 
-def _report(driver: Driver, rest: Wait | None, below: Sequence[Driver] = ()) -> int:
+def _report(driver: Driver, rest: Rest) -> int:
     """Print the answer, and only that, on stdout; return the exit code."""
     outcome = driver.facts.outcome
     if outcome is not None:
         return _report_end(outcome)
-    if rest is None:
+    if rest.why is None:
         say(f"stopped; {who_goes_on(driver.facts.run.run, driver.world.workspace, 'go on with: ')}")
         return 130
-    return 4 if any(no_model_reached(one.state) for one in (driver, *below)) else 3
+    return 4 if any(no_model_reached(one.state) for one in (driver, *(below for below, _ in rest.below))) else 3
 
 
 def _report_end(outcome: Outcome) -> int:

@@ -20,11 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from agentfs.daemon.inbox import Begun, Inbox, Intake
+from agentfs.daemon.inbox import Inbox, Intake
 from agentfs.daemon.reporter import Reporter
 from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, Glance, ManagedRun, describe, glance, share_places
 from agentfs.daemon.schedules import Timetable
-from agentfs.engine.driver import World
+from agentfs.engine.driver import BegunRun, World
 from agentfs.engine.foreground import Stop
 from agentfs.engine.world import open_driver
 from agentfs.errors import UserError, Watched
@@ -173,7 +173,7 @@ class Daemon:
         if not self.stop.asked:
             self._take_goals(now)
             self._manage(self.timetable.take(now))
-        self._manage(self.world.children.take_begun())
+        self._manage(self.world.take_begun())
         is_idle = self._is_idle()
         self.upkeep.tend(idle=is_idle)
         if gc.get_count()[2] > (COLLECT_IDLE if is_idle else COLLECT_BUSY):
@@ -285,7 +285,7 @@ class Daemon:
         else:
             hold.close()
 
-    def _manage(self, begun: Sequence[Begun]) -> None:
+    def _manage(self, begun: Sequence[BegunRun]) -> None:
         """Drive these runs from now on; their locks are held."""
         for (folder, hold), run in zip(begun, self._at_once(self._open, begun), strict=True):
             if isinstance(run, _Unopened):
@@ -298,7 +298,7 @@ class Daemon:
             if run.is_restless:
                 run.look_at = time.monotonic() + TIMING.restless
 
-    def _open(self, begun: Begun) -> "ManagedRun | _Unopened":
+    def _open(self, begun: BegunRun) -> "ManagedRun | _Unopened":
         """Take a run over, or return what is in the way."""
         folder, hold = begun
         seen = glance(folder)
@@ -348,19 +348,19 @@ class Daemon:
 
     def _report(self, run: ManagedRun) -> None:
         with self._reporting:
-            self.reporter.report_turn(run.driver, run.actions, run.reported)
+            self.reporter.report_turn(run.driver, run.reported)
 
     def _plan_next(self, run: ManagedRun) -> None:
         """Decide when a run has its next turns."""
         now = run.acted_at = time.monotonic()
-        if run.has_ended:
+        if run.driver.has_ended:
             self.reporter.report_end(run.driver)
             self._close(run)
             self.ended.add(run.folder)
             self._wake_parent(run)
             return
         run.page_at = min(run.page_at, now + TIMING.status_page)
-        if not run.has_to_wait:
+        if not run.driver.has_to_wait:
             run.due = now
         elif run.is_restless:
             run.look_at = min(run.look_at, now + TIMING.restless)
@@ -407,7 +407,7 @@ class Daemon:
 
     def _leave(self) -> None:
         self.upkeep.close()
-        for _, hold in self.world.children.take_begun():
+        for _, hold in self.world.take_begun():
             hold.close()
         for run in list(self.runs.values()):
             run.driver.stop_all()  # whatever went wrong, nothing is left running that nobody looks after

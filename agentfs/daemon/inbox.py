@@ -25,6 +25,7 @@ from agentfs.core.text import in_markdown, inert
 from agentfs.core.tool_spec import Catalogue
 from agentfs.daemon.reporter import Reporter
 from agentfs.daemon.runs import FULL, describe
+from agentfs.engine.driver import BegunRun
 from agentfs.engine.goal_source import GoalSource, Hide
 from agentfs.engine.intake import judge_goal, taking
 from agentfs.errors import AgentfsError, BadFile, UserError
@@ -270,8 +271,7 @@ def _reason(name: str, error: AgentfsError) -> str:
 
 # ── letting in ────────────────────────────────────────────────────────────────────────────────────────────
 
-Begun = tuple[Path, ExitStack]  # a run's folder, and what holds its lock
-AtOnce = Callable[[Callable[[Path], Begun | Exception], list[Path]], list[Begun | Exception]]
+AtOnce = Callable[[Callable[[Path], BegunRun | Exception], list[Path]], list[BegunRun | Exception]]
 
 
 class Intake:
@@ -309,7 +309,7 @@ class Intake:
         for one in refused:
             self._report_refused(one)
 
-    def take(self, most: int, at_once: AtOnce) -> list[Begun]:
+    def take(self, most: int, at_once: AtOnce) -> list[BegunRun]:
         """Return the folders of new runs, each with its lock held."""
         now = time.monotonic()
         if not self._waiting and now >= self.due:
@@ -355,7 +355,7 @@ class Intake:
         self._late_until = time.monotonic() + TIMING.events_late
         self.due = min(self.due, time.monotonic() + TIMING.inbox_restless)
 
-    def _take_one(self, path: Path) -> Begun | Exception:
+    def _take_one(self, path: Path) -> BegunRun | Exception:
         """Make a goal a run, or return what is in the way. Other goals are being taken at the same time."""
         hold = ExitStack()
         try:
@@ -363,7 +363,7 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - one goal must not take the daemon from all others
             return error
 
-    def _report_taken(self, path: Path, result: Begun | Exception) -> Begun | None:
+    def _report_taken(self, path: Path, result: BegunRun | Exception) -> BegunRun | None:
         match result:
             case StillChanging():
                 self.due = 0.0

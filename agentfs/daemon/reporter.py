@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from agentfs.core.actions import Action, Wait
+from agentfs.core.actions import Wait
 from agentfs.core.text import inert
 from agentfs.engine.isolation import isolation_words
 from agentfs.engine.report import branch_words, ended_words, failures, reply_lines, turn_news, what_to_do
@@ -58,10 +58,10 @@ class Reporter:
             for words in isolation_words(run, "`agentfs run GOAL --with-uncommitted` takes it along"):
                 self.report("isolated", words, run.run)
 
-    def report_turn(self, driver: "Driver", actions: list[Action], reported: set[tuple[str, int]]) -> None:
+    def report_turn(self, driver: "Driver", reported: set[tuple[str, int]]) -> None:
         """Report what a turn found finished and what it decided. `reported`: the attempts reported before."""
         run = driver.facts.run.run
-        for event, words, more in turn_news(driver.state, actions, reported):
+        for event, words, more in turn_news(driver.state, driver.actions, reported):
             self.report(event, words, run, **more)
         for words in reply_lines(driver.state, self._replies.setdefault(run, set())) if driver.jobs else ():
             self.report("todo", words, run)  # at rest, `waits` says it

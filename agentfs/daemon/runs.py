@@ -15,11 +15,12 @@ from itertools import islice
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.core.actions import Action, Wait
+from agentfs.core.actions import Wait
 from agentfs.core.decide import needs_place
 from agentfs.daemon.reporter import Reporter
-from agentfs.engine.driver import Driver, at_rest
+from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import open_children
+from agentfs.engine.perform import turn
 from agentfs.engine.report import finished_attempts
 from agentfs.engine.status_page import StatusFile
 from agentfs.errors import AgentfsError
@@ -107,7 +108,6 @@ class ManagedRun:
     waits_since: float = NEVER  # for a place: it could start more attempts than it may
     wait_reported: str = ""
     is_leaving: bool = False  # it failed, and is let go of as soon as what it has under way is over
-    actions: list[Action] = field(default_factory=list)  # what its last turn decided
 
     @classmethod
     def of(cls, driver: Driver, hold: ExitStack, seen: Glance) -> "ManagedRun":
@@ -140,31 +140,21 @@ class ManagedRun:
         for _ in range(TURNS):
             room = max(0, driver.places - driver.at_work())
             try:
-                self.actions = driver.turn(draining=draining)
+                turn(driver, draining=draining)
             except Exception as error:  # noqa: BLE001 - one broken run never holds up another
                 driver.trouble = error
             if driver.trouble is not None:
                 return
             if driver.notify:
-                driver.notify(driver.state, self.actions)
+                driver.notify(driver.state, driver.actions)
             report(self)
-            if self.has_to_wait:
+            if driver.has_to_wait:
                 break
         if room:
-            self.waits_since = time.monotonic() if sum(map(needs_place, self.actions)) >= room else NEVER
+            self.waits_since = time.monotonic() if sum(map(needs_place, driver.actions)) >= room else NEVER
         else:
             could_start = driver.state.moving("order", "start", "ask", "retry", most=1)
             self.waits_since = min(self.waits_since, time.monotonic()) if could_start else NEVER
-
-    @property
-    def has_to_wait(self) -> bool:
-        return all(isinstance(action, Wait) for action in self.actions)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing is left to do but to let go of the run."""
-        driver = self.driver
-        return driver.facts.outcome is not None and not driver.jobs and not driver.displaced and self.has_to_wait
 
     def look(self, now: float) -> None:
         """Have the folder read again if a person, or another process, has changed it."""
@@ -191,9 +181,9 @@ class ManagedRun:
 
     def new_wait(self) -> Wait | None:
         """Return why the run waits for a person, if that has not been reported yet."""
-        if not self.has_to_wait:
+        if not self.driver.has_to_wait:
             self.wait_reported = ""
-        rest = None if self.driver.reader.restless else at_rest(self.actions, self.driver)
+        rest = self.driver.rest()
         if rest is None or rest.on != "person" or rest.why == self.wait_reported:
             return None
         self.wait_reported = rest.why

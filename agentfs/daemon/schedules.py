@@ -21,8 +21,9 @@ from agentfs.core.problems import Locate, Problem, Rejected
 from agentfs.core.records import Goal
 from agentfs.core.schedule import FOLDER, Due, Schedule, ScheduledRun, due, read_schedule
 from agentfs.core.tool_spec import Catalogue
-from agentfs.daemon.inbox import Begun, Inbox
+from agentfs.daemon.inbox import Inbox
 from agentfs.daemon.reporter import Reporter
+from agentfs.engine.driver import BegunRun
 from agentfs.engine.goal_source import GoalSource
 from agentfs.engine.intake import JudgedGoal, judge_goal, taking
 from agentfs.errors import AgentfsError, BadFile
@@ -220,7 +221,7 @@ class Timetable:
     def root(self) -> Path:
         return self.inbox.workspace.root
 
-    def take(self, now: float) -> list[Begun]:
+    def take(self, now: float) -> list[BegunRun]:
         """Return the folders of the runs that begin now, each with its lock held."""
         if now < self.due:
             return []
@@ -250,7 +251,7 @@ class Timetable:
             self._judge(file, self.wall())  # what is wrong with it is known now, not at three in the morning
         return self._entries[name]
 
-    def _begin(self, entry: _Entry) -> Begun | None:
+    def _begin(self, entry: _Entry) -> BegunRun | None:
         """Begin the run that a schedule is due for; None if it is not."""
         file, now = entry.file, self.wall()
         newest = file.schedule.newest(now) if file.schedule else None
@@ -274,7 +275,7 @@ class Timetable:
             words = f"{file.shown}: {local_words(verdict.time)} is skipped: {verdict.why}"
             self.reporter.report("schedule", words, schedule=file.name)
 
-    def _run(self, file: ScheduleFile, moment: datetime) -> Begun | None:
+    def _run(self, file: ScheduleFile, moment: datetime) -> BegunRun | None:
         """Make a run for one time of a schedule; what is in the way is reported, and it is tried again."""
         hold = ExitStack()
         if (goal := self._judge(file, moment)) is None:

@@ -45,10 +45,8 @@ from agentfs.executor.attempt import (
     asks_a_model,
     attempt,
     finish_answered,
-    publish_result,
     render,
     resume,
-    unstarted_result,
 )
 from agentfs.executor.attempt_log import AlreadyClaimed, AttemptLog, read_memory
 from agentfs.executor.evidence import left_spoiled, protected_files
@@ -165,9 +163,9 @@ def _carry_out(order: Order, driver: Driver) -> None:
         _put_question(order, driver)
         return
     if order.tool == RUN:
-        driver.world.children.begin(order, driver)
+        driver.world.begin_child(order, driver)
         return
-    key, at_once = JobKey("attempt", order.step, order.attempt), driver.alone and _takes_no_time(order, driver)
+    key, at_once = JobKey("attempt", order.step, order.attempt), driver.is_alone and _takes_no_time(order, driver)
     driver.submit(key, lambda job: _attempt(order, driver, job), at_once=at_once, place=order.place)
     if not at_once:  # else the order comes with its result
         driver.learn(OrderIssued(order))
@@ -221,7 +219,7 @@ def take_answer(view: StepView, reply: str, driver: Driver) -> None:
 def cut_while_waiting(order: Order, error: Failure, driver: Driver) -> Result:
     """Return the result of an attempt that waited for a person and is no longer wanted."""
     memory = read_memory(driver.folder / paths.STEPS / paths.step_file(order.step, order.attempt, "log"))
-    blank = unstarted_result(order, "interrupted", error, driver.world.clock, driver.world.sandbox)
+    blank = driver.unstarted(order, "interrupted", error)
     if memory is None:  # a step that only asked: nothing was begun
         return blank
     return blank.model_copy(
@@ -344,9 +342,7 @@ def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str
         return None
     words = join_messages(check_words(check) for check in wrong)
     error = Failure(kind="needs", message=f"what it needs is missing: {words}", hint=hints_of(wrong))
-    return _without_order(
-        unstarted_result(order, "blocked", error, driver.world.clock, driver.world.sandbox), found, driver
-    )
+    return _without_order(driver.unstarted(order, "blocked", error), found, driver)
 
 
 def _look_at_when(condition: ResolvedCheck, order: Order, driver: Driver, job: Job) -> Report | None:
@@ -357,13 +353,11 @@ def _look_at_when(condition: ResolvedCheck, order: Order, driver: Driver, job: J
     (one,) = found
     if one.ok:
         return None
-    error = Failure(kind="when", message=f"its condition gave no verdict: {check_words(one)}", hint=one.hint)
     if one.error:
-        blank = unstarted_result(order, "blocked", error, driver.world.clock, driver.world.sandbox)
-        return _without_order(blank, found, driver)
-    blank = unstarted_result(order, "skipped", None, driver.world.clock, driver.world.sandbox)
-    hashed = blank.model_copy(update={"when_sha256": condition_sha256(condition)})
-    return _without_order(hashed, found, driver)
+        error = Failure(kind="when", message=f"its condition gave no verdict: {check_words(one)}", hint=one.hint)
+        return _without_order(driver.unstarted(order, "blocked", error), found, driver)
+    skipped = driver.unstarted(order, "skipped")
+    return _without_order(skipped.model_copy(update={"when_sha256": condition_sha256(condition)}), found, driver)
 
 
 def _look(
@@ -377,8 +371,7 @@ def _look(
 
 
 def _without_order(result: Result, found: tuple[CheckResult, ...], driver: Driver) -> AttemptFinished:
-    found_too = result.model_copy(update={"checks": found})
-    return AttemptFinished(publish_result(found_too, driver.steps_folder, driver.world.mask))
+    return driver.publish(result.model_copy(update={"checks": found}))
 
 
 def outputs_of(driver: Driver) -> dict[str, Output]:

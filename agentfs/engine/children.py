@@ -7,10 +7,8 @@ is never begun twice, and one that was begun and is not there any more was delet
 """
 
 import json
-import queue
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -27,15 +25,15 @@ from agentfs.engine.attempts import attempt_context, confine, in_folder, task_fo
 from agentfs.engine.driver import Driver, Job
 from agentfs.engine.goal_source import AboveChild, GoalSource, with_used_goal
 from agentfs.engine.intake import JudgedGoal, judge_goal, taking
-from agentfs.engine.means import catalogue_of, has_model, means_of, means_with, reader_for, run_record
+from agentfs.engine.means import catalogue_of, has_model, means_of, means_with, run_record
 from agentfs.engine.recovery import cut_off
+from agentfs.engine.run_reader import reader_for
 from agentfs.errors import AgentfsError, BadFile
-from agentfs.executor.attempt import finish_answered, publish_result, unstarted_result
+from agentfs.executor.attempt import finish_answered
 from agentfs.executor.attempt_log import BEGUN, CHILD, AlreadyClaimed, AttemptLog, child_in
 from agentfs.storage.workspace import Workspace, goal_path
 from agentfs.tools.base import ToolResult
 
-Handed = tuple[Path, ExitStack]  # a run's folder, and what holds its lock
 _SHORTEST_PARENT = 8  # characters of the parent's name that stay in the child's, however long the step's is
 
 
@@ -47,186 +45,182 @@ class Impossible(Exception):
         self.failure = failure
 
 
-@dataclass(slots=True)
-class ChildrenHere:
-    """Begins runs in runs. What drives them takes those that are new from `handed`."""
+# ── the beginning ───────────────────────────────────────────────────────────────────────────────────
 
-    workspace: Workspace
-    settings: Settings
-    environment: Mapping[str, str]
-    handed: queue.SimpleQueue[Handed] = field(default_factory=queue.SimpleQueue)
 
-    # ── the beginning ───────────────────────────────────────────────────────────────────────────────────
-
-    def begin(self, order: Order, driver: Driver) -> None:
-        """Carry out an order of the tool `run`, from wherever an earlier driver came to."""
-        child = self._claim(order, driver)
-        try:
-            if self._is_there(child, order, driver):
-                _note(BEGUN, {}, order, driver)
-            else:
-                child = self._make(child, self._judge(order, driver), order, driver)
-        except Impossible as impossible:
-            world = driver.world
-            result = unstarted_result(order, "failed", impossible.failure, world.clock, world.sandbox)
-            driver.learn(AttemptFinished(publish_result(result, driver.steps_folder, world.mask), order))
-            return
-        driver.learn(ChildNamed(order, child, begun=True))
-        driver.world.wake()
-
-    def _claim(self, order: Order, driver: Driver) -> str:
-        """Return the child that the log of an attempt names; it is claimed now if that was not done before."""
-        log = AttemptLog(driver.steps_folder, order, driver.world.mask, driver.world.clock)
-        child = self._free_name(order, driver)
-        try:
-            log.claim_for(child)
-        except AlreadyClaimed:
-            child = (child_in(log.path) or (child, False))[0]
-        finally:
-            log.close()
-        return child
-
-    def _free_name(self, order: Order, driver: Driver) -> str:
-        """Return a name that no run has, made of the run's and the step's; or that of this very attempt's own run.
-
-        Its log may be lost, with the name in it: the ledger holds no logs.
-        """
-        parent = driver.folder.name[: max(_SHORTEST_PARENT, paths.NAME_LENGTH - 1 - len(order.step))]
-        name, day = paths.run_name(f"{parent}-{order.step}"), driver.world.clock.day()
-        number, child = 1, f"{day}/{name}"
-        while (self.workspace.runs / child).exists() and not self._is_there(child, order, driver):
-            number += 1
-            child = f"{day}/{name}-{number}"
-        return child
-
-    def _make(self, child: str, goal: JudgedGoal, order: Order, driver: Driver) -> str:
-        """Make the child, and write that down; return its name: another run may have got the one that it had."""
-        with ExitStack() as hold:
-            while True:
-                try:
-                    folder = hold.enter_context(taking(goal, self.workspace, driver.world.clock, child))
-                    break
-                except FileExistsError:
-                    child = self._free_name(order, driver)
-                    _note(CHILD, {"child": child}, order, driver)
-                    if self._is_there(child, order, driver):
-                        _note(BEGUN, {}, order, driver)
-                        return child
-                except OSError as error:
-                    words = f"{child} cannot be made: {error.strerror}"
-                    raise Impossible(Failure(kind="input", message=words)) from None
+def begin(order: Order, driver: Driver) -> None:
+    """Carry out an order of the tool `run`, from wherever an earlier driver came to."""
+    child = _claim(order, driver)
+    try:
+        if _is_there(child, order, driver):
             _note(BEGUN, {}, order, driver)
-            self.handed.put((folder, hold.pop_all()))
-        return child
+        else:
+            child = _make(child, _judge(order, driver), order, driver)
+    except Impossible as impossible:
+        driver.learn(driver.publish(driver.unstarted(order, "failed", impossible.failure), order))
+        return
+    driver.learn(ChildNamed(order, child, begun=True))
+    driver.world.wake()
 
-    def _is_there(self, child: str, order: Order, driver: Driver) -> bool:
-        """Whether a run of this name is the one that this very attempt began, with its goal in it."""
-        folder = self.workspace.runs / child
-        try:
-            record = run_record(folder)
-            goal_path(folder)
-        except (OSError, ValueError, AgentfsError):
-            return False
-        return record.parent == _parent(order, driver)
 
-    def _judge(self, order: Order, driver: Driver) -> JudgedGoal:
-        """Return the goal that the child is to have, held against what the run above may do."""
-        above, run = self._above(order, driver), driver.facts.settings
-        self._must_not_be_too_deep(driver)
-        asked = {"uses": order.input.get("uses"), "params": order.input.get("params") or {}}
-        content = f"{json.dumps(asked, indent=2, ensure_ascii=False)}\n".encode()
-        shown = f"{run.run}, step {order.step}"
-        try:
-            origin = f"step {order.step} of {run.run}"
-            used = with_used_goal(GoalSource(content, paths.REQUEST, shown, origin, above=above), self.workspace.root)
-            settings = _settings_under(run, self.settings)
-            catalogue = catalogue_of(settings, self.environment, driver.world.known)
-            planner, hide = has_model(settings.planner, self.environment), driver.world.mask.text
-            return judge_goal(used, self.workspace.root, settings, catalogue, planner=planner, hide=hide)
-        except AgentfsError as error:
-            message = f"{asked['uses']} cannot be run: {_words(error)}"
-            raise Impossible(Failure(kind="input", message=message, hint=_hint(error))) from None
+def _claim(order: Order, driver: Driver) -> str:
+    """Return the child that the log of an attempt names; it is claimed now if that was not done before."""
+    log = AttemptLog(driver.steps_folder, order, driver.world.mask, driver.world.clock)
+    child = _free_name(order, driver)
+    try:
+        log.claim_for(child)
+    except AlreadyClaimed:
+        child = (child_in(log.path) or (child, False))[0]
+    finally:
+        log.close()
+    return child
 
-    def _above(self, order: Order, driver: Driver) -> AboveChild:
-        run, state, spent = driver.facts.settings, driver.state, driver.budget.spent
-        bounds = state.bounds
-        left = Limits(
-            replans=max(0, bounds.replans - state.calls.replans),
-            attempts=bounds.attempts,
-            parallel=bounds.parallel,
-            steps=bounds.steps,
-            requests=max(0, bounds.requests - spent.requests),
-            tokens=max(0, bounds.tokens - spent.tokens),
-            cost_usd=max(0.0, bounds.cost_usd - spent.cost_usd),
-            minutes=max(0.0, seconds_left(bounds, state.spent, state.calls_spent) / 60),
-            items=bounds.items,
-            output_bytes=bounds.output_bytes,
-        )
-        workdir = confine(driver, ()).workdir
-        return AboveChild(_parent(order, driver), run.approve, workdir, left, run.isolation is not None)
 
-    def _must_not_be_too_deep(self, driver: Driver) -> None:
-        if len([*self._ancestors(driver.facts.run)]) >= DEEPEST:
-            hint = "let one of them do what it uses others for"
-            message = f"runs in runs go at most {DEEPEST} deep"
-            raise Impossible(Failure(kind="input", message=message, hint=hint))
+def _free_name(order: Order, driver: Driver) -> str:
+    """Return a name that no run has, made of the run's and the step's; or that of this very attempt's own run.
 
-    def _ancestors(self, run: Run) -> Iterator[Run]:
-        """Yield the runs that a run is in, the nearest first."""
-        while run.parent is not None and paths.is_run_id(run.parent.run):
+    Its log may be lost, with the name in it: the ledger holds no logs.
+    """
+    parent = driver.folder.name[: max(_SHORTEST_PARENT, paths.NAME_LENGTH - 1 - len(order.step))]
+    name, day = paths.run_name(f"{parent}-{order.step}"), driver.world.clock.day()
+    number, child, runs = 1, f"{day}/{name}", _runs(driver)
+    while (runs / child).exists() and not _is_there(child, order, driver):
+        number += 1
+        child = f"{day}/{name}-{number}"
+    return child
+
+
+def _make(child: str, goal: JudgedGoal, order: Order, driver: Driver) -> str:
+    """Make the child, and write that down; return its name: another run may have got the one that it had."""
+    with ExitStack() as hold:
+        while True:
             try:
-                run = run_record(self.workspace.runs / run.parent.run)
-            except (OSError, ValueError):
-                return
-            yield run
+                folder = hold.enter_context(
+                    taking(goal, Workspace(driver.world.workspace), driver.world.clock, child)
+                )
+                break
+            except FileExistsError:
+                child = _free_name(order, driver)
+                _note(CHILD, {"child": child}, order, driver)
+                if _is_there(child, order, driver):
+                    _note(BEGUN, {}, order, driver)
+                    return child
+            except OSError as error:
+                words = f"{child} cannot be made: {error.strerror}"
+                raise Impossible(Failure(kind="input", message=words)) from None
+        _note(BEGUN, {}, order, driver)
+        driver.world.begun.put((folder, hold.pop_all()))
+    return child
 
-    def take_begun(self) -> list[Handed]:
-        """Return the runs that were begun since this was last asked, each with what holds its lock."""
-        found = []
-        while not self.handed.empty():
-            found.append(self.handed.get())
-        return found
 
-    # ── the end ─────────────────────────────────────────────────────────────────────────────────────────
+def _is_there(child: str, order: Order, driver: Driver) -> bool:
+    """Whether a run of this name is the one that this very attempt began, with its goal in it."""
+    folder = _runs(driver) / child
+    try:
+        record = run_record(folder)
+        goal_path(folder)
+    except (OSError, ValueError, AgentfsError):
+        return False
+    return record.parent == _parent(order, driver)
 
-    def finish(self, step: str, attempt: int, driver: Driver) -> None:
-        """Let an attempt end as the run has that it was; the step's own checks decide, as for any tool."""
-        known = driver.facts.attempt(step, attempt)
-        order, child = known.order, known.child
-        if child is None:
-            return
-        given, worked_s = self._child_result(child, driver)
-        if order is None:
-            world = driver.world
-            lost = Failure(
-                kind="lost", message=f"the order of {step} is gone, so nobody can say what {child.run} was for"
-            )
-            blank = cut_off(driver.folder, driver.state, step, known, world.clock, world.sandbox)
-            failed = blank.model_copy(
-                update={"status": "failed", "error": lost, "usage": given.usage, "child": child.run}
-            )
-            driver.learn(AttemptFinished(publish_result(failed, driver.steps_folder, world.mask)))
-            return
-        key = JobKey("attempt", step, attempt)
-        driver.submit(key, partial(_finish, order=order, given=given, worked_s=worked_s, driver=driver))
 
-    def _child_result(self, child: Child, driver: Driver) -> tuple[ToolResult, float]:
-        """Return what a run that has ended gives to the step that it was, and how long it worked."""
-        if child.outcome is None:
-            words = f"the run {child.run} is gone: its folder was moved or deleted before it ended"
-            hint = f"put it back, or: agentfs retry {driver.facts.run.run} STEP begins another"
-            return ToolResult(failure=Failure(kind="lost", message=words, hint=hint), child=child.run), 0.0
-        return as_result(child.run, child.outcome, driver), self._seconds(child.run)
+def _judge(order: Order, driver: Driver) -> JudgedGoal:
+    """Return the goal that the child is to have, held against what the run above may do."""
+    above, run = _above(order, driver), driver.facts.settings
+    _must_not_be_too_deep(driver)
+    asked = {"uses": order.input.get("uses"), "params": order.input.get("params") or {}}
+    content = f"{json.dumps(asked, indent=2, ensure_ascii=False)}\n".encode()
+    shown, origin = f"{run.run}, step {order.step}", f"step {order.step} of {run.run}"
+    world = driver.world
+    try:
+        used = with_used_goal(GoalSource(content, paths.REQUEST, shown, origin, above=above), world.workspace)
+        settings = _settings_under(run, world.settings)
+        catalogue = catalogue_of(settings, world.environment, world.known)
+        planner = has_model(settings.planner, world.environment)
+        return judge_goal(used, world.workspace, settings, catalogue, planner=planner, hide=world.mask.text)
+    except AgentfsError as error:
+        message = f"{asked['uses']} cannot be run: {_words(error)}"
+        raise Impossible(Failure(kind="input", message=message, hint=_hint(error))) from None
 
-    def _seconds(self, child: str) -> float:
-        """Return how long a run has worked: waiting for a person is free."""
-        folder = self.workspace.runs / child
+
+def _above(order: Order, driver: Driver) -> AboveChild:
+    run, state, spent = driver.facts.settings, driver.state, driver.budget.spent
+    bounds = state.bounds
+    left = Limits(
+        replans=max(0, bounds.replans - state.calls.replans),
+        attempts=bounds.attempts,
+        parallel=bounds.parallel,
+        steps=bounds.steps,
+        requests=max(0, bounds.requests - spent.requests),
+        tokens=max(0, bounds.tokens - spent.tokens),
+        cost_usd=max(0.0, bounds.cost_usd - spent.cost_usd),
+        minutes=max(0.0, seconds_left(bounds, state.spent, state.calls_spent) / 60),
+        items=bounds.items,
+        output_bytes=bounds.output_bytes,
+    )
+    workdir = confine(driver, ()).workdir
+    return AboveChild(_parent(order, driver), run.approve, workdir, left, run.isolation is not None)
+
+
+def _must_not_be_too_deep(driver: Driver) -> None:
+    if len([*_ancestors(driver)]) >= DEEPEST:
+        hint = "let one of them do what it uses others for"
+        message = f"runs in runs go at most {DEEPEST} deep"
+        raise Impossible(Failure(kind="input", message=message, hint=hint))
+
+
+def _ancestors(driver: Driver) -> Iterator[Run]:
+    """Yield the runs that a run is in, the nearest first."""
+    run = driver.facts.run
+    while run.parent is not None and paths.is_run_id(run.parent.run):
         try:
-            facts = reader_for(folder, self.settings, patient=False).read()
-            state = derive(facts, means_of(facts.run, means_with({})))
-        except (OSError, ValueError, AgentfsError):
-            return 0.0
-        return state.bounds.minutes * 60 - seconds_left(state.bounds, state.spent, state.calls_spent)
+            run = run_record(_runs(driver) / run.parent.run)
+        except (OSError, ValueError):
+            return
+        yield run
+
+
+# ── the end ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def finish(step: str, attempt: int, driver: Driver) -> None:
+    """Let an attempt end as the run has that it was; the step's own checks decide, as for any tool."""
+    known = driver.facts.attempt(step, attempt)
+    order, child = known.order, known.child
+    if child is None:
+        return
+    given, worked_s = _child_result(child, driver)
+    if order is None:
+        lost = Failure(
+            kind="lost", message=f"the order of {step} is gone, so nobody can say what {child.run} was for"
+        )
+        blank = cut_off(driver, step, known)
+        failed = blank.model_copy(
+            update={"status": "failed", "error": lost, "usage": given.usage, "child": child.run}
+        )
+        driver.learn(driver.publish(failed))
+        return
+    key = JobKey("attempt", step, attempt)
+    driver.submit(key, partial(_finish, order=order, given=given, worked_s=worked_s, driver=driver))
+
+
+def _child_result(child: Child, driver: Driver) -> tuple[ToolResult, float]:
+    """Return what a run that has ended gives to the step that it was, and how long it worked."""
+    if child.outcome is None:
+        words = f"the run {child.run} is gone: its folder was moved or deleted before it ended"
+        hint = f"put it back, or: agentfs retry {driver.facts.run.run} STEP begins another"
+        return ToolResult(failure=Failure(kind="lost", message=words, hint=hint), child=child.run), 0.0
+    return as_result(child.run, child.outcome, driver), _seconds(child.run, driver)
+
+
+def _seconds(child: str, driver: Driver) -> float:
+    """Return how long a run has worked: waiting for a person is free."""
+    try:
+        facts = reader_for(_runs(driver) / child, driver.world.settings, patient=False).read()
+        state = derive(facts, means_of(facts.run, means_with({})))
+    except (OSError, ValueError, AgentfsError):
+        return 0.0
+    return state.bounds.minutes * 60 - seconds_left(state.bounds, state.spent, state.calls_spent)
 
 
 def as_result(run: str, outcome: Outcome, driver: Driver) -> ToolResult:
@@ -253,6 +247,10 @@ def _finish(job: Job, order: Order, given: ToolResult, worked_s: float, driver: 
     with in_folder(order, driver, job) as keeping:
         task = task_for(order, driver, keeping)
         return AttemptFinished(finish_answered(task, given, attempt_context(task, driver, job), worked_s), order)
+
+
+def _runs(driver: Driver) -> Path:
+    return driver.folder.parents[1]
 
 
 def _parent(order: Order, driver: Driver) -> Parent:

@@ -1,8 +1,4 @@
-"""Drive one run: read facts, derive, decide, perform. What an action does to the world is in `perform`.
-
-    files ──read──► facts ──derive──► state ──decide──► actions ──perform──► files
-                      ▲                                                        │
-                      └──────────── own writes are learned at once ────────────┘
+"""One run that is driven: its facts, its state, and what is under way for it. `perform.turn` takes its turns.
 
 Events wake the driver and never inform it: it looks at the folder again. Work that takes time (attempts, checks,
 calls) runs on a pool; a job that ends leaves its report, a value, in `reports` and wakes the driver.
@@ -24,8 +20,8 @@ from agentfs.core.actions import Action, JobKey, Wait
 from agentfs.core.config import Settings
 from agentfs.core.decide import decide, next_retry
 from agentfs.core.mask import Mask
-from agentfs.core.records import Order, Run, Sandbox, Tools
-from agentfs.core.reports import AttemptAsked, Report, apply
+from agentfs.core.records import Failure, Order, Result, ResultStatus, Run, Sandbox, Tools
+from agentfs.core.reports import AttemptAsked, AttemptFinished, Report, apply
 from agentfs.core.run_state import Means, derive, used_by
 from agentfs.core.underway import Underway, is_underway, takes_place
 from agentfs.engine.day_limit import DayLimit
@@ -33,7 +29,7 @@ from agentfs.engine.isolation import IsolatedFolder
 from agentfs.engine.notify import EndNotifier, Notifier
 from agentfs.engine.run_reader import RunReader
 from agentfs.errors import UserError
-from agentfs.executor.attempt import Halt
+from agentfs.executor.attempt import Halt, publish_result, unstarted_result
 from agentfs.executor.checks import RealObserver
 from agentfs.models.base import Model
 from agentfs.models.budget import Budget
@@ -53,6 +49,9 @@ Models = Callable[
 ]  # for a run, by name (None: the one it began with); None: there is none
 
 
+BegunRun = tuple[Path, ExitStack]  # the folder of a new run, and what holds its lock
+
+
 class Commits(Protocol):
     """What brings the ledger up to date with a run."""
 
@@ -61,18 +60,6 @@ class Commits(Protocol):
     def look_through(self, ended: Iterable[Path]) -> None: ...
 
     def is_idle(self) -> bool: ...
-
-
-class ChildRuns(Protocol):
-    """What begins the runs that are steps of others, and ends those steps when they have ended."""
-
-    def begin(self, order: Order, driver: "Driver") -> None: ...
-
-    def finish(self, step: str, attempt: int, driver: "Driver") -> None: ...
-
-    def take_begun(self) -> list[tuple[Path, ExitStack]]:
-        """Return the runs that were begun since this was last asked, each with what holds its lock."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +75,8 @@ class World:
     toolbox: Toolbox
     means: Means  # of the run that is driven
     committer: Commits
-    children: ChildRuns  # the runs that are steps of others
+    begin_child: Callable[[Order, "Driver"], None]  # carries out an order of the tool `run`
+    finish_child: Callable[[str, int, "Driver"], None]  # ends the attempt that such a run was
     mask: Mask
     sandbox: Sandbox
     person: tuple[str, str]
@@ -103,6 +91,9 @@ class World:
     protected: tuple[Path, ...] = ()  # what agentfs runs or trusts by the settings' word
     places: Places = field(default_factory=Places)  # where else attempts may run
     day: DayLimit | None = None  # what all runs together may spend today
+    begun: "queue.SimpleQueue[BegunRun]" = field(
+        default_factory=queue.SimpleQueue
+    )  # new runs that nothing drives yet
 
     @property
     def tools(self) -> dict[str, Tool]:
@@ -113,6 +104,13 @@ class World:
         """The tools as plans see them."""
         specs = {name: tool.spec for name, tool in self.tools.items()}
         return Known(specs, self.toolbox.own, self.toolbox.broken)
+
+    def take_begun(self) -> list[BegunRun]:
+        """Return the runs that were begun as steps of others since this was last asked."""
+        found = []
+        while not self.begun.empty():
+            found.append(self.begun.get())
+        return found
 
 
 @dataclass(slots=True)
@@ -142,7 +140,7 @@ class Driver:
         self.trouble: BaseException | None = None
         self.displaced: list[DisplacedFile] = []  # plans that came out of an exchange and may still be written to
         self.placed = False  # a plan is in its place and has no number yet: plan.json is not read before it has
-        self.alone = False  # the action being performed has nothing beside it that it could hold up
+        self.actions: list[Action] = []  # what the last turn decided
         self.notify = world.on_wait.of_run(folder) if world.on_wait else None
         self.rooms: dict[Tools | None, Confinement] = {}  # what the tools may touch, by what the plan says of them
         self._look = threading.Event()
@@ -157,15 +155,7 @@ class Driver:
         """Whether something in the folder may have changed since it was last read."""
         return self._look.is_set()
 
-    def turn(self, *, draining: bool = False) -> list[Action]:
-        """Read, derive, decide, perform; return what was decided. Draining starts nothing new."""
-        self._read()
-        self._derive()
-        actions = decide(self.state, self.places, self.now(), self._underway(draining))
-        self._perform(actions)
-        return actions
-
-    def _read(self) -> None:
+    def read(self) -> None:
         """Bring the facts up to date: what jobs report, then the folder if something there may have changed."""
         self._take_reports()
         if self.trouble is None and not keep(self.folder):
@@ -179,10 +169,12 @@ class Driver:
             self.facts = self.reader.read(self.facts)
         self.facts = self.reader.judged(self.facts)
 
-    def _derive(self) -> None:
+    def derive(self) -> None:
+        """Bring the state, and what may be spent, up to date with the facts."""
         self.state = derive(self.facts, self.world.means, self.state)
         if self.world.day and (day := self.world.day.reached_by(self.folder)) != self.state.day:
             self.state = replace(self.state, day=day)
+        self.budget.bounds = self.state.bounds
 
     def _take_reports(self) -> None:
         while not self.reports.empty():
@@ -195,21 +187,15 @@ class Driver:
             if isinstance(report, AttemptAsked):
                 self._look.set()  # a reply that came at once was not looked at while the attempt was under way
 
-    def _underway(self, draining: bool) -> Underway:
-        """Return what this process is doing for the run; after trouble it starts nothing."""
+    def decide(self, *, draining: bool) -> list[Action]:
+        """Return what to do next, given what is under way; draining, or after trouble, nothing new is started."""
         jobs = {key: job.stop.is_set() for key, job in self.jobs.items()}
         elsewhere = {key: job.place for key, job in self.jobs.items() if job.place}
-        rooms = self.world.places.free()
         asking = self.reader.is_coming(self.folder / paths.REPLAN)
-        return Underway(jobs, draining or self.trouble is not None, elsewhere, rooms, asking=asking)
-
-    def _perform(self, actions: list[Action]) -> None:
-        from agentfs.engine.perform import perform
-
-        self.budget.bounds = self.state.bounds
-        self.alone = len(actions) == 1 and not self.jobs
-        for action in actions:
-            perform(action, self)
+        free, draining = self.world.places.free(), draining or self.trouble is not None
+        underway = Underway(jobs, draining, elsewhere, free, asking=asking)
+        self.actions = decide(self.state, self.places, self.now(), underway)
+        return self.actions
 
     def now(self) -> str:
         """Return the time by which it is decided what may start."""
@@ -229,10 +215,32 @@ class Driver:
         """Return how many of these have not ended yet."""
         return sum(takes_place(key) and job.place is None and not job.ended for key, job in self.jobs.items())
 
-    def awaits(self, actions: list[Action]) -> bool:
+    @property
+    def is_alone(self) -> bool:
+        """Whether what was decided has nothing beside it that it could hold up."""
+        return len(self.actions) == 1 and not self.jobs
+
+    @property
+    def has_to_wait(self) -> bool:
+        """Whether nothing was decided but to wait."""
+        return all(isinstance(action, Wait) for action in self.actions)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is left to do but to let go of the run."""
+        return self.facts.outcome is not None and not self.jobs and not self.displaced and self.has_to_wait
+
+    def awaits_reports(self) -> bool:
         """Whether all that was decided is to wait, or is under way now: nothing else follows before a report."""
         jobs = {key: job.stop.is_set() for key, job in self.jobs.items()}
-        return all(isinstance(action, Wait) or is_underway(action, self.facts, jobs) for action in actions)
+        return all(isinstance(action, Wait) or is_underway(action, self.facts, jobs) for action in self.actions)
+
+    def rest(self) -> Wait | None:
+        """Return why nothing more will happen by itself; None while something may, or is being written."""
+        if self.reader.restless or self.jobs or self.displaced or len(self.actions) != 1:
+            return None
+        wait = self.actions[0]
+        return wait if isinstance(wait, Wait) and wait.on in ("person", "child", "nothing") else None
 
     def submit(
         self,
@@ -287,14 +295,15 @@ class Driver:
         """Lay one of our own writes over the facts, so that it need not be read back."""
         self.facts = replace(self.facts, **changed)  # type: ignore[arg-type]
 
+    def unstarted(self, order: Order, status: ResultStatus, error: Failure | None = None) -> Result:
+        """Return the result of an order that was never carried out."""
+        return unstarted_result(order, status, error, self.world.clock, self.world.sandbox)
+
+    def publish(self, result: Result, order: Order | None = None) -> AttemptFinished:
+        """Write a result, and return the report of it."""
+        return AttemptFinished(publish_result(result, self.steps_folder, self.world.mask), order)
+
     def stop_all(self) -> None:
         """Ask everything under way to end, as this process lets go of the run."""
         for job in self.jobs.values():
             job.stop.leave()
-
-
-def at_rest(actions: list[Action], driver: Driver) -> Wait | None:
-    """Return why nothing more will happen by itself; None while something may."""
-    if driver.jobs or driver.displaced or len(actions) != 1 or not isinstance(actions[0], Wait):
-        return None
-    return actions[0] if actions[0].on in ("person", "child", "nothing") else None

@@ -3,7 +3,7 @@
 import queue
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,10 +12,12 @@ from agentfs.core import paths
 from agentfs.core.actions import Action, Wait
 from agentfs.core.facts import Facts
 from agentfs.core.run_state import RunState
-from agentfs.engine.driver import Driver, at_rest
+from agentfs.engine.driver import Driver
+from agentfs.engine.perform import turn
 from agentfs.engine.status_page import StatusFile
 from agentfs.errors import AgentfsError
 from agentfs.storage.files import is_own_temp
+from agentfs.storage.locks import locked
 from agentfs.storage.timing import TIMING
 from agentfs.storage.watcher import FolderWatch
 
@@ -78,32 +80,15 @@ class Asker(Protocol):
     def has_news(self) -> bool: ...
 
 
-class AsksNothing:
-    """Leaves every question to its file."""
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """How a run and those that are steps of it came to rest."""
 
-    def turn(self, driver: Driver, *, stopping: bool) -> bool:  # noqa: ARG002
-        return False
-
-    def has_news(self) -> bool:
-        return False
+    why: Wait | None  # None: a person asked to stop
+    below: list[tuple[Driver, Wait]]  # the runs that are steps of it and have not ended
 
 
-class Family(Protocol):
-    """Opens the runs that are steps of the one that is driven."""
-
-    def begun(self) -> list[Path]:
-        """Return the runs that were begun here since this was last asked; their locks are held."""
-        ...
-
-    def take(self, run: str) -> Path | None:
-        """Return the folder of a run, whose lock is held now; None: another process has it."""
-        ...
-
-    def enter(self, folder: Path) -> tuple[Driver, Watcher]: ...
-
-    def release(self, folder: Path) -> None:
-        """Let go of a run's lock."""
-        ...
+OpenChild = Callable[[Path], tuple[Driver, Watcher]]  # a run that is a step of another; its lock is held
 
 
 @dataclass(slots=True)
@@ -114,146 +99,163 @@ class DrivenRun:
     watcher: Watcher
     lookout: "Lookout"
     status: StatusFile
-    close: Callable[[], None]
-    actions: list[Action] = field(default_factory=list)
+    hold: ExitStack  # the watch on its folder; of a run that is a step of another also its lock
 
     @classmethod
-    def of(cls, driver: Driver, watcher: Watcher, stop: Stop) -> "DrivenRun":
+    def of(cls, driver: Driver, watcher: Watcher, stop: Stop, hold: ExitStack) -> "DrivenRun":
         folders, steps = [driver.folder, driver.folder / paths.PLANNING], [driver.folder / paths.STEPS]
-        with ExitStack() as stack:
-            watch = stack.enter_context(FolderWatch(folders, stop.wake.set, written=steps))
-            if watch.no_events:
-                watcher.note(f"the run is looked at every second: {watch.no_events}")
-            close = stack.pop_all().close
-        return cls(driver, watcher, Lookout(driver, watch), StatusFile(driver.folder), close)
+        watch = hold.enter_context(FolderWatch(folders, stop.wake.set, written=steps))
+        if watch.no_events:
+            watcher.note(f"the run is looked at every second: {watch.no_events}")
+        return cls(driver, watcher, Lookout(driver, watch), StatusFile(driver.folder), hold)
 
     def turn(self, stop: Stop) -> None:
         driver = self.driver
-        self.actions = driver.turn(draining=stop.asked > 0)
+        turn(driver, draining=stop.asked > 0)
         if driver.notify:
-            driver.notify(driver.state, self.actions)
-        self.watcher.turn(driver.state, self.actions)
+            driver.notify(driver.state, driver.actions)
+        self.watcher.turn(driver.state, driver.actions)
         self.status.keep(driver.state)
         if driver.trouble is not None:
             raise driver.trouble
         if stop.asked > 1:
             driver.stop_all()
 
-    @property
-    def has_ended(self) -> bool:
-        driver = self.driver
-        return driver.facts.outcome is not None and not driver.jobs and not driver.displaced
-
-    def resting(self) -> Wait | None:
+    def rest(self) -> Wait | None:
         """Return why nothing more happens by itself, or before a run that is a step of this one ends."""
-        rest = _resting(self.actions, self.driver)
+        rest = self.driver.rest()
         return None if rest and rest.on == "child" and self.driver.must_look else rest
+
+    def look_if_news(self) -> bool:
+        """Have the folder read again if there is news in it; return whether there is."""
+        if found := self.lookout.has_news():
+            self.driver.look_again()
+        return found
 
 
 def drive(
-    driver: Driver, stop: Stop, watcher: Watcher, asker: Asker | None = None, family: Family | None = None
-) -> Wait | None:
-    """Drive a run, and those that are steps of it, until all rest; return why, or None if a person asked to stop."""
-    runs = [DrivenRun.of(driver, watcher, stop)]
-    try:
-        return _drive(runs, stop, asker or AsksNothing(), family)
-    finally:
-        for one in runs:
-            one.close()
+    driver: Driver,
+    stop: Stop,
+    watcher: Watcher,
+    asker: Asker | None = None,
+    open_child: OpenChild | None = None,
+) -> Rest:
+    """Drive a run until it rests; with `open_child` also those that are steps of it, until all rest."""
+    with ExitStack() as hold:
+        root = DrivenRun.of(driver, watcher, stop, hold)
+        family = hold.enter_context(closing(Family(root, stop, open_child)))
+        why = _drive(family, stop, asker)
+        return Rest(why, [(one.driver, wait) for one in family.children if (wait := one.rest())])
 
 
-def _drive(runs: list[DrivenRun], stop: Stop, asker: Asker, family: Family | None) -> Wait | None:
-    root, children = runs[0], Children(runs, stop, family)
+def _drive(family: "Family", stop: Stop, asker: Asker | None) -> Wait | None:
+    """Take turns of all until they rest; return why the run at the top does, or None if a person asked to stop."""
+    root, runs = family.root, family.runs
     while True:
         root.turn(stop)
-        children.turn()
+        family.turn_children()
         _announce(stop, runs, root.watcher)
-        asks = any(asker.turn(one.driver, stopping=stop.asked > 0) for one in runs)
-        rests = [one.resting() for one in runs]
-        rest = None if stop.asked or asks or children.elsewhere or not all(rests) else rests[0]
+        asks = asker is not None and any(asker.turn(one.driver, stopping=stop.asked > 0) for one in runs)
+        rests = [one.rest() for one in runs]
+        rest = None if stop.asked or asks or family.elsewhere or not all(rests) else rests[0]
         if rest or (stop.asked and not any(one.driver.jobs for one in runs)):
             for one in runs:
                 one.status.keep(one.driver.state, now=True, driven=False)
             return rest
-        if all(one.driver.reports.empty() and one.driver.awaits(one.actions) for one in runs):
-            _wait(runs, stop, asker, _longest_wait(runs, elsewhere=bool(children.elsewhere)))
+        if all(one.driver.reports.empty() and one.driver.awaits_reports() for one in runs):
+            _wait(runs, stop, asker, _longest_wait(runs, elsewhere=bool(family.elsewhere)))
         else:
             for one in runs:
-                if one.lookout.has_news():
-                    one.driver.look_again()
+                one.look_if_news()
 
 
-class Children:
-    """The runs, of those that are driven here, that are steps of others."""
+class Family:
+    """The runs that are driven here: the one at the top, and those that are steps of it, or of these."""
 
-    def __init__(self, runs: list[DrivenRun], stop: Stop, family: Family | None) -> None:
-        self.runs, self._stop, self._family = runs, stop, family
-        self.elsewhere: set[str] = set()  # another process drives them
-        self._failed: set[str] = set()  # they cannot be driven
+    def __init__(self, root: DrivenRun, stop: Stop, open_child: OpenChild | None) -> None:
+        self.root, self.runs = root, [root]
+        self.elsewhere: set[str] = set()  # children that another process drives
+        self._stop, self._open_child = stop, open_child
+        self._failed: set[str] = set()  # children that cannot be driven
         self._revisions = 0
 
-    def turn(self) -> None:
-        """Turn every one, take in those that began, let go of those that have ended."""
-        if self._family is None:
+    @property
+    def children(self) -> list[DrivenRun]:
+        return self.runs[1:]
+
+    def turn_children(self) -> None:
+        """Turn every child, take in those that began, let go of those that have ended."""
+        if self._open_child is None:
             return
         self._look_up()
-        for one in self.runs[1:]:
+        for one in self.children:
             try:
                 one.turn(self._stop)
             except Exception as error:  # noqa: BLE001 - what is wrong with a run is no fault of the one above
-                self._failed.add(one.driver.facts.run.run)
                 self._let_go(one)
-                self.runs[0].watcher.note(f"{one.driver.facts.run.run} cannot be driven: {error}")
+                self._set_aside(one.driver.facts.run.run, error)
             else:
-                if one.has_ended:
+                if one.driver.has_ended:
                     self._let_go(one)
         if not self._stop.asked:
-            self._take_in(self._family)
+            self._take_in(self._open_child)
 
     def _look_up(self) -> None:
-        """Have those below look again when a plan has changed: it may be paused or cancelled."""
+        """Have the children look again when a plan has changed: they may be paused or cancelled."""
         revisions = sum(len(one.driver.facts.revisions) for one in self.runs)
         if revisions != self._revisions:
             self._revisions = revisions
-            for one in self.runs[1:]:
+            for one in self.children:
                 one.driver.look_again()
 
     def _let_go(self, one: DrivenRun) -> None:
         one.driver.stop_all()
         with suppress(OSError):
             one.status.keep(one.driver.state, now=True, driven=False)
-        one.close()
+        one.hold.close()
         self.runs.remove(one)
-        if self._family:
-            self._family.release(one.driver.folder)
         for other in self.runs:
             other.driver.look_again()
 
-    def _take_in(self, family: Family) -> None:
+    def _set_aside(self, run: str, error: Exception) -> None:
+        self._failed.add(run)
+        self.root.watcher.note(f"{run} cannot be driven: {error}")
+
+    def _take_in(self, open_child: OpenChild) -> None:
         """Drive the runs that began here, and those that are open and nobody drives."""
-        for folder in family.begun():
-            self._open(folder, family)
+        world = self.root.driver.world
+        for folder, hold in world.take_begun():
+            self._open(folder, hold, open_child)
         before, self.elsewhere = self.elsewhere, set()
         here = {one.driver.facts.run.run for one in self.runs}
         for one in [*self.runs]:
             for run in () if one.driver.must_look else open_children(one.driver.facts):
                 if run in here or run in self._failed:
                     continue
-                if (taken := family.take(run)) is not None:
-                    self._open(taken, family)
+                folder, hold = world.workspace / "runs" / run, ExitStack()
+                if hold.enter_context(locked(folder)):
+                    self._open(folder, hold, open_child)
                 else:
+                    hold.close()
                     self.elsewhere.add(run)
         if before - self.elsewhere:
-            self.runs[0].driver.look_again()
+            self.root.driver.look_again()
 
-    def _open(self, folder: Path, family: Family) -> None:
+    def _open(self, folder: Path, hold: ExitStack, open_child: OpenChild) -> None:
+        hold.callback(self.root.driver.world.toolbox.run_ended, folder)
         try:
-            self.runs.append(DrivenRun.of(*family.enter(folder), self._stop))
+            self.runs.append(DrivenRun.of(*open_child(folder), self._stop, hold))
         except (OSError, AgentfsError, ValueError) as error:
-            family.release(folder)
-            run = paths.run_id(folder)
-            self._failed.add(run)
-            self.runs[0].watcher.note(f"{run} cannot be driven: {error}")
+            hold.close()
+            self._set_aside(paths.run_id(folder), error)
+
+    def close(self) -> None:
+        """Let go of all children: of those that were begun and not opened yet, too."""
+        for _, hold in self.root.driver.world.take_begun():
+            hold.close()
+        for one in self.children:
+            one.driver.stop_all()
+            one.hold.close()
 
 
 def open_children(facts: Facts) -> list[str]:
@@ -302,31 +304,29 @@ def _in_run(path: str, driver: Driver) -> tuple[str, str]:
 
 def _longest_wait(runs: list[DrivenRun], *, elsewhere: bool) -> float:
     """Return for how many seconds no turn is needed though nothing happens."""
-    most = min(_patience(one.driver, one.actions) for one in runs)
+    most = min(_patience(one.driver) for one in runs)
     return min(most, TIMING.rescan_without_events) if elsewhere else most
 
 
-def _patience(driver: Driver, actions: list[Action]) -> float:
+def _patience(driver: Driver) -> float:
     """Return for how many seconds one run needs no turn though nothing happens."""
-    if not all(isinstance(action, Wait) for action in actions):
+    if not driver.has_to_wait:
         return TIMING.calm
     due, pause = driver.due_in(), TIMING.status_page if driver.jobs else TIMING.rescan
     return pause if due is None else min(pause, max(due, TIMING.shortest))
 
 
-def _wait(runs: list[DrivenRun], stop: Stop, asker: Asker, most: float) -> None:
+def _wait(runs: list[DrivenRun], stop: Stop, asker: Asker | None, most: float) -> None:
     """Wait until there is a reason to turn: a report, a change in a folder, a person's word, or time has passed."""
     asked, until = stop.asked, time.monotonic() + most
     while all(one.driver.reports.empty() for one in runs) and stop.asked == asked and time.monotonic() < until:
-        if asker.has_news() or any(one.driver.must_look for one in runs):
+        if (asker and asker.has_news()) or any(one.driver.must_look for one in runs):
             return
         patience = min(one.lookout.patience() for one in runs)
         stop.wake.wait(max(0.0, min(patience, until - time.monotonic())))
         stop.wake.clear()
-        news = [one for one in runs if one.lookout.has_news()]
-        for one in news:
-            one.driver.look_again()
-        if news:
+        news = [one.look_if_news() for one in runs]
+        if any(news):
             return
 
 
@@ -336,11 +336,6 @@ def _announce(stop: Stop, runs: list[DrivenRun], watcher: Watcher) -> None:
         return
     stop.announced = stop.asked
     watcher.note("what runs finishes; Ctrl-C again ends it" if stop.asked == 1 else "what runs is being ended")
-
-
-def _resting(actions: list[Action], driver: Driver) -> Wait | None:
-    """Nothing more happens by itself, and nothing is half written that might still change that."""
-    return None if driver.reader.restless else at_rest(actions, driver)
 
 
 def is_news(path: str, driver: Driver) -> bool:

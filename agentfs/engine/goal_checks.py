@@ -56,7 +56,7 @@ from agentfs.executor.evidence import (
 )
 from agentfs.executor.task import failure_of
 from agentfs.models.base import ModelError
-from agentfs.planner.acceptance import Look, file_names
+from agentfs.planner.acceptance import file_names
 from agentfs.storage.files import JsonLines, publish
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import StepContext
@@ -68,17 +68,13 @@ _IN_IT = {"": "whatever is in it", "-\n": "whatever is in it", "0\n": "with noth
 # ── before the work ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def look_before(call: int, driver: Driver, job: Job) -> Look:
-    """Return what runs checks before the work: the working folder is only shown, and there is no network."""
-
-    def look(checks: Sequence[Check]) -> tuple[CheckResult | None, ...]:
-        context = step_context(driver, job.stop, f"{paths.call_conversation(call)}{paths.BEFORE}")
-        if context.confinement.sandbox == "none":
-            return tuple(None for _ in checks)  # a model wrote them, and nothing would confine them
-        shown = replace(context.confinement, writable=False, network=False)
-        return tuple(_found_before(check, replace(context, confinement=shown)) for check in checks)
-
-    return look
+def look_before(call: int, driver: Driver, job: Job, checks: Sequence[Check]) -> tuple[CheckResult | None, ...]:
+    """Run checks before the work: the working folder is read-only, and there is no network."""
+    context = step_context(driver, job.stop, f"{paths.call_conversation(call)}{paths.BEFORE}")
+    if context.confinement.sandbox == "none":
+        return tuple(None for _ in checks)  # a model wrote them, and nothing would confine them
+    read_only = replace(context.confinement, writable=False, network=False)
+    return tuple(_found_before(check, replace(context, confinement=read_only)) for check in checks)
 
 
 def _found_before(check: Check, context: StepContext) -> CheckResult:

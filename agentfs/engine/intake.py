@@ -278,8 +278,9 @@ def _context_problems(
     parsed: ParsedGoal, source: GoalSource, root: Path, settings: Settings, workdir: str
 ) -> list[Problem]:
     """Return which files a goal's context may not name. They are looked at again when they are read."""
-    given = parsed.fields.context
-    items, is_list = ((given,), False) if isinstance(given, str) else (given or (), True)
+    if (given := parsed.fields.context) is None:
+        return []
+    items, is_list = ((given,), False) if isinstance(given, str) else (given, True)
     place = None if workdir == paths.FILES else (root / "runs" / "day" / "run" / workdir).resolve()
     rule = ContextRule.of(root, place, _context_from(source, settings))
     return [

@@ -1,12 +1,11 @@
-"""What a workspace and its runs have to work with: tools, models; and a reader that judges by them.
+"""What a workspace and its runs have to work with: tools, models; and the judge of plans and goals by them.
 
 Commands that only look need no more than this, and it is quick to import: no engine, no model, no ledger.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,19 @@ from typing import Any
 from agentfs.agents.presets import configure_agents
 from agentfs.core import paths
 from agentfs.core.config import ModelSettings, Settings
-from agentfs.core.problems import Problem
-from agentfs.core.records import ModelRole, Run, Tools
+from agentfs.core.documents import read_json
+from agentfs.core.facts import Facts, GoalFile
+from agentfs.core.goal_file import ParsedGoal, parse_goal
+from agentfs.core.hashing import sha256_bytes
+from agentfs.core.params import frozen_problems
+from agentfs.core.plan_check import check_plan, surely_fits
+from agentfs.core.problems import Problem, Rejected
+from agentfs.core.records import ModelRole, Plan, Run, Tools
 from agentfs.core.references import Params
 from agentfs.core.run_state import Means, Use
 from agentfs.core.tool_spec import Catalogue, ToolSpec
-from agentfs.engine.plan_judge import FileJudge
-from agentfs.engine.run_reader import RunReader
 from agentfs.errors import UserError
+from agentfs.planner.without_model import answers, cleanups
 from agentfs.storage.files import read_whole
 from agentfs.tools.registry import Known, known_tools, specs
 from agentfs.tools.web import NO_ENGINE
@@ -150,19 +154,13 @@ def catalogue_of_run(run: Run, settings: Settings, known: Known) -> Catalogue:
     )
 
 
-def reader_for(folder: Path, settings: Settings, *, patient: bool, known: Known | None = None) -> RunReader:
-    """Return a reader of one run that judges plans by the tools the run began with.
-
-    `known`: None to read a person's own tools by their source, without running anything of theirs.
-    """
-    run = run_record(folder)
-    known = known or known_tools(folder.parents[2], {*run.tools, *(tools_in_plan(folder).allow or ())})
+def judge_for(folder: Path, settings: Settings, known: Known | None = None) -> "FileJudge":
+    """Return the judge of the plans and goals of one run, by the tools that it began with (see `reader_for`)."""
+    run, root = run_record(folder), folder.parents[2]
+    known = known or known_tools(root, {*run.tools, *(tools_in_plan(folder).allow or ())})
     catalogue = catalogue_of_run(run, settings, known)
-    root = folder.parents[2]
     uses, listed = partial(_used_problems, root, run, catalogue), partial(_runbooks, root, catalogue)
-    catalogue = replace(catalogue, uses=uses, runbooks=listed)
-    judge = FileJudge(replace(catalogue, run=paths.run_id(folder)))
-    return RunReader(folder, judge, patient=patient, committed=partial(_read_committed, folder))
+    return FileJudge(replace(catalogue, uses=uses, runbooks=listed, run=paths.run_id(folder)))
 
 
 def _used_problems(root: Path, run: Run, catalogue: Catalogue, given: Mapping[str, Any]) -> Iterator[Problem]:
@@ -178,14 +176,6 @@ def _runbooks(root: Path, catalogue: Catalogue) -> list[str]:
     return runbook_lines(root, catalogue)
 
 
-def _read_committed(folder: Path, name: str) -> Iterator[bytes]:
-    """Yield what a file of a run held in the ledger, newest first; nothing where that does not read."""
-    from agentfs.ledger import Ledger, LedgerError
-
-    with suppress(LedgerError, OSError):
-        yield from Ledger(folder.parents[1]).versions(paths.run_id(folder), name)
-
-
 def tools_in_plan(folder: Path) -> Tools:
     """Return what plan.json itself says of the run's tools, as far as it reads."""
     try:
@@ -198,3 +188,55 @@ def tools_in_plan(folder: Path) -> Tools:
 def run_record(folder: Path) -> Run:
     """Return the settings a run began with."""
     return Run.model_validate_json(read_whole(f"{folder}/{paths.RUN}"))
+
+
+# ── judging what people write ─────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class FileJudge:
+    """Judges plan.json and the goal file of a run; keeps the goals it has read."""
+
+    catalogue: Catalogue
+    goals: dict[str, ParsedGoal] = field(default_factory=dict)
+    _last: tuple[bytes, Plan] | None = None  # a new plan is looked at twice: before it is in its place, and there
+
+    def plan(self, source: bytes) -> Plan:
+        """Return the plan that bytes are; raises Rejected."""
+        if self._last is None or self._last[0] != source:
+            self._last = (source, check_plan(read_json(source), self.catalogue.as_stored()))
+        return self._last[1]
+
+    def still_fits(self, plan: Plan) -> bool:
+        """Whether judging a plan again would be a waste."""
+        return surely_fits(plan, self.catalogue.as_stored())
+
+    def goal(
+        self, source: bytes, filename: str, *, planned: bool = False, own_tools: Tools | None = None
+    ) -> GoalFile:
+        """Return the goal that bytes are; raises Rejected. `planned`: its steps have been checked before."""
+        digest, catalogue = sha256_bytes(source), self.catalogue.as_stored().under(own_tools)
+        parsed, given = parse_goal(source, filename, catalogue, planned=planned), catalogue.params.values
+        if not planned and (wrong := frozen_problems(parsed.params, given)):
+            raise Rejected([problem.at(*parsed.places(problem.pointer, True)) for problem in wrong])
+        parsed = self.goals[digest] = parsed.filled(given)
+        return GoalFile(
+            digest,
+            parsed.text,
+            parsed.title,
+            checks=parsed.fields.checks or (),
+            protect=parsed.fields.protect or (),
+            has_steps=parsed.kind != "words",
+        )
+
+    def parsed(self, digest: str) -> ParsedGoal:
+        return self.goals[digest]
+
+    def with_answers(self, facts: Facts) -> Facts:
+        """Return the facts with the steps whose failure, or rejection, the goal itself has an answer to."""
+        goal = self.goals.get(facts.goal.sha256)
+        if goal is None or not goal.fallbacks:
+            return replace(facts, answerable=frozenset(), cleanable=frozenset())
+        present = {step.id for step in facts.plan.steps} if facts.plan else set()
+        used = present | set(facts.attempts)
+        return replace(facts, answerable=answers(goal, used), cleanable=cleanups(goal, used))

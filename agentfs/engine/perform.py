@@ -1,9 +1,15 @@
-"""What each action does to the world: the only place where a driver writes. One function per action."""
+"""Take a turn of a run: read, derive, decide, perform. What an action writes is one function each, here.
+
+files ──read──► facts ──derive──► state ──decide──► actions ──perform──► files
+▲                                                        │
+└──────────── own writes are learned at once ────────────┘
+"""
 
 import os
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -17,7 +23,7 @@ from agentfs.core.plan_changes import changes
 from agentfs.core.plan_diff import proposal_page
 from agentfs.core.planner_calls import Pending, edit_in, rejections_in
 from agentfs.core.records import Author, Call, Failure, Result, Revision, Trigger
-from agentfs.core.reports import AttemptFinished, CallAnswered, Report
+from agentfs.core.reports import CallAnswered, Report
 from agentfs.core.run_state import RunState, minutes_reached, seconds_left, spent_on
 from agentfs.core.steps import StepView, rejection
 from agentfs.engine.attempts import (
@@ -36,7 +42,7 @@ from agentfs.engine.driver import Driver, Job
 from agentfs.engine.goal_checks import check_goal, look_before
 from agentfs.engine.recovery import cut_off
 from agentfs.executor import questions
-from agentfs.executor.attempt import Halt, publish_result, render, unstarted_result
+from agentfs.executor.attempt import Halt, render
 from agentfs.models.base import LimitReached, ModelError, ModelSession, Unreachable
 from agentfs.planner.prompt import context_page
 from agentfs.planner.surroundings import look_around
@@ -45,6 +51,14 @@ from agentfs.storage.files import replace as replace_view
 from agentfs.storage.plan_files import forget_client, install, is_by_client
 from agentfs.storage.workspace import goal_path
 from agentfs.tools.output import value_result
+
+
+def turn(driver: Driver, *, draining: bool = False) -> None:
+    """Take a turn. Draining starts nothing new."""
+    driver.read()
+    driver.derive()
+    for action in driver.decide(draining=draining):
+        perform(action, driver)
 
 
 def perform(action: acts.Action, driver: Driver) -> None:
@@ -75,7 +89,7 @@ def perform(action: acts.Action, driver: Driver) -> None:
         case acts.StopAttempt():
             _stop(action, driver)
         case acts.TakeOutcome():
-            driver.world.children.finish(action.step, action.attempt, driver)
+            driver.world.finish_child(action.step, action.attempt, driver)
         case acts.StopJobs(jobs=jobs):
             for key in jobs:
                 driver.jobs[key].stop.halt()
@@ -241,7 +255,7 @@ def _answer_call(call: Call, decided: str | None, state: RunState, driver: Drive
         deadline, late = _deadline(state, driver)
         line = ModelSession(log.write, driver.budget, job.stop, deadline, driver.receives(whose), whose, late)
         started, began = driver.world.clock.stamp(), driver.world.clock.monotonic()
-        answer = driver.planner.answer(call, state, driver.folder, line, look_before(call.call, driver, job))
+        answer = driver.planner.answer(call, state, driver.folder, line, partial(look_before, call.call, driver, job))
     took = round(driver.world.clock.monotonic() - began, 6)
     answer = answer.model_copy(update={"duration_s": took, "started_at": started if line.number else None})
     answer = mask.record(answer)
@@ -327,25 +341,16 @@ def _stop(action: acts.StopAttempt, driver: Driver) -> None:
         return
     attempt = driver.facts.attempt(action.step, action.attempt)
     if attempt.order is None:
-        world = driver.world
-        record(cut_off(driver.folder, driver.state, action.step, attempt, world.clock, world.sandbox), driver)
+        driver.learn(driver.publish(cut_off(driver, action.step, attempt)))
         return
     error = Failure(kind=action.kind, message=action.why)
     if attempt.child:
         if not attempt.child.begun:
-            record(unstarted_result(attempt.order, "failed", error, driver.world.clock, driver.world.sandbox), driver)
-        return
-    if attempt.asks:
-        record(cut_while_waiting(attempt.order, error, driver), driver)
-        return
-    sandbox = driver.world.sandbox
-    record(unstarted_result(attempt.order, "interrupted", error, driver.world.clock, sandbox), driver)
-
-
-def record(result: Result, driver: Driver) -> None:
-    """Publish a result that no tool had a part in."""
-    result = publish_result(result, driver.steps_folder, driver.world.mask)
-    driver.learn(AttemptFinished(result))
+            driver.learn(driver.publish(driver.unstarted(attempt.order, "failed", error)))
+    elif attempt.asks:
+        driver.learn(driver.publish(cut_while_waiting(attempt.order, error, driver)))
+    else:
+        driver.learn(driver.publish(driver.unstarted(attempt.order, "interrupted", error)))
 
 
 def _ask(action: acts.AskPerson, driver: Driver) -> None:
@@ -370,9 +375,9 @@ def _take_reply(action: acts.RecordReply, driver: Driver) -> None:
         reply = _reply(driver.facts, view.id, view.next)
         order = order_for(view, view.next, driver)
         error = rejection(words_below(reply))
-        record(unstarted_result(order, "rejected", error, driver.world.clock, driver.world.sandbox), driver)
+        driver.learn(driver.publish(driver.unstarted(order, "rejected", error)))
         return
-    record(_reported_result(view, _reply(driver.facts, view.id, view.attempt), driver), driver)
+    driver.learn(driver.publish(_reported_result(view, _reply(driver.facts, view.id, view.attempt), driver)))
 
 
 def _reported_result(view: StepView, reply: str, driver: Driver) -> Result:
@@ -382,8 +387,7 @@ def _reported_result(view: StepView, reply: str, driver: Driver) -> Result:
     count = driver.facts.attempt(view.id, view.attempt).talks[-1].count
     evidence = (paths.step_path(view.id, view.attempt, "reply", count),)
     error = Failure(kind="person", message=words or "a person reports that it failed")
-    failed = unstarted_result(order, "failed", error, driver.world.clock, driver.world.sandbox)
-    failed = failed.model_copy(update={"evidence": evidence})
+    failed = driver.unstarted(order, "failed", error).model_copy(update={"evidence": evidence})
     if cut_word(reply) == "failed":
         return failed
     return failed.model_copy(update={"status": "done", "error": None, "output": words})
@@ -418,7 +422,7 @@ def gather(view: StepView, driver: Driver) -> None:
         ended_at=driver.world.clock.stamp(),
         duration_s=round(spent_on(found).seconds, 6),  # items that ran at the same time count once
     )
-    driver.learn(AttemptFinished(publish_result(result, context.steps_folder, context.mask)))
+    driver.learn(driver.publish(result))
 
 
 def _output(item: StepView, driver: Driver) -> Any:

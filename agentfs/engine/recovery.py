@@ -11,45 +11,50 @@ from agentfs.core import paths
 from agentfs.core.actions import JobKey
 from agentfs.core.facts import Attempt, Claim, Facts, PlannerCall
 from agentfs.core.hashing import sha256_bytes
-from agentfs.core.mask import Mask
-from agentfs.core.records import Answer, Failure, Result, Sandbox, Usage
-from agentfs.core.reports import AttemptFinished, Nothing, Report
-from agentfs.core.run_state import RunState
+from agentfs.core.records import Answer, Failure, Result, Usage
+from agentfs.core.reports import Nothing, Report
 from agentfs.core.steps import UNKNOWN_KEY
 from agentfs.engine.driver import Driver, Job
-from agentfs.executor.attempt import publish_result, render
+from agentfs.executor.attempt import render
 from agentfs.executor.attempt_log import claim_in, marks_in
 from agentfs.models.base import usage_in
 from agentfs.places.relay import wait_for_orphan
-from agentfs.storage.clock import Clock
-from agentfs.storage.files import StepsFolder, listing, publish, read_lines, read_whole
+from agentfs.storage.files import listing, publish, read_lines, read_whole
 from agentfs.storage.plan_files import keep_beside
 from agentfs.tools.process import end_survivors
 
 _CUT = Failure(kind="interrupted", message="agentfs was ended before this attempt finished", cause="crash")
 
 
-def take_over(folder: Path, state: RunState, clock: Clock, mask: Mask, sandbox: Sandbox) -> Facts:
-    """Return the facts once nothing claims to run that does not. Call it with the run's lock held."""
-    facts = state.facts
+def take_over(driver: Driver) -> None:
+    """Record how what a driver before this one left open has ended, and count what it asked of models.
+
+    Nothing claims to run then that does not, but for what may still run at other places. The run's lock is held.
+    """
+    folder, facts = driver.folder, driver.facts
     sweep(folder, {revision.plan_sha256 for revision in facts.revisions}.union(*(one.tries for one in facts.calls)))
-    for step, attempts in state.facts.attempts.items():
-        for attempt in attempts:
-            if _is_left_open(attempt) and claim_of(folder, step, attempt).place is None:
-                result = cut_off(folder, state, step, attempt, clock, sandbox)
-                finished = replace(attempt, result=publish_result(result, StepsFolder.of(folder), mask))
-                facts = facts.with_attempt(step, finished)
-    for one in state.facts.calls:
+    for step, attempt in _left_open(facts):
+        if claim_of(folder, step, attempt).place is None:
+            finished = driver.publish(cut_off(driver, step, attempt)).result
+            driver.facts = driver.facts.with_attempt(step, replace(attempt, result=finished))
+    for one in facts.calls:
         if one.call is not None and one.answer is None:
-            facts = facts.with_call(_interrupt_call(folder, one))
+            driver.facts = driver.facts.with_call(_interrupt_call(folder, one))
         if one.checks is not None and one.call is None and not one.again and facts.outcome is None:
-            facts = facts.with_call(_set_aside_checks(folder, one))
-    return facts
+            driver.facts = driver.facts.with_call(_set_aside_checks(folder, one))
+    driver.derive()
+    _take_over_orphans(driver)
+    for usage in asked_of_models(folder, driver.facts):
+        driver.budget.spent = driver.budget.spent.plus_usage(usage)
+    driver.world.committer.note(folder)
 
 
-def _is_left_open(attempt: Attempt) -> bool:
-    """Whether an attempt was made and has not ended; one that waits goes on from its files."""
-    return attempt.is_unfinished and (attempt.claimed or attempt.torn) and not attempt.asks and not attempt.child
+def _left_open(facts: Facts) -> Iterator[tuple[str, Attempt]]:
+    """Yield the attempts that were made and have not ended; one that waits goes on from its files."""
+    for step, attempts in facts.attempts.items():
+        for one in attempts:
+            if one.is_unfinished and (one.claimed or one.torn) and not one.asks and not one.child:
+                yield step, one
 
 
 def claim_of(folder: Path, step: str, attempt: Attempt) -> Claim:
@@ -59,25 +64,22 @@ def claim_of(folder: Path, step: str, attempt: Attempt) -> Claim:
     )
 
 
-def take_over_orphans(driver: Driver) -> None:
+def _take_over_orphans(driver: Driver) -> None:
     """Wait for attempts elsewhere whose driver is gone: they end themselves; then record that they were cut off."""
     since = driver.world.clock.monotonic()
-    for step, attempts in driver.facts.attempts.items():
-        for attempt in attempts:
-            if _is_left_open(attempt) and (place := claim_of(driver.folder, step, attempt).place):
-                key, work = JobKey("attempt", step, attempt.number), partial(_take_over_orphan, step, attempt, since)
-                driver.submit(key, partial(work, driver=driver), pool=driver.world.calls, place=place)
+    for step, attempt in _left_open(driver.facts):
+        if place := claim_of(driver.folder, step, attempt).place:
+            work = partial(_take_over_orphan, step, attempt, since, driver=driver)
+            driver.submit(JobKey("attempt", step, attempt.number), work, pool=driver.world.calls, place=place)
 
 
 def _take_over_orphan(step: str, attempt: Attempt, since: float, job: Job, driver: Driver) -> Report:
     if not wait_for_orphan(job.stop, since):
         return Nothing()
-    world = driver.world
-    result = cut_off(driver.folder, driver.state, step, attempt, world.clock, world.sandbox)
     claim = claim_of(driver.folder, step, attempt)
     lost = Failure(kind="interrupted", message=f"the attempt at {claim.place} was lost: its driver ended")
-    result = result.model_copy(update={"error": lost, "place": claim.place, "host": claim.host})
-    return AttemptFinished(publish_result(result, driver.steps_folder, world.mask), attempt.order)
+    more = {"error": lost, "place": claim.place, "host": claim.host}
+    return driver.publish(cut_off(driver, step, attempt).model_copy(update=more), attempt.order)
 
 
 def asked_of_models(folder: Path, facts: Facts) -> Iterator[Usage]:
@@ -108,16 +110,16 @@ def _in_use(name: str) -> bool:
     return bool(pid) and int(pid) != os.getpid() and os.path.exists(f"/proc/{pid}")
 
 
-def cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: Clock, sandbox: Sandbox) -> Result:
+def cut_off(driver: Driver, step: str, attempt: Attempt) -> Result:
     """End what is left of an attempt and return its result: nobody knows how far it came.
 
     A claim is an attempt that was made, whatever else of it is missing.
     """
-    log = folder / paths.STEPS / paths.step_file(step, attempt.number, "log")
+    log, state = driver.folder / paths.STEPS / paths.step_file(step, attempt.number, "log"), driver.state
     if attempt.claimed:
         for mark in marks_in(log):
             end_survivors(mark)
-    order, view, now = attempt.order, state.view(step), clock.stamp()
+    order, view, now = attempt.order, state.view(step), driver.world.clock.stamp()
     claimed_key = attempt.claim.key if attempt.claim else None
     return Result(
         run=state.facts.run.run,
@@ -128,7 +130,7 @@ def cut_off(folder: Path, state: RunState, step: str, attempt: Attempt, clock: C
         after=order.after if order else dict(view.after if view else {}),
         status="interrupted",
         error=_CUT,
-        sandbox=sandbox,
+        sandbox=driver.world.sandbox,
         usage=usage_in(log) or usage_in_log([*read_lines(log)]),
         started_at=(order.issued_at if order else now) if attempt.claimed else None,
         ended_at=now,

@@ -5,7 +5,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import JsonValue, ValidationError
 
 from agentfs.core import paths
+from agentfs.core.config import Settings
 from agentfs.core.each import listed_step
 from agentfs.core.facts import (
     DEEPEST,
@@ -33,7 +34,7 @@ from agentfs.core.planner_calls import rejected_steps, waiting_answer
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Answer, Call, GoalChecks, Order, Outcome, Plan, Record, Result, Revision, Run, Tools
 from agentfs.core.steps import latest_made, result_path
-from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.means import FileJudge, judge_for
 from agentfs.errors import NotARun
 from agentfs.executor.attempt_log import answers_in, child_in, claim_in
 from agentfs.executor.questions import ASK_LINE
@@ -42,6 +43,7 @@ from agentfs.storage.files import listing, read_whole, whole_output
 from agentfs.storage.plan_files import LostPlan, PastPlans
 from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.storage.workspace import goal_path
+from agentfs.tools.registry import Known
 
 if TYPE_CHECKING:
     from agentfs.core.facts import Proposal
@@ -59,7 +61,6 @@ class RunReader:
     judge: FileJudge
     completeness: Completeness = field(default_factory=Completeness)
     patient: bool = True  # wait until a person's file is complete; False: take it as it is
-    committed: Callable[[str], Iterable[bytes]] = lambda _: ()  # of a file, newest first
     above: Above | None = None  # what the runs above hold it to, where they are not there to be read
     restless: bool = False  # something is still being written: look again soon
     _plan: PlanFile = field(default_factory=PlanFile)
@@ -208,12 +209,19 @@ class RunReader:
 
     def _planned_goal(self, name: str, planned: Collection[str], own_tools: Tools | None) -> GoalFile | None:
         """Return the last committed goal that a planner was given; for a reader that has seen no valid one."""
-        for source in self.committed(name) if planned else ():
+        for source in self._committed(name) if planned else ():
             if (digest := sha256_bytes(source)) in planned:
                 self.goals[digest] = source
                 with contextlib.suppress(Rejected):
                     return self.judge.goal(source, name, planned=True, own_tools=own_tools)
         return None
+
+    def _committed(self, name: str) -> Iterator[bytes]:
+        """Yield what a file of the run held in the ledger, newest first; nothing where that does not read."""
+        from agentfs.ledger import Ledger, LedgerError
+
+        with contextlib.suppress(LedgerError, OSError):
+            yield from Ledger(self.folder.parents[1]).versions(paths.run_id(self.folder), name)
 
     def _last_good_goal(self, path: Path, error: OSError) -> GoalFile:
         """Return the goal as it was, with what is wrong with the file that is in its place now."""
@@ -475,6 +483,14 @@ class RunReader:
             return None
         except (OSError, UnicodeDecodeError):
             return None
+
+
+def reader_for(folder: Path, settings: Settings, *, patient: bool, known: Known | None = None) -> RunReader:
+    """Return a reader of one run that judges plans by the tools the run began with.
+
+    `known`: None to read a person's own tools by their source, without running anything of theirs.
+    """
+    return RunReader(folder, judge_for(folder, settings, known), patient=patient)
 
 
 def _may_be_run(order: Order | None) -> bool:

@@ -14,16 +14,14 @@ from agentfs.core import paths
 from agentfs.core.config import ExecutorSettings, PlannerSettings, Settings
 from agentfs.core.mask import Mask
 from agentfs.core.records import Run, Sandbox
-from agentfs.core.run_state import derive
-from agentfs.engine.children import ChildrenHere
+from agentfs.engine import children
 from agentfs.engine.day_limit import DayLimit
 from agentfs.engine.driver import Driver, Models, World
 from agentfs.engine.isolation import open_isolation
-from agentfs.engine.means import has_model, means_of, means_with, reader_for, run_record, tools_in_plan
+from agentfs.engine.means import FileJudge, has_model, means_of, means_with, run_record, tools_in_plan
 from agentfs.engine.notify import EndNotifier, Notifier
-from agentfs.engine.plan_judge import FileJudge
-from agentfs.engine.recovery import asked_of_models, take_over, take_over_orphans
-from agentfs.engine.run_reader import RunReader
+from agentfs.engine.recovery import take_over
+from agentfs.engine.run_reader import RunReader, reader_for
 from agentfs.errors import UserError
 from agentfs.ledger import Ledger, LedgerError, person
 from agentfs.ledger.committer import Committer
@@ -46,7 +44,7 @@ from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox
 from agentfs.tools.mcp_connections import server_commands, written_secrets
-from agentfs.tools.registry import Toolbox, known_tools, opened_tools
+from agentfs.tools.registry import opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
 
 CALLS_AT_ONCE = 16
@@ -72,36 +70,32 @@ def open_world(
     workspace: Workspace, settings: Settings, environment: Mapping[str, str], say: Say, wake: Callable[[], None]
 ) -> Iterator[World]:
     """Yield a world to drive runs in; at the end, what the ledger lacks is committed."""
-    clock = Clock()
-    committer, author = _open_committer(workspace, settings, say)
-    pool, calls = Pool(settings.limits.parallel, "attempt"), Pool(CALLS_AT_ONCE, "call")
-    on_wait: Notifier | None = None
-    on_end: EndNotifier | None = None
+    root, clock = workspace.root, Clock()
     starting = {**environment, "PATH": searched_path(environment)}  # for what the settings have us run
-    stack = ExitStack()
-    try:
+    with ExitStack() as commands, committing(workspace, settings, say) as (committer, author), ExitStack() as stack:
         confined = sandbox_for(settings, say)
-        protected = (trust_file(environment).parent, *_files_run(settings, workspace.root))
-        box = stack.enter_context(opened_tools(workspace.root, confined, settings, protected=protected))
-        agents = configure_agents(settings.agents)
-        in_files = secrets_in(agents.values()) | written_secrets(workspace.root)
-        mask = mask_for(settings, environment, box.tools).hiding(in_files)
-        starter = Starter(say)
+        protected = (trust_file(environment).parent, *_files_run(settings, root))
+        box = stack.enter_context(opened_tools(root, confined, settings, protected=protected))
+        agents, starter = configure_agents(settings.agents), Starter(say)
+        mask = mask_for(settings, environment, box.tools).hiding(secrets_in(agents.values()) | written_secrets(root))
         places = stack.enter_context(opened_places(settings, starting, starter))
-        if settings.on_wait:
-            on_wait = Notifier(settings.on_wait, workspace.root, starting, say, mask, clock)
-        on_end = _end_notifier(settings, workspace, starting, say, mask, clock)
+        on_wait = Notifier(settings.on_wait, root, starting, say, mask, clock) if settings.on_wait else None
+        on_end = end_notifier(settings, workspace, starting, say, mask, clock)
+        for command in (on_wait, on_end):
+            if command:
+                commands.callback(command.close)
         yield World(
-            workspace=workspace.root,
+            workspace=root,
             settings=settings,
             environment=dict(environment),
             clock=clock,
-            pool=pool,
-            calls=calls,
+            pool=stack.enter_context(Pool(settings.limits.parallel, "attempt")),
+            calls=stack.enter_context(Pool(CALLS_AT_ONCE, "call")),
             toolbox=box,
             means=means_with({name: tool.spec for name, tool in box.tools.items()}),
             committer=committer,
-            children=ChildrenHere(workspace, settings, dict(environment)),
+            begin_child=children.begin,
+            finish_child=children.finish,
             mask=mask,
             sandbox=confined,
             person=author,
@@ -116,17 +110,9 @@ def open_world(
             places=places,
             day=DayLimit(workspace, environment, clock),
         )
-    finally:
-        pool.shutdown(wait=True)
-        calls.shutdown(wait=True)
-        stack.close()
-        _close(committer, say)
-        for command in (on_wait, on_end):
-            if command:
-                command.close()
 
 
-def _end_notifier(
+def end_notifier(
     settings: Settings, workspace: Workspace, environment: Mapping[str, str], say: Say, mask: Mask, clock: Clock
 ) -> EndNotifier | None:
     """Return what runs `on_end`; None where there is no such command."""
@@ -137,46 +123,8 @@ def _end_notifier(
 
 
 @contextmanager
-def idle_world(workspace: Workspace, settings: Settings, folder: Path, say: Say) -> Iterator[World]:
-    """Yield a world in which one run can be ended, and nothing started; at the end that is committed."""
-    committer, author = _open_committer(workspace, settings, say)
-    environment, run = dict(os.environ), run_record(folder)
-    known = known_tools(workspace.root, run.tools)
-    pool, mask, clock = Pool(1, "idle"), mask_for(settings, environment, {}), Clock()
-    starting = {**environment, "PATH": searched_path(environment)}
-    on_end = _end_notifier(settings, workspace, starting, say, mask, clock)
-    try:
-        yield World(
-            workspace=workspace.root,
-            settings=settings,
-            environment=environment,
-            clock=clock,
-            pool=pool,
-            calls=pool,
-            toolbox=Toolbox({}),
-            means=means_of(run, means_with(known.specs)),
-            committer=committer,
-            children=ChildrenHere(workspace, settings, environment),
-            mask=mask,
-            sandbox=_find_confinement(settings),
-            person=author,
-            wake=lambda: None,
-            on_end=on_end,
-        )
-    finally:
-        pool.shutdown(wait=True)
-        _close(committer, say)
-        if on_end:
-            on_end.close()
-
-
-def _find_confinement(settings: Settings) -> Sandbox:
-    """Return how programs would be confined; nothing is started, so nobody is warned."""
-    return "none" if settings.tools.sandbox == "off" or sandbox.unavailable_because() else "bubblewrap"
-
-
-def _open_committer(workspace: Workspace, settings: Settings, say: Say) -> tuple[Committer, tuple[str, str]]:
-    """Return who brings the ledger up to date, and the person whose edits it commits."""
+def committing(workspace: Workspace, settings: Settings, say: Say) -> Iterator[tuple[Committer, tuple[str, str]]]:
+    """Yield what brings the ledger up to date, and the person whose edits it commits; at the end, commit the rest."""
     try:
         ledger = Ledger.create(workspace.runs)
     except LedgerError as error:
@@ -185,14 +133,13 @@ def _open_committer(workspace: Workspace, settings: Settings, say: Say) -> tuple
         raise UserError(trouble)
     author = person(workspace.runs)
     Forgetting(workspace.runs, ledger, author).finish()
-    return Committer(ledger, author, say, commit_logs=settings.ledger.commit_logs), author
-
-
-def _close(committer: Committer, say: Say) -> None:
-    """Commit what the ledger lacks."""
-    if not committer.flush(TIMING.flush):
-        say("the ledger is behind: its next commits follow when agentfs runs again")
-    committer.close()
+    committer = Committer(ledger, author, say, commit_logs=settings.ledger.commit_logs)
+    try:
+        yield committer, author
+    finally:
+        if not committer.flush(TIMING.flush):
+            say("the ledger is behind: its next commits follow when agentfs runs again")
+        committer.close()
 
 
 def _files_run(settings: Settings, root: Path) -> tuple[Path, ...]:
@@ -241,7 +188,7 @@ def open_driver(folder: Path, world: World) -> Driver:
     reader = reader_for(folder, world.settings, patient=True, known=world.known)
     planner = planner_for(folder, reader, world)
     driver = Driver(folder, reader, world, planner, places=world.settings.limits.parallel)
-    take_charge(driver)
+    take_over(driver)
     if driver.facts.outcome is None:
         try:
             driver.isolated = open_isolation(folder, driver.facts, means, world.clock)
@@ -266,14 +213,3 @@ def planner_for(folder: Path, reader: RunReader, world: World, model: Planner | 
         repair=Repair(lambda run: world.executor(run, None), reader.judge.catalogue, world.workspace),
         executor=world.means.executor,
     )
-
-
-def take_charge(driver: Driver) -> None:
-    """Record how what a driver before this one left open has ended, and count what it asked of models."""
-    folder, world = driver.folder, driver.world
-    driver.facts = take_over(folder, driver.state, world.clock, world.mask, world.sandbox)
-    driver.state = derive(driver.facts, world.means)
-    take_over_orphans(driver)
-    for usage in asked_of_models(folder, driver.facts):
-        driver.budget.spent = driver.budget.spent.plus_usage(usage)
-    world.committer.note(folder)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,11 @@ from agentfs.core.run_state import Means
 from agentfs.core.tool_spec import ToolSpec, split_name
 from agentfs.engine.attempts import attempt_context, task_for
 from agentfs.engine.driver import Driver, Job, World
-from agentfs.engine.means import means_of, means_with, reader_for
+from agentfs.engine.means import means_of, means_with
+from agentfs.engine.run_reader import reader_for
 from agentfs.engine.world import planner_for
 from agentfs.executor import conversation
-from agentfs.executor.attempt import finish_answered, publish_result, unstarted_result
+from agentfs.executor.attempt import finish_answered
 from agentfs.executor.attempt_log import BEGUN, AlreadyClaimed, AttemptLog, child_in
 from agentfs.models.base import Model
 from agentfs.places.relay import Places
@@ -97,8 +98,7 @@ class _RecordedChildren:
         log.close()
         result = recording.result(whose)
         if result is not None and result.child is None:
-            failed = unstarted_result(order, result.status, result.error, world.clock, world.sandbox)
-            publish_result(failed, driver.steps_folder, world.mask)
+            driver.publish(driver.unstarted(order, result.status, result.error))
 
     def finish(self, step: str, attempt: int, driver: Driver) -> None:
         """End the attempt as it ended then."""
@@ -116,9 +116,6 @@ class _RecordedChildren:
 
         driver.submit(JobKey("attempt", step, attempt), work)
 
-    def take_begun(self) -> list[tuple[Path, ExitStack]]:
-        return []
-
 
 NO_CHILD = "0000-00-00/none"  # the run that a torn log does not name
 
@@ -131,7 +128,7 @@ def _recorded_world(playback: Playback, settings: Settings, workspace: Path) -> 
         for name, spec in known.specs.items()
     }
     means = _means(recording, means_with({name: tool.spec for name, tool in tools.items()}))
-    results = recording.all(Result)
+    results, children = recording.all(Result), _RecordedChildren(playback)
 
     def planner(_run: Run, _name: str | None) -> Model | None:
         return RecordedModel(models.planner or "", models.planner_temperature, playback) if means.planner else None
@@ -151,7 +148,8 @@ def _recorded_world(playback: Playback, settings: Settings, workspace: Path) -> 
         toolbox=Toolbox(tools, known.own, known.broken),
         means=means,
         committer=_NoLedger(),
-        children=_RecordedChildren(playback),
+        begin_child=children.begin,
+        finish_child=children.finish,
         mask=playback.mask,
         sandbox="none" if any(result.sandbox == "none" for result in results) else "bubblewrap",
         person=("a person", ""),

@@ -274,9 +274,9 @@ class LiveReporter(Reporter):
             self._drivers[driver.facts.run.run] = driver
         self._screen.changed()
 
-    def report_turn(self, driver: "Driver", actions: list[Action], reported: set[tuple[str, int]]) -> None:
-        super().report_turn(driver, actions, reported)
-        for action in actions:
+    def report_turn(self, driver: "Driver", reported: set[tuple[str, int]]) -> None:
+        super().report_turn(driver, reported)
+        for action in driver.actions:
             if isinstance(action, WriteNote) and (words := action_line(action, driver.state)):
                 self._keep(words, driver.facts.run.run)
         self._screen.changed()

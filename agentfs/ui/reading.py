@@ -282,7 +282,8 @@ def read_run(
 
     from agentfs.core.run_state import derive
     from agentfs.engine.day_limit import DayLimit
-    from agentfs.engine.means import means_of, means_with, reader_for
+    from agentfs.engine.means import means_of, means_with
+    from agentfs.engine.run_reader import reader_for
     from agentfs.errors import NotARun
 
     try:

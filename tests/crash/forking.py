@@ -194,7 +194,7 @@ def one_pass(root: Path) -> int:
             before = set(open_runs(workspace.runs))
             for folder in sorted(before):
                 _drive(folder, settings, world, stop)
-            begun = world.children.take_begun()
+            begun = world.take_begun()
             for _, hold in begun:
                 hold.close()  # it is driven in the next round
             if not begun and set(open_runs(workspace.runs)) == before:

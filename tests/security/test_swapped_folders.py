@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentfs.core.hashing import sha256_bytes
-from agentfs.engine.plan_judge import FileJudge
+from agentfs.engine.means import FileJudge
 from agentfs.engine.run_reader import RunReader
 from agentfs.errors import AgentfsError
 from agentfs.storage import safe_open

@@ -47,7 +47,7 @@ def driven(folder: Path) -> tuple[str, str] | None:
     root = folder.parents[2]
     settings = load_settings(root / "agentfs.toml", {})
     with open_world(Workspace(root), settings, {}, lambda _: None, lambda: None) as world:
-        rest = drive(open_driver(folder, world), Stop(), Quiet())
+        rest = drive(open_driver(folder, world), Stop(), Quiet()).why
     return (rest.on, rest.why) if rest else None
 
 

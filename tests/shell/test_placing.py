@@ -4,9 +4,10 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
-from agentfs.core.actions import InstallPlan
+from agentfs.core.actions import Action, InstallPlan
 from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop
+from agentfs.engine.perform import turn
 from agentfs.engine.world import open_driver, open_world
 from agentfs.storage.settings import load_settings
 from tests.drives import Driven
@@ -24,7 +25,7 @@ def test_what_was_put_in_place_gets_its_number_before_what_was_saved_on_top(tmp_
     ):
         driver = open_driver(driven._taken(goal, stack), world)
         wait_for(
-            lambda: any(isinstance(action, InstallPlan) for action in driver.turn()), "the plan to be put in place"
+            lambda: any(isinstance(action, InstallPlan) for action in _actions(driver)), "the plan to be put in place"
         )
         plan = driver.folder / "plan.json"
         placed = plan.read_text()
@@ -37,7 +38,12 @@ def test_what_was_put_in_place_gets_its_number_before_what_was_saved_on_top(tmp_
         assert records[1]["changes"] == [{"step": "a", "what": "input changed"}]
 
 
+def _actions(driver: Driver) -> list[Action]:
+    turn(driver)
+    return driver.actions
+
+
 def _turned(driver: Driver) -> int:
     driver.look_again()
-    driver.turn()
+    turn(driver)
     return len(driver.facts.revisions)

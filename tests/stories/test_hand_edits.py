@@ -289,7 +289,7 @@ def test_a_gate_fails_closed_whatever_else_is_said(place: Place) -> None:
     from agentfs.core.facts import Facts
     from agentfs.core.run_state import Means, derive
     from agentfs.core.tool_spec import Catalogue
-    from agentfs.engine.plan_judge import FileJudge
+    from agentfs.engine.means import FileJudge
     from agentfs.engine.run_reader import RunReader
     from agentfs.tools.registry import specs
 
