@@ -22,10 +22,11 @@ from typing import TypeVar
 
 from agentfs.daemon.inbox import Inbox, Intake
 from agentfs.daemon.reporter import Reporter
-from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, Glance, ManagedRun, describe, glance, share_places
+from agentfs.daemon.runs import NEVER, EndedRuns, FailedRuns, ManagedRun, describe, share_places
 from agentfs.daemon.schedules import Timetable
 from agentfs.engine.driver import BegunRun, World
 from agentfs.engine.foreground import Stop
+from agentfs.engine.lookout import Glance, glance
 from agentfs.engine.world import open_driver
 from agentfs.errors import UserError, Watched
 from agentfs.ledger import Ledger, LedgerError
@@ -213,8 +214,8 @@ class Daemon:
     def _glance(self, now: float) -> None:
         """Look at goals/ and runs/ themselves, at every open run, and at those that may have to be driven again."""
         self._check_folders()
-        for run in sorted(self.runs.values(), key=lambda run: run.glanced_at):
-            run.look(now)
+        for run in sorted(self.runs.values(), key=lambda run: run.lookout.glanced_at):
+            run.lookout.look(now)
             if time.monotonic() > now + TIMING.glance_longest:
                 break
         self.ended.report_edits()
@@ -295,7 +296,7 @@ class Daemon:
             self.failed.remove(folder)
             self.runs[folder] = run
             self.reporter.report_opened(run.driver)
-            if run.is_restless:
+            if run.driver.is_restless:
                 run.look_at = time.monotonic() + TIMING.restless
 
     def _open(self, begun: BegunRun) -> "ManagedRun | _Unopened":
@@ -352,7 +353,7 @@ class Daemon:
 
     def _plan_next(self, run: ManagedRun) -> None:
         """Decide when a run has its next turns."""
-        now = run.acted_at = time.monotonic()
+        now = run.lookout.acted_at = time.monotonic()
         if run.driver.has_ended:
             self.reporter.report_end(run.driver)
             self._close(run)
@@ -362,7 +363,7 @@ class Daemon:
         run.page_at = min(run.page_at, now + TIMING.status_page)
         if not run.driver.has_to_wait:
             run.due = now
-        elif run.is_restless:
+        elif run.driver.is_restless:
             run.look_at = min(run.look_at, now + TIMING.restless)
         if (due := run.driver.due_in()) is not None:  # looked at again now and then: the clock may be set
             run.due = min(run.due, now + min(max(due, TIMING.shortest), TIMING.rescan))

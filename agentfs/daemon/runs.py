@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -19,72 +19,18 @@ from agentfs.core.actions import Wait
 from agentfs.core.decide import needs_place
 from agentfs.daemon.reporter import Reporter
 from agentfs.engine.driver import Driver
-from agentfs.engine.foreground import open_children
+from agentfs.engine.lookout import Glance, Lookout, glance
 from agentfs.engine.perform import turn
 from agentfs.engine.report import finished_attempts
 from agentfs.engine.status_page import StatusFile
 from agentfs.errors import AgentfsError
-from agentfs.storage.completeness import Signature
-from agentfs.storage.files import listing, read_whole
-from agentfs.storage.locks import keep
+from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import names_in
-from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import is_open
 
 NEVER = math.inf
 TURNS = 16  # of one run in a row, while it has something to do at once: it ends the sooner, and costs less
 FULL = (errno.ENOSPC, errno.EDQUOT)
-_PEOPLES = (".again.md", ".reply.md")
-_EDITED = (paths.RUN, paths.PLAN, paths.OUTCOME, paths.REPLAN, *(f"goal{suffix}" for suffix in paths.GOAL_SUFFIXES))
-
-
-# ── has a run changed? ────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """What changes when a person, or another process, writes into a run's folder."""
-
-    files: tuple[Signature | None, ...]  # the plan, the goal …
-    folders: tuple[int, ...]  # when steps/ and planning/ got or lost a file
-    replies: dict[str, Signature | None]  # what people have written there
-
-
-def glance(run: Path, before: Glance | None = None, beside: Sequence[str] = ()) -> Glance:
-    """Return what is there now. It is asked of every open run all the time: some 20 µs. `beside`: of other runs."""
-    top = str(run)
-    folders = (_change(f"{top}/{paths.STEPS}"), _change(f"{top}/{paths.PLANNING}"))
-    replies = before.replies if before and before.folders == folders else _replies(top)
-    return Glance(
-        tuple(map(_trace, (*(f"{top}/{name}" for name in _EDITED), *beside))),
-        folders,
-        {path: _trace(path) for path in replies},
-    )
-
-
-def _trace(path: str) -> Signature | None:
-    """Return what changes when something else has that name, be it a file or not; None: nothing has it."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _change(folder: str) -> int:
-    try:
-        return os.stat(folder).st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _replies(run: str) -> list[str]:
-    found = []
-    for folder in (paths.STEPS, paths.PLANNING):
-        with suppress(OSError):
-            there = listing(f"{run}/{folder}")
-            found += [f"{run}/{folder}/{name}" for name in there if name.endswith(_PEOPLES) or ".reply-" in name]
-    return found
 
 
 # ── a run that is driven ──────────────────────────────────────────────────────────────────────────────────
@@ -97,21 +43,18 @@ class ManagedRun:
     driver: Driver
     hold: ExitStack  # the run's lock, and whatever else ends with it
     status: StatusFile
-    seen: Glance
+    lookout: Lookout
     reported: set[tuple[str, int]]  # attempts whose end was reported
     due: float = 0.0  # when it has its next turns; a new run goes first
     look_at: float = NEVER  # when its folder is read again, as something is being written there
     page_at: float = NEVER  # when STATUS.md is written
-    acted_at: float = field(default_factory=time.monotonic)
-    glanced_at: float = 0.0
-    read_at: float = field(default_factory=time.monotonic)
     waits_since: float = NEVER  # for a place: it could start more attempts than it may
     wait_reported: str = ""
     is_leaving: bool = False  # it failed, and is let go of as soon as what it has under way is over
 
     @classmethod
     def of(cls, driver: Driver, hold: ExitStack, seen: Glance) -> "ManagedRun":
-        return cls(driver, hold, StatusFile(driver.folder), seen, finished_attempts(driver.facts))
+        return cls(driver, hold, StatusFile(driver.folder), Lookout(driver, seen), finished_attempts(driver.facts))
 
     @property
     def folder(self) -> Path:
@@ -121,11 +64,6 @@ class ManagedRun:
     def is_busy(self) -> bool:
         """Whether a job has not ended yet, calls of the planner included."""
         return any(not job.ended for job in self.driver.jobs.values())
-
-    @property
-    def is_restless(self) -> bool:
-        """Whether something is being written, so that the folder has to be read again soon."""
-        return bool(self.driver.reader.restless or self.driver.displaced)
 
     @property
     def place_order(self) -> tuple[float, float]:
@@ -155,29 +93,6 @@ class ManagedRun:
         else:
             could_start = driver.state.moving("order", "start", "ask", "retry", most=1)
             self.waits_since = min(self.waits_since, time.monotonic()) if could_start else NEVER
-
-    def look(self, now: float) -> None:
-        """Have the folder read again if a person, or another process, has changed it."""
-        before, seen, self.glanced_at = self.seen, glance(self.folder, self.seen, self._relatives()), now
-        if not keep(self.folder):
-            self.driver.look_again()  # its next turn says so
-        if (seen.files, seen.replies) == (before.files, before.replies):
-            is_own_doing = now < self.acted_at + TIMING.own_doing and now < self.read_at + TIMING.reread
-            if seen.folders == before.folders or is_own_doing:
-                return
-        is_racy = any(abs(time.time_ns() - changed) < TIMING.racy * 1e9 for changed in seen.folders)
-        self.seen = replace(seen, folders=()) if is_racy else seen
-        self.read_at = now
-        self.driver.look_again()
-
-    def _relatives(self) -> list[str]:
-        """Return what of other runs concerns this one: revisions of the one above, outcomes of those below."""
-        facts, runs = self.driver.facts, self.folder.parents[1]
-        above = [f"{runs}/{facts.run.parent.run}/{paths.REVISIONS}"] if facts.run.parent else []
-        return [
-            *above,
-            *(f"{runs}/{child}/{name}" for child in open_children(facts) for name in (paths.OUTCOME, paths.RUN)),
-        ]
 
     def new_wait(self) -> Wait | None:
         """Return why the run waits for a person, if that has not been reported yet."""

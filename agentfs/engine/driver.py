@@ -230,6 +230,11 @@ class Driver:
         """Whether nothing is left to do but to let go of the run."""
         return self.facts.outcome is not None and not self.jobs and not self.displaced and self.has_to_wait
 
+    @property
+    def is_restless(self) -> bool:
+        """Whether something is being written, so that the folder has to be read again soon."""
+        return bool(self.reader.restless or self.displaced)
+
     def awaits_reports(self) -> bool:
         """Whether all that was decided is to wait, or is under way now: nothing else follows before a report."""
         jobs = {key: job.stop.is_set() for key, job in self.jobs.items()}
@@ -237,7 +242,7 @@ class Driver:
 
     def rest(self) -> Wait | None:
         """Return why nothing more will happen by itself; None while something may, or is being written."""
-        if self.reader.restless or self.jobs or self.displaced or len(self.actions) != 1:
+        if self.is_restless or self.jobs or len(self.actions) != 1:
             return None
         wait = self.actions[0]
         return wait if isinstance(wait, Wait) and wait.on in ("person", "child", "nothing") else None

@@ -16,7 +16,7 @@ from agentfs.core.records import Outcome, Sandbox
 from agentfs.core.run_state import derive
 from agentfs.engine import children
 from agentfs.engine.driver import Driver, World
-from agentfs.engine.foreground import open_children
+from agentfs.engine.lookout import open_children
 from agentfs.engine.means import means_of, means_with, run_record
 from agentfs.engine.perform import perform, turn
 from agentfs.engine.recovery import take_over

@@ -10,16 +10,14 @@ from typing import Protocol
 
 from agentfs.core import paths
 from agentfs.core.actions import Action, Wait
-from agentfs.core.facts import Facts
 from agentfs.core.run_state import RunState
 from agentfs.engine.driver import Driver
+from agentfs.engine.lookout import Lookout, glance, open_children
 from agentfs.engine.perform import turn
 from agentfs.engine.status_page import StatusFile
 from agentfs.errors import AgentfsError
-from agentfs.storage.files import is_own_temp
 from agentfs.storage.locks import locked
 from agentfs.storage.timing import TIMING
-from agentfs.storage.watcher import FolderWatch
 
 
 class Wake:
@@ -97,21 +95,20 @@ class DrivenRun:
 
     driver: Driver
     watcher: Watcher
-    lookout: "Lookout"
+    hold: ExitStack  # the lock of a run that is a step of another, and what else ends with it
+    lookout: Lookout
     status: StatusFile
-    hold: ExitStack  # the watch on its folder; of a run that is a step of another also its lock
+    looked_at: float = 0.0
+    read_at: float = 0.0  # when to read its folder whatever a glance says
 
     @classmethod
-    def of(cls, driver: Driver, watcher: Watcher, stop: Stop, hold: ExitStack) -> "DrivenRun":
-        folders, steps = [driver.folder, driver.folder / paths.PLANNING], [driver.folder / paths.STEPS]
-        watch = hold.enter_context(FolderWatch(folders, stop.wake.set, written=steps))
-        if watch.no_events:
-            watcher.note(f"the run is looked at every second: {watch.no_events}")
-        return cls(driver, watcher, Lookout(driver, watch), StatusFile(driver.folder), hold)
+    def of(cls, driver: Driver, watcher: Watcher, hold: ExitStack) -> "DrivenRun":
+        return cls(driver, watcher, hold, Lookout(driver, glance(driver.folder)), StatusFile(driver.folder))
 
     def turn(self, stop: Stop) -> None:
         driver = self.driver
         turn(driver, draining=stop.asked > 0)
+        self.lookout.acted_at = time.monotonic()
         if driver.notify:
             driver.notify(driver.state, driver.actions)
         self.watcher.turn(driver.state, driver.actions)
@@ -126,11 +123,22 @@ class DrivenRun:
         rest = self.driver.rest()
         return None if rest and rest.on == "child" and self.driver.must_look else rest
 
-    def look_if_news(self) -> bool:
-        """Have the folder read again if there is news in it; return whether there is."""
-        if found := self.lookout.has_news():
+    @property
+    def look_at(self) -> float:
+        """When to look at its folder again."""
+        return self.looked_at + (TIMING.restless if self.driver.is_restless else TIMING.glance)
+
+    def look_if_due(self) -> None:
+        """Have the folder read again if it has changed, or is being changed; now and then whatever it looks like."""
+        now = time.monotonic()
+        if now < self.look_at:
+            return
+        self.looked_at = now
+        if self.driver.is_restless or now >= self.read_at:
+            self.read_at = now + TIMING.rescan
             self.driver.look_again()
-        return found
+        else:
+            self.lookout.look(now)
 
 
 def drive(
@@ -142,7 +150,7 @@ def drive(
 ) -> Rest:
     """Drive a run until it rests; with `open_child` also those that are steps of it, until all rest."""
     with ExitStack() as hold:
-        root = DrivenRun.of(driver, watcher, stop, hold)
+        root = DrivenRun.of(driver, watcher, hold)
         family = hold.enter_context(closing(Family(root, stop, open_child)))
         why = _drive(family, stop, asker)
         return Rest(why, [(one.driver, wait) for one in family.children if (wait := one.rest())])
@@ -163,10 +171,10 @@ def _drive(family: "Family", stop: Stop, asker: Asker | None) -> Wait | None:
                 one.status.keep(one.driver.state, now=True, driven=False)
             return rest
         if all(one.driver.reports.empty() and one.driver.awaits_reports() for one in runs):
-            _wait(runs, stop, asker, _longest_wait(runs, elsewhere=bool(family.elsewhere)))
+            _wait(family, stop, asker)
         else:
             for one in runs:
-                one.look_if_news()
+                one.look_if_due()
 
 
 class Family:
@@ -244,7 +252,7 @@ class Family:
     def _open(self, folder: Path, hold: ExitStack, open_child: OpenChild) -> None:
         hold.callback(self.root.driver.world.toolbox.run_ended, folder)
         try:
-            self.runs.append(DrivenRun.of(*open_child(folder), self._stop, hold))
+            self.runs.append(DrivenRun.of(*open_child(folder), hold))
         except (OSError, AgentfsError, ValueError) as error:
             hold.close()
             self._set_aside(paths.run_id(folder), error)
@@ -258,76 +266,27 @@ class Family:
             one.hold.close()
 
 
-def open_children(facts: Facts) -> list[str]:
-    """Return the runs that are steps of a run and have not ended."""
-    unfinished = (one.child for attempts in facts.attempts.values() for one in attempts[-1:] if one.result is None)
-    return [child.run for child in unfinished if child and child.begun and not child.is_over]
-
-
-@dataclass(slots=True)
-class Lookout:
-    """Says when to look at the folder again: a file that is news, one that is being written, or time has passed."""
-
-    driver: Driver
-    watch: FolderWatch
-    looked: float = field(default_factory=time.monotonic)
-    alert: float = 0.0  # until when another process may be about to give a file its name
-
-    def has_news(self) -> bool:
-        seen = self.watch.seen()
-        if any(is_unnamed(path, self.driver) for path in seen):
-            self.alert = time.monotonic() + TIMING.alert
-        elif not any(is_news(path, self.driver) for path in seen) and self.patience() > 0:
-            return False
-        self.looked = time.monotonic()
-        return True
-
-    def patience(self) -> float:
-        """Return for how many seconds there is no need to look unless something is seen."""
-        pause = TIMING.rescan_without_events if self.watch.no_events else TIMING.rescan
-        if self.driver.reader.restless or self.driver.displaced or self.alert > time.monotonic():
-            pause = TIMING.restless
-        return self.looked + pause - time.monotonic()
-
-
-def is_unnamed(path: str, driver: Driver) -> bool:
-    """Whether an event speaks of a file in steps/ that another process has written and will now link to its place."""
-    folder, name = _in_run(path, driver)
-    return folder == paths.STEPS and name.startswith((".", "#")) and not is_own_temp(name)
-
-
-def _in_run(path: str, driver: Driver) -> tuple[str, str]:
-    """Return in which folder of a run a file is, "" for the run's own, and its name. A run may be called `steps`."""
-    folder, _, name = path.removeprefix(f"{driver.folder}/").rpartition("/")
-    return folder, name
-
-
-def _longest_wait(runs: list[DrivenRun], *, elsewhere: bool) -> float:
-    """Return for how many seconds no turn is needed though nothing happens."""
-    most = min(_patience(one.driver) for one in runs)
-    return min(most, TIMING.rescan_without_events) if elsewhere else most
+def _wait(family: Family, stop: Stop, asker: Asker | None) -> None:
+    """Wait until there is a reason to turn: a report, a change in a folder, a person's word, or time has passed."""
+    runs, asked = family.runs, stop.asked
+    longest = min(_patience(one.driver) for one in runs)
+    until = time.monotonic() + (min(longest, TIMING.glance) if family.elsewhere else longest)
+    while all(one.driver.reports.empty() for one in runs) and stop.asked == asked:
+        for one in runs:
+            one.look_if_due()
+        now = time.monotonic()
+        if now >= until or (asker and asker.has_news()) or any(one.driver.must_look for one in runs):
+            return
+        stop.wake.wait(min(until, *(one.look_at for one in runs)) - now)
+        stop.wake.clear()
 
 
 def _patience(driver: Driver) -> float:
-    """Return for how many seconds one run needs no turn though nothing happens."""
+    """Return for how many seconds a run needs no turn though nothing happens."""
     if not driver.has_to_wait:
         return TIMING.calm
     due, pause = driver.due_in(), TIMING.status_page if driver.jobs else TIMING.rescan
     return pause if due is None else min(pause, max(due, TIMING.shortest))
-
-
-def _wait(runs: list[DrivenRun], stop: Stop, asker: Asker | None, most: float) -> None:
-    """Wait until there is a reason to turn: a report, a change in a folder, a person's word, or time has passed."""
-    asked, until = stop.asked, time.monotonic() + most
-    while all(one.driver.reports.empty() for one in runs) and stop.asked == asked and time.monotonic() < until:
-        if (asker and asker.has_news()) or any(one.driver.must_look for one in runs):
-            return
-        patience = min(one.lookout.patience() for one in runs)
-        stop.wake.wait(max(0.0, min(patience, until - time.monotonic())))
-        stop.wake.clear()
-        news = [one.look_if_news() for one in runs]
-        if any(news):
-            return
 
 
 def _announce(stop: Stop, runs: list[DrivenRun], watcher: Watcher) -> None:
@@ -336,35 +295,3 @@ def _announce(stop: Stop, runs: list[DrivenRun], watcher: Watcher) -> None:
         return
     stop.announced = stop.asked
     watcher.note("what runs finishes; Ctrl-C again ends it" if stop.asked == 1 else "what runs is being ended")
-
-
-def is_news(path: str, driver: Driver) -> bool:
-    """Whether an event may speak of something this driver has not done itself."""
-    folder, name = _in_run(path, driver)
-    match folder:
-        case paths.STEPS:
-            file = paths.parse_step_file(name)
-            if file is None or ("attempt", file.step, file.attempt) in driver.jobs:
-                return False  # none of ours, or its job reports it
-            return not _knows(driver.facts, file)
-        case paths.PLANNING:
-            return paths.parse_call_file(name) is not None
-        case _:
-            return name in (paths.PLAN, paths.OUTCOME, paths.REPLAN) or name.startswith("goal.")
-
-
-def _knows(facts: Facts, file: paths.StepFile) -> bool:
-    attempt = facts.attempt(file.step, file.attempt)
-    match file.kind:
-        case "order":
-            return attempt.order is not None
-        case "log":
-            return attempt.claimed
-        case "result":
-            return attempt.result is not None
-        case "question":
-            return len(attempt.talks) >= file.count
-        case "output":
-            return True
-        case _:
-            return False

@@ -29,11 +29,6 @@ def temp_name(purpose: str) -> str:
     return f".{purpose}.{os.getpid()}.{threading.get_ident()}.{next(_counter)}.tmp"
 
 
-def is_own_temp(name: str) -> bool:
-    """Whether this process has made up a name."""
-    return name.startswith(".") and name.endswith(".tmp") and name.split(".")[2:3] == [str(os.getpid())]
-
-
 def sync_folder(folder: Path | str | int) -> None:
     """Make the names in a folder durable; one that is held is given by its descriptor."""
     if isinstance(folder, int):

@@ -51,9 +51,7 @@ class Timing:
 
     # looking at a run
     rescan: float = _pause(10.0, "between two looks at everything, whether or not events come")
-    rescan_without_events: float = _pause(1.0, "the same, where not every event comes")
     restless: float = _pause(0.1, "between two looks while a file of a run is being written")
-    alert: float = _pause(1.0, "for which a run is restless after another process wrote a file that has no name yet")
     calm: float = _pause(0.05, "without anything new until what has begun is shown")
     shortest: float = _tick(0.01, "the least that is waited for a moment: clocks do not agree to the microsecond")
     status_page: float = _pause(1.0, "between two versions of STATUS.md while a step runs")

@@ -24,8 +24,7 @@ from agentfs.storage.system import libc_call
 if TYPE_CHECKING:
     from watchdog.observers.inotify import InotifyObserver
 
-_WRITTEN: tuple[type[FileSystemEvent], ...] = (FileClosedEvent, FileMovedEvent, FileDeletedEvent)
-_EVERYTHING: tuple[type[FileSystemEvent], ...] = (FileCreatedEvent, *_WRITTEN)
+_EVENTS: list[type[FileSystemEvent]] = [FileCreatedEvent, FileClosedEvent, FileMovedEvent, FileDeletedEvent]
 _NONE_LEFT = {
     errno.ENOSPC: "no watches are left (more: sudo sysctl fs.inotify.max_user_watches=524288)",
     errno.EMFILE: "no inotify instances are left (more: sudo sysctl fs.inotify.max_user_instances=512)",
@@ -64,16 +63,13 @@ class FolderWatch:
 
     `no_events`: why events may be missing, so that the folders have to be looked at as well; None if all come.
     `overflowed`: the kernel dropped events; set it back after looking.
-
-    Of those in `written`, a file is reported when its writer closes it or moves it there, not when it gets its name:
-    every event costs three wake-ups, and a driver that links a file into its own folder needs none of them.
     """
 
-    def __init__(self, folders: list[Path], wake: Callable[[], None], written: list[Path] | None = None) -> None:
+    def __init__(self, folders: list[Path], wake: Callable[[], None]) -> None:
         self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._wake = wake
         self._observer: InotifyObserver | None = None
-        self._folders = {**dict.fromkeys(folders, _EVERYTHING), **dict.fromkeys(written or [], _WRITTEN)}
+        self._folders = folders
         self._log = _Overflow(self._overflow)
         self.overflowed = False
         kind = next(filter(None, map(written_behind, folders)), None)
@@ -95,8 +91,8 @@ class FolderWatch:
     def _start(self, observer: "InotifyObserver") -> None:
         enqueue = Enqueue(self._names, self._wake)
         try:
-            for folder, kinds in self._folders.items():
-                observer.schedule(enqueue, str(folder), recursive=False, event_filter=list(kinds))
+            for folder in self._folders:
+                observer.schedule(enqueue, str(folder), recursive=False, event_filter=_EVENTS)
             observer.start()
         except (OSError, RuntimeError):
             observer.unschedule_all()

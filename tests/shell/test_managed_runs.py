@@ -1,4 +1,4 @@
-"""The runs of a daemon: how places are shared, what a glance sees, runs that ended, runs that failed."""
+"""The runs of a daemon: how places are shared, runs that ended, runs that failed."""
 
 import gc
 import io
@@ -7,7 +7,6 @@ import os
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,16 +18,14 @@ from agentfs.daemon.runs import (
     TURNS,
     EndedRuns,
     FailedRuns,
-    Glance,
     ManagedRun,
-    glance,
     share,
     share_places,
 )
+from agentfs.engine.driver import Driver
 from agentfs.engine.foreground import Stop, drive
 from agentfs.engine.world import open_driver, open_world
 from agentfs.storage.settings import load_settings
-from agentfs.storage.timing import Timing
 from agentfs.storage.workspace import Workspace, ended_runs
 from tests.drives import Quiet
 from tests.workspaces import Place
@@ -92,8 +89,17 @@ class FakeDriver:
     def __init__(self, decisions: Sequence[Any], wants: int = 0) -> None:
         self.decisions, self.wants, self.jobs = iter(decisions), wants, 0
         self.places, self.trouble, self.state = 0, None, self
+        self.actions: list[Any] = []
 
-    def turn(self, *, draining: bool) -> list[Any]:
+    has_to_wait = Driver.has_to_wait
+
+    def read(self) -> None:
+        pass
+
+    derive = read
+
+    def decide(self, *, draining: bool) -> list[Any]:
+        """Decide what it is given; nothing of it is left to be performed."""
         assert not draining
         started = [IssueOrder.__new__(IssueOrder) for _ in range(min(self.places - self.jobs, self.wants))]
         self.jobs += len(started)
@@ -101,7 +107,8 @@ class FakeDriver:
         decided = next(self.decisions)
         if isinstance(decided, Exception):
             raise decided
-        return [*started, *decided]
+        self.actions = [*started, *decided]
+        return []
 
     def moving(self, *_kinds: str, most: int) -> bool:
         assert most == 1
@@ -124,13 +131,13 @@ def managed(decisions: Sequence[Any], wants: int = 0) -> Any:
 def turned(run: Any) -> int:
     """Have a run take its turns; return how many were reported."""
     reported: list[Any] = []
-    run.take_turns(draining=False, report=lambda one: reported.append(one.actions))
+    run.take_turns(draining=False, report=lambda one: reported.append(one.driver.actions))
     return len(reported)
 
 
 def test_turns_follow_each_other_until_the_run_has_to_wait() -> None:
     run = managed([[END], [END], [WAIT], [END]])
-    assert (turned(run), run.actions, run.waits_since) == (3, [WAIT], NEVER)
+    assert (turned(run), run.driver.actions, run.waits_since) == (3, [WAIT], NEVER)
 
 
 def test_others_have_their_turn_after_a_while() -> None:
@@ -168,69 +175,6 @@ def make_run(runs: Path, name: str) -> Path:
         (folder / file).touch()
     (folder / "outcome.json").write_text("{}")
     return folder
-
-
-@pytest.mark.parametrize(
-    "what",
-    ["steps/a.1.reply.md", "planning/1.reply-2.md", "plan.json", "goal.md", "run.json", "outcome.json", "replan.md"],
-)
-def test_a_glance_sees_what_people_write_and_write_again(tmp_path: Path, what: str) -> None:
-    run = make_run(tmp_path, "job")
-    first = glance(run)
-    assert glance(run, first) == first
-    (run / what).write_text("something longer")
-    second = glance(run, first)
-    assert (second.files, second.replies) != (first.files, first.replies)
-    (run / what).write_text("something else, and longer")
-    assert glance(run, second) != second
-
-
-def test_a_glance_at_nothing(tmp_path: Path) -> None:
-    found = glance(tmp_path / "nowhere")
-    assert (set(found.files), found.folders, found.replies) == ({None}, (0, 0), {})
-
-
-class Looked:
-    """A driver that counts how often it is to look again."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.times = folder, 0
-        self.facts = SimpleNamespace(run=SimpleNamespace(parent=None), attempts={})
-
-    def look_again(self) -> None:
-        self.times += 1
-
-
-def test_an_active_run_is_read_again_for_what_people_write_and_later_for_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agentfs.daemon.runs.TIMING", Timing())
-    driver, nothing = Looked(make_run(tmp_path, "job")), None
-    run: Any = ManagedRun(driver, nothing, nothing, Glance((), (), {}), set(), acted_at=0.0, read_at=0.0)  # type: ignore[arg-type]
-    for part in ("steps", "planning"):
-        os.utime(driver.folder / part, (1, 1))  # long ago
-    run.look(5.0)
-    run.look(6.0)
-    assert driver.times == 1
-    run.acted_at = 10.0
-    (driver.folder / "steps" / "a.1.result.json").touch()
-    os.utime(driver.folder / "steps", (2, 2))
-    run.look(10.5)
-    assert driver.times == 1  # its own doing
-    (driver.folder / "steps" / "a.1.again.md").touch()
-    os.utime(driver.folder / "steps", (3, 3))
-    run.look(10.6)
-    assert driver.times == 2
-    (driver.folder / "steps" / "b.1.result.json").touch()
-    os.utime(driver.folder / "steps", (4, 4))
-    run.look(10.9)
-    assert driver.times == 2
-    run.look(11.1)  # quiet for a second
-    assert driver.times == 3
-    (driver.folder / "steps" / "c.1.result.json").touch()  # now: another file may follow within the same tick
-    run.look(20.0)
-    run.look(21.0)
-    assert driver.times == 5
 
 
 def test_what_a_run_leaves_needs_no_garbage_collection(tmp_path: Path) -> None:
