@@ -23,7 +23,7 @@ from agentfs.core.text import answer_text
 from agentfs.daemon.daemon import Daemon
 from agentfs.daemon.inbox import Inbox
 from agentfs.daemon.reporter import Reporter
-from agentfs.engine.attempts import get_ready, room_of
+from agentfs.engine.attempts import confinement_of, prepare_tools
 from agentfs.engine.driver import Driver, World
 from agentfs.engine.foreground import Asker, Rest, Stop, Watcher, drive
 from agentfs.engine.goal_source import Flags, GoalSource, goal_from
@@ -67,10 +67,11 @@ def run(arguments: Namespace, *, asks: bool = True) -> int:
     def begin(settings: Settings, world: World, stack: ExitStack) -> Path:
         goal = _judge(source, arguments, workspace.root, settings, world.known)
         folder = stack.enter_context(taking(goal, workspace))
-        for line in isolation_words(run_record(folder)):
+        record = run_record(folder)
+        for line in isolation_words(record) if record.isolation else ():
             say(line)
         tools = {str(step.value.get("tool")) for step in goal.parsed.placed}  # they begin while it is made a plan
-        get_ready(tools, world, room_of(folder, run_record(folder), world, own_steps=True))
+        prepare_tools(tools, world, confinement_of(folder, record, world, own_steps=True))
         return folder
 
     return _in_foreground(workspace, begin, asks=asks)

@@ -188,7 +188,7 @@ class Inbox:
                 place = next(free_names(rejected, called, beside=_ERROR))
                 beside = f"{place}{_ERROR}"
                 reason = _reason(place, error).encode("utf-8", "replace")
-                appear(beside, reason, durable=False, made_in=".", inside=rejected)
+                appear(beside, reason, durable=False, inside=rejected)
                 try:
                     move_to_new_name(spot.name, spot.folder, place, rejected)
                 except OSError:

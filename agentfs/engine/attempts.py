@@ -3,8 +3,9 @@
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from agentfs.agents.presets import Agent
@@ -34,6 +35,7 @@ from agentfs.core.reports import (
     Report,
 )
 from agentfs.core.resolve import Output, Resolved, reference_limit, resolve_step
+from agentfs.core.run_state import Use
 from agentfs.core.spans import traceparent
 from agentfs.core.steps import StepView, condition_sha256, retry_wait
 from agentfs.core.underway import use_of
@@ -122,7 +124,7 @@ def issue(view: StepView, driver: Driver) -> None:
     order = order_for(view, view.next, driver)
     if needs_checking(view):
         key = JobKey("attempt", view.id, view.next)
-        driver.submit(key, lambda job: _after_needs(view, order, driver, job), place=order.place)
+        driver.submit(key, partial(_attempt_if_ready, view, order, driver), place=order.place)
         return
     _publish_order(order, driver)
     _carry_out(order, driver)
@@ -138,8 +140,8 @@ def look_at_condition(view: StepView, driver: Driver) -> None:
     blank, condition = order_for(view, view.next, driver), view.condition
 
     def work(job: Job) -> Report:
-        with _looking(view, driver, job):
-            skipped = _look_at_when(condition, blank, driver, job) if condition else None
+        with using_folder(use_of(view.step, driver.state.means), driver, job):
+            skipped = _check_condition(condition, blank, driver, job) if condition else None
         return skipped or ConditionHeld(view.id, blank.key)
 
     driver.submit(JobKey("gate", view.id, view.next), work)
@@ -166,7 +168,7 @@ def _carry_out(order: Order, driver: Driver) -> None:
         driver.world.begin_child(order, driver)
         return
     key, at_once = JobKey("attempt", order.step, order.attempt), driver.is_alone and _takes_no_time(order, driver)
-    driver.submit(key, lambda job: _attempt(order, driver, job), at_once=at_once, place=order.place)
+    driver.submit(key, partial(_attempt, order, driver), at_once=at_once, place=order.place)
     if not at_once:  # else the order comes with its result
         driver.learn(OrderIssued(order))
 
@@ -253,14 +255,9 @@ def in_folder(order: Order, driver: Driver, job: Job, *, goes_on: bool = False) 
         raise UserError(f"{order.run}: its worktree cannot be used: {error}") from None
 
 
-@contextmanager
-def _looking(view: StepView, driver: Driver, job: Job) -> Iterator[None]:
-    """Let what is looked at before an order use the folder of its run."""
-    if driver.isolated is None:
-        yield
-        return
-    with driver.isolated.look(use_of(view.step, driver.state.means), job.stop):
-        yield
+def using_folder(use: Use, driver: Driver, job: Job) -> AbstractContextManager[None]:
+    """Let checks that belong to no attempt use the folder of the run."""
+    return driver.isolated.look(use, job.stop) if driver.isolated else nullcontext()
 
 
 def _attempt_elsewhere(
@@ -294,12 +291,11 @@ def _files_of(order: Order, driver: Driver) -> tuple[str, ...]:
     return view.resolved.files if view and view.resolved else ()
 
 
-def _after_needs(view: StepView, order: Order, driver: Driver, job: Job) -> Report:
-    """Carry out an order once the step's condition and `needs` hold."""
-    with _looking(view, driver, job):
-        unready = _unready(view, order, driver, job, paths.NEEDS)
-    if unready:
-        return unready
+def _attempt_if_ready(view: StepView, order: Order, driver: Driver, job: Job) -> Report:
+    """Issue an order, and carry it out, if the step's condition and `needs` hold."""
+    with using_folder(use_of(view.step, driver.state.means), driver, job):
+        if unready := _unready(view, order, driver, job, paths.NEEDS):
+            return unready
     _publish_order(order, driver)
     return OrderIssued(order) if order.tool in (ASK, RUN) else _attempt(order, driver, job)
 
@@ -312,7 +308,7 @@ def ask_gate(view: StepView, driver: Driver) -> None:
         return
 
     def work(job: Job) -> Report:
-        with _looking(view, driver, job):
+        with using_folder(use_of(view.step, driver.state.means), driver, job):
             unready = _unready(view, order, driver, job, paths.GATE_NEEDS)
         return unready or _put_gate(view, order, driver)
 
@@ -331,10 +327,10 @@ def _put_gate(view: StepView, order: Order, driver: Driver) -> GateAsked:
 
 
 def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str) -> Report | None:
-    """Look at a step's condition and `needs`; return that it is skipped or blocked, with no order. None: all hold."""
-    if view.condition and (skipped := _look_at_when(view.condition, order, driver, job)):
+    """Check a step's condition and `needs`; return that it is skipped or blocked, with no order. None: all hold."""
+    if view.condition and (skipped := _check_condition(view.condition, order, driver, job)):
         return skipped
-    found = _look(view.resolved.needs if view.resolved else (), order, driver, job, suffix)
+    found = _check_early(view.resolved.needs if view.resolved else (), order, driver, job, suffix)
     if job.stop.is_set():
         return Nothing()
     wrong = [check for check in found if not check.ok]
@@ -345,9 +341,9 @@ def _unready(view: StepView, order: Order, driver: Driver, job: Job, suffix: str
     return _without_order(driver.unstarted(order, "blocked", error), found, driver)
 
 
-def _look_at_when(condition: ResolvedCheck, order: Order, driver: Driver, job: Job) -> Report | None:
-    """Look at a step's condition; return that it is skipped, or blocked where there is no verdict. None: it holds."""
-    found = _look((condition,), order, driver, job, paths.WHEN)
+def _check_condition(condition: ResolvedCheck, order: Order, driver: Driver, job: Job) -> Report | None:
+    """Check a step's condition; return that it is skipped, or blocked where there is no verdict. None: it holds."""
+    found = _check_early((condition,), order, driver, job, paths.WHEN)
     if job.stop.is_set():
         return Nothing()
     (one,) = found
@@ -360,10 +356,10 @@ def _look_at_when(condition: ResolvedCheck, order: Order, driver: Driver, job: J
     return _without_order(skipped.model_copy(update={"when_sha256": condition_sha256(condition)}), found, driver)
 
 
-def _look(
+def _check_early(
     checks: Sequence[ResolvedCheck], order: Order, driver: Driver, job: Job, suffix: str
 ) -> tuple[CheckResult, ...]:
-    """Return what checks find that are looked at before an order."""
+    """Return what checks find that are run before a step has its order."""
     if not checks:
         return ()
     context = step_context(driver, job.stop, f"{paths.conversation(order.step, order.attempt)}{suffix}")
@@ -398,26 +394,26 @@ def _output_path(view: StepView, driver: Driver) -> Path:
 def confine(driver: Driver, files: tuple[str, ...]) -> Confinement:
     """Return what the tools of this run may touch, and which outputs of other steps."""
     facts = driver.facts
-    room = driver.rooms.get(facts.own_tools)
-    if room is None:
-        room = room_of(driver.folder, facts.settings, driver.world, own_steps=facts.goal.has_steps)
+    found = driver.confinements.get(facts.own_tools)
+    if found is None:
+        found = confinement_of(driver.folder, facts.settings, driver.world, own_steps=facts.goal.has_steps)
         driver.world = replace(driver.world, mask=driver.world.mask.also(given_secrets(facts.settings.env)))
-        driver.rooms[facts.own_tools] = room
+        driver.confinements[facts.own_tools] = found
     if not files:
-        return room
+        return found
     outputs = tuple(_whole_output(driver.state.steps[name], driver) for name in files)
-    return replace(room, readable=(*room.readable, *outputs))
+    return replace(found, readable=(*found.readable, *outputs))
 
 
-def get_ready(tools: Collection[str], world: World, room: Confinement) -> None:
-    """Let tools that take their time to begin with begin before they are called."""
+def prepare_tools(tools: Collection[str], world: World, confinement: Confinement) -> None:
+    """Start what tools need, before they are called, if that takes its time."""
     for name in tools:
         tool = world.tools.get(name)
         if isinstance(tool, Preparable):
-            tool.prepare(room)
+            tool.prepare(confinement)
 
 
-def room_of(folder: Path, run: Run, world: World, *, own_steps: bool) -> Confinement:
+def confinement_of(folder: Path, run: Run, world: World, *, own_steps: bool) -> Confinement:
     """Return what the tools of a run may touch. `own_steps`: they are a person's, not a model's."""
     workspace, own = Path(os.path.realpath(world.workspace)), Path(os.path.realpath(folder))
     return Confinement(
@@ -476,12 +472,11 @@ def step_context(driver: Driver, stop: StopSign, name: str) -> StepContext:
 def attempt_context(task: Task, driver: Driver, job: Job) -> StepContext:
     """Return the context of an attempt; what checks rest on is read-only in it where a model has a part."""
     order, name = task.order, paths.conversation(task.order.step, task.order.attempt)
-    context, room = step_context(driver, job.stop, name), confine(driver, _files_of(order, driver))
+    context, confinement = step_context(driver, job.stop, name), confine(driver, _files_of(order, driver))
     protected = tuple(Path(os.path.realpath(path)) for path in (task.proof.protected if task.proof else ()))
     output_file = Path(context.steps_folder.path(order.step, order.attempt, "output"))
-    context = replace(
-        context, output_file=output_file, confinement=replace(room, protected=(*room.protected, *protected))
-    )
+    confinement = replace(confinement, protected=(*confinement.protected, *protected))
+    context = replace(context, output_file=output_file, confinement=confinement)
     return with_model(context, order.model, driver) if asks_a_model(order, driver.world.tools) else context
 
 

@@ -44,9 +44,8 @@ from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, Observer, Tool
 from agentfs.tools.registry import Known, Toolbox
 
-Models = Callable[
-    [Run, str | None], Model | None
-]  # for a run, by name (None: the one it began with); None: there is none
+# Return a model for a run, by name (None: the one it began with), or None where there is none.
+Models = Callable[[Run, str | None], Model | None]
 
 
 BegunRun = tuple[Path, ExitStack]  # the folder of a new run, and what holds its lock
@@ -142,7 +141,7 @@ class Driver:
         self.placed = False  # a plan is in its place and has no number yet: plan.json is not read before it has
         self.actions: list[Action] = []  # what the last turn decided
         self.notify = world.on_wait.of_run(folder) if world.on_wait else None
-        self.rooms: dict[Tools | None, Confinement] = {}  # what the tools may touch, by what the plan says of them
+        self.confinements: dict[Tools | None, Confinement] = {}  # what tools may touch, by what the plan says of them
         self._look = threading.Event()
 
     def look_again(self) -> None:
@@ -272,17 +271,15 @@ class Driver:
             if opened:
                 opened.take(-1)
             self.reports.put((key, report))
-
-        def run_and_wake() -> None:
-            run()
-            self.world.wake()
+            if not at_once:
+                self.world.wake()
 
         if at_once:
             run()
-        else:
-            if opened:
-                opened.take()
-            (opened.pool if opened else pool or self.world.pool).submit(run_and_wake)
+            return
+        if opened:
+            opened.take()
+        (opened.pool if opened else pool or self.world.pool).submit(run)
 
     def receives(self, whose: str) -> Callable[[int], None]:
         """Return what counts the characters of a reply in this conversation as they come: views may show it."""
@@ -293,11 +290,11 @@ class Driver:
         return functools.partial(self.doing.__setitem__, whose)
 
     def learn(self, report: Report) -> None:
-        """Lay over the facts what a worker reports, or what this driver has written itself."""
+        """Add to the facts what a worker reports, or what this driver has written itself."""
         self.facts = apply(report, self.facts)
 
     def update(self, **changed: object) -> None:
-        """Lay one of our own writes over the facts, so that it need not be read back."""
+        """Add one of our own writes to the facts, so that it need not be read back."""
         self.facts = replace(self.facts, **changed)  # type: ignore[arg-type]
 
     def unstarted(self, order: Order, status: ResultStatus, error: Failure | None = None) -> Result:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -38,7 +37,7 @@ from agentfs.core.records import (
 from agentfs.core.reports import ChecksFinished, Nothing, Report
 from agentfs.core.resolve import Resolved, reference_limit, resolve_step
 from agentfs.core.steps import LIMIT, UNREACHABLE
-from agentfs.engine.attempts import outputs_of, spoiled_files, step_context, with_model
+from agentfs.engine.attempts import outputs_of, spoiled_files, step_context, using_folder, with_model
 from agentfs.engine.driver import Driver, Job
 from agentfs.executor.attempt import render
 from agentfs.executor.checks import is_small
@@ -113,7 +112,7 @@ def check_goal(action: acts.RunGoalChecks, driver: Driver) -> None:
     """Run the goal's checks, and those of steps that can be run again; what they found is written down."""
 
     def work(job: Job) -> Report:
-        with driver.isolated.look("writes", job.stop) if driver.isolated else nullcontext():
+        with using_folder("writes", driver, job):
             return _check(action, driver, job)
 
     driver.submit(acts.JobKey("checks", "", action.call), work)

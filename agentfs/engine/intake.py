@@ -3,7 +3,7 @@
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from agentfs.core.goal_file import (
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.params import Fits
 from agentfs.core.problems import Problem, Rejected
-from agentfs.core.records import Approve, Goal, Isolation, Limits, ModelChoice, ModelRole, Models, Run
+from agentfs.core.records import Approve, Isolation, Limits, ModelChoice, ModelRole, Models, Run
 from agentfs.core.references import Params
 from agentfs.core.schedule import find_misplaced_fields
 from agentfs.core.tool_spec import Catalogue
@@ -33,7 +33,6 @@ from agentfs.engine.goal_source import (
     Flags,
     GoalSource,
     Hide,
-    RequestSource,
     bounded_fits,
     values_given,
     with_runbooks,
@@ -105,7 +104,8 @@ def judge_goal(
     workdir = _workdir(parsed, root, settings, flags, found, source.above)
     found += _context_problems(parsed, source, root, settings, workdir)
     isolated = _repository(parsed, root, settings, workdir, found, source.above)
-    problems = sorted([*problems, *_place_problems(parsed, found)], key=lambda one: (one.line, one.column))
+    placed = [one.at(*parsed.places(one.pointer, True)) for one in found]  # at the field's name
+    problems = sorted([*problems, *placed], key=lambda one: (one.line, one.column))
     lacks_model = parsed.kind == "words" and not (planner or catalogue.model)
     if lacks_model and not problems:
         raise _no_model(source)
@@ -114,9 +114,11 @@ def judge_goal(
         problems += [_no_model(source).problem] if lacks_model and not is_near else []
         raise BadFile(source.shown, problems, source.content)
     values = _values(parsed, source, settings, catalogue, flags, hide, fits) if with_values or source.used_by else {}
-    parsed = parsed if source.used_by is None else replace(parsed, fields=_under(parsed, source.used_by))
-    filled = parsed.filled(values)
-    return JudgedGoal(source, filled, settings, flags, workdir, isolated, planner, catalogue.model, values)
+    if source.used_by:
+        parsed = replace(parsed, fields=tighten_goal(parsed.fields, source.used_by.request.fields))
+    return JudgedGoal(
+        source, parsed.filled(values), settings, flags, workdir, isolated, planner, catalogue.model, values
+    )
 
 
 def _in_runbooks(source: GoalSource, root: Path) -> str | None:
@@ -127,10 +129,6 @@ def _in_runbooks(source: GoalSource, root: Path) -> str | None:
     if not path.is_absolute() or not path.is_relative_to(root / RUNBOOKS):
         return None
     return str(path.relative_to(root))
-
-
-def _under(parsed: ParsedGoal, used_by: RequestSource) -> Goal:
-    return tighten_goal(parsed.fields, used_by.request.fields)
 
 
 def _values(
@@ -162,11 +160,6 @@ def _values(
 def _no_model(source: GoalSource) -> NoModel:
     lines = [f"{source.shown}: {_NO_MODEL}. Two ways out:", *(f"  - {way}" for way in _WAYS_OUT)]
     return NoModel("\n".join(lines), Problem(_NO_MODEL, "; or ".join(_WAYS_OUT)))
-
-
-def _place_problems(parsed: ParsedGoal, problems: Sequence[Problem]) -> list[Problem]:
-    """Return problems of a goal's fields, each at the field's name."""
-    return [problem.at(*parsed.places(problem.pointer, True)) for problem in problems]
 
 
 def _default_approve(source: GoalSource, parsed: ParsedGoal, settings: Settings) -> Approve:
@@ -413,6 +406,8 @@ def _is_empty(name: str, folder: int) -> bool:
 def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
     source, parsed, settings, flags = goal.source, goal.parsed, goal.settings, goal.flags
     fields = parsed.fields
+    has: dict[ModelRole, bool] = {"planner": goal.planner, "executor": goal.executor}
+    roles = [role for role, there_is_one in has.items() if there_is_one]
     return Run(
         run=run,
         mode=flags.mode or fields.mode or settings.mode,
@@ -435,7 +430,7 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
             named=settings.executor.models or None,
             planner_temperature=fields.planner.temperature if fields.planner else settings.planner.temperature,
             executor_temperature=fields.executor.temperature if fields.executor else settings.executor.temperature,
-            commands=commands_of(settings, _roles(goal)),
+            commands=commands_of(settings, roles),
         ),
         agent=default_agent(settings),
         agents=named_agents(settings) or None,
@@ -453,14 +448,6 @@ def _run_record(goal: JudgedGoal, run: str, clock: Clock) -> Run:
         parent=source.above.parent if source.above else None,
         started_at=clock.stamp(),
     )
-
-
-def _roles(goal: JudgedGoal) -> Iterator[ModelRole]:
-    """Yield for what the run has a model."""
-    if goal.planner:
-        yield "planner"
-    if goal.executor:
-        yield "executor"
 
 
 def _approve(goal: JudgedGoal) -> Approve:

@@ -20,7 +20,7 @@ from agentfs.core.commit_messages import AGENTFS
 from agentfs.core.excerpts import one_line
 from agentfs.core.facts import Facts
 from agentfs.core.outcome import commits_of
-from agentfs.core.records import Order, Result, Run
+from agentfs.core.records import Isolation, Order, Result, Run
 from agentfs.core.run_state import Means, Use
 from agentfs.core.underway import use_of
 from agentfs.ledger.git import person
@@ -34,15 +34,15 @@ LEFT = "left"  # the event in a log: the tree that an attempt left which is not 
 SUBJECT = 72
 
 
-class _Room:
-    """One that writes, or any number that read. `decide` lets nobody else in: this holds it at any moment."""
+class _FolderLock:
+    """Held by one that writes, or any number that read: `decide` starts no others, and this makes sure of it."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
         self._writes, self._reads = False, 0
 
     def enter(self, use: Use, stop: StopSign, prepare: Callable[[], None]) -> bool:
-        """Wait until there is room, and take it; whoever comes first prepares it. False: it is no longer wanted."""
+        """Wait for the folder, and hold it; the first to come prepares it. False: it is no longer wanted."""
         with self._lock:
             while self._writes or (use == "writes" and self._reads):
                 if stop.is_set():
@@ -71,7 +71,7 @@ class IsolatedFolder:
     author: tuple[str, str]  # the person whose repository it is
     tip: str = ""
     left: str | None = None  # the tree that the last attempt left, if that is not the tip's
-    _room: _Room = field(default_factory=_Room)
+    _lock: _FolderLock = field(default_factory=_FolderLock)
 
     def begin(self, facts: Facts, means: Means) -> None:
         """Bring branch and files to what the results say; what a dead process left is what its attempt left."""
@@ -127,12 +127,12 @@ class IsolatedFolder:
         """
 
         def prepare() -> None:
-            self._take_theirs()
+            self._commit_what_a_person_changed()
             if not goes_on:
                 self.undo()
             self.left = None
 
-        if use == "apart" or not self._room.enter(use, stop, prepare):
+        if use == "apart" or not self._lock.enter(use, stop, prepare):
             yield None
             return
         try:
@@ -143,7 +143,7 @@ class IsolatedFolder:
             yield self
             self.worktree.end_work()
         finally:
-            self._room.leave(use)
+            self._lock.leave(use)
 
     @contextmanager
     def look(self, use: Use, stop: StopSign) -> Iterator[None]:
@@ -153,11 +153,11 @@ class IsolatedFolder:
             if own:
                 own.undo()
 
-    def _take_theirs(self) -> None:
+    def _commit_what_a_person_changed(self) -> None:
         """Commit what a person changed since the last attempt, under their name."""
-        if theirs := self.worktree.person_changed(self.left or self.worktree.tree_of(self.tip), self.tip):
+        if tree := self.worktree.person_changed(self.left or self.worktree.tree_of(self.tip), self.tip):
             message = f"{self.run.rpartition('/')[2]}: changed by hand\n\nAgentfs-Run: {self.run}\n"
-            self.tip = self._commit(theirs, message, self.author)
+            self.tip = self._commit(tree, message, self.author)
             self.worktree.move(self.tip)
 
     def undo(self) -> None:
@@ -203,11 +203,8 @@ def _log_name(of: Order | Result) -> str:
     return paths.step_file(of.step, of.attempt, "log")
 
 
-def open_isolation(folder: Path, facts: Facts, means: Means, clock: Clock) -> IsolatedFolder | None:
-    """Return the worktree of a run, ready for its next attempt; None: the run is not isolated."""
-    isolation = facts.run.isolation
-    if isolation is None:
-        return None
+def open_isolation(folder: Path, isolation: Isolation, facts: Facts, means: Means, clock: Clock) -> IsolatedFolder:
+    """Return the worktree of an isolated run, ready for its next attempt."""
     start = isolation.first or isolation.base
     worktree = worktree_of(folder, isolation.repository, isolation.branch)
     author = person(worktree.repository.top)

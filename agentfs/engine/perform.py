@@ -30,10 +30,10 @@ from agentfs.engine.attempts import (
     ask_gate,
     confine,
     cut_while_waiting,
-    get_ready,
     issue,
     look_at_condition,
     order_for,
+    prepare_tools,
     start,
     step_context,
     take_answer,
@@ -202,7 +202,7 @@ def _call_planner(action: acts.CallPlanner, driver: Driver) -> None:
     state, takes_time = driver.state, driver.planner.takes_time(call, facts)
     driver.submit(
         acts.JobKey("call", "", action.call),
-        lambda job: _answer_call(call, decided if takes_time else None, state, driver, job),
+        partial(_answer_call, call, decided if takes_time else None, state, driver),
         at_once=not takes_time,
         pool=driver.world.calls,
     )
@@ -246,7 +246,7 @@ def _take_replan(number: int, driver: Driver) -> str | None:
 
 
 def _answer_call(call: Call, decided: str | None, state: RunState, driver: Driver, job: Job) -> Report:
-    """Let the planner answer, and write the answer. `decided`: when it was called, for the log of a conversation."""
+    """Have the planner answer, and write the answer. `decided`: when it was called, for the log of a conversation."""
     folder, mask = driver.folder / paths.PLANNING, driver.world.mask
     with JsonLines(folder / paths.call_file(call.call, "log"), mask, driver.world.clock) as log:
         if decided is not None:
@@ -276,12 +276,12 @@ def _deadline(state: RunState, driver: Driver) -> tuple[float, ModelError]:
 
 
 def _install(action: acts.InstallPlan, driver: Driver) -> None:
-    """Exchange plan.json for what an answer comes to, unless a person was faster."""
+    """Put the plan of an answer in the place of plan.json, unless a person has changed that meanwhile."""
     facts, one = driver.facts, driver.facts.planner_call(action.call)
     proposal = _proposal(action.call, driver)
     if proposal.plan:
         wanted = {step.tool for step in proposal.plan.steps if step.tool}
-        get_ready(wanted, driver.world, confine(driver, ()))
+        prepare_tools(wanted, driver.world, confine(driver, ()))
     source = proposal.source
     digest, folder = sha256_bytes(source), driver.folder / paths.PLANNING
     if digest not in one.tries:
@@ -300,7 +300,7 @@ def _install(action: acts.InstallPlan, driver: Driver) -> None:
 def _proposal(call: int, driver: Driver) -> Proposal:
     proposal = driver.facts.proposal
     if proposal is None or proposal.call != call:
-        raise RuntimeError("an answer is put into effect, or asked about, once it is laid over the plan")
+        raise RuntimeError(f"nothing is proposed by call {call}")
     return proposal
 
 

@@ -70,11 +70,9 @@ class RunReader:
     _seen_goal: str = ""  # the hash of what was judged last, good or not
     _accepted: tuple[str, Plan] | None = None  # the last revision's plan
     _groups: dict[tuple[str, int], tuple[Shape, Attempt]] = field(default_factory=dict)
-    _about: tuple[object, object, object] | None = None  # the facts that the proposal rests on
     _proposal: "Proposal | None" = None
-    _rejected: tuple[str, ...] = ()  # and what a person had rejected then
-    _laid: tuple[object, object, tuple[str, ...]] | None = None  # the answer that was laid over the plan, and when
-    _lost: str | None = None
+    _rests_on: tuple[object, ...] | None = None  # the answer, the revisions and the rejections that it rests on
+    _lost: str | None = None  # why there is none
     _lists: dict[str, JsonValue] = field(default_factory=dict)  # outputs that were cut, whole, by their results
     past: PastPlans = field(init=False)
 
@@ -132,39 +130,25 @@ class RunReader:
 
     def judged(self, facts: Facts) -> Facts:
         """Return the facts with what the answer that is not in effect comes to, on top of the plan as it is."""
-        facts = self._with_lists(facts)
-        about = (facts.calls, facts.revisions, facts.goal)
-        rejected = rejected_steps(facts) if waiting_answer(facts) else ()
-        known = self._about is not None and all(one is other for one, other in zip(about, self._about, strict=True))
-        if not known or rejected != self._rejected:
-            self._rejected = rejected
-            self._proposal, self._lost = self._read_proposal(facts)
-            self._about = None if self._lost else about  # what is lost may be taken back at any time
+        facts, one = self._with_lists(facts), waiting_answer(facts)
+        rests_on = (one.answer, facts.revisions, rejected_steps(facts)) if one and one.call else None
+        if rests_on != self._rests_on or self._lost:  # what is lost may be taken back at any time
+            self._rests_on, self._lost = rests_on, None
+            try:
+                self._proposal = self._propose(one, one.call, facts) if one and one.call else None
+            except LostPlan as lost:
+                self._proposal, self._lost = None, str(lost)
         if self._lost and self._lost not in facts.broken:
             facts = replace(facts, broken=(*facts.broken, self._lost))
         return facts if facts.proposal is self._proposal else replace(facts, proposal=self._proposal)
 
-    def _read_proposal(self, facts: Facts) -> tuple["Proposal | None", str | None]:
-        """Return what a waiting answer comes to, or the words for what of the run's past does not read."""
-        if (one := waiting_answer(facts)) is None or one.call is None:
-            return None, None
-        laid, self._laid = self._laid, (one.answer, facts.revisions, self._rejected)
-        if (
-            laid
-            and self._proposal
-            and laid[0] is one.answer
-            and laid[1] is facts.revisions
-            and laid[2] == self._rejected
-        ):
-            return self._proposal, None
+    def _propose(self, one: PlannerCall, call: Call, facts: Facts) -> "Proposal":
+        """Return what a waiting answer comes to; raise LostPlan for what of the run's past does not read."""
         from agentfs.core.plan_merge import propose
 
-        try:
-            base = self._grown_from(one.call, facts)
-            hand_edits = {} if facts.goal.has_steps else self.past.hand_edits(facts.revisions, facts.plan)
-        except LostPlan as lost:
-            return None, str(lost)
-        return propose(one, facts, base, hand_edits, self.judge.plan), None
+        base = self._grown_from(call, facts)
+        hand_edits = {} if facts.goal.has_steps else self.past.hand_edits(facts.revisions, facts.plan)
+        return propose(one, facts, base, hand_edits, self.judge.plan)
 
     def _grown_from(self, call: Call, facts: Facts) -> Plan | None:
         """Return the plan that an answer grew from, if that is not the one in force.

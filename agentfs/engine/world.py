@@ -189,9 +189,9 @@ def open_driver(folder: Path, world: World) -> Driver:
     planner = planner_for(folder, reader, world)
     driver = Driver(folder, reader, world, planner, places=world.settings.limits.parallel)
     take_over(driver)
-    if driver.facts.outcome is None:
+    if driver.facts.outcome is None and run.isolation:
         try:
-            driver.isolated = open_isolation(folder, driver.facts, means, world.clock)
+            driver.isolated = open_isolation(folder, run.isolation, driver.facts, means, world.clock)
         except LedgerError as error:
             raise UserError(str(error)) from None
     return driver

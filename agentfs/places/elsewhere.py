@@ -223,7 +223,7 @@ def carry_out(assignment: Assignment, channel: Channel, environment: Mapping[str
     line = DriverLine(channel, stop, silence_s=assignment.silence_s, alive_s=assignment.alive_s)
     scratch = tempfile.TemporaryDirectory(prefix="agentfs-attempt-", ignore_cleanup_errors=True)
     with scratch as folder, _tools(assignment, confined) as box:
-        steps = SendingFolder(folder, folder, SharedSync(folder), line)
+        steps = SendingFolder(folder, SharedSync(folder), line)
         context = _context(assignment, confined, steps, stop, box, environment)
         try:
             _attempt(assignment, task_of(assignment, environment), context, line)

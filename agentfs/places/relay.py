@@ -196,7 +196,7 @@ class Relay:
         """Take a piece of the whole output; an empty one ends it, and it appears."""
         name = paths.step_file(self.order.step, self.order.attempt, "output")
         if self._output is None:
-            temp = f"{self.steps.unwatched}/{temp_name('output')}"
+            temp = f"{self.steps.folder}/{temp_name('output')}"
             self._output = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), temp
         descriptor, temp = self._output
         if piece:

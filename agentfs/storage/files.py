@@ -80,26 +80,20 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 def publish(path: Path | str, content: bytes, *, durable: bool) -> None:
     """Make a file appear whole, once. Raises FileExistsError if it is there: a fact is never rewritten."""
-    appear(path, content, durable=durable, made_in=os.path.dirname(path))
+    appear(path, content, durable=durable)
     if durable:
         sync_folder(os.path.dirname(path))
 
 
 def publish_inside(folder: int, name: str, content: bytes) -> None:
     """Make a file appear whole and durable, once, in a held folder, whatever its path leads to by now."""
-    appear(name, content, durable=True, made_in=".", inside=folder)
+    appear(name, content, durable=True, inside=folder)
     sync_folder(folder)
 
 
-def appear(
-    path: Path | str, content: bytes, *, durable: bool, made_in: Path | str, inside: int | None = None
-) -> None:
-    """Make a file appear whole, once; its name is not durable yet.
-
-    `made_in`: the folder to write it in while it has no name. If that is another one, a watch for
-    what is written into files gets no event. `inside`: the held folder that both are relative to.
-    """
-    descriptor = open_unnamed(made_in, os.O_WRONLY, inside)
+def appear(path: Path | str, content: bytes, *, durable: bool, inside: int | None = None) -> None:
+    """Make a file appear whole, once; its name is not durable yet. `inside`: the held folder it is relative to."""
+    descriptor = open_unnamed(os.path.dirname(path) or ".", os.O_WRONLY, inside)
     if descriptor is None:
         _appear_by_name(path, content, durable=durable, inside=inside)
         return
@@ -209,29 +203,28 @@ class SharedSync:
 
 @dataclass(frozen=True, slots=True)
 class StepsFolder:
-    """Files are made where nobody watches and linked into place: a driver needs no news of its own doing."""
+    """steps/ of a run: files appear in it whole, and share what makes their names durable."""
 
     folder: str
-    unwatched: str
     syncs: SharedSync
 
     @classmethod
     def of(cls, run: Path) -> Self:
         steps = f"{run}/{paths.STEPS}"
-        return cls(steps, f"{run}/{paths.REVISIONS}", SharedSync(steps))
+        return cls(steps, SharedSync(steps))
 
     def path(self, step: str, attempt: int, kind: paths.StepFileKind) -> str:
         return f"{self.folder}/{paths.step_file(step, attempt, kind)}"
 
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
         """Make a file appear whole, once."""
-        appear(f"{self.folder}/{name}", content, durable=durable, made_in=self.unwatched)
+        appear(f"{self.folder}/{name}", content, durable=durable)
         if durable:
             self.sync()
 
     def open_unnamed(self, flags: int) -> int | None:
         """Open a file that will get its name here; None where a file system has no such files."""
-        return open_unnamed(self.unwatched, flags)
+        return open_unnamed(self.folder, flags)
 
     def give_name(self, descriptor: int, name: str) -> None:
         """Let it appear. Raises FileExistsError if the name is taken."""

@@ -44,7 +44,7 @@ def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, D
     open. `path` is never absent and never torn, and what a person wrote is never overwritten.
     """
     temp = path.parent / temp_name("plan")
-    appear(temp, content, durable=True, made_in=path.parent)  # whole: what a dead driver leaves may be a person's
+    appear(temp, content, durable=True)  # whole: what a dead driver leaves may be a person's
     try:
         placed = _swap_in(temp, path, expected)
     except BaseException:

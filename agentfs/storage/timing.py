@@ -109,7 +109,6 @@ class Timing:
     day_limit: float = _pause(5.0, "between two looks at whether the limit of the day still holds")
     day_setting: float = _pause(1.0, "for which that limit counts as known")
     day_runs: float = _pause(2.0, "for which the list of the day's runs counts as known")
-    planner_call: float = _limit(1800.0, "for one call of the planner without timeout_s")
     connect: float = _limit(10.0, "for a connection to an endpoint")
     first_byte: float = _limit(600.0, "until a reply begins: a long prompt on a small machine is read for minutes")
     between_pieces: float = _limit(180.0, "between two pieces of a reply")

@@ -3,16 +3,13 @@
 import errno
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agentfs.storage import files as disk
-from agentfs.storage.files import appear, publish, replace
+from agentfs.storage.files import publish, replace
 from agentfs.storage.plan_files import install
-from agentfs.storage.watcher import FolderWatch
-from tests.workspaces import wait_for
 
 
 def test_a_file_appears_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -46,46 +43,6 @@ def test_where_files_need_a_name_from_the_start(
     monkeypatch.undo()
     assert (tmp_path / "a").read_bytes() == b"whole"
     assert os.listdir(tmp_path) == ["a"]
-
-
-@pytest.fixture
-def beside(tmp_path: Path) -> tuple[Path, Path]:
-    """A folder that is watched, and one beside it."""
-    for name in ("watched", "beside"):
-        (tmp_path / name).mkdir()
-    return tmp_path / "watched", tmp_path / "beside"
-
-
-@pytest.mark.parametrize("durable", [True, False])
-def test_a_file_made_beside_its_folder_appears_whole_and_once(beside: tuple[Path, Path], durable: bool) -> None:
-    watched, elsewhere = beside
-    appear(watched / "a", b"first", durable=durable, made_in=elsewhere)
-    with pytest.raises(FileExistsError):
-        appear(f"{watched}/a", b"second", durable=durable, made_in=str(elsewhere))
-    assert (watched / "a").read_bytes() == b"first"
-    assert (os.listdir(watched), os.listdir(elsewhere)) == (["a"], [])
-
-
-def heard_of(watched: Path, act: Callable[[], None]) -> list[str]:
-    """Return the names that somebody hears who watches only what is written into files; a last one ends it."""
-    heard: list[str] = []
-
-    def last_one_was_heard() -> bool:
-        heard.extend(os.path.basename(path) for path in watch.seen())
-        return "last" in heard
-
-    with FolderWatch([], lambda: None, written=[watched]) as watch:
-        act()
-        (watched / "last").write_bytes(b"by somebody else")
-        wait_for(last_one_was_heard, "news of the last file")
-    return heard
-
-
-def test_a_file_made_beside_its_folder_is_not_heard_of(beside: tuple[Path, Path]) -> None:
-    watched, elsewhere = beside
-    assert heard_of(watched, lambda: appear(watched / "a", b"a", durable=True, made_in=elsewhere)) == ["last"]
-    (watched / "last").unlink()
-    assert len(heard_of(watched, lambda: publish(watched / "b", b"b", durable=True))) == 2
 
 
 def test_one_of_many_publishers_wins(tmp_path: Path) -> None:
