@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,7 @@ from agentfs.core.reports import (
     OrderTaken,
     Report,
 )
-from agentfs.core.resolve import Output, Resolved, reference_limit, resolve_step
+from agentfs.core.resolve import Output, Resolved, Unresolved, reference_limit, resolve_step
 from agentfs.core.run_state import Use
 from agentfs.core.spans import traceparent
 from agentfs.core.steps import StepView, condition_sha256, retry_wait
@@ -113,10 +113,16 @@ def _with_real_paths(view: StepView, driver: Driver) -> Resolved:
         raise RuntimeError("resolved before ordered")
     if not view.resolved.files:
         return view.resolved
-    room = reference_limit(driver.state.bounds.output_bytes, len(driver.state.steps))
-    params = view.params or driver.facts.run.params or {}
-    resolved = resolve_step(view.step, outputs_of(driver), driver.facts.goal.text, room, params)
+    resolved = resolve(view.step, driver, outputs_of(driver), share=len(driver.state.steps))
     return resolved if isinstance(resolved, Resolved) else view.resolved
+
+
+def resolve(step: Step, driver: Driver, outputs: Mapping[str, Output], share: int = 1) -> Resolved | Unresolved:
+    """Return a step with values in place of references. `share`: how many steps share the room there is for them."""
+    view = driver.state.view(step.id)
+    params = (view.params if view else None) or driver.facts.run.params or {}
+    room = reference_limit(driver.state.bounds.output_bytes, share)
+    return resolve_step(step, outputs, driver.facts.goal.text, room, params)
 
 
 def issue(view: StepView, driver: Driver) -> None:
@@ -543,8 +549,7 @@ def _acceptance(driver: Driver) -> Acceptance | None:
     own = tuple(check for check in acceptance_checks(facts) if not isinstance(check, JudgeCheck))
     if not own or facts.run.proof is None:
         return None
-    room = reference_limit(driver.state.bounds.output_bytes, 1)
-    resolved = resolve_step(Step(id="goal", checks=own), {}, facts.goal.text, room, facts.run.params or {})
+    resolved = resolve(Step(id="goal", checks=own), driver, {})
     if not isinstance(resolved, Resolved):
         return None
     hidden = tuple(check_sha256(check) in written for check in own)

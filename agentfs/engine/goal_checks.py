@@ -35,9 +35,9 @@ from agentfs.core.records import (
     StepChecks,
 )
 from agentfs.core.reports import ChecksFinished, Nothing, Report
-from agentfs.core.resolve import Resolved, reference_limit, resolve_step
+from agentfs.core.resolve import Resolved
 from agentfs.core.steps import LIMIT, UNREACHABLE
-from agentfs.engine.attempts import outputs_of, spoiled_files, step_context, using_folder, with_model
+from agentfs.engine.attempts import outputs_of, resolve, spoiled_files, step_context, using_folder, with_model
 from agentfs.engine.driver import Driver, Job
 from agentfs.executor.attempt import render
 from agentfs.executor.checks import is_small
@@ -151,9 +151,7 @@ def _check(action: acts.RunGoalChecks, driver: Driver, job: Job) -> Report:
 
 def _resolve(step: Step, driver: Driver) -> tuple[ResolvedCheck, ...] | str:
     """Return the checks of a step with values in place of references, or why there are none."""
-    room, view = reference_limit(driver.state.bounds.output_bytes, 1), driver.state.view(step.id)
-    params = (view.params if view else None) or driver.facts.run.params or {}
-    resolved = resolve_step(step, outputs_of(driver), driver.facts.goal.text, room, params)
+    resolved = resolve(step, driver, outputs_of(driver))
     return resolved.checks if isinstance(resolved, Resolved) else resolved.why
 
 
