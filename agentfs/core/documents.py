@@ -40,6 +40,10 @@ class Document:
         """Return line and column, from 1, of a value (or of its name); of the nearest parent if it is not there."""
         return self.places(pointer, key)
 
+    def place(self, problem: Problem) -> Problem:
+        """Return a problem of the value with its place in the text."""
+        return problem.at(*self.places(problem.pointer, problem.in_name))
+
     def with_value(self, value: Any) -> "Document":
         """Return the same text read as another value, for what a reader made more regular."""
         return replace(self, value=value)
@@ -128,10 +132,10 @@ _TOML_AT = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)\
 def read_toml(source: bytes) -> Document:
     """Return the document in this TOML, or raise `Rejected` with what is wrong and where."""
     text = decode_text(source, MAX_BYTES)
-    value, places = _toml_value(text), _TomlPlaces(text)
-    if problems := [problem.at(*places.locate(problem.pointer, key=False)) for problem in _not_json(value, "")]:
+    document = Document(_toml_value(text), _TomlPlaces(text).locate)
+    if problems := [document.place(problem) for problem in _not_json(document.value, "")]:
         raise Rejected(problems)
-    return Document(value, places.locate)
+    return document
 
 
 def _toml_value(text: str) -> dict[str, Any]:

@@ -238,8 +238,8 @@ def _front_matter(lines: Sequence[str], problems: list[Problem]) -> Document:
         return Document({})
     for name, fix in (("steps", "write them under '## Steps'"), ("goal", "write it below the front matter")):
         if name in document.value:
-            wrong = Problem(f"front matter has no field {name!r}", fix, f"/{name}")
-            problems.append(wrong.at(*document.locate(f"/{name}", key=True)))
+            wrong = Problem(f"front matter has no field {name!r}", fix, f"/{name}", in_name=True)
+            problems.append(document.place(wrong))
     return document.with_value({key: one for key, one in document.value.items() if key not in ("steps", "goal")})
 
 
@@ -405,7 +405,7 @@ def read_request(source: bytes, filename: str) -> Request | None:
     fields = check_goal(document.with_value({name: one for name, one in value.items() if name in FIELDS + _ALSO}))
     problems = [*_beside(value), *uses_problems(fields.uses or "", "/uses")]
     if problems:
-        raise Rejected([one.at(*document.locate(one.pointer, key=one.pointer != "/uses")) for one in problems])
+        raise Rejected([document.place(one) for one in problems])
     return Request(fields, document.places)
 
 
@@ -413,7 +413,7 @@ def _beside(value: Mapping[str, object]) -> Iterator[Problem]:
     for name in value:
         if name not in FIELDS + _ALSO:
             fix = f"a goal that uses another may have {', '.join(FIELDS)}; the rest is in that one"
-            yield Problem(f"{name!r} cannot be beside 'uses'", fix, f"/{name}")
+            yield Problem(f"{name!r} cannot be beside 'uses'", fix, f"/{name}", in_name=True)
 
 
 def uses_problems(uses: str, pointer: str) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from agentfs.core.config import Settings
 from agentfs.core.conformance import unique_items
@@ -197,13 +197,6 @@ _PATTERNS = {
 }
 
 
-class SchemaFinding(NamedTuple):
-    """A problem, and whether it lies in the name of a field and not in its value."""
-
-    problem: Problem
-    in_name: bool = False
-
-
 @cache
 def _validator_class() -> Any:
     """Return the validator whose types are those of the strict records: 1.0 is no integer, true no number."""
@@ -227,14 +220,14 @@ def _record_validator(name: str) -> _Validator:
     return validator_for(schema_for(name))
 
 
-def record_problems(value: Any, name: str) -> list[SchemaFinding]:
+def record_problems(value: Any, name: str) -> list[Problem]:
     """Return what is wrong with a value as a record of `schemas/`."""
     return describe_errors(_record_validator(name).iter_errors(value))
 
 
-def describe_errors(errors: Iterable[_Error]) -> list[SchemaFinding]:
+def describe_errors(errors: Iterable[_Error]) -> list[Problem]:
     """Return errors in words: all unknown and missing fields, and one mistake per value."""
-    found: list[SchemaFinding] = []
+    found: list[Problem] = []
     wrong_values: set[str] = set()
     incomplete: set[tuple[str, ...]] = set()  # objects whose missing fields are listed: there is an error for each
     for error in islice(_leaves(errors), MOST):
@@ -246,7 +239,7 @@ def describe_errors(errors: Iterable[_Error]) -> list[SchemaFinding]:
             incomplete.add(where)
         elif (pointer := _pointer(error)) not in wrong_values:
             wrong_values.add(pointer)
-            found.append(SchemaFinding(Problem(*_wrong_value(error), pointer), in_name=_is_of_name(error)))
+            found.append(Problem(*_wrong_value(error), pointer, in_name=_is_of_name(error)))
     return found
 
 
@@ -306,22 +299,22 @@ def _kinds(error: _Error) -> list[str]:
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _unknown_fields(error: _Error) -> Iterator[SchemaFinding]:
+def _unknown_fields(error: _Error) -> Iterator[Problem]:
     known = sorted(error.schema.get("properties", ()))
     for name in error.instance:
         if name not in known:
             fix = did_you_mean(name, known, f"the fields here are {', '.join(known)}" if known else "remove it")
             pointer = _pointer(error) + pointer_to(name)
-            yield SchemaFinding(Problem(f"unknown field {name!r}", fix, pointer), in_name=True)
+            yield Problem(f"unknown field {name!r}", fix, pointer, in_name=True)
 
 
-def _missing_fields(error: _Error) -> Iterator[SchemaFinding]:
+def _missing_fields(error: _Error) -> Iterator[Problem]:
     for name in error.validator_value:
         if name not in error.instance:
             field = error.schema.get("properties", {}).get(name, {})
             words = field.get("description", "…")
             hint = _any_of(field["enum"]) if "enum" in field else words[:1].lower() + words[1:]
-            yield SchemaFinding(Problem(f"the field {name!r} is missing", f'add "{name}": {hint}', _pointer(error)))
+            yield Problem(f"the field {name!r} is missing", f'add "{name}": {hint}', _pointer(error))
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,7 +16,7 @@ from agentfs.core.config import Settings
 from agentfs.core.documents import Document
 from agentfs.core.facts import RUN
 from agentfs.core.hashing import canonical
-from agentfs.core.json_schema import MOST, SchemaFinding, describe_errors, record_problems, validator_for
+from agentfs.core.json_schema import MOST, describe_errors, record_problems, validator_for
 from agentfs.core.plan_graph import dependencies, find_circle
 from agentfs.core.plan_schemas import Schemas, regex_problem
 from agentfs.core.problems import Hints, Problem, Rejected, did_you_mean, pointer_to
@@ -31,15 +31,14 @@ Numbered = Sequence[tuple[int, Step]]  # a step and its place in the plan
 
 def check_plan(document: Document, catalogue: Catalogue) -> Plan:
     """Return the plan, fit to run with these tools; or raise `Rejected` with all that is wrong."""
-    plan, findings = _read(document, Plan, "plan")
+    plan, problems = _read(document, Plan, "plan")
     catalogue = catalogue.under(plan.tools if plan else _own_tools(document.value))
     steps = list(enumerate(plan.steps)) if plan else _good_steps(document.value)
-    findings += step_problems(steps, _ids(document.value), catalogue)
+    problems += step_problems(steps, _ids(document.value), catalogue)
     if plan:
-        findings += map(SchemaFinding, acceptance_problems(plan.checks or (), _ids(document.value), catalogue))
-        findings += map(SchemaFinding, cycles(plan))
-    _raise(document, findings)
-    return _present(plan)
+        problems += acceptance_problems(plan.checks or (), _ids(document.value), catalogue)
+        problems += cycles(plan)
+    return _accept(document, plan, problems)
 
 
 def surely_fits(plan: Plan, catalogue: Catalogue) -> bool:
@@ -59,17 +58,15 @@ def _surely_runs(step: Step, usable: frozenset[str], catalogue: Catalogue) -> bo
 
 def check_goal(document: Document) -> Goal:
     """Return the fields of a goal; or raise `Rejected`. Steps it holds are checked as a plan, by `check_plan`."""
-    goal, findings = _read(document, Goal, "goal")
+    goal, problems = _read(document, Goal, "goal")
     if goal:
-        checks, schemas = enumerate(goal.checks or ()), Schemas()
-        findings += [
-            SchemaFinding(one) for n, check in checks for one in check_problems(check, f"/checks/{n}", schemas)
-        ]
+        schemas = Schemas()
+        for n, check in enumerate(goal.checks or ()):
+            problems += check_problems(check, f"/checks/{n}", schemas)
         if goal.status is not None and goal.steps is None:
-            problem = Problem("'status' means nothing without 'steps'", "remove it, or write the steps", "/status")
-            findings.append(SchemaFinding(problem, in_name=True))
-    _raise(document, findings)
-    goal = _present(goal)
+            message, fix = "'status' means nothing without 'steps'", "remove it, or write the steps"
+            problems.append(Problem(message, fix, "/status", in_name=True))
+    goal = _accept(document, goal, problems)
     return goal.model_copy(update={"params": document.value["params"]}) if goal.params else goal  # in its order
 
 
@@ -80,13 +77,11 @@ def check_settings(document: Document) -> Settings:
 
 def check_record(document: Document, record_type: type[R], schema: str) -> R:
     """Return a record of one of the schemas; or raise `Rejected`."""
-    record, findings = _read(document, record_type, schema)
-    _raise(document, findings)
-    return _present(record)
+    return _accept(document, *_read(document, record_type, schema))
 
 
-def strict(value: Any, record_type: type[R]) -> tuple[R | None, list[Problem]]:
-    """Return the record that a value is, or what the strict reader has against it."""
+def to_record(value: Any, record_type: type[R]) -> tuple[R | None, list[Problem]]:
+    """Return the record that a value is, or why it is none, as pydantic says it."""
     try:
         return record_type.model_validate_json(canonical(value)), []
     except ValidationError as error:
@@ -95,11 +90,9 @@ def strict(value: Any, record_type: type[R]) -> tuple[R | None, list[Problem]]:
         return None, [Problem("holds a value that JSON does not know, such as a date", "put it in quotes")]
 
 
-def _read(document: Document, record_type: type[R], schema: str) -> tuple[R | None, list[SchemaFinding]]:
-    record, problems = strict(document.value, record_type)
-    if record:
-        return record, []
-    return None, record_problems(document.value, schema) or [SchemaFinding(problem) for problem in problems]
+def _read(document: Document, record_type: type[R], schema: str) -> tuple[R | None, list[Problem]]:
+    record, problems = to_record(document.value, record_type)
+    return record, [] if record else record_problems(document.value, schema) or problems
 
 
 def _strict_problem(value: Any, loc: Iterable[int | str], message: str) -> Problem:
@@ -117,14 +110,14 @@ def _good_steps(value: Any) -> Numbered:
     steps = value.get("steps") if isinstance(value, dict) else None
     if not isinstance(steps, list):
         return []
-    read = ((place, strict(step, Step)[0]) for place, step in enumerate(steps))
+    read = ((place, to_record(step, Step)[0]) for place, step in enumerate(steps))
     return [(place, step) for place, step in read if step]
 
 
 def _own_tools(value: Any) -> Tools | None:
     """Return what a plan that is not well formed says of the run's tools, if that much is."""
     own = value.get("tools") if isinstance(value, dict) else None
-    return strict(own, Tools)[0] if isinstance(own, dict) else None
+    return to_record(own, Tools)[0] if isinstance(own, dict) else None
 
 
 def _ids(value: Any) -> frozenset[str]:
@@ -133,18 +126,13 @@ def _ids(value: Any) -> frozenset[str]:
     return frozenset(one for one in found if isinstance(one, str))
 
 
-def _raise(document: Document, findings: Iterable[SchemaFinding]) -> None:
-    """Raise `Rejected` with each problem at its place, in the order of the file; do nothing if there is none."""
-    placed = [
-        problem.at(*document.locate(problem.pointer, key=in_name)) for problem, in_name in islice(findings, MOST)
-    ]
+def _accept(document: Document, record: R | None, problems: Iterable[Problem]) -> R:
+    """Return the record; raise `Rejected` with each problem at its place, in the order of the file, if there is any."""
+    placed = [document.place(problem) for problem in islice(problems, MOST)]
     if placed:
         lines = document.text.split("\n")
         placed = [problem.at_quote(lines) for problem in placed]
         raise Rejected(sorted(dict.fromkeys(placed), key=lambda problem: (problem.line, problem.column)))
-
-
-def _present(record: R | None) -> R:
     assert record is not None, "a document without problems is a record"  # noqa: S101
     return record
 
@@ -157,12 +145,11 @@ WHOLE_GOAL = "do"  # the step of agentfs's own plan, which the plan's checks are
 _MOST_CIRCLES = 20  # each is looked for in all that is left
 
 
-def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue) -> list[SchemaFinding]:
+def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue) -> list[Problem]:
     """Return all that is wrong with steps, given the ids of the plan and the tools of the run."""
-    inputs, schemas, hints = _Inputs(catalogue), Schemas(), Hints()
-    found = [
-        SchemaFinding(problem) for problem in (*duplicate_ids(steps), *unknown_dependencies(steps, known, hints))
-    ]
+    validators: dict[str, Any] = {}
+    schemas, hints = Schemas(), Hints()
+    found = [*duplicate_ids(steps), *unknown_dependencies(steps, known, hints)]
     for place, step in steps:
         if len(found) >= MOST:
             break
@@ -173,17 +160,10 @@ def step_problems(steps: Numbered, known: Collection[str], catalogue: Catalogue)
         ]
         if step.expects is not None:
             own += schemas.problems(step.expects, "/expects")
-        findings = [SchemaFinding(problem) for problem in own]
         if step.skip is None:  # what a person left out needs no tool, and no model
-            wrong = (*_tools(step, catalogue), *_place(step, catalogue))
-            findings += [*map(SchemaFinding, wrong), *inputs.findings(step)]
-        found += [_below(f"/steps/{place}", finding) for finding in findings]
+            own += [*_tools(step, catalogue), *_place(step, catalogue), *_input(step, catalogue, validators)]
+        found += [problem.below(f"/steps/{place}") for problem in own]
     return found
-
-
-def _below(prefix: str, finding: SchemaFinding) -> SchemaFinding:
-    problem, in_name = finding
-    return SchemaFinding(problem.below(prefix), in_name)
 
 
 # ── ids and dependencies ──────────────────────────────────────────────────────────────────────────────────
@@ -327,22 +307,15 @@ def _tool_fix(name: str, tools: Collection[str]) -> str:
     )
 
 
-class _Inputs:
-    """Checks inputs against the tools' own schemas; each validator is made once."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._validators: dict[str, Any] = {}
-
-    def findings(self, step: Step) -> list[SchemaFinding]:
-        if step.tool is None or step.tool not in self._catalogue.tools:
-            return []
-        if self._catalogue.tools[step.tool].surely_takes(step.input or {}):
-            return []
-        if step.tool not in self._validators:
-            self._validators[step.tool] = validator_for(self._catalogue.tools[step.tool].input_schema)
-        errors = self._validators[step.tool].iter_errors(step.input or {})
-        return [_below("/input", finding) for finding in describe_errors(one for one in errors if not _is_open(one))]
+def _input(step: Step, catalogue: Catalogue, validators: dict[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with the input by the tool's own schema. `validators`: kept, as each takes long to make."""
+    spec = catalogue.tools.get(step.tool or "")
+    if spec is None or spec.surely_takes(step.input or {}):
+        return
+    if spec.name not in validators:
+        validators[spec.name] = validator_for(spec.input_schema)
+    errors = validators[spec.name].iter_errors(step.input or {})
+    yield from (one.below("/input") for one in describe_errors(one for one in errors if not _is_open(one)))
 
 
 def _is_open(error: Any) -> bool:

@@ -76,7 +76,7 @@ def _schema_problems(text: bytes) -> tuple[Problem, ...]:
     schema = json.loads(text)
     try:
         wrong = describe_errors(validator_for(Draft202012Validator.META_SCHEMA).iter_errors(schema))
-        found = [Problem(f"not a JSON Schema: {one.message}", one.fix, one.pointer) for one, _ in wrong]
+        found = [Problem(f"not a JSON Schema: {one.message}", one.fix, one.pointer) for one in wrong]
         found = found or [*_inner_problems(schema, _Root(schema, frozenset(_anchors(schema))), "")]
     except RecursionError:
         return (_ENDLESS,)

@@ -18,6 +18,7 @@ class Problem:
     column: int = 1
     quote: str = field(default="", compare=False, repr=False)  # the part that is wrong of the text at the pointer
     before: int = field(default=0, compare=False, repr=False)  # how often that part is in the text before
+    in_name: bool = field(default=False, compare=False, repr=False)  # it is in the name of the field, not its value
 
     def at(self, line: int, column: int) -> "Problem":
         return replace(self, line=line, column=column)

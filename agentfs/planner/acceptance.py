@@ -22,7 +22,7 @@ from pydantic import JsonValue
 
 from agentfs.core.excerpts import fence_text, one_line
 from agentfs.core.hashing import check_value
-from agentfs.core.plan_check import acceptance_problems, strict
+from agentfs.core.plan_check import acceptance_problems, to_record
 from agentfs.core.proof import check_sha256
 from agentfs.core.records import (
     Check,
@@ -164,7 +164,7 @@ class Writer:
 
     def _usable(self, given: Sequence[Any]) -> Iterator[Check]:
         for value in given[: 2 * MOST_CHECKS]:
-            step, wrong = strict({"id": "a", "checks": [value]}, Step)
+            step, wrong = to_record({"id": "a", "checks": [value]}, Step)
             check = step.checks[0] if step and step.checks else None
             problems = [one.message for one in wrong] if check is None else self._wrong(check)
             if check is not None and not problems:
@@ -315,7 +315,7 @@ def _show(check: Check) -> str:
 
 def late_checks(given: Sequence[Any], known: Sequence[JsonObject], catalogue: Catalogue) -> Acceptance:
     """Return checks that a planner adds once the work has begun: they are run, and prove nothing."""
-    steps = (strict({"id": "a", "checks": [value]}, Step)[0] for value in given[:MOST_CHECKS])
+    steps = (to_record({"id": "a", "checks": [value]}, Step)[0] for value in given[:MOST_CHECKS])
     read = [check for step in steps if step for check in step.checks or ()]
     new = [check for check in read if check_value(check) not in known]
     found = [check for check in new if not [*acceptance_problems([check], (), catalogue)]]

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from agentfs.core.documents import Document
 from agentfs.core.hashing import canonical
 from agentfs.core.plan_changes import changes
-from agentfs.core.plan_check import check_plan, strict
+from agentfs.core.plan_check import check_plan, to_record
 from agentfs.core.problems import Problem, Rejected, in_words, show_value
 from agentfs.core.records import JsonObject, Plan
 from agentfs.core.tool_spec import Catalogue
@@ -127,7 +127,7 @@ def _has_other_checks(context: PlanContext) -> bool:
 
 
 def _is_same(plan: Plan, context: PlanContext) -> bool:
-    present = strict(context.plan, Plan)[0] if context.plan is not None else None
+    present = to_record(context.plan, Plan)[0] if context.plan is not None else None
     return present is not None and not changes(present, plan)
 
 

@@ -12,7 +12,7 @@ import pytest
 from agentfs.core.config import Settings
 from agentfs.core.documents import Document, read_json, read_toml, read_yaml
 from agentfs.core.json_schema import record_problems
-from agentfs.core.plan_check import check_goal, check_plan, check_record, check_settings, strict
+from agentfs.core.plan_check import check_goal, check_plan, check_record, check_settings, to_record
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Author, Goal, ModelChoice, Plan
 from agentfs.core.tool_spec import Catalogue
@@ -63,7 +63,7 @@ def test_both_readers_agree(case: Case) -> None:
         document = read_json(case.source)
     except Rejected:
         return
-    _, refused = strict(document.value, Plan)
+    _, refused = to_record(document.value, Plan)
     assert bool(record_problems(document.value, "plan")) == bool(refused)
 
 
@@ -212,13 +212,13 @@ def test_a_value_that_is_not_json_is_refused() -> None:
 
 def test_a_table_with_a_wrong_name() -> None:
     order = {"after": {"A b": 1}}
-    messages = [problem.message for problem, _ in record_problems(order, "order")]
+    messages = [problem.message for problem in record_problems(order, "order")]
     assert "'after': \"A b\" is not a step id" in messages
 
 
 def test_check_record_reads_what_a_schema_file_describes() -> None:
     change = {"role": "person", "name": "Ada"}
-    assert strict(change, Author) == (Author(role="person", name="Ada"), [])
+    assert to_record(change, Author) == (Author(role="person", name="Ada"), [])
     with pytest.raises(Rejected, match="the field 'status' is missing"):
         check_record(read_json(b"{}"), Plan, "plan")
     assert check_record(read_json(written(a_plan())), Plan, "plan").status == "approved"
@@ -277,7 +277,7 @@ def test_readers_agree_and_places_exist_after_any_change(seed: int) -> None:
         container, name = chance.choice(_spots(root))
         container[name] = json.loads(json.dumps(chance.choice(ODD)))
     value, lines = root["plan"], written(root["plan"]).decode().split("\n")
-    assert bool(record_problems(value, "plan")) == bool(strict(value, Plan)[1])
+    assert bool(record_problems(value, "plan")) == bool(to_record(value, Plan)[1])
     for problem in problems_of(value, FULL):
         assert problem.fix
         assert 1 <= problem.column <= len(lines[problem.line - 1])
