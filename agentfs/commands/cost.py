@@ -10,7 +10,7 @@ from agentfs.commands.common import colours, here, print_lines, width
 from agentfs.core.costs import PARTS, Asked, Charge, Costs, as_page, charges_page, costs_of, goal_name
 from agentfs.core.paths import is_fork_source, run_id
 from agentfs.core.plan_diff import changed_lines
-from agentfs.core.table import RUN_COLOURS, paint
+from agentfs.core.table import mark_of_run, paint
 from agentfs.core.text import (
     columns,
     counts_words,
@@ -279,7 +279,7 @@ def _side_by_side(rows: list[Row], width: int | None) -> list[str]:
 def _colour(line: str, *states: str, colours: bool) -> str:
     """Return the line of the states, each in its colour."""
     for state in dict.fromkeys(states):
-        line = line.replace(f" {state}", f" {paint(state, RUN_COLOURS.get(state), colours=colours)}")
+        line = line.replace(f" {state}", f" {paint(state, mark_of_run(state).colour, colours=colours)}")
     return line
 
 

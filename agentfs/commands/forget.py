@@ -12,7 +12,7 @@ from typing import Any
 from agentfs.commands.common import colours, here, print_lines, say, short_path, width
 from agentfs.commands.status import moment
 from agentfs.core import paths
-from agentfs.core.table import RUN_COLOURS, Cell, table
+from agentfs.core.table import Cell, mark_of_run, table
 from agentfs.core.text import inert, json_text, plural, size
 from agentfs.daemon.schedules import why_needed
 from agentfs.errors import UserError
@@ -215,7 +215,7 @@ def _row(run: dict[str, Any], now: datetime) -> list[Cell]:
     state = run["state"] or "unreadable"
     return [
         (run["run"], None),
-        (state, RUN_COLOURS.get(state)),
+        (state, mark_of_run(state).colour),
         (moment(run["at"], now), None),
         (size(run["bytes"]), None),
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
 from agentfs.core.params import fill
-from agentfs.core.table import RUN_COLOURS, align_columns, mark_of, paint, shown_state, wrong_first
+from agentfs.core.table import align_columns, mark_of, mark_of_run, paint, shown_state, wrong_first
 from agentfs.core.text import (
     block,
     cut,
@@ -56,7 +56,7 @@ def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list
     """Return a run's steps, failed ones first, each with its state and the beginning of its output."""
     state = shown_state(page)
     why = state_and_why(state, first_line(page["why"])).removeprefix(state)
-    lines = [f"{page['run']}: {paint(state, RUN_COLOURS.get(page['state']), colours=colours)}{why}"]
+    lines = [f"{page['run']}: {paint(state, mark_of_run(page['state']).colour, colours=colours)}{why}"]
     if page.get("goal"):
         lines.append(f"  goal      {first_line(str(page['goal']))}")
     if page["revision"] is not None:

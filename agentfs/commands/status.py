@@ -12,7 +12,7 @@ from typing import Any
 
 from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
 from agentfs.core import paths
-from agentfs.core.table import NOT_DRIVEN, RUN_COLOURS, Cell, mark_of, shown_state, table, wrong_first
+from agentfs.core.table import NOT_DRIVEN, Cell, mark_of, mark_of_run, shown_state, table, wrong_first
 from agentfs.core.text import (
     ago,
     columns,
@@ -253,7 +253,7 @@ def _run_row(run: dict[str, Any], now: datetime) -> list[Cell]:
     steps = run["steps"]
     return [
         ("  " * run.get("depth", 0) + run["run"], None),
-        (shown_state(run), RUN_COLOURS.get("paused" if shown_state(run) == NOT_DRIVEN else run["state"])),
+        (shown_state(run), mark_of_run("paused" if shown_state(run) == NOT_DRIVEN else run["state"]).colour),
         (f"{steps['done']}/{steps['total']}", None),
         (moment(run["at"], now), None),
         (first_line(run["why"]), None),

@@ -187,10 +187,10 @@ def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
-def too_deep(value: Any) -> bool:
-    """Return whether a tree has more than MAX_DEPTH levels of objects and lists; without recursion."""
+def too_deep(value: Any, most: int = MAX_DEPTH) -> bool:
+    """Return whether a tree has more than so many levels of objects and lists; without recursion."""
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(most + 1):
         containers = [one for one in level if isinstance(one, dict | list)]
         if not containers:
             return False

@@ -14,7 +14,10 @@ from typing import Any
 from agentfs.core.config import McpServerSettings
 from agentfs.core.excerpts import one_line
 from agentfs.core.hashing import sha256_of
+from agentfs.core.json_text import too_deep
+from agentfs.core.problems import pointer_tokens
 from agentfs.core.tool_spec import ToolSpec, tool_name
+from agentfs.core.values import value_inside
 
 CONFIG, LOCK = ".mcp.json", "mcp.lock.json"
 FORMAT = "agentfs/mcp-lock-1"
@@ -213,15 +216,9 @@ def _bound_schema(schema: Any, whose: str) -> Mapping[str, Any]:
         raise Unusable(f"the schema of its {whose} is too deep") from None
     if size > MOST_SCHEMA:
         raise Unusable(f"the schema of its {whose} has more than {MOST_SCHEMA} characters")
-    if _depth(schema) > DEEPEST:
+    if too_deep(schema, DEEPEST):
         raise Unusable(f"the schema of its {whose} is more than {DEEPEST} levels deep")
     return schema
-
-
-def _depth(value: Any) -> int:
-    if isinstance(value, Mapping):
-        return 1 + max(map(_depth, value.values()), default=0)
-    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
 
 
 def differences(old: OfferedTool | None, new: OfferedTool | None) -> list[str]:
@@ -341,12 +338,13 @@ def checkable(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**reduced, "type": "object"}
 
 
-def _reduce_schema(part: Any, root: Mapping[str, Any], depth: int, left: list[int]) -> dict[str, Any]:
+def _reduce_schema(part: Any, root: Any, depth: int, left: list[int]) -> dict[str, Any]:
     left[0] -= 1
     if not isinstance(part, Mapping) or depth > DEEPEST or left[0] < 0:
         return {}
     if isinstance(ref := part.get("$ref"), str):
-        return _reduce_schema(_follow_reference(ref, root), root, depth + 1, left)
+        target = value_inside(root, pointer_tokens(ref[1:])) if ref.startswith("#") else {}
+        return _reduce_schema(target, root, depth + 1, left)
     made: dict[str, Any] = {}
     for key in (key for key in part if key in _KEPT):
         value = part[key]
@@ -382,13 +380,3 @@ def _is_type(value: Any) -> bool:
 
 
 _TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
-
-
-def _follow_reference(ref: str, root: Mapping[str, Any]) -> Any:
-    """Return what a reference within a schema leads to; nothing where it leads elsewhere."""
-    if not ref.startswith("#"):
-        return {}
-    found: Any = root
-    for word in ref[1:].strip("/").split("/") if ref != "#" else ():
-        found = found.get(word.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}

@@ -55,7 +55,7 @@ _STEP_SUFFIX_OF = {kind: suffix for suffix, kind in _STEP_SUFFIXES.items()}
 _CALL_SUFFIX_OF = {kind: suffix for suffix, kind in _CALL_SUFFIXES.items()}
 _STEP_FILE = re.compile(rf"({ATTEMPT_ID})\.({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
 _CALL_FILE = re.compile(rf"({FORMAT_DIGITS})\.([a-z0-9.-]+)\Z")
-_TALK = re.compile(rf"(question|reply)(?:-({FORMAT_DIGITS}))?\.md\Z")
+_QUESTION_SUFFIX = re.compile(rf"(question|reply)(?:-({FORMAT_DIGITS}))?\.md\Z")
 _PLAN_TRY = re.compile(rf"plan\.({FORMAT_DIGITS})\.json\Z")
 _REVISION_FILE = re.compile(rf"({FORMAT_DIGITS})\.(plan\.)?json\Z")
 _GOAL_BEFORE = re.compile(rf"{FORMAT_DIGITS}\.goal\.(?:md|txt|yaml|yml|json)\Z")
@@ -86,7 +86,7 @@ class CallFile:
 def step_file(step: str, attempt: int, kind: StepFileKind, count: int = 1) -> str:
     """Return the name of a file under `steps/`."""
     if kind in ("question", "reply"):
-        return f"{step}.{attempt}.{_talk(kind, count)}"
+        return f"{step}.{attempt}.{_question_suffix(kind, count)}"
     return f"{step}.{attempt}.{_STEP_SUFFIX_OF[kind]}"
 
 
@@ -105,7 +105,7 @@ def call_file(call: int, kind: CallFileKind, count: int = 1) -> str:
     if kind == "plan":
         return f"{call}.plan.{count}.json"
     if kind in ("question", "reply"):
-        return f"{call}.{_talk(kind, count)}"
+        return f"{call}.{_question_suffix(kind, count)}"
     return f"{call}.{_CALL_SUFFIX_OF[kind]}"
 
 
@@ -114,7 +114,7 @@ def call_path(call: int, kind: CallFileKind, count: int = 1) -> str:
     return f"{PLANNING}/{call_file(call, kind, count)}"
 
 
-def _talk(kind: str, count: int) -> str:
+def _question_suffix(kind: str, count: int) -> str:
     return f"{kind}{f'-{count}' if count > 1 else ''}.md"
 
 
@@ -172,8 +172,8 @@ def by_attempt(listing: Iterable[str]) -> dict[tuple[str, int], list[Trace]]:
 def _trace(suffix: str) -> Trace | None:
     if plain := _STEP_TRACES.get(suffix):
         return plain
-    if talk := _TALK.match(suffix):
-        return "question" if talk[1] == "question" else "reply", int(talk[2] or 1)
+    if asked := _QUESTION_SUFFIX.match(suffix):
+        return "question" if asked[1] == "question" else "reply", int(asked[2] or 1)
     return None
 
 
@@ -184,8 +184,8 @@ def parse_call_file(name: str) -> CallFile | None:
     call, suffix = int(match[1]), match[2]
     if kind := _CALL_SUFFIXES.get(suffix):
         return CallFile(call, kind)
-    if talk := _TALK.match(suffix):
-        return CallFile(call, "question" if talk[1] == "question" else "reply", int(talk[2] or 1))
+    if asked := _QUESTION_SUFFIX.match(suffix):
+        return CallFile(call, "question" if asked[1] == "question" else "reply", int(asked[2] or 1))
     if again := _PLAN_TRY.match(suffix):
         return CallFile(call, "plan", int(again[1]))
     return None

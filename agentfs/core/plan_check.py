@@ -127,7 +127,7 @@ def _ids(value: Any) -> frozenset[str]:
 
 
 def _accept(document: Document, record: R | None, problems: Iterable[Problem]) -> R:
-    """Return the record; raise `Rejected` with each problem at its place, in the order of the file, if there is any."""
+    """Return the record; raise `Rejected` with all problems, each at its place, in the order of the file, if any."""
     placed = [document.place(problem) for problem in islice(problems, MOST)]
     if placed:
         lines = document.text.split("\n")

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ from agentfs.core.hashing import canonical
 from agentfs.core.json_schema import describe_errors, validator_for
 from agentfs.core.plan_graph import find_circle
 from agentfs.core.problems import Problem, pointer_to, pointer_tokens
+from agentfs.core.values import NoPart, value_inside
 
 MAX_PATTERN = 1000
 MAX_SCHEMA_BYTES = 65536
@@ -77,27 +78,41 @@ def _schema_problems(text: bytes) -> tuple[Problem, ...]:
     try:
         wrong = describe_errors(validator_for(Draft202012Validator.META_SCHEMA).iter_errors(schema))
         found = [Problem(f"not a JSON Schema: {one.message}", one.fix, one.pointer) for one in wrong]
-        found = found or [*_inner_problems(schema, _Root(schema, frozenset(_anchors(schema))), "")]
+        if found or (found := [*_inner_problems(schema, root := _Root.of(schema), "")]):
+            return tuple(found)
     except RecursionError:
         return (_ENDLESS,)
-    return tuple(found) if found or not _is_endless(schema) else (_ENDLESS,)
+    return (_ENDLESS,) if _is_endless(root) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Root:
+    """A schema as a whole, and where references within it lead."""
+
     schema: Any
-    anchors: frozenset[str]
+    parts: tuple[Mapping[str, Any], ...]  # all objects in it
+    anchors: Mapping[str, Any]
+
+    @staticmethod
+    def of(schema: Any) -> "_Root":
+        parts = tuple(_objects(schema))
+        names = ((one.get(key), one) for one in parts for key in ("$anchor", "$dynamicAnchor"))
+        return _Root(schema, parts, {name: one for name, one in names if isinstance(name, str)})
+
+    def target(self, reference: str) -> Any:
+        """Return what a reference leads to; None if that is nothing."""
+        fragment = unquote(reference[1:])
+        if fragment and not fragment.startswith("/"):
+            return self.anchors.get(fragment)
+        found = value_inside(self.schema, pointer_tokens(fragment))
+        return None if isinstance(found, NoPart) else found
 
 
-def _anchors(value: Any) -> Iterator[str]:
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, dict):
-        yield from (name for name in (value.get("$anchor"), value.get("$dynamicAnchor")) if isinstance(name, str))
-    for inner in _children(value):
-        yield from _anchors(inner)
-
-
-def _children(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects(inner)
 
 
 def _inner_problems(value: Any, root: _Root, pointer: str) -> Iterator[Problem]:
@@ -124,61 +139,26 @@ def _keyword_problems(name: str, value: Any, root: _Root, pointer: str) -> Itera
             yield Problem(
                 f"the schema refers to another document, {value[:80]!r}", "copy that part into $defs", pointer
             )
-        case (("$ref" | "$dynamicRef"), str()) if not _leads_somewhere(value, root):
+        case (("$ref" | "$dynamicRef"), str()) if not isinstance(root.target(value), dict | bool):
             yield Problem(f"the schema has nothing at {value[:80]!r}", "add it under $defs", pointer)
         case "$id", str() if pointer != "/$id":
             yield Problem("an $id inside a schema is not read here", "remove it", pointer)
     yield from (problem for one in patterns if (problem := regex_problem(one, pointer)))
 
 
-def _leads_somewhere(reference: str, root: _Root) -> bool:
-    if name := _anchor_of(reference):
-        return name in root.anchors
-    return isinstance(_target(reference, root.schema), dict | bool)
-
-
-def _anchor_of(reference: str) -> str | None:
-    fragment = unquote(reference[1:])
-    return fragment if fragment and not fragment.startswith("/") else None
-
-
-def _target(reference: str, root: Any) -> Any:
-    """Return what a reference by pointer leads to; None if that is nothing."""
-    value = root
-    for token in pointer_tokens(unquote(reference[1:])):
-        if isinstance(value, list) and token.isdigit() and int(token) < len(value):
-            value = value[int(token)]
-        elif isinstance(value, dict) and token in value:
-            value = value[token]
-        else:
-            return None
-    return value
-
-
 # ── schemas that never end ────────────────────────────────────────────────────────────────────────────────
 
 
-def _is_endless(root: Any) -> bool:
+def _is_endless(root: _Root) -> bool:
     """Whether a schema comes back to itself without having gone into the value: it can judge nothing."""
-    named: dict[str, Any] = {}
-    parts: dict[int, Any] = {}
-    ahead = [root]
-    while ahead:
-        one = ahead.pop()
-        ahead += _children(one)
-        if isinstance(one, dict):
-            parts[id(one)] = one
-            named |= {name: one for name in (one.get("$anchor"), one.get("$dynamicAnchor")) if isinstance(name, str)}
-    leads = {key: [id(to) for to in _subschemas(one, root, named)] for key, one in parts.items()}
-    return find_circle(leads) is not None
+    return find_circle({id(one): [id(to) for to in _subschemas(one, root)] for one in root.parts}) is not None
 
 
-def _subschemas(schema: Mapping[str, Any], root: Any, named: Mapping[str, Any]) -> Iterator[Any]:
+def _subschemas(schema: Mapping[str, Any], root: _Root) -> Iterator[Any]:
     """Yield the parts of a schema that look at the same value as it does."""
     for name in ("$ref", "$dynamicRef"):
         if isinstance(reference := schema.get(name), str):
-            anchor = _anchor_of(reference)
-            yield named.get(anchor) if anchor else _target(reference, root)
+            yield root.target(reference)
     yield from (schema[name] for name in ("not", "if", "then", "else") if name in schema)
     for name in ("allOf", "anyOf", "oneOf"):
         choices = schema.get(name)

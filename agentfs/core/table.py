@@ -35,25 +35,15 @@ MARKS: dict[str, Mark] = {
     "skipped": Mark("-", "-", _QUIET),
     "stale": Mark("○", "o", _QUIET),
 }
-RUN_SIGNS: dict[str, tuple[str, str]] = {
-    "planning": ("▸", ">"),
-    "draft": ("?", "?"),
-    "running": ("▸", ">"),
-    "waiting": ("?", "?"),
-    "paused": ("‖", "="),
-    "done": ("✓", "+"),
-    "failed": ("✗", "x"),
-    "cancelled": ("✗", "x"),
-}
-RUN_COLOURS: dict[str, int | None] = {
-    "planning": _BUSY,
-    "draft": _PERSON,
-    "running": _BUSY,
-    "waiting": _PERSON,
-    "paused": _PERSON,
-    "done": GOOD,
-    "failed": BAD,
-    "cancelled": BAD,
+RUN_MARKS: dict[str, Mark] = {
+    "planning": Mark("▸", ">", _BUSY),
+    "draft": Mark("?", "?", _PERSON),
+    "running": Mark("▸", ">", _BUSY),
+    "waiting": Mark("?", "?", _PERSON),
+    "paused": Mark("‖", "=", _PERSON),
+    "done": Mark("✓", "+", GOOD),
+    "failed": Mark("✗", "x", BAD),
+    "cancelled": Mark("✗", "x", BAD),
 }
 BOLD, DIM = 1, 2  # in the place of a colour
 UNKNOWN = Mark("?", "?")
@@ -64,7 +54,7 @@ def mark_of(state: str) -> Mark:
 
 
 def mark_of_run(state: str) -> Mark:
-    return Mark(*RUN_SIGNS[state], RUN_COLOURS[state]) if state in RUN_SIGNS else UNKNOWN
+    return RUN_MARKS.get(state, UNKNOWN)
 
 
 def wrong_first(steps: Iterable[T], state: Callable[[T], str]) -> list[T]:

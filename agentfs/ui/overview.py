@@ -26,7 +26,6 @@ from agentfs.core.table import (
     DIM,
     GAP,
     GOOD,
-    RUN_COLOURS,
     Cell,
     line_of,
     mark_of,
@@ -235,7 +234,7 @@ def _lines_of(row: Row, view: Overview, look: Look, names: int) -> list[str]:
     if row.ways:
         more = f"  (and {len(row.ways) - 1} more)" if len(row.ways) > 1 else ""
         way = cut(f"{TODO}{inert(row.ways[0])}{more}", look.width)
-        lines.append(paint(way, RUN_COLOURS["waiting"], colours=look.colours))
+        lines.append(paint(way, mark_of_run("waiting").colour, colours=look.colours))
     return lines
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, tzinfo
 
 from agentfs.core import paths
 from agentfs.core.steps import StepView
-from agentfs.core.table import RUN_SIGNS, mark_of
+from agentfs.core.table import RUN_MARKS, mark_of
 from agentfs.core.text import plural
 from agentfs.engine.status_page import ASKS, sign_of
 from agentfs.web.gather import Step
@@ -44,7 +44,7 @@ def run_tone(word: str) -> str:
 
 def run_pill(word: str) -> Html:
     """Return the state of a run."""
-    sign = RUN_SIGNS[word][0] if word in RUN_SIGNS else "‖"
+    sign = RUN_MARKS[word].sign if word in RUN_MARKS else "‖"
     return el("span", el("span", sign, aria_hidden="true"), f" {word}", class_=f"pill {run_tone(word)}")
 
 
