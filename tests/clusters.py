@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from agentfs.storage.timing import DIVISOR
+from tests import warm
 from tests.workspaces import Place, wait_for
 
+Process = subprocess.Popen[bytes] | warm.Command
 HERE = Path(__file__).parent.parent
 QUIET = {"DASK_LOGGING__DISTRIBUTED": "error", "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "false"}
 
@@ -33,8 +35,8 @@ class Cluster:
             **QUIET,
             **environment,
         }
-        self.scheduler: subprocess.Popen[bytes] | None = None
-        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.scheduler: Process | None = None
+        self.workers: dict[str, Process] = {}
 
     def start(self, workers: int) -> None:
         self.start_scheduler()
@@ -52,16 +54,18 @@ class Cluster:
         words = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--name", name, *words)
         self.workers[name] = self._begin(name, "worker", self.address, *words, env=env)
 
-    def _begin(self, name: str, *words: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
-        with open(self.folder / f"{name}.txt", "ab") as log:
+    def _begin(self, name: str, role: str, *words: str, env: Mapping[str, str] | None = None) -> Process:
+        """Start a process of Dask: from the warm one, which has imported Dask, if its environment allows that."""
+        environment = {**self.env, **(env or {})}
+        with open(self.folder / f"{name}.txt", "ab") as log, open(os.devnull, "rb") as nothing:
+            if warm.can_start(environment):
+                streams, given = (nothing.fileno(), log.fileno(), log.fileno()), {"role": role, "words": words}
+                return warm.Command(
+                    (), self.folder, environment, streams, instead="tests.dask_process:main", given=given
+                )
+            argv = [sys.executable, "-m", "dask", role, *words]
             return subprocess.Popen(
-                [sys.executable, "-m", "dask", *words],
-                cwd=self.folder,
-                env={**self.env, **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                argv, cwd=self.folder, env=environment, stdin=nothing, stdout=log, stderr=log, start_new_session=True
             )
 
     def wait_for_workers(self, count: int) -> None:

@@ -11,6 +11,7 @@ with its own environment, folder, session and streams. What depends on how Pytho
 import array
 import atexit
 import contextlib
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -24,6 +25,7 @@ import socket
 import subprocess
 import sys
 import termios
+import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -31,9 +33,11 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn, Self
 
+from agentfs.storage.timing import TIMING, times, timing_of
+
 HERE = Path(__file__).parent.parent
-DIVISOR = "_AGENTFS_TIMING_DIVISOR"
 LONGEST = 1 << 20
+SET_PTRACER = 0x59616D61  # PR_SET_PTRACER
 _SELDOM = ("agentfs.testing", "agentfs.tools.user_tool_worker", "agentfs.tools.minder", "agentfs.gitdiff")
 # What commands import where they use it.
 _PACKAGES = (
@@ -48,18 +52,16 @@ _KNOWN = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 def can_start(env: Mapping[str, str]) -> bool:
     """Whether a command in this environment may come from the warm process."""
     odd = [name for name in env if name.startswith(_COLD) and name not in _KNOWN]
-    same = (
-        ("LANG", "C.UTF-8"),
-        ("PYTHONPATH", str(HERE)),
-        (DIVISOR, os.environ.get(DIVISOR)),
-    )  # read when it was imported
+    same = (("LANG", "C.UTF-8"), ("PYTHONPATH", str(HERE)))
     return not odd and all(env.get(name) == value for name, value in same)
 
 
 class Command:
     """A command that was started: what subprocess.Popen is, as far as tests use it.
 
-    `keyboard`: its stdin is a terminal, and becomes the terminal of its session.
+    `keyboard`: its stdin is a terminal, and becomes the terminal of its session. `held`: it waits for `release()`
+    before it does anything, so that it can be traced from its first call on. `instead`, as `MODULE:FUNCTION`: this
+    function is called with `given` in the place of the command; what it returns is the exit code.
     """
 
     def __init__(
@@ -70,6 +72,9 @@ class Command:
         streams: tuple[int, int, int],
         *,
         keyboard: bool = False,
+        held: bool = False,
+        instead: str = "",
+        given: Mapping[str, Any] | None = None,
     ) -> None:
         self.args = [sys.executable, "-m", "agentfs", *words]
         self.returncode: int | None = None
@@ -77,7 +82,15 @@ class Command:
         self.stdout: IO[str] | None = None
         self.stderr: IO[str] | None = None
         self._status, theirs = socket.socketpair()
-        request = {"words": list(words), "cwd": str(cwd), "env": dict(env), "keyboard": keyboard}
+        request = {
+            "words": list(words),
+            "cwd": str(cwd),
+            "env": dict(env),
+            "keyboard": keyboard,
+            "held": held,
+            "instead": instead,
+            "given": dict(given or {}),
+        }
         with theirs:
             _server().send(request, (*streams, theirs.fileno()))
         self._lines = self._status.makefile("r")
@@ -95,6 +108,10 @@ class Command:
     def __del__(self) -> None:
         for end in (self._lines, self._status):  # of one that a test killed and did not wait for
             end.close()
+
+    def release(self) -> None:
+        """Let a command begin that is held."""
+        self._status.sendall(b"\n")
 
     def poll(self) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -145,12 +162,12 @@ class Command:
         return texts[0], texts[-1]
 
 
-def begin(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Command:
+def begin(words: Sequence[str], cwd: Path, env: Mapping[str, str], *, held: bool = False) -> Command:
     """Start a command in a session of its own; its output is read from pipes."""
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        begun = Command(words, cwd, env, (nothing, out_end, err_end))
+        begun = Command(words, cwd, env, (nothing, out_end, err_end), held=held)
     finally:
         for descriptor in (nothing, out_end, err_end):
             os.close(descriptor)
@@ -210,8 +227,16 @@ class _Server:
             self._process.kill()
 
 
-@cache
+_starting = threading.Lock()
+
+
 def _server() -> _Server:
+    with _starting:  # threads of a test may ask for it at the same time
+        return _only_server()
+
+
+@cache
+def _only_server() -> _Server:
     return _Server()
 
 
@@ -255,10 +280,15 @@ def serve(control: socket.socket, asker: int) -> None:
             if not message:
                 return _end(children)
             status = socket.socket(fileno=descriptors[3])
+            request = json.loads(message)
+            if request["instead"]:
+                importlib.import_module(request["instead"].partition(":")[0])  # once, and not in every child
             child = os.fork()
             if child == 0:
                 os.close(asker)
-                _be_command(json.loads(message), descriptors[:3], (control, awake, wakes, status, *children.values()))
+                if request["held"]:
+                    _wait_for_release(status)
+                _be_command(request, descriptors[:3], (control, awake, wakes, status, *children.values()))
             for descriptor in descriptors[:3]:
                 os.close(descriptor)
             children[child] = status
@@ -281,6 +311,12 @@ def _end(children: Mapping[int, socket.socket]) -> None:
             os.killpg(child, signal.SIGKILL)
 
 
+def _wait_for_release(status: socket.socket) -> None:
+    """Wait until this process is let go; where Yama asks for it, allow any process to trace it."""
+    ctypes.CDLL(None).prctl(SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
+    status.recv(1)
+
+
 def _be_command(request: dict[str, Any], streams: Sequence[int], others: Sequence[socket.socket]) -> NoReturn:
     """Become the command, with everything that a new process would have."""
     signal.set_wakeup_fd(-1)
@@ -298,28 +334,34 @@ def _be_command(request: dict[str, Any], streams: Sequence[int], others: Sequenc
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    time.tzset()
+    _read_environment_again()
     sys.argv = ["agentfs", *request["words"]]
     sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), "utf-8", "surrogateescape")  # noqa: SIM115
     sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), "utf-8", "surrogateescape")  # noqa: SIM115
     binary = open(2, "wb", closefd=False)  # noqa: SIM115
     sys.stderr = io.TextIOWrapper(binary, "utf-8", "backslashreplace", line_buffering=True)
-    os._exit(_ended(request["words"]))
+    os._exit(_ended(request))
 
 
-def _ended(words: Sequence[str]) -> int:
-    from agentfs.commands import main
+def _read_environment_again() -> None:
+    """Have what was read from the environment at an import be what this process's own says."""
+    time.tzset()
+    for one in times():
+        object.__setattr__(TIMING, one.name, getattr(timing_of(os.environ), one.name))
+    if "dask" in sys.modules:
+        sys.modules["dask"].config.refresh()
 
+
+def _ended(request: Mapping[str, Any]) -> int:
+    module, _, function = (request["instead"] or "agentfs.commands:main").partition(":")
     code = 1
     try:
-        code = main(words)
+        code = getattr(importlib.import_module(module), function)(request["given"] or request["words"])
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter does
         traceback.print_exc()
     with contextlib.suppress(Exception):
-        import threading
-
         threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter does: wait for what is no daemon
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

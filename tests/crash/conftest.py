@@ -8,15 +8,8 @@ import pytest
 pytest.register_assert_rewrite("tests.crash.stories")
 
 from tests.crash import stories  # noqa: E402 - once their asserts explain themselves
-from tests.crash.forking import STABLE  # noqa: E402 - once their asserts explain themselves
 from tests.crash.playing import Story, play  # noqa: E402 - once their asserts explain themselves
 from tests.crash.sweeping import in_memory  # noqa: E402 - once their asserts explain themselves
-
-
-@pytest.fixture(scope="session", autouse=True)
-def stable() -> Iterator[None]:
-    yield
-    STABLE.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,30 +1,18 @@
-"""A process that has imported agentfs and lets children of itself do the work: a start costs milliseconds, and so a death.
+"""Forks of the warm process do the work: a start costs milliseconds, and so a death.
 
-    python -m tests.crash.forking      one JSON request per line in, one JSON reply per line out
-
-A request: `root`, `env`, `words` (a command; none: one pass of a daemon over everything there is to do), `cut` (the
-child kills itself before that many changes of the disk; null: never) and `near` (of these only those of such paths).
+`words` are a command; without words it is one pass of a daemon over everything there is to do. `cut`: the child kills
+itself before that many changes of the disk; of those only whose path has `near` in it.
 """
 
-import importlib
-import json
 import os
-import pkgutil
-import queue
 import signal
-import subprocess
-import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # noqa: F401 - what children import anew each time is imported here
-
-import agentfs
 from agentfs.commands import main as command
 from agentfs.core.config import Settings
 from agentfs.daemon.inbox import Inbox
@@ -40,11 +28,11 @@ from agentfs.storage.locks import locked
 from agentfs.storage.settings import load_settings
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, ended_runs, open_runs
+from tests import warm
 from tests.drives import Quiet
 from tests.workspaces import Place
 
 CHANGES = ("open", "write", "fsync", "link", "rename", "replace", "unlink", "mkdir", "rmdir", "utime")
-SELDOM = ("agentfs.models", "agentfs.testing", "agentfs.replay")
 UNEXPECTED = 70
 HELD_SECONDS = 10.0
 
@@ -52,25 +40,16 @@ HELD_SECONDS = 10.0
 class Forks:
     """The parent's side."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.forking"],
-            cwd=Path(__file__).parent.parent.parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
     def run(
         self, root: Path, env: Mapping[str, str], *words: str, cut: int | None = None, near: str = ""
     ) -> tuple[int, str]:
         """Let a child do something; return how it ended (-9: it was cut off), and what it said."""
-        assert self._process.stdin
-        assert self._process.stdout
-        request = {"root": str(root), "env": dict(env), "words": words, "cut": cut, "near": near}
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        reply = json.loads(self._process.stdout.readline())
-        return reply["code"], reply["said"]
+        given = {"root": str(root), "words": words, "cut": cut, "near": near}
+        with open(root.parent / "said", "w+b") as said, open(os.devnull, "rb") as nothing:
+            streams = (nothing.fileno(), said.fileno(), said.fileno())
+            code = warm.Command(words, root, env, streams, instead=f"{__name__}:carry_out", given=given).wait()
+            said.seek(0)
+            return code, said.read().decode("utf-8", "replace")
 
     def command(self, place: Place, *words: str) -> int:
         """Run a command of a place to its end; return its exit code."""
@@ -78,54 +57,8 @@ class Forks:
         assert "Traceback" not in said, said
         return code
 
-    def close(self) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait(timeout=10)
-
-
-class Stable:
-    """Forks that all tests share: each is lent to one at a time, and made when none is there."""
-
-    def __init__(self) -> None:
-        self._free: queue.SimpleQueue[Forks] = queue.SimpleQueue()
-
-    @contextmanager
-    def lent(self) -> Iterator[Forks]:
-        try:
-            forks = self._free.get_nowait()
-        except queue.Empty:
-            forks = Forks()
-        try:
-            yield forks
-        finally:
-            self._free.put(forks)
-
-    def close(self) -> None:
-        while not self._free.empty():
-            self._free.get().close()
-
-
-STABLE = Stable()
-
 
 # ── the child's side ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def serve() -> None:
-    for one in pkgutil.walk_packages(agentfs.__path__, "agentfs."):
-        if not one.name.startswith(SELDOM) and not one.name.endswith("__main__"):
-            importlib.import_module(one.name)  # once, and not in every child
-    for line in sys.stdin:
-        request = json.loads(line)
-        said = Path(request["root"]).parent / "said"
-        child = os.fork()
-        if child == 0:
-            _be_child(request, said)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(json.dumps({"code": code, "said": said.read_text(errors="replace")}), flush=True)
 
 
 def _hurry() -> None:
@@ -135,29 +68,18 @@ def _hurry() -> None:
         module.__dict__["TIMING"] = quick
 
 
-def _be_child(request: dict[str, Any], said: Path) -> None:
-    """Do what was asked for, as a process of its own, and end."""
-    descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.setsid()
-    os.chdir(request["root"])
-    os.environ.clear()
-    os.environ.update(request["env"])
+def carry_out(given: dict[str, Any]) -> int:
+    """Do what was asked for, in a process of its own."""
     _hurry()
-    if request["cut"] is not None:
-        _die_after(request["cut"], request["near"])
+    if given["cut"] is not None:
+        _die_after(given["cut"], given["near"])
     try:
-        code = command(request["words"]) if request["words"] else one_pass(Path(request["root"]))
+        return command(given["words"]) if given["words"] else one_pass(Path(given["root"]))
     except SystemExit as ended:
-        code = int(ended.code or 0)
+        return int(ended.code or 0)
     except BaseException:  # noqa: BLE001 - whatever it is, it is told
         traceback.print_exc()
-        code = UNEXPECTED
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+        return UNEXPECTED
 
 
 def _die_after(changes: int, near: str) -> None:
@@ -226,7 +148,3 @@ def _drive(folder: Path, settings: Settings, world: World, stop: Stop) -> None:
                 return
         assert time.monotonic() < deadline, f"{folder} is held by somebody else"
         stop.wake.wait(0.01)
-
-
-if __name__ == "__main__":
-    serve()

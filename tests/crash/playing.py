@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.crash import stories
 from tests.crash.stories import Expected, words_to_go_on
-from tests.crash.sweeping import CHANGES, LOOKS, Point, copy_of, points, quick, strace
+from tests.crash.sweeping import CHANGES, LOOKS, Point, copy_of, points, strace
 from tests.workspaces import Place
 
 LOOKED_AT = (*CHANGES, *LOOKS)
@@ -46,9 +46,8 @@ class Story:
 def play(folder: Path, name: str, begin: Callable[[Place], Place]) -> Story:
     """Play a story undisturbed, and keep how each part of it began."""
     (folder / name).mkdir()
-    place = begin(quick(Place(folder / name)))
+    place = begin(Place(folder / name))
     acts: list[Act] = []
-    warm_up(place, folder / f"{name}-warm-up")
     while not any(place.runs.glob("*/*/outcome.json")):
         words = words_to_go_on(place)
         begins = copy_of(place, folder / f"{name}-{len(acts)}")
@@ -59,8 +58,3 @@ def play(folder: Path, name: str, begin: Callable[[Place], Place]) -> Story:
         acts.append(Act(begins, words, changes, looks, ended.code))
         stories.answer(place.run_folder())
     return Story(folder, acts, Expected.of(place))
-
-
-def warm_up(place: Place, root: Path) -> None:
-    """Let everything be compiled that will be needed: what Python writes for itself would be counted, too."""
-    stories.live_on(copy_of(place, root))

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,8 +21,9 @@ from typing import TypeVar
 import pytest
 
 from agentfs.storage.workspace import trust
-from tests.crash.forking import STABLE, Forks
-from tests.workspaces import DEADLINE, Place
+from tests import warm
+from tests.crash.forking import Forks
+from tests.workspaces import DEADLINE, Place, wait_for
 
 T = TypeVar("T")
 AT_ONCE = 2
@@ -101,13 +101,6 @@ def in_memory() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def quick(place: Place) -> Place:
-    """Let the commands of a place keep what Python compiles."""
-    place.env.pop("PYTHONDONTWRITEBYTECODE", None)
-    place.env["PYTHONPYCACHEPREFIX"] = os.path.join(tempfile.gettempdir(), f"agentfs-compiled-{os.getuid()}")
-    return place
-
-
 def copy_of(place: Place, root: Path) -> Place:
     """Return the same place once more: a trusted one, though a copy is another folder."""
     root.mkdir()
@@ -123,29 +116,48 @@ def copy_of(place: Place, root: Path) -> Place:
 # ── under strace ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Traced:
+    """A command that strace follows from its first call on: what is injected happens in agentfs, not while Python starts."""
+
+    def __init__(self, place: Place, *words: str, calls: Iterable[str], options: Sequence[str] = ()) -> None:
+        assert warm.can_start(place.env)
+        self._log = place.root.parent / "trace"
+        self.command = warm.begin(words, place.root, place.env, held=True)
+        argv = [
+            "strace",
+            "-f",
+            "--quiet=exit",
+            "-y",
+            "-s",
+            "0",
+            "--signal=none",
+            *options,
+            "-p",
+            str(self.command.pid),
+        ]
+        argv += ["-o", str(self._log), "-e", f"trace={','.join((*dict.fromkeys(calls), 'execve'))}"]
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has ended
+        self._strace = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=self._said, start_new_session=True)
+        wait_for(self._is_attached, "strace")
+        self.command.release()
+
+    def _is_attached(self) -> bool:
+        said = os.pread(self._said.fileno(), 4096, 0)
+        assert self._strace.poll() is None, said
+        return b" attached" in said
+
+    def wait(self) -> Ended:
+        """Wait for its end."""
+        out, err = self.command.communicate(DEADLINE * 2)
+        self._strace.wait(DEADLINE * 2)
+        self._said.close()
+        assert "Traceback" not in err, err
+        return Ended(self.command.wait(), out, err, self._log.read_text(errors="replace"))
+
+
 def strace(place: Place, *words: str, calls: Iterable[str], options: Sequence[str] = ()) -> Ended:
     """Run a command to its end under strace, looking at these calls."""
-    log = place.root.parent / "trace"
-    argv = [*strace_words(options), "-o", str(log), "-e", f"trace={','.join((*dict.fromkeys(calls), 'execve'))}"]
-    done = subprocess.run(
-        [*argv, sys.executable, "-m", "agentfs", *words],
-        cwd=place.root,
-        env=place.env,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE * 2,
-        check=False,
-        start_new_session=True,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return Ended(done.returncode, done.stdout, done.stderr, log.read_text(errors="replace"))
-
-
-def strace_words(options: Sequence[str]) -> list[str]:
-    """Return how strace is called: it stops at the calls it is to see, and at all of them only if it sends a signal at one."""
-    kills = any("signal=KILL" in option for option in options)
-    quick_stops = () if kills else ("--seccomp-bpf",)
-    return ["strace", "-f", *quick_stops, "-qq", "-y", "-s", "0", "--signal=none", *options]
+    return Traced(place, *words, calls=calls, options=options).wait()
 
 
 def killed_at(point: Point, place: Place, *words: str) -> Ended:
@@ -206,8 +218,7 @@ def sweep(what: str, cases: Sequence[T], one: Callable[[T, Path, Forks], str], f
     def attempt(case: T) -> None:
         own = Path(tempfile.mkdtemp(prefix="case-", dir=folder))
         try:
-            with STABLE.lent() as forks:
-                kinds[one(case, own, forks)] += 1
+            kinds[one(case, own, Forks())] += 1
         except Exception as error:  # noqa: BLE001 - whatever it is, the other points are tried, too
             wrong.append(f"{case}: {type(error).__name__}: {str(error)[:3000]}")
         finally:

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.crash.forking import STABLE, Forks
+from tests.crash.forking import Forks
 from tests.crash.stories import CUT_OFF, effects, results, save
 from tests.crash.sweeping import copy_of, in_memory
 from tests.sweeps import FULL, SEED, WANTED
@@ -378,8 +378,7 @@ def machine() -> Iterator[type[AnyOrder]]:
         (place.root / "agentfs.toml").write_text(f"{allowed}[limits]\nattempts = 2\n")
         (place.root / "runbooks").mkdir()
         (place.root / "runbooks" / "inner.md").write_text(INNER)
-        with STABLE.lent() as forks:
-            yield type("AnyOrderHere", (AnyOrder,), {"forks": forks, "begins": place})
+        yield type("AnyOrderHere", (AnyOrder,), {"forks": Forks(), "begins": place})
 
 
 def test_in_any_order(machine: type[AnyOrder]) -> None:

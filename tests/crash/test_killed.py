@@ -17,7 +17,6 @@ from tests.crash.sweeping import (
     killed_at,
     needs_strace,
     points,
-    quick,
     strace,
     sweep,
 )
@@ -122,7 +121,7 @@ def test_killed_in_a_commit_the_next_start_commits(five: Story, folder: Path) ->
 
 def test_killed_while_it_makes_a_workspace(five: Story, folder: Path) -> None:
     (folder / "empty").mkdir()
-    empty = quick(Place(folder / "empty"))
+    empty = Place(folder / "empty")
     empty.runbook(STEPS)
     first = copy_of(empty, folder / "made")
     made = points(strace(first, "init", calls=LOOKED_AT).trace, first.root)

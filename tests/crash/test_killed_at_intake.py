@@ -1,30 +1,26 @@
 """kill -9 of a daemon before every change of a file while it takes a goal and runs it: the goal runs exactly once."""
 
 import os
-import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.crash.forking import STABLE, Forks
+from tests.crash.forking import Forks
 from tests.crash.stories import results
 from tests.crash.sweeping import (
     CHANGES,
     LOOKS,
     Point,
+    Traced,
     copy_of,
     needs_strace,
     points,
-    quick,
-    strace_words,
     sweep,
 )
 from tests.daemons import Watching, book
 from tests.sweeps import some
-from tests.workspaces import Place, end, wait_for
+from tests.workspaces import Place, wait_for
 
 pytestmark = needs_strace
 GOAL = book("echo a >> effects; echo x", lines="repeatable")
@@ -34,7 +30,7 @@ GOAL = book("echo a >> effects; echo x", lines="repeatable")
 def begins(folder: Path) -> Place:
     """A workspace with a goal that nobody has taken yet."""
     (folder / "begins").mkdir()
-    place = quick(Place(folder / "begins"))
+    place = Place(folder / "begins")
     place.agentfs("init")
     (place.root / "agentfs.toml").write_text('[tools]\nsandbox = "off"\n[limits]\nparallel = 1\n')
     (place.root / "goals" / "job.md").write_text(GOAL)
@@ -50,23 +46,12 @@ def is_over(place: Place) -> bool:
 
 def watched(place: Place, *options: str) -> tuple[bool, str]:
     """Let a daemon under strace take the goal; return whether it was killed, and what it did to files."""
-    log = place.root.parent / "trace"
-    trace = f"trace={','.join((*CHANGES, *LOOKS, 'execve'))}"
-    argv = [*strace_words(options), "-D", "-o", str(log), "-e", trace]
-    daemon = subprocess.Popen(
-        [*argv, sys.executable, "-m", "agentfs", "watch"],
-        cwd=place.root,
-        env=place.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    wait_for(lambda: daemon.poll() is not None or is_over(place), "the goal's end")
-    code, _, err = end(daemon, signal.SIGTERM)
-    assert "Traceback" not in err, err
-    assert code in (-9, 130), err
-    return code == -9, log.read_text(errors="replace")
+    daemon = Traced(place, "watch", calls=(*CHANGES, *LOOKS), options=options)
+    wait_for(lambda: daemon.command.poll() is not None or is_over(place), "the goal's end")
+    daemon.command.terminate()
+    ended = daemon.wait()
+    assert ended.code in (-9, 130), ended.err
+    return ended.killed, ended.trace
 
 
 def taken_once(begins: Place, point: Point, own: Path, _forks: Forks) -> str:
@@ -151,8 +136,7 @@ def test_killed_before_any_change_of_an_intake(begins: Place, folder: Path) -> N
 def test_what_changed_while_nobody_watched_is_rejected(begins: Place, folder: Path, kind: str) -> None:
     """The daemon is gone right before the run has its goal; what was judged is no longer what is there."""
     place = copy_of(begins, folder / f"changed-{kind}")
-    with STABLE.lent() as forks:
-        code, said = forks.run(place.root, place.env, cut=0, near="goal.md")
+    code, said = Forks().run(place.root, place.env, cut=0, near="goal.md")
     assert code == -9, said
     (dropped,) = place.runs.glob("*/job/.dropped")
     if kind == "edited":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.forking import STABLE, Forks
+from tests.crash.forking import Forks
 from tests.crash.stories import CUT_OFF, effects, save
 from tests.crash.sweeping import copy_of, in_memory, sweep
 from tests.sweeps import FULL, some
@@ -171,22 +171,22 @@ def test_killed_where_the_child_begins_and_ends(begins: Place, folder: Path, nea
 
 def test_a_request_killed_while_it_is_taken_runs_once(begins: Place, folder: Path) -> None:
     """A dropped request leaves the used goal beside it until the run has both."""
-    with STABLE.lent() as forks:
-        for cut in some(range(40), 6, about="request"):
-            place = copy_of(begins, folder / f"request-{cut}")
-            goal = place.root / "goals" / "asked.yaml"
-            goal.write_text("uses: runbooks/inner.md\nparams: {word: hello}\n")
-            code, said = forks.run(place.root, place.env, cut=cut)
-            assert code in (0, -9), said
-            taken = [path.parent.name for path in place.runs.glob("*/*/run.json")]
-            assert goal.exists() or taken == ["asked"]
-            code, said = forks.run(place.root, place.env)
-            assert code == 0, said
-            answer_all(place)
-            assert forks.run(place.root, place.env)[0] == 0
-            run = place.run_folder("asked")
-            assert json.loads((run / "outcome.json").read_text())["answer"] == "inner hello"
-            assert sorted(path.name for path in place.runs.glob("*/*/*") if path.name.startswith(".")) == []
-            assert (run / "request.yaml").read_text() == "uses: runbooks/inner.md\nparams: {word: hello}\n"
-            assert (run / "goal.md").read_text() == INNER
-            assert not goal.exists()
+    forks = Forks()
+    for cut in some(range(40), 6, about="request"):
+        place = copy_of(begins, folder / f"request-{cut}")
+        goal = place.root / "goals" / "asked.yaml"
+        goal.write_text("uses: runbooks/inner.md\nparams: {word: hello}\n")
+        code, said = forks.run(place.root, place.env, cut=cut)
+        assert code in (0, -9), said
+        taken = [path.parent.name for path in place.runs.glob("*/*/run.json")]
+        assert goal.exists() or taken == ["asked"]
+        code, said = forks.run(place.root, place.env)
+        assert code == 0, said
+        answer_all(place)
+        assert forks.run(place.root, place.env)[0] == 0
+        run = place.run_folder("asked")
+        assert json.loads((run / "outcome.json").read_text())["answer"] == "inner hello"
+        assert sorted(path.name for path in place.runs.glob("*/*/*") if path.name.startswith(".")) == []
+        assert (run / "request.yaml").read_text() == "uses: runbooks/inner.md\nparams: {word: hello}\n"
+        assert (run / "goal.md").read_text() == INNER
+        assert not goal.exists()

@@ -23,7 +23,6 @@ from tests.crash.sweeping import (
     killed_at,
     needs_strace,
     points,
-    quick,
     strace,
     sweep,
 )
@@ -75,7 +74,7 @@ def tree_of(place: Place) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def begins() -> Iterator[Place]:
     with in_memory() as folder:
-        place = quick(Place(folder))
+        place = Place(folder)
         place.agentfs("init", ".")
         (place.root / "agentfs.toml").write_text(SETTINGS)
         top = place.root / "repo"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.crash.forking import Forks
 from tests.crash.stories import effects, results, save
-from tests.crash.sweeping import Point, copy_of, needs_strace, quick, strace, sweep
+from tests.crash.sweeping import Point, copy_of, needs_strace, strace, sweep
 from tests.sweeps import SEED, size
 from tests.workspaces import Place, end, wait_for
 
@@ -27,7 +27,7 @@ pytestmark = needs_strace
 def begins(folder: Path, request: pytest.FixtureRequest) -> Place:
     own = folder / f"once-{request.param}"
     own.mkdir()
-    place = quick(Place(own))
+    place = Place(own)
     place.agentfs("init")
     (place.root / "agentfs.toml").write_text(f'[tools]\nsandbox = "{request.param}"\n')
     return place

@@ -23,9 +23,9 @@ import pytest
 
 from agentfs.storage.workspace import trust
 from tests.crash import stories
-from tests.crash.forking import STABLE, Forks
+from tests.crash.forking import Forks
 from tests.crash.stories import Expected, effects, live_on, results, words_to_go_on
-from tests.crash.sweeping import copy_of, in_memory, quick, tell
+from tests.crash.sweeping import copy_of, in_memory, tell
 from tests.sweeps import FULL, SEED, WANTED
 from tests.workspaces import Place
 
@@ -159,7 +159,7 @@ def survives(moment: Moment, expected: Expected, folder: Path, forks: Forks | No
 
 def there(mounted: Path) -> Place:
     """Return the place that is in an image: it is trusted, though it is another folder, and whoever wrote it is gone."""
-    place = quick(Place(mounted))
+    place = Place(mounted)
     trust(place.root, place.env)
     for claim in (place.runs / ".git" / "agentfs").glob("*.*.*"):
         claim.rename(claim.with_name(f"{GONE}.{claim.name.partition('.')[2]}"))  # it is only stopped, in truth
@@ -171,7 +171,7 @@ def begin(mounted: Path) -> Place:
 
     It ends with notes, which the driver carries out itself.
     """
-    place = stories.five_steps(quick(Place(mounted)))
+    place = stories.five_steps(Place(mounted))
     place.runbook(stories.STEPS.replace(">> effects;", ">> effects; sync effects .;") + NOTES)
     os.sync()
     return place
@@ -188,7 +188,6 @@ def test_the_power_goes_after_any_publish() -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(in_memory())
         disk = stack.enter_context(loop_mounted(new_image(folder / "disk.img"), folder / "disk"))
-        forks = stack.enter_context(STABLE.lent())
         place = begin(disk)
         expected = undisturbed(place, folder / "undisturbed")
         while not (run := stories.run_of(place)) or not (run / "outcome.json").exists():
@@ -197,7 +196,7 @@ def test_the_power_goes_after_any_publish() -> None:
                     continue
                 looked += 1
                 try:
-                    survives(moment, expected, folder, None if looked % EVERY else forks)
+                    survives(moment, expected, folder, None if looked % EVERY else Forks())
                 except (AssertionError, subprocess.CalledProcessError) as error:
                     wrong.append(f"image {moment.number}: {error}")
             stories.answer(place.run_folder())
