@@ -262,12 +262,12 @@ class DaskPlace:
             return self._connection
 
     def _connect(self) -> Connection:
-        from distributed import Client, Queue
+        from distributed import Queue
 
         address = self.scheduler or address_in(self.scheduler_file or "")
         if not self.insecure and not is_safe(address):
             raise Closed(f"{address} is beyond this machine, and not protected by TLS")
-        client = Client(address, set_as_default=False, timeout=TIMING.place_connect, name="agentfs")
+        client = _open_client(address)
         name = f"agentfs-driver-{uuid.uuid4().hex}"
         connection = Connection(client, name, Queue(name, client=client))
         threading.Thread(target=connection.read, name=f"place-{self.name}-reader", daemon=True).start()
@@ -281,6 +281,22 @@ class DaskPlace:
     def close(self) -> None:
         with self._lock:
             self._drop()
+
+
+def _open_client(address: str) -> "Client":
+    """Connect to a scheduler. A client that cannot is closed at once: later nothing answers it."""
+    from distributed import Client
+
+    class ClosedWhenItFails(Client):  # type: ignore[misc]  # the package is half typed
+        def start(self, **given: Any) -> None:
+            try:
+                super().start(**given)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    self.close(timeout=TIMING.close)
+                raise
+
+    return ClosedWhenItFails(address, set_as_default=False, timeout=TIMING.place_connect, name="agentfs")
 
 
 def start_on_worker(ident: str, driver: str, text: str) -> Callable[[], None]:
