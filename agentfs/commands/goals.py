@@ -26,7 +26,7 @@ from agentfs.commands.editing import OpenRun, open_run
 from agentfs.core import paths
 from agentfs.core.documents import read_json, read_yaml
 from agentfs.core.goal_file import RUNBOOKS, ParsedGoal, parse_goal
-from agentfs.core.params import Parameter, arguments_that_do, as_json, parse_assignments
+from agentfs.core.params import Parameter, as_json, example_arguments, parse_assignments
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.schedule import FIELDS, FOLDER, ScheduledRun
 from agentfs.core.table import Cell, table
@@ -87,7 +87,7 @@ def show_goal(arguments: Namespace) -> int:
 
 
 def _goal_page(shown: str, goal: ParsedGoal, values: Mapping[str, JsonValue]) -> dict[str, Any]:
-    own = "" if values else arguments_that_do(goal.params, values)
+    own = "" if values else example_arguments(goal.params, values)
     return {
         "file": shown,
         "title": goal.title,
@@ -152,7 +152,7 @@ def save(arguments: Namespace) -> int:
     publish(target, _render_goal(goal), durable=True)
     suggested = ", ".join(goal.get("params", {}))
     say(f"saved {short_path(target)}{f', with the parameters {suggested}' if suggested else ''}")
-    say(f"run it: agentfs run {short_path(target)} {arguments_that_do(params, {})}".rstrip())
+    say(f"run it: agentfs run {short_path(target)} {example_arguments(params, {})}".rstrip())
     return 0
 
 

@@ -43,7 +43,7 @@ from agentfs.core.steps import (
 
 LONGEST_NAME, HEAD, DIGITS = 24, 15, 8  # of an item's slug
 SHOWN = 3  # items named in one message
-STARTS = frozenset(("order", "retry", "start"))  # what an item calls for that needs the step's leave
+STARTING_MOVES = frozenset(("order", "retry", "start"))  # what an item calls for that needs the step's permission
 OVER = frozenset(("done", "failed", "blocked", "rejected", "skipped"))
 
 
@@ -153,11 +153,11 @@ def _items(
     if isinstance(values, Unresolved):
         return values
     found = []
-    of_item = _of_item(step, len(values), around)
+    around_items = _around_items(step, len(values), around)
     for index, (slug, value) in enumerate(zip(slugs(values), values, strict=True)):
         mine = item_step(step, slug, once=around.is_gated(step))
         params = {**around.params, THE_ITEM: value, INDEX: index}
-        found.append(view(mine, follows, attempts.get(mine.id, ()), replace(of_item, params=params)))
+        found.append(view(mine, follows, attempts.get(mine.id, ()), replace(around_items, params=params)))
     return tuple(found)
 
 
@@ -167,8 +167,8 @@ def item_step(step: Step, slug: str, *, once: bool = False) -> Step:
     return step.model_copy(update={**own, **dict.fromkeys(("each", "when", "gate", "on_failure", "skip"))})
 
 
-def _of_item(step: Step, items: int, around: Around) -> Around:
-    """Return what an item's state depends on: whether it needs leave is the step's question. All share the room."""
+def _around_items(step: Step, items: int, around: Around) -> Around:
+    """Return what an item's state depends on: permission is the step's question, and all share its room."""
     room = item_limit_of(step, items, around)
     return replace(around, room=room, planner_made_stale=lambda _step, _since: False, gated=frozenset())
 
@@ -182,12 +182,13 @@ def _view_again(
     touched: Collection[str],
 ) -> tuple[StepView, ...]:
     """Return the items with those looked at again whose files have changed."""
-    found, of_item = list(known.items), _of_item(step, len(known.items), around)
+    found, around_items = list(known.items), _around_items(step, len(known.items), around)
     for place in sorted({known.item_at[name] for name in touched if name in known.item_at}):
         one = found[place]
         slug = one.id.partition(paths.ITEM)[2]
         mine = item_step(step, slug, once=around.is_gated(step))  # not one.step: words in it are filled in, once
-        found[place] = view(mine, follows, attempts.get(one.id, ()), replace(of_item, params=one.params or {}), one)
+        own = replace(around_items, params=one.params or {})
+        found[place] = view(mine, follows, attempts.get(one.id, ()), own, one)
     return tuple(found)
 
 
@@ -205,7 +206,7 @@ def _state_of(base: StepBase, items: tuple[StepView, ...], key: str | None) -> S
     if ended := _view_skipped(base, key, items) or _view_refused(base, key, items):
         return ended
     waiting = [one for one in items if not is_over(one)]
-    if any(one.move in STARTS for one in waiting) and (held := _view_held(base, key, items)):
+    if any(one.move in STARTING_MOVES for one in waiting) and (held := _view_held(base, key, items)):
         return held
     if waiting:
         return base.view(_unended(base, items), progress(items), key=key, items=items, is_open=True)
@@ -261,14 +262,14 @@ def _view_refused(base: StepBase, key: str, items: tuple[StepView, ...]) -> Step
 def _view_held(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepView | None:
     """Return what comes before the first order of an item: the step's condition, then its gate; None: neither."""
     last = base.attempts[-1] if base.attempts else Attempt(0)
-    talk = last.talks[-1] if last.talks and last.result is None else None
-    asked = talk if talk is not None and talk.key == key else None
+    open_question = last.talks[-1] if last.talks and last.result is None else None
+    asked = open_question if open_question is not None and open_question.key == key else None
     more: dict[str, object] = {"key": key, "items": items}
     begun = any(one.attempt for one in items)
     condition = base.condition()
     if condition and not asked and not begun and (base.step.id, key) not in base.around.held:
         return base.view("ready", "its condition is looked at first", move="look", condition=condition, **more)
-    if not _needs_leave(base, items):
+    if not _needs_permission(base, items):
         return None
     if asked is None:
         return base.view("gated", "needs approval", move="ask", **more)
@@ -283,13 +284,13 @@ def _view_held(base: StepBase, key: str, items: tuple[StepView, ...]) -> StepVie
             return base.view("gated", why, move="person", **more)
 
 
-def _needs_leave(base: StepBase, items: tuple[StepView, ...]) -> bool:
+def _needs_permission(base: StepBase, items: tuple[StepView, ...]) -> bool:
     if base.around.is_gated(base.step):
         return True
     around, step = base.around, base.step
     if around.repeatable(step):
         return False
-    redone = [one.result for one in items if one.status == "stale" and one.move in STARTS]
+    redone = [one.result for one in items if one.status == "stale" and one.move in STARTING_MOVES]
     return any(result is not None and around.planner_made_stale(step.id, result.revision) for result in redone)
 
 

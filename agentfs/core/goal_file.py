@@ -102,8 +102,8 @@ def examine_goal(
     if suffix in (".yaml", ".yml", ".json"):
         goal, problems = _from_fields(text, filename, suffix == ".json", catalogue)
     else:
-        goal, problems, slips = _from_words(text, suffix != ".txt", catalogue)
-        problems += [] if planned else slips
+        goal, problems, near_misses = _from_words(text, suffix != ".txt", catalogue)
+        problems += [] if planned else near_misses
     if not planned:
         catalogue = _with_params(goal, catalogue)
         problems += _param_problems(goal, catalogue.params, fits)
@@ -158,7 +158,7 @@ def _param_problems(goal: ParsedGoal, params: Params, fits: Fits) -> list[Proble
 
 
 def _plan_problems(goal: ParsedGoal, catalogue: Catalogue, known: set[int]) -> list[Problem]:
-    """Return what the plan check finds on lines that have no problem yet: one slip is reported once."""
+    """Return what the plan check finds on lines that have no problem yet: one mistake is reported once."""
     if not (document := goal.full_document()):
         return _early_references(goal)
     if goal.fields.isolate is not None:
@@ -214,7 +214,7 @@ def _from_words(
     if not runbook:
         return goal, problems, tuple(near_runbook(found))
     goal = replace(goal, kind="runbook", placed=runbook.steps, fallbacks=runbook.fallbacks)
-    return goal, [*problems, *runbook.problems], runbook.slips
+    return goal, [*problems, *runbook.problems], runbook.near_misses
 
 
 def _front_matter_end(lines: Sequence[str]) -> int:

@@ -29,7 +29,7 @@ _REST = re.compile(
     re.DOTALL,
 )
 _MARKS = " \t*_~|\"'\u201d\u2019"
-_GOES_ON = re.compile(r"(?:because|since|if|when|unless)\b", re.IGNORECASE)
+_CONTINUES = re.compile(r"(?:because|since|if|when|unless)\b", re.IGNORECASE)
 _YES_OR_NO = ("yes", "no", "true", "false", "on", "off")
 _NEXT_SENTENCE = re.compile(r"[.!?;][ \t]+(?=[a-z])")
 _AROUND = " \t#*_~`>:.-0123456789()"  # what may be around the word of a heading
@@ -51,7 +51,7 @@ _BY_LETTER = {
 }
 
 Spelling = Literal["exact", "misspelt", "other"]
-Joint = Literal["colon", "dash", "stop", "sign", "nothing"]  # what is between keyword and value
+Separator = Literal["colon", "dash", "stop", "sign", "nothing"]  # what is between keyword and value
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _Candidate:
 
     form: LineForm
     spelling: Spelling
-    joint: Joint
+    separator: Separator
     value: str
     quoted: bool  # the keyword alone is set as code
     sentence: bool  # it begins with a capital letter and ends as a sentence does
@@ -78,51 +78,53 @@ class _Candidate:
         return self.form.read is LINES[0].read
 
 
-def near_miss(prose: Prose, known: Known, *, goes_on: bool = False) -> Problem | None:
+def _near_form(prose: Prose, known: Known, *, continues: bool = False) -> Problem | None:
     """Return what to write in place of a line that is nearly a form; None for prose.
 
-    `goes_on`: the line above is prose whose sentence has not ended.
+    `continues`: the line above is prose whose sentence has not ended.
     """
-    found = _at_start(prose.text, known, goes_on=goes_on) or _behind_a_sentence(prose.text)
+    found = _at_start(prose.text, known, continues=continues) or _behind_a_sentence(prose.text)
     if found is None:
         return None
     form, value, start = found
-    fix = f"{_spell(form, value)}; if it is prose, begin it with another word"
+    fix = f"{_corrected_line(form, value)}; if it is prose, begin it with another word"
     message = f"{one_line(prose.text, _SHOWN)!r} is not a line a step can hold"
     return Problem(message, fix, form.pointer, prose.line, prose.column + start)
 
 
-def _spell(form: LineForm, value: str) -> str:
+def _corrected_line(form: LineForm, value: str) -> str:
     """Return the line as it should be, or an example of it if what it says is wrong as well."""
     if form.takes == "nothing" or not takes_value(form, value):
         return form.write
     return f"write {form.keyword}: {value}"
 
 
-def _at_start(text: str, known: Known, *, goes_on: bool) -> tuple[LineForm, str, int] | None:
+def _at_start(text: str, known: Known, *, continues: bool) -> tuple[LineForm, str, int] | None:
     lead = _LEAD.match(text)
     start = lead.end() if lead else 0
     for candidate in _candidates(text, start):
         if candidate.form.takes == "nothing":
-            meant = _is_flag(candidate, known, goes_on=goes_on)
+            meant = _is_flag(candidate, known, continues=continues)
         else:
-            meant = _is_form(candidate, known, goes_on=goes_on)
+            meant = _is_form(candidate, known, continues=continues)
         if meant:
             return candidate.form, candidate.value, start
     return None
 
 
-def near_anything(prose: Prose, known: Known, *, goes_on: bool = False) -> Problem | None:
+def find_near_miss(prose: Prose, known: Known, *, continues: bool = False) -> Problem | None:
     """Return what is wrong with a line that is read as prose, and is nearly a heading, a fence or a form."""
-    return near_step_heading(prose) or near_fence(prose) or near_miss(prose, known, goes_on=goes_on)
+    return near_step_heading(prose) or near_fence(prose) or _near_form(prose, known, continues=continues)
 
 
 def _behind_a_sentence(text: str) -> tuple[LineForm, str, int] | None:
     """Return a form that is on the same line as the words before it: `Copy the rows. retries: 2`."""
     for match in _NEXT_SENTENCE.finditer(text, 0, _LONGEST):
-        said = read_line(text[match.end() :])
-        if said and said.form.takes == "value" and said.form.names != "tools" and takes_value(said.form, said.value):
-            return said.form, said.value, match.end()
+        if (found := read_line(text[match.end() :])) is None:
+            continue
+        form, value = found.form, found.value
+        if form.takes == "value" and form.names != "tools" and takes_value(form, value):
+            return form, value, match.end()
     return None
 
 
@@ -142,16 +144,17 @@ def _candidates(text: str, start: int) -> Iterator[_Candidate]:
 
 def _forms(words: str) -> Iterator[tuple[LineForm, Spelling]]:
     """Yield the forms that these words may be the keyword of."""
-    said = _BETWEEN.sub(" ", words.lower())
-    if form := _EXACT.get(said.replace(" ", "")):
+    words = _BETWEEN.sub(" ", words.lower())
+    if form := _EXACT.get(words.replace(" ", "")):
         yield form, "exact"
-    elif form := _OTHER.get(said):
+    elif form := _OTHER.get(words):
         yield form, "other"
     else:
-        yield from ((form, "misspelt") for form in _BY_LETTER.get(said[0], ()) if is_one_slip(said, form.keyword))
+        near = (form for form in _BY_LETTER.get(words[0], ()) if is_one_letter_off(words, form.keyword))
+        yield from ((form, "misspelt") for form in near)
 
 
-def is_one_slip(word: str, keyword: str) -> bool:
+def is_one_letter_off(word: str, keyword: str) -> bool:
     """Whether one letter too many, too few, wrong, or two swapped make the difference; the first is always right."""
     if len(keyword) < _SHORTEST or word[:1] != keyword[:1] or abs(len(word) - len(keyword)) > 1 or word == keyword:
         return False
@@ -164,20 +167,20 @@ def is_one_slip(word: str, keyword: str) -> bool:
 def _candidate(form: LineForm, spelling: Spelling, text: str, start: int, end: int) -> _Candidate:
     rest = _REST.match(text, end)
     assert rest is not None, "it matches the empty text"  # noqa: S101
-    joint, value, closing = _joint(rest), rest["value"].rstrip(_MARKS), rest["closing"]
+    separator, value, closing = _separator(rest), rest["value"].rstrip(_MARKS), rest["closing"]
     is_code = text[:start].endswith("`")
     if "`" in closing and not is_code:  # the value itself begins there: check`false`
-        joint, value, closing = "nothing", text[end:].strip(), ""
+        separator, value, closing = "nothing", text[end:].strip(), ""
     if is_code and value.startswith("` "):  # `check:` and its value
-        joint, value, closing = "colon", value[2:].lstrip(), "`"
-    one = _Candidate(form, spelling, joint, value, is_code and "`" in closing, _is_sentence(text[start:]))
+        separator, value, closing = "colon", value[2:].lstrip(), "`"
+    one = _Candidate(form, spelling, separator, value, is_code and "`" in closing, _is_sentence(text[start:]))
     if is_code and not one.quoted:  # all of it is set as code
         value = value.rstrip("`").rstrip()
         one = replace(one, value=f"`{value}`" if value and one.takes_command else value)
     return one if code_span(one.value) else replace(one, value=one.value.rstrip(".,;"))
 
 
-def _joint(rest: "re.Match[str]") -> Joint:
+def _separator(rest: "re.Match[str]") -> Separator:
     sign, before, behind = rest["sign"] or "", bool(rest["before"]), bool(rest["behind"])
     if not sign:
         return "nothing"
@@ -196,29 +199,29 @@ def _is_sentence(text: str) -> bool:
 # ── what leaves no doubt ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _is_flag(one: _Candidate, known: Known, *, goes_on: bool) -> bool:
+def _is_flag(one: _Candidate, known: Known, *, continues: bool) -> bool:
     if not one.value:
         return True
     if one.spelling != "exact" or one.quoted:
         return False
-    if one.joint == "colon" or one.value.lower() in _YES_OR_NO:
+    if one.separator == "colon" or one.value.lower() in _YES_OR_NO:
         return True
-    if one.joint == "nothing" and (read_line(one.value) or _begins_with_a_value(one.value, known)):
+    if one.separator == "nothing" and (read_line(one.value) or _begins_with_a_value(one.value, known)):
         return True  # two forms on one line
-    return not goes_on and (one.joint in ("dash", "stop") or bool(_GOES_ON.match(one.value)))
+    return not continues and (one.separator in ("dash", "stop") or bool(_CONTINUES.match(one.value)))
 
 
 def _begins_with_a_value(text: str, known: Known) -> bool:
-    return any(one.form.takes != "nothing" and _is_form(one, known, goes_on=False) for one in _candidates(text, 0))
+    return any(one.form.takes != "nothing" and _is_form(one, known, continues=False) for one in _candidates(text, 0))
 
 
-def _is_form(one: _Candidate, known: Known, *, goes_on: bool) -> bool:
+def _is_form(one: _Candidate, known: Known, *, continues: bool) -> bool:
     fits = one.form.takes != "words" and takes_value(one.form, one.value)
-    if one.joint == "colon" and one.spelling != "other" and not one.quoted and one.form.names != "tools":
+    if one.separator == "colon" and one.spelling != "other" and not one.quoted and one.form.names != "tools":
         return True
-    if one.joint == "dash" and one.spelling == "exact" and not one.quoted:
-        return fits or not goes_on
-    if one.joint in ("colon", "dash"):
+    if one.separator == "dash" and one.spelling == "exact" and not one.quoted:
+        return fits or not continues
+    if one.separator in ("colon", "dash"):
         return fits and (one.form.names != "tools" or _is_known(one.form, one.value, known))
     if one.takes_command and (one.spelling == "other" or one.sentence):
         return False  # `Verify `nginx -t`` and `Check `app.db`.` are how people write
@@ -240,7 +243,7 @@ def near_steps_heading(blocks: Sequence[Block], at: int) -> Problem | None:
     if not isinstance(block, Heading | Prose) or len(block.text) > _SHOWN:
         return None
     word = block.text.strip(_AROUND).lower()
-    if word != "steps" and not is_one_slip(word, "steps"):
+    if word != "steps" and not is_one_letter_off(word, "steps"):
         return None
     is_meant = isinstance(block, Prose) and _HASHES.match(block.text)
     if not is_meant and not _holds_steps(blocks[n] for n in range(at + 1, len(blocks))):
@@ -290,14 +293,14 @@ def near_fence(prose: Prose) -> Problem | None:
 
 def line_outside_steps(prose: Prose, *, in_section: bool) -> Problem | None:
     """Return what is wrong with a line that has a meaning and is in no step. Outside `## Steps` it is a check."""
-    said = None if prose.indented else read_line(prose.text.lstrip("-*+ "))
-    if said is None:
-        return near_anything(prose, Known()) if in_section else None
-    if not in_section and said.form.field == "checks" and takes_value(said.form, said.value):
+    found = None if prose.indented else read_line(prose.text.lstrip("-*+ "))
+    if found is None:
+        return find_near_miss(prose, Known()) if in_section else None
+    if not in_section and found.form.field == "checks" and takes_value(found.form, found.value):
         fix = "put it below the step's ### heading; one of the whole goal goes into the front matter, under checks:"
         return prose.problem("this check belongs to no step, and would not be run", fix)
-    is_sure = said.form.takes == "nothing" or (said.form.takes == "value" and takes_value(said.form, said.value))
-    if not in_section or not is_sure or said.form.names == "tools":
+    is_sure = found.form.takes == "nothing" or (found.form.takes == "value" and takes_value(found.form, found.value))
+    if not in_section or not is_sure or found.form.names == "tools":
         return None
     message = f"this line, {one_line(prose.text, _SHOWN)!r}, belongs to no step"
     return prose.problem(message, "put it below a ### heading with the step's id", "/steps")

@@ -20,7 +20,6 @@ from agentfs.core.records import JsonObject, Step
 from agentfs.core.references import find
 from agentfs.core.values import NoPart, as_text, value_inside
 
-MOST = 100
 TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 EMPTY: Mapping[str, JsonValue] = {}
 
@@ -69,11 +68,11 @@ def types_of(schema: Schema) -> tuple[str, ...]:
 
 def parameters_in(declared: Mapping[str, Any] | None) -> dict[str, Parameter]:
     """Return the parameters that the field `params` of a goal declares; those that are none are left out."""
-    found = {name: _full(schema) for name, schema in (declared or {}).items()}
+    found = {name: _full_schema(schema) for name, schema in (declared or {}).items()}
     return {name: Parameter(name, schema) for name, schema in found.items() if schema is not None}
 
 
-def _full(schema: Any) -> Schema | None:
+def _full_schema(schema: Any) -> Schema | None:
     """Return a schema in full: a bare type name is short for one, and `true` takes anything."""
     if isinstance(schema, str):
         return {"type": schema} if schema in TYPES else None
@@ -87,7 +86,7 @@ def declaration_problems(declared: Mapping[str, Any] | None, fits: Fits = quick_
     schemas = Schemas()
     for name, written in (declared or {}).items():
         pointer = pointer_to("params", name)
-        if (schema := _full(written)) is None:
+        if (schema := _full_schema(written)) is None:
             yield _no_schema(name, written, pointer)
         elif wrong := schemas.problems(dict(schema), pointer):
             yield from wrong
@@ -195,10 +194,10 @@ def parse_assignments(pairs: Sequence[str]) -> dict[str, JsonValue]:
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
-# ── a command that would do ───────────────────────────────────────────────────────────────────────────────
+# ── an example of a command ───────────────────────────────────────────────────────────────────────────────
 
 
-def arguments_that_do(parameters: Mapping[str, Parameter], given: Mapping[str, JsonValue]) -> str:
+def example_arguments(parameters: Mapping[str, Parameter], given: Mapping[str, JsonValue]) -> str:
     """Return the `-p` arguments of a command that would be taken: what was given and fits, examples of the rest."""
     parts = []
     for name, parameter in parameters.items():

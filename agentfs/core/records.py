@@ -151,9 +151,6 @@ ResolvedCheck = Annotated[
 ]
 
 
-ResolvedCondition = Annotated[ResolvedCommandCheck | FileCheck, Field(discriminator="kind")]
-
-
 # ── plan ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 

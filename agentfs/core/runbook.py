@@ -2,7 +2,7 @@
 
 Every `###` heading is a step's id. What is below it is its description, its fence and the lines with a meaning
 (`step_lines`). A step follows the one above it, unless it says `after:`. What is nearly one of these and would be
-read as prose is reported as a slip (`near_misses`).
+read as prose is reported as a near miss (`near_misses`).
 
 A fence says which tool the step calls, and with what input:
 
@@ -27,7 +27,7 @@ from agentfs.core.documents import Document, read_json, read_yaml
 from agentfs.core.excerpts import one_line
 from agentfs.core.hashing import in_order
 from agentfs.core.markdown import Block, Fence, Heading, OpenComment, Prose
-from agentfs.core.near_misses import CLOSE_FENCE, Known, near_anything, outside_steps
+from agentfs.core.near_misses import CLOSE_FENCE, Known, find_near_miss, outside_steps
 from agentfs.core.paths import STEP_ID, plain_name
 from agentfs.core.problems import Locate, Place, Places, Problem, Rejected, did_you_mean, shift_places
 from agentfs.core.records import JsonObject
@@ -72,7 +72,7 @@ class Runbook:
     steps: tuple[PlacedStep, ...]
     fallbacks: tuple[Fallback, ...]
     problems: tuple[Problem, ...]
-    slips: tuple[Problem, ...]  # what is read as prose, or not at all, and was surely not meant so
+    near_misses: tuple[Problem, ...]  # what is read as prose, or not at all, and was surely not meant so
 
 
 def read_runbook(blocks: Sequence[Block], catalogue: Catalogue) -> Runbook | None:
@@ -88,16 +88,16 @@ def read_runbook(blocks: Sequence[Block], catalogue: Catalogue) -> Runbook | Non
     wrong += [one.problem("this comment never ends", "end it with -->") for one in comments]
     problems = [*wrong, *problems]
     steps, fallbacks = _steps(drafts), _fallbacks(drafts)
-    slips = list(outside_steps(blocks, section))
+    near_misses = list(outside_steps(blocks, section))
     for number, draft in enumerate(sorted(drafts, key=lambda draft: draft.of is not None)):
         problems += [problem.below(f"/steps/{number}") for problem in draft.problems]
-        slips += [problem.below(f"/steps/{number}") for problem in draft.slips]
+        near_misses += [problem.below(f"/steps/{number}") for problem in draft.near_misses]
     if not steps and not problems:
         message = "every step is a fallback of another" if fallbacks else "there is no step under '## Steps'"
         fix = "write ### and a step's id, and below it what to do"
         problems.append(blocks[headings[0]].problem(message, fix, "/steps"))
     problems.extend(fallback_problems(steps, fallbacks))
-    return Runbook(steps, fallbacks, tuple(problems), tuple(slips))
+    return Runbook(steps, fallbacks, tuple(problems), tuple(near_misses))
 
 
 def _is_steps(block: Block) -> bool:
@@ -141,11 +141,11 @@ def _take(draft: Draft, block: Block, catalogue: Catalogue, known: Known) -> Non
 
 
 def _take_line(draft: Draft, prose: Prose, known: Known) -> None:
-    """Take one line into the step: a form, or words of its description, which may be a slip."""
+    """Take one line into the step: a form, or words of its description, which may be a near miss."""
     if read_form(draft, prose):
         return
-    if problem := near_anything(prose, known, goes_on=draft.open_line == prose.line - 1):
-        draft.slips.append(problem)
+    if problem := find_near_miss(prose, known, continues=draft.open_line == prose.line - 1):
+        draft.near_misses.append(problem)
     draft.describe(prose)
 
 
@@ -172,8 +172,8 @@ def _steps(drafts: Sequence[Draft]) -> tuple[PlacedStep, ...]:
 
 
 def _fields(draft: Draft) -> dict[str, object]:
-    said: dict[str, object] = {"id": draft.id} | draft.fields
-    return said | ({"description": " ".join(draft.words)} if draft.words else {})
+    found: dict[str, object] = {"id": draft.id} | draft.fields
+    return found | ({"description": " ".join(draft.words)} if draft.words else {})
 
 
 def _fallbacks(drafts: Sequence[Draft]) -> tuple[Fallback, ...]:
@@ -209,7 +209,7 @@ def read_fence(draft: Draft, fence: Fence, catalogue: Catalogue) -> None:
         draft.refuse(place, "this fence is never closed", CLOSE_FENCE, "/input")
     elif fence.reopened:
         message = f"this fence is not closed before line {fence.reopened} begins another"
-        draft.slips.append(fence.problem(message, CLOSE_FENCE, "/input"))
+        draft.near_misses.append(fence.problem(message, CLOSE_FENCE, "/input"))
     if not words:
         fix = "write sh, bash, python, http or a tool's name behind it"
         draft.refuse(place, "this fence names no tool", fix, "/tool")

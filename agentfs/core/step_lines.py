@@ -35,7 +35,7 @@ class Draft:
     on_failure_of: str | None = None
     seen: dict[str, Place] = field(default_factory=dict)  # keyword -> where its value is
     problems: list[Problem] = field(default_factory=list)
-    slips: list[Problem] = field(default_factory=list)  # what is read as prose, and was surely not meant as such
+    near_misses: list[Problem] = field(default_factory=list)  # read as prose, and surely not meant so
     open_line: int = 0  # the last line of prose, if its sentence goes on below
 
     @property

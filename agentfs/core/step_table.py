@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from agentfs.core.each import STARTS, view_each
+from agentfs.core.each import STARTING_MOVES, view_each
 from agentfs.core.facts import Facts
 from agentfs.core.paths import ITEM, step_of
 from agentfs.core.plan_graph import PlanGraph
@@ -113,7 +113,7 @@ def _calls_for(one: StepView, at: int, which: Collection[int] | None = None) -> 
     yield from ((name, (at, -1)) for name in _moves(one))
     for number in range(len(one.items)) if which is None else which:
         for name in _moves(one.items[number]):
-            if name not in ("call", "halt") and (one.is_open or name not in STARTS):
+            if name not in ("call", "halt") and (one.is_open or name not in STARTING_MOVES):
                 yield name, (at, number)
 
 

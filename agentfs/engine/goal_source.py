@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from agentfs.core import paths
 from agentfs.core.facts import DEEPEST
 from agentfs.core.goal_file import MAX_BYTES, RUNBOOKS, ParsedGoal, Request, examine_goal, read_request, uses_problems
-from agentfs.core.params import Fits, Parameter, arguments_that_do, values_for
+from agentfs.core.params import Fits, Parameter, example_arguments, values_for
 from agentfs.core.problems import Locate, Problem, Rejected, did_you_mean
 from agentfs.core.records import Approve, Limits, Mode, Parent
 from agentfs.core.references import find
@@ -257,7 +257,7 @@ def values_given(
     placed = tuple(replace(one, message=hide(one.message)).at(*_place(one, places)) for one in problems)
     if secrets:  # no value that could be typed takes its place
         return GivenValues(found.values, placed)
-    arguments = arguments_that_do(parsed.params, {name: given[name] for name in given if name in parsed.params})
+    arguments = example_arguments(parsed.params, {name: given[name] for name in given if name in parsed.params})
     return GivenValues(found.values, placed, f"try: agentfs run {source.shown} {arguments}".rstrip())
 
 

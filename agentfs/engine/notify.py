@@ -20,7 +20,7 @@ from typing import Any
 from agentfs.core import paths
 from agentfs.core.actions import Action
 from agentfs.core.attention import Waiting, list_waiting
-from agentfs.core.config import GIVEN_ON_END, TOLD_ON_WAIT
+from agentfs.core.config import ON_END_VARIABLES, ON_WAIT_VARIABLES
 from agentfs.core.excerpts import telling_line
 from agentfs.core.mask import Mask
 from agentfs.core.paths import run_id
@@ -159,7 +159,7 @@ def _waiting_notice(folder: Path, thing: Waiting) -> Notice:
     about: dict[str, Any] = {"what": thing.what, "file": thing.file, "why": thing.why}
     if thing.others:
         about["others"] = [*thing.others]
-    return Notice(thing.thing, about, dict(zip(TOLD_ON_WAIT, values, strict=True)))
+    return Notice(thing.thing, about, dict(zip(ON_WAIT_VARIABLES, values, strict=True)))
 
 
 def _names(line: Mapping[str, Any]) -> list[str]:
@@ -212,7 +212,7 @@ class EndNotifier:
 def _end_notice(folder: Path, outcome: Outcome) -> Notice:
     values = (run_id(folder), outcome.status, outcome.reason, first_line(outcome.summary))
     about = {"status": outcome.status, "why": outcome.reason}
-    return Notice(outcome.ended_at, about, dict(zip(GIVEN_ON_END, values, strict=True)))
+    return Notice(outcome.ended_at, about, dict(zip(ON_END_VARIABLES, values, strict=True)))
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> str | None:

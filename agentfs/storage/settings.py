@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentfs.core.config import TOLD_ON_WAIT, Settings
+from agentfs.core.config import ON_WAIT_VARIABLES, Settings
 from agentfs.core.documents import Document, read_toml
 from agentfs.core.plan_check import check_settings
 from agentfs.core.problems import Rejected, did_you_mean
@@ -41,7 +41,7 @@ def _overridden(value: dict[str, Any], environment: Mapping[str, str]) -> dict[s
     known = dict(_variables(Settings, ()))
     merged: dict[str, Any] = json.loads(json.dumps(value))
     for name, text in sorted(environment.items()):
-        if not name.startswith(PREFIX) or name in TOLD_ON_WAIT:
+        if not name.startswith(PREFIX) or name in ON_WAIT_VARIABLES:
             continue
         if name not in known:
             raise UserError(f"{name} is no setting ({did_you_mean(name, known, 'see docs/format.md for the names')})")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from agentfs.core.goal_file import parse_goal
-from agentfs.core.near_misses import is_one_slip
+from agentfs.core.near_misses import is_one_letter_off
 from agentfs.core.step_lines import LINES, takes_value
 from tests.core.goal_samples import CATALOGUE, parsed, refused, runbook, sh, steps_of
 
@@ -406,7 +406,7 @@ def test_what_would_not_be_read(text: str, problems: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_one_slip(word: str, is_slip: bool) -> None:
-    assert is_one_slip(word, "check") is is_slip
+    assert is_one_letter_off(word, "check") is is_slip
 
 
 def test_a_plan_that_was_made_from_such_a_goal_still_holds() -> None:

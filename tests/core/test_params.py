@@ -8,9 +8,8 @@ from pydantic import JsonValue
 
 from agentfs.core.goal_file import examine_goal
 from agentfs.core.params import (
-    MOST,
-    arguments_that_do,
     declaration_problems,
+    example_arguments,
     fill,
     frozen_problems,
     parameters_in,
@@ -177,10 +176,10 @@ def _problems(goal: str, name: str = "goal.md") -> list[str]:
 
 
 def test_a_hundred_parameters_are_taken_and_no_more() -> None:
-    front = "".join(f"  p{n}: string\n" for n in range(MOST))
+    front = "".join(f"  p{n}: string\n" for n in range(100))
     book = "# Do\n\n## Steps\n\n### a\n```sh\ntrue\n```\n"
     assert _problems(f"---\nparams:\n{front}---\n{book}") == []
-    (found,) = _problems(f"---\nparams:\n{front}  p{MOST}: string\n---\n{book}")
+    (found,) = _problems(f"---\nparams:\n{front}  p100: string\n---\n{book}")
     assert found == "goal.md:3:3: 'params' has 101 entries, more than 100 (keep 100 at most) [/params]"
 
 
@@ -263,7 +262,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 
 def test_a_command_that_would_do_keeps_what_was_right() -> None:
-    assert arguments_that_do(DEPLOY, {"note": "it's", "n": "0"}) == """-p env=staging -p n=2 -p 'note=it'"'"'s'"""
+    assert example_arguments(DEPLOY, {"note": "it's", "n": "0"}) == """-p env=staging -p n=2 -p 'note=it'"'"'s'"""
     fixed = values_for(DEPLOY, parse_assignments(["env=staging", "n=2", "note=it's"]))
     assert fixed.problems == ()
 
