@@ -11,7 +11,7 @@ from pathlib import Path
 from agentfs.agents.presets import Agent
 from agentfs.core import paths
 from agentfs.core.actions import JobKey
-from agentfs.core.each import STARTS
+from agentfs.core.each import STARTING_MOVES
 from agentfs.core.excerpts import TimeLimit, check_words, hints_of, join_messages
 from agentfs.core.facts import ASK, RUN, Facts
 from agentfs.core.planner_calls import DO, loops
@@ -325,7 +325,7 @@ def _put_gate(view: StepView, order: Order, driver: Driver) -> GateAsked:
     """Write the question of a gate, and report that it is there."""
     count = len(driver.facts.attempt(view.id, order.attempt).talks) + 1
     tool = driver.world.tools.get(order.tool or "")
-    orders = [order_for(one, one.next, driver) for one in view.items if one.move in STARTS]
+    orders = [order_for(one, one.next, driver) for one in view.items if one.move in STARTING_MOVES]
     reply, touches = paths.step_file(view.id, order.attempt, "reply", count), tool.spec.touches if tool else ""
     text = gate(order, reply, view.result, view.step.why, orders, touches)
     driver.steps_folder.put(paths.step_file(view.id, order.attempt, "question", count), text.encode(), durable=True)
