@@ -127,19 +127,15 @@ def bare_workers(folder: Path) -> float:
 def run_napping(root: str, goal: str) -> int:
     from agentfs.commands import main as agentfs
     from agentfs.core.records import JsonObject
-    from agentfs.tools import registry
-    from agentfs.tools.base import StepContext, ToolResult
-    from agentfs.tools.text_tools import Note
+    from agentfs.engine import attempts  # noqa: F401 - first: it runs a real note in the driver's own thread
+    from agentfs.tools import text_tools
+    from agentfs.tools.base import LocalTool, StepContext, ToolResult
 
-    class Nap:
-        spec = Note.spec
+    def nap(given: JsonObject, _context: StepContext) -> ToolResult:
+        time.sleep(SECONDS)
+        return ToolResult(output=given["text"])
 
-        def call(self, given: JsonObject, context: StepContext) -> ToolResult:
-            context.claim(None)
-            time.sleep(SECONDS)
-            return ToolResult(output=given["text"])
-
-    registry.Note = Nap  # type: ignore[assignment,misc]
+    text_tools.note = LocalTool(text_tools.note.spec, nap)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with open(Path(goal).with_suffix(".txt"), "w", encoding="utf-8") as sys.stderr:
         return agentfs(["-C", root, "run", goal])

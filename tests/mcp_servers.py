@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentfs.core.mcp import LockedServer, launch_in, read_offers, render_lock
-from agentfs.tools.mcp_connections import read_config
+from agentfs.tools.mcp_client import read_config
 from tests.workspaces import Place
 
 needs_mcp = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="the extra mcp is not installed")

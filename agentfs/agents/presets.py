@@ -20,7 +20,7 @@ from agentfs.core.config import AgentSettings, Speaks
 from agentfs.storage.installation import searched_path
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement
-from agentfs.tools.sandbox import SYSTEM, environment, lay_out
+from agentfs.tools.sandbox import SYSTEM, environment, make_layout
 
 _PLACE = re.compile(r"\{(workdir|schema|schema_text|model|max_turns|max_cost_usd)\}")
 
@@ -236,7 +236,7 @@ def version_of(found: Found, *, confined: bool) -> str | None:
             home={},
             programs_at=found.path,
         )
-        layout = lay_out([found.program, "--version"], confinement)
+        layout = make_layout([found.program, "--version"], confinement)
         env = environment(confinement) | ({} if confined else {"HOME": folder})
         try:
             ran = subprocess.run(

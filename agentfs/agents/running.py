@@ -25,9 +25,9 @@ from agentfs.agents.streams import READERS, Reader
 from agentfs.core.records import Failure, Usage
 from agentfs.storage.safe_open import reading
 from agentfs.tools.base import Confinement, StepContext
-from agentfs.tools.launch import Finished, run_program
-from agentfs.tools.programs import NOT_RUN, failure_of, why_harmful, why_not_run
-from agentfs.tools.sandbox import HOME, environment, lay_out
+from agentfs.tools.launch import Finished
+from agentfs.tools.programs import failure_of, run_program
+from agentfs.tools.sandbox import HOME, environment
 
 AGENT, EVENT, END = "agent", "agent_event", "agent_end"
 LONGEST_LINE = 8 * 1024 * 1024  # bytes; a longer one is not read
@@ -75,22 +75,12 @@ def run_agent(agent: Agent, task: Task, context: StepContext, given: Mapping[str
         }
         argv = [found.program, *fill(agent.command[1:], values)]
         room = replace(own, readable=(*own.readable, *found.shown), programs_at=found.path)
-        traced = {"TRACEPARENT": context.traceparent} if context.traceparent else {}
-        env = traced | environment(room) | variables(agent, given) | {"HOME": home}
+        env = environment(room) | variables(agent, given) | {"HOME": home}
         listening = Listening(agent, task, context)
         inside = replace(context, confinement=room, claim=_noting(agent, argv, room, context))
-        try:
-            layout, ended = run_program(
-                lambda: lay_out(argv, room),
-                env=env,
-                context=inside,
-                spill=False,
-                given=task.prompt.encode("utf-8", "replace"),
-                listener=listening,
-            )
-        except NOT_RUN as error:
-            return why_not_run(error, inside)
-    return why_harmful(layout) or Attempted(listening.story, listening.finish(ended, context))
+        prompt = task.prompt.encode("utf-8", "replace")
+        ended = run_program(argv, env, inside, spill=False, given=prompt, listener=listening)
+    return ended if isinstance(ended, Failure) else Attempted(listening.story, listening.finish(ended, context))
 
 
 def not_found(agent: Agent) -> Failure:

@@ -21,8 +21,7 @@ from agentfs.errors import UserError
 from agentfs.storage.files import replace
 from agentfs.storage.settings import load_settings
 from agentfs.storage.workspace import trust_file
-from agentfs.tools.mcp_calls import Offer, ask_servers
-from agentfs.tools.mcp_connections import Host, read_lock
+from agentfs.tools.mcp_client import Host, Offer, ask_servers, read_lock
 from agentfs.tools.registry import known_tools
 from agentfs.ui.reading import settings_of
 

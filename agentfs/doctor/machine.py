@@ -23,7 +23,7 @@ from agentfs.core.config import Settings
 from agentfs.core.problems import Finding, fine, remark, wrong
 from agentfs.core.text import size
 from agentfs.storage import system
-from agentfs.storage.completeness import being_written, written_behind
+from agentfs.storage.completeness import is_being_written, shared_filesystem
 from agentfs.storage.files import exchange, open_unnamed, sync_folder, write_new
 from agentfs.storage.installation import find_program, why_missing
 from agentfs.storage.timing import TIMING
@@ -202,7 +202,7 @@ def examine_disks(workspace: Workspace) -> Iterator[Finding]:
 
 def _examine_one(about: str, folder: Path) -> Iterator[Finding]:
     mount = mount_of(folder)
-    yield from _kind(about, mount, written_behind(folder))
+    yield from _kind(about, mount, shared_filesystem(folder))
     try:
         with probe_folder(folder) as probe:
             yield from _try_folder(about, probe, mount)
@@ -300,7 +300,7 @@ def _locks(about: str, probe: Path) -> Finding | None:
 
 def _leases(about: str, probe: Path) -> Finding | None:
     write_new(probe / "leased", b"", durable=False)
-    if being_written(probe / "leased") is None:
+    if is_being_written(probe / "leased") is None:
         return remark(about, "whether a file is being written cannot be asked: a goal is taken after 2 s of quiet")
     return None
 

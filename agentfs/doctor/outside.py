@@ -31,8 +31,7 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools import sandbox
-from agentfs.tools.mcp_calls import UPDATE
-from agentfs.tools.mcp_connections import INSTALL, Host, read_lock
+from agentfs.tools.mcp_client import INSTALL, UPDATE, Host, read_lock
 
 # ── models ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -63,7 +63,7 @@ from agentfs.tools.base import Confinement, Preparable, StepContext, ToolResult
 from agentfs.tools.process import StopSign
 from agentfs.tools.sandbox import readable_path
 from agentfs.tools.secrets import given_secrets
-from agentfs.tools.text_tools import Note
+from agentfs.tools.text_tools import note
 
 
 def order_for(view: StepView, number: int, driver: Driver) -> Order:
@@ -182,7 +182,7 @@ def _carry_out(order: Order, driver: Driver) -> None:
 def _takes_no_time(order: Order, driver: Driver) -> bool:
     """Whether handing an attempt to another thread would take longer than the attempt."""
     tool = driver.world.tools.get(order.tool or "")
-    return isinstance(tool, Note) and not order.checks and order.expects is None
+    return tool is note and not order.checks and order.expects is None
 
 
 def _put_question(order: Order, driver: Driver) -> None:

@@ -46,7 +46,7 @@ from agentfs.executor.attempt import Halt, render
 from agentfs.models.base import LimitReached, ModelError, ModelSession, Unreachable
 from agentfs.planner.prompt import context_page
 from agentfs.planner.surroundings import look_around
-from agentfs.storage.files import JsonLines, publish, read_whole, whole_output
+from agentfs.storage.files import JsonLines, publish, read_output, read_whole
 from agentfs.storage.files import replace as replace_view
 from agentfs.storage.plan_files import forget_client, install, is_by_client
 from agentfs.storage.workspace import goal_path
@@ -433,7 +433,7 @@ def _output(item: StepView, driver: Driver) -> Any:
         return item.result.output
     path = driver.folder / paths.STEPS / paths.step_file(item.id, item.attempt, "output")
     try:
-        return whole_output(path)
+        return read_output(path)
     except OSError:
         return item.result.output
 

@@ -39,7 +39,7 @@ from agentfs.errors import NotARun
 from agentfs.executor.attempt_log import answers_in, child_in, claim_in
 from agentfs.executor.questions import ASK_LINE
 from agentfs.storage.completeness import Completeness, signature
-from agentfs.storage.files import listing, read_whole, whole_output
+from agentfs.storage.files import listing, read_output, read_whole
 from agentfs.storage.plan_files import LostPlan, PastPlans
 from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.storage.workspace import goal_path
@@ -125,7 +125,7 @@ class RunReader:
         name = paths.step_file(step, attempt.number, "output")
         whole: JsonValue = attempt.result.output if attempt.result else None
         with contextlib.suppress(OSError):
-            whole = whole_output(self.folder / paths.STEPS / name)
+            whole = read_output(self.folder / paths.STEPS / name)
         return whole
 
     def judged(self, facts: Facts) -> Facts:

@@ -43,7 +43,7 @@ from agentfs.storage.starting import Pool, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox
-from agentfs.tools.mcp_connections import server_commands, written_secrets
+from agentfs.tools.mcp_client import server_commands, written_secrets
 from agentfs.tools.registry import opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
 

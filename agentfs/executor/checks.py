@@ -27,7 +27,7 @@ from agentfs.executor.evidence import folder_of
 from agentfs.executor.task import Acceptance
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Observer, StepContext
-from agentfs.tools.files import pattern_problem, read_beneath
+from agentfs.tools.files import pattern_problem, read_allowed
 from agentfs.tools.process import Never, StopSign, TookTooLong, ask
 from agentfs.tools.programs import run_shell
 
@@ -185,7 +185,7 @@ def _with_isolation(context: StepContext) -> StepContext:
 
 
 def _file(check: FileCheck, context: StepContext) -> Failure | str | None:
-    found = read_beneath(check.path, context, LARGEST_FILE)
+    found = read_allowed(check.path, context, LARGEST_FILE)
     if isinstance(found, Failure):
         return found
     size, content = found

@@ -23,7 +23,7 @@ from agentfs.models.base import Offer
 from agentfs.models.text_protocol import parse_object, parse_truth
 from agentfs.prompts import Prompt, load_prompt
 from agentfs.tools.base import StepContext, ToolResult
-from agentfs.tools.files import read_beneath
+from agentfs.tools.files import read_allowed
 from agentfs.tools.output import text_result, value_result
 from agentfs.tools.registry import input_problems
 
@@ -433,7 +433,7 @@ def at_plan(context: StepContext) -> StepContext:
 
 def plan_shown(context: StepContext) -> str | None:
     """Return the plan as it is now, as a model is shown it; None if it has not been written."""
-    found = read_beneath(PLAN, at_plan(context), LARGEST)
+    found = read_allowed(PLAN, at_plan(context), LARGEST)
     if isinstance(found, Failure):
         return None
     return fence_text(context.mask.text(head_and_tail(found[1].decode("utf-8", "replace"), LENGTH)))

@@ -34,7 +34,7 @@ from agentfs.core.records import Check, Failure
 from agentfs.storage.files import read_lines
 from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.tools.base import StepContext
-from agentfs.tools.files import read_beneath
+from agentfs.tools.files import read_allowed
 
 MOST_ENTRIES = 10_000  # of a folder that are compared
 MOST_FILES, FILE_LENGTH, LARGEST_FILE = 8, 2_000, 256 * 1024
@@ -162,7 +162,7 @@ def file_pieces(texts: Iterable[str], context: StepContext) -> Iterator[Piece]:
     names = dict.fromkeys(word for word in words if "." in word or "/" in word)
     shown = 0
     for name in names:
-        found = read_beneath(name, context, LARGEST_FILE) if shown < MOST_FILES else None
+        found = read_allowed(name, context, LARGEST_FILE) if shown < MOST_FILES else None
         if found is None or isinstance(found, Failure):
             continue
         size, content = found
@@ -210,7 +210,7 @@ def watched_by(checks: Sequence[Check], context: StepContext) -> Watched:
     found = dict.fromkeys(_relative(word, workdir) for check in checks for word in names_in(check))
     waiting, looked_at = [*found], 0
     while waiting and looked_at < MOST_SCRIPTS:
-        content = read_beneath(waiting.pop(0), context, LARGEST_SCRIPT)
+        content = read_allowed(waiting.pop(0), context, LARGEST_SCRIPT)
         if isinstance(content, Failure) or content[0] > LARGEST_SCRIPT or b"\0" in content[1]:
             continue  # there is none, or it is no script
         looked_at += 1

@@ -35,8 +35,8 @@ from agentfs.prompts import load_prompt
 from agentfs.replay.playback import Killed, Playback, RecordedModel, RecordedObserver, RecordedTool
 from agentfs.replay.recording import Recording, Try
 from agentfs.storage.settings import load_settings
+from agentfs.tools import text_tools
 from agentfs.tools.registry import Known, Toolbox, builtins, known_tools
-from agentfs.tools.text_tools import RunRunbook
 
 _LISTING = re.compile(
     r"(?:\A|\n\n)# Working folder\n\n"
@@ -110,7 +110,7 @@ class _RecordedChildren:
         def work(job: Job) -> Report:
             task = task_for(order, driver)
             context = attempt_context(task, driver, job)
-            given = RecordedTool(RunRunbook.spec, self.playback).of_step(context)
+            given = RecordedTool(text_tools.run.spec, self.playback).of_step(context)
             given = replace(given, child=result.child, usage=result.usage)
             return AttemptFinished(finish_answered(task, given, context), order)
 

@@ -51,7 +51,7 @@ def signature(path: Path | str) -> Signature | None:
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def being_written(path: Path) -> bool | None:
+def is_being_written(path: Path) -> bool | None:
     """Return whether a writer has the file open; None where that cannot be known."""
     try:
         from fcntl import F_RDLCK, F_SETLEASE, F_UNLCK, fcntl
@@ -66,7 +66,7 @@ def being_written(path: Path) -> bool | None:
     except OSError:
         return None
     try:
-        if written_behind(descriptor):
+        if shared_filesystem(descriptor):
             return None  # a lease would tell of writers on this side only
         fcntl(descriptor, F_SETLEASE, F_RDLCK)
         fcntl(descriptor, F_SETLEASE, F_UNLCK)  # at once: an opening writer waits for it
@@ -78,20 +78,20 @@ def being_written(path: Path) -> bool | None:
 
 
 def ignore_lease_signal() -> None:
-    """A broken lease raises SIGIO, which by default ends the process."""
+    """Ignore SIGIO, which a broken lease raises, and which ends a process by default."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGIO) is signal.SIG_DFL:
         signal.signal(signal.SIGIO, signal.SIG_IGN)
 
 
 @dataclass(slots=True)
 class Completeness:
-    """Remembers since when each file has held still."""
+    """Remembers since when each file has not changed."""
 
     clock: Callable[[], float] = time.monotonic
     seen: dict[Path, tuple[Signature, float]] = field(default_factory=dict)
 
     def is_complete(self, path: Path) -> bool:
-        """Return whether the file has held still long enough and no writer has it open."""
+        """Return whether the file has not changed for long enough and no writer has it open."""
         now, found = self.clock(), signature(path)
         if found is None:
             self.seen.pop(path, None)
@@ -103,7 +103,7 @@ class Completeness:
         quiet = now - known[1]
         if quiet < TIMING.complete:
             return False
-        writing = being_written(path)
+        writing = is_being_written(path)
         if writing is None:
             return quiet >= TIMING.complete_without_lease
         return not writing
@@ -112,8 +112,8 @@ class Completeness:
         self.seen.pop(path, None)
 
 
-def written_behind(path: "int | str | os.PathLike[str]") -> str | None:
-    """Return the kind of a file system that others may write to behind this kernel's back; None for any other.
+def shared_filesystem(path: "int | str | os.PathLike[str]") -> str | None:
+    """Return the kind of a file system that other machines or processes may write to unseen; None for any other.
 
     A file that is open is given by its descriptor.
     """

@@ -65,7 +65,7 @@ def move_in(dropped: Path, run: int, run_id: str, files: Mapping[str, bytes]) ->
                 publish_inside(run, name, made)
         except BaseException:
             if goal not in os.listdir(run):
-                move_aside(moved, goals, dropped.name)
+                move_to_free_name(moved, goals, dropped.name)
             raise
         os.unlink(moved.name, dir_fd=moved.folder)
         _remove_used(run)
@@ -114,7 +114,7 @@ def _holds(file: int, moved: Spot, content: bytes) -> bool:
     found = os.stat(moved.name, dir_fd=moved.folder, follow_symlinks=False)
     try:
         return os.path.samestat(found, os.fstat(file)) and read_open(file, len(content)) == content
-    except OSError:  # it is larger by now
+    except OSError:  # it has grown
         return False
 
 
@@ -132,7 +132,7 @@ def _remove_empty(goals: int, run_id: str) -> None:
 
 
 def bring_back(goals: int, runs: Path) -> None:
-    """Finish what is on its way: a goal that its run has is removed, any other goes back."""
+    """Finish interrupted moves: a goal that its run has is removed, any other goes back."""
     with contextlib.suppress(FileNotFoundError), hold_inside(ON_ITS_WAY, goals) as way:
         for day, days in _folders_in(way):
             for run, inner in _folders_in(days):
@@ -141,7 +141,7 @@ def bring_back(goals: int, runs: Path) -> None:
                         with contextlib.suppress(IsADirectoryError):
                             os.unlink(name, dir_fd=inner)
                     else:
-                        move_aside(Spot(inner, name), goals, name)
+                        move_to_free_name(Spot(inner, name), goals, name)
         with contextlib.suppress(OSError):
             os.rmdir(ON_ITS_WAY, dir_fd=goals)
 
@@ -219,7 +219,7 @@ def _record_in(run: int) -> Run | None:
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def move_aside(spot: Spot, folder: int, name: str) -> str:
+def move_to_free_name(spot: Spot, folder: int, name: str) -> str:
     """Move a file into a held folder under its name, or the first free one of name-2, name-3 …; return which."""
     for place in free_names(folder, name):
         with contextlib.suppress(FileExistsError):

@@ -25,7 +25,7 @@ _counter = itertools.count()
 
 
 def temp_name(purpose: str) -> str:
-    """Return a name in nobody's way: hidden, and unique over processes and threads."""
+    """Return a hidden file name that is unique over processes and threads."""
     return f".{purpose}.{os.getpid()}.{threading.get_ident()}.{next(_counter)}.tmp"
 
 
@@ -86,7 +86,7 @@ def publish(path: Path | str, content: bytes, *, durable: bool) -> None:
 
 
 def publish_inside(folder: int, name: str, content: bytes) -> None:
-    """Make a file appear whole and durable, once, in a held folder, whatever its path leads to by now."""
+    """Make a file appear whole and durable, once, in a held folder."""
     appear(name, content, durable=True, inside=folder)
     sync_folder(folder)
 
@@ -179,26 +179,25 @@ def exchange(one: Path, other: Path) -> None:
     _renameat2(one, other, _RENAME_EXCHANGE)
 
 
-# ── the folder steps/ of a run: paths are text there, every step needs a handful of them ────────────────
+# ── the folder steps/ of a run: paths are plain text, since every step needs a handful of them ────────────────
 
 
 class SharedSync:
-    """One folder made durable for everybody who waits for it: what was put there before a sync began is in it."""
+    """Syncs one folder for all threads that wait for it: one sync serves everything put there before it began."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._asked, self._done = itertools.count(1), 0
-        self._latest = 0  # of those who ask: the last to have come
-        self._one = threading.Lock()
+        self._numbers, self._latest, self._done = itertools.count(1), 0, 0  # of those that wait
+        self._lock = threading.Lock()
 
     def wait(self) -> None:
         """Return once all that was put there before is durable."""
-        mine = self._latest = next(self._asked)
-        with self._one:
+        mine = self._latest = next(self._numbers)
+        with self._lock:
             if self._done < mine:
-                upto = self._latest
+                latest = self._latest
                 sync_folder(self._folder)
-                self._done = upto
+                self._done = latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +247,7 @@ class StepsFolder:
 
 _APPEND = flags("O_WRONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_BINARY")
 _TEXT = json.JSONEncoder(ensure_ascii=False)
-# What is in these fields of a line is agentfs's own, and never masked: names, hashes, and words of the format.
+# Fields of a line that hold agentfs's own names, hashes and keywords: never masked.
 OURS = frozenset(
     ("at", "host", "boot_id", "key", "thing", "what", "file", "kind", "role", "type", "stream", "status")
 )
@@ -304,7 +303,7 @@ class JsonLines:
 LARGEST_OUTPUT = 64 * 1024 * 1024
 
 
-def whole_output(path: Path) -> Any:
+def read_output(path: Path) -> Any:
     """Return an output that did not fit into its result: the value if it is a JSON object or array, else the text."""
     text = read_text(path, LARGEST_OUTPUT)
     if text.lstrip()[:1] in ("{", "["):

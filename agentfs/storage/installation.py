@@ -76,7 +76,7 @@ def searched_path(environment: Mapping[str, str]) -> str:
 
 
 def named_files(command: str | Sequence[str], folder: str) -> tuple[str, ...]:
-    """Return the files that a command of a person's settings names, as far as its words tell."""
+    """Return the files that the words of a command in a person's settings name."""
     import shlex
 
     try:

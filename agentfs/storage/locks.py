@@ -1,10 +1,10 @@
-"""Who drives a run and who watches goals/: locks on files of agentfs's own, which no step can open; who holds one.
+"""Locks of runs and of goals/: at most one process drives a run, and one watches goals/. Says who holds a lock.
 
-Owns `locks/` in `own_folder`. A step may open, and so lock, every folder that it sees; so no lock is taken on what a
-step sees. A lock is `flock` on a file that is named after the inode of its folder: it follows a folder that is
-renamed. The file names its process, and is removed when the lock is let go of. One that is still there without its
-process is taken like any other: the kernel ends a lock, not the file. Who deletes `runs/.git` deletes locks that are
-held: their process takes them again (`keep`), or stops if another was faster.
+Owns `locks/` in `own_folder`. A step could lock any folder that it sees, so locks are on files that no step can open:
+`flock` on a file named after the inode of its folder, so that the lock follows a folder that is renamed. The file
+names its process, and is removed when the lock is released. A file left by a dead process locks nothing: the kernel
+ends a lock with its process. Deleting `runs/.git` deletes locks that are held: their process takes them again
+(`keep`), or stops if another was faster.
 """
 
 import contextlib
@@ -38,16 +38,16 @@ def lock_file(folder: Path, runs: Path | None = None) -> Path:
 
 
 class Lock:
-    """The lock of a folder, until it is let go of; the kernel lets go when the process ends."""
+    """The lock of a folder, until it is released or the process ends."""
 
     def __init__(self, folder: Path, runs: Path | None = None) -> None:
         self.folder, self._runs = folder, runs
         self._path: Path | None = None
         self._descriptor: int | None = None
-        self._is_lost = False  # to another process, which drives by now
+        self._is_lost = False  # another process has it now
 
     def keep(self) -> bool:
-        """Whether no other process has taken the lock since; where its file is gone, it is made and locked again."""
+        """Whether the lock is still ours; if its file is gone, make and lock it again."""
         self._is_lost = self._is_lost or not (self.is_held() or self.take())
         return not self._is_lost
 
@@ -72,7 +72,7 @@ class Lock:
         return False
 
     def is_held(self) -> bool:
-        """Whether the lock is ours and everybody else can see that: its file is still in its place."""
+        """Whether the lock is ours and its file, by which others see that, is still in its place."""
         return self._path is not None and self._descriptor is not None and _is_at(self._path, self._descriptor)
 
     def release(self) -> None:
@@ -82,7 +82,7 @@ class Lock:
             return
         try:
             if _is_at(path, descriptor):
-                with contextlib.suppress(OSError):  # a file that stays is in nobody's way
+                with contextlib.suppress(OSError):  # a file that stays does no harm
                     os.unlink(path)
         finally:
             os.close(descriptor)
@@ -106,7 +106,7 @@ def locked(folder: Path, runs: Path | None = None) -> Iterator[bool]:
 
 
 def keep(folder: Path) -> bool:
-    """Whether no other process has the lock that this one took of a folder: who deletes runs/.git deletes locks."""
+    """Whether the lock that this process took of a folder is still its own; take it again if its file was deleted."""
     try:
         return folder not in _ours or _ours[folder].keep()
     except OSError:

@@ -1,4 +1,4 @@
-"""plan.json is exchanged, so that no edit is lost; plans beside it: those that came out, and those of past revisions.
+"""plan.json, which is only ever exchanged, so that no edit is lost; displaced plans, and those of past revisions.
 
 An editor that had a displaced plan open may have saved into it: no save is lost.
 """
@@ -17,7 +17,7 @@ from agentfs.core.hashing import canonical, sha256_bytes
 from agentfs.core.plan_merge import HandEditHistory, HandEdits, plan_without_edits
 from agentfs.core.records import Plan, Revision
 from agentfs.errors import UserError
-from agentfs.storage.completeness import Completeness, being_written
+from agentfs.storage.completeness import Completeness, is_being_written
 from agentfs.storage.files import appear, exchange, listing, publish, read_whole, replace, sync_folder, temp_name
 
 
@@ -38,7 +38,7 @@ class DisplacedFile:
 
 
 def install(path: Path, content: bytes, expected: bytes | None) -> tuple[bool, DisplacedFile | None]:
-    """Exchange `path` for new content, unless it holds something nobody has seen: then that stays in its place.
+    """Exchange `path` for new content, unless it holds something unexpected: then that stays in its place.
 
     Returns whether the new content is in place, and the file that came out, to be watched until no writer has it
     open. `path` is never absent and never torn, and what a person wrote is never overwritten.
@@ -97,7 +97,7 @@ KEPT = "plan.saved-{}.json"
 
 
 def look_after(folder: Path, displaced: list[DisplacedFile], completeness: Completeness) -> list[DisplacedFile]:
-    """Return those that must be looked at again; whatever was saved into one of the others is back in a plan."""
+    """Put saves into displaced plans back into plan.json; return the displaced plans that are still open."""
     waiting: list[DisplacedFile] = []
     for file in displaced:
         if not _is_closed(file.path, completeness):
@@ -111,12 +111,12 @@ def look_after(folder: Path, displaced: list[DisplacedFile], completeness: Compl
 
 def _is_closed(path: Path, completeness: Completeness) -> bool:
     """Whether no writer has it open; where that cannot be known, whether it has held still long enough."""
-    writing = being_written(path)
+    writing = is_being_written(path)
     return completeness.is_complete(path) if writing is None else not writing
 
 
 def _put_back(folder: Path, file: DisplacedFile, saved: bytes) -> list[DisplacedFile]:
-    """Put a save that missed plan.json into it; if plan.json holds another one by now, keep this one beside it."""
+    """Put a save that missed plan.json into it, or beside it if plan.json has been edited since."""
     plan = folder / paths.PLAN
     current = read_whole(plan) if plan.is_file() else None
     latest = _last_revision(folder)
@@ -174,7 +174,7 @@ class PastPlans:
             raise LostPlan(f"{name} does not read: take it back from the ledger") from None
 
     def hand_edits(self, revisions: Sequence[Revision], last: Plan | None = None) -> HandEdits:
-        """Return the fields that a person set by hand; nothing is read where nobody edited. `last`: the last plan."""
+        """Return the fields that a person set by hand. `last`: the last plan, if it is known."""
         if not _is_edited(revisions):
             return {}
         if self._held.revisions > len(revisions):
@@ -185,7 +185,7 @@ class PastPlans:
         return self._held.hand_edits
 
     def unedited(self, revisions: Sequence[Revision]) -> Plan | None:
-        """Return the plan as it would be had no person edited it; None where nobody did."""
+        """Return the plan as it would be without a person's edits; None if there are none."""
         return (
             plan_without_edits((one, self.plan(one.revision)) for one in revisions) if _is_edited(revisions) else None
         )
@@ -199,7 +199,7 @@ def _is_edited(revisions: Sequence[Revision]) -> bool:
 
 
 def note_client(folder: Path, base: bytes, new: bytes) -> None:
-    """Note that a client makes this edit of plan.json, which is about to be put in its place."""
+    """Note that a client, not a person, is about to make this edit of plan.json."""
     replace(folder / paths.CLIENT_EDIT, canonical([sha256_bytes(base), sha256_bytes(new)]))
 
 
@@ -212,5 +212,5 @@ def is_by_client(folder: Path, base_sha256: str | None, plan_sha256: str) -> boo
 
 
 def forget_client(folder: Path) -> None:
-    """Let a noted edit be: it has its revision, or a person makes one now. The same may be made by hand later."""
+    """Remove the note of a client's edit: a person may make the same edit later."""
     (folder / paths.CLIENT_EDIT).unlink(missing_ok=True)

@@ -39,13 +39,13 @@ MOST_SOURCE = 8 * MEGABYTE  # what a person writes: settings, tools, prompts, go
 
 
 class NotRegular(OSError):
-    """There is no file with content, or too much of it: a link, a pipe, a device, a file without end."""
+    """It is not a regular file of bounded size, but a link, a pipe, a device, or a file that is too large."""
 
     mode: int = 0  # what it is, where that is known
 
 
 class Refused(Exception):
-    """What a step may not have, a path or an address, and why."""
+    """A path or an address that a step may not use, and why."""
 
     def __init__(self, kind: str, message: str, hint: str | None = None) -> None:
         from agentfs.core.records import Failure  # commands that only read a name or two do without it
@@ -282,7 +282,7 @@ def hold_inside(name: str, parent: int, *, make: bool = False) -> Iterator[int]:
 
 @contextmanager
 def hold_named(path: AnyPath) -> Iterator[int]:
-    """Hold a folder that a person names: their own link to it is followed, once."""
+    """Hold a folder that a person named; a link to it is followed."""
     with _closing(os.open(path, _FOLDER)) as fd:
         yield fd
 
@@ -417,7 +417,7 @@ class Folder:
 
     @contextmanager
     def _words(self, path: str) -> Iterator[None]:
-        """Turn what the kernel says into what a person needs to know."""
+        """Turn errors of the kernel into a Refused that a person understands."""
         try:
             yield
         except (OSError, ValueError) as error:
@@ -445,7 +445,7 @@ def _refusal(path: str, error: OSError | ValueError, folder: str) -> Refused:
 
 
 def real_path(fd: int) -> str:
-    """Return where an open folder is now, links resolved."""
+    """Return the real path of an open folder."""
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
     except OSError as error:  # longer than the kernel can tell

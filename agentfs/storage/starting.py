@@ -1,4 +1,8 @@
-"""Start threads and processes patiently: where there is no room for one, wait and say so."""
+"""Start threads and processes; where the system has no room for one, wait and say so.
+
+`TasksMax=` of a service, `ulimit -u` and the kernel bound how many there may be. A shortage passes when others end,
+and is no fault of a step: so whatever wants to start one waits, for as long as it may.
+"""
 
 import errno
 import threading
@@ -25,21 +29,21 @@ def is_shortage(error: BaseException) -> bool:
 
 @dataclass(slots=True)
 class Starter:
-    """Starts what it is given, patiently, and says when that begins to take time and when it no longer does."""
+    """Starts threads and processes, tries again while there is no room, and says when that begins and ends."""
 
     say: Callable[[str], None] = lambda _words: None
     _waiting: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, begin: Callable[[], T], may_wait: Callable[[], bool] | None = None) -> T:
-        """Return what `begin` gives; for as long as `may_wait`, it is tried again when there is no room."""
+        """Return what `begin` returns; call it again while there is no room, for as long as `may_wait`."""
         for one_try in self.tries(may_wait):
             with one_try:
                 return begin()
         raise AssertionError("the last try raises")
 
     def tries(self, may_wait: Callable[[], bool] | None = None) -> Iterator[AbstractContextManager[None]]:
-        """Yield a guard for each try: it swallows that there is no room, waits, and lets the next try be made."""
+        """Yield a guard for each try; it catches that there is no room, and waits before the next."""
         guard = _Guard(self, may_wait or for_a_while())
         try:
             while True:
@@ -49,7 +53,7 @@ class Starter:
                 self.wait(-1)
 
     def wait(self, more: int) -> None:
-        """Count those who wait for room, and say when that begins and ends."""
+        """Count the threads that wait for room; say when the first begins and the last ends."""
         with self._lock:
             before, self._waiting = self._waiting, self._waiting + more
             after = self._waiting
@@ -77,13 +81,13 @@ class _Guard:
 
 
 def for_a_while(seconds: float = TIMING.start_patience) -> Callable[[], bool]:
-    """Return what says yes for that long."""
+    """Return a function that is true for that long."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() < end
 
 
 class Pool(ThreadPoolExecutor):
-    """Threads that are all there from the beginning: none has to be started when there may be no room for it."""
+    """A pool whose threads are all started at once: later there may be no room for one."""
 
     def __init__(self, most: int, name: str) -> None:
         super().__init__(most, thread_name_prefix=name)

@@ -66,7 +66,7 @@ class Timing:
     crowded: float = _pause(0.1, "between two goals that are taken while many runs have something to do")
     inbox: float = _pause(1.0, "between two looks at goals/, whether or not events come")
     inbox_restless: float = _pause(0.05, "the same, while a file there is being written")
-    events_late: float = _pause(1.0, "for which events may be held back")
+    events_late: float = _pause(1.0, "for which the file system may hold back events")
     inbox_again: float = _pause(10.0, "until what failed for want of room or rights is tried again")
 
     # starting processes and threads
@@ -82,9 +82,9 @@ class Timing:
     sandbox_start: float = _limit(30.0, "for a sandbox to be set up")
     sandbox_probe: float = _limit(20.0, "for a program that is only asked what it is able to do")
     private_known: float = _limit(60.0, "for which what is private in /etc counts as known")
-    tool_load: float = _limit(10.0, "for a person's own tools to be imported")
-    mcp_start: float = _limit(60.0, "for an MCP server to answer that it is there")
-    mcp_list: float = _limit(30.0, "for an MCP server to say what it offers")
+    tool_load: float = _limit(10.0, "for a person's own tools to be loaded")
+    mcp_start: float = _limit(60.0, "for an MCP server to start")
+    mcp_list: float = _limit(30.0, "for an MCP server to list its tools")
     mcp_begin: float = _limit(60.0, "for a run that a client started to be planned before the client is answered")
     search: float = _limit(60.0, "for one search through files")
     repository: float = _limit(10.0, "for git to describe a working folder")
@@ -96,9 +96,9 @@ class Timing:
     conform: float = _limit(10.0, "for one output to be compared with its schema")
 
     # attempts elsewhere
-    place_alive: float = _pause(5.0, "between two words of a driver and an attempt elsewhere to each other")
-    place_silence: float = _pause(30.0, "without a word from its driver until an attempt elsewhere ends itself")
-    place_orphan: float = _pause(60.0, "without a word from an attempt elsewhere until it counts as ended")
+    place_alive: float = _pause(5.0, "between two signs of life of a driver and an attempt elsewhere")
+    place_silence: float = _pause(30.0, "without a message from its driver until an attempt elsewhere ends itself")
+    place_orphan: float = _pause(60.0, "without a message from an attempt elsewhere until it counts as ended")
     place_stop: float = _limit(5.0, "for an attempt elsewhere to end when it is asked to")
     place_again: float = _pause(1.0, "until a place that could not start an attempt is asked again")
     place_start: float = _pause(60.0, "for which that is tried")
@@ -144,7 +144,7 @@ class Timing:
     frame: float = _pause(0.25, "between two frames of a live view, at least")
     frame_stale: float = _pause(1.0, "how old a frame may be, though nothing has changed: it shows ages")
     terminal_look: float = _pause(0.5, "until it is noticed that the terminal is ours again")
-    withdrawn: float = _pause(0.5, "after a question was withdrawn: what is typed now was meant for that one")
+    withdrawn: float = _pause(0.5, "after a question was withdrawn: what is typed meanwhile was meant for that one")
     web_calm: float = _pause(0.15, "after an event, until a page is sent it: events come in bursts")
     web_rescan: float = _pause(5.0, "between two looks at what a page shows, whether or not events come")
     web_log: float = _pause(0.4, "between two looks at a log that a page shows")

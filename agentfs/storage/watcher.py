@@ -1,4 +1,4 @@
-"""Watchdog events as a stream of names: they wake the loop that waits, and never inform it."""
+"""Watchdog events as a stream of names. They only wake the loop that waits; what happened is read from the files."""
 
 import errno
 import logging
@@ -18,7 +18,7 @@ from watchdog.events import (
     FileSystemEventHandler,
 )
 
-from agentfs.storage.completeness import written_behind
+from agentfs.storage.completeness import shared_filesystem
 from agentfs.storage.system import libc_call
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _LOG = logging.getLogger("watchdog")  # reports an overflow, and nothing else wo
 
 
 class Enqueue(FileSystemEventHandler):
-    """Notes the names and wakes; an exception here would end the observer's thread, so nothing here can raise."""
+    """Queues names and wakes the loop. It must not raise: that would end the observer's thread."""
 
     def __init__(self, names: "queue.SimpleQueue[str]", wake: Callable[[], None]) -> None:
         self._names, self._wake = names, wake
@@ -72,12 +72,12 @@ class FolderWatch:
         self._folders = folders
         self._log = _Overflow(self._overflow)
         self.overflowed = False
-        kind = next(filter(None, map(written_behind, folders)), None)
+        kind = next(filter(None, map(shared_filesystem, folders)), None)
         self.no_events = kind and f"events may be missing on a {kind} file system"
 
     def __enter__(self) -> Self:
         if not _LOG.handlers:
-            _LOG.addHandler(logging.NullHandler())  # stays: what watchdog logs as it ends is for nobody
+            _LOG.addHandler(logging.NullHandler())  # stays: nobody reads what watchdog logs as it ends
             _LOG.propagate = False
         _LOG.addHandler(self._log)
         try:

@@ -124,7 +124,7 @@ def _mark(root: Path, environment: Mapping[str, str]) -> str:
 
 
 def is_trusted(root: Path, environment: Mapping[str, str]) -> bool:
-    """Whether this user made, or trusts, the workspace in this folder. Another folder put there is another one."""
+    """Whether this user made, or trusts, the workspace in this folder; not another one put there since."""
     try:
         return _mark(root, environment) in _read_trusted(environment)
     except OSError:
@@ -132,7 +132,7 @@ def is_trusted(root: Path, environment: Mapping[str, str]) -> bool:
 
 
 def was_trusted(root: Path, environment: Mapping[str, str]) -> bool:
-    """Whether this user trusts, or trusted, a workspace at this path, be it this one or not."""
+    """Whether this user has ever trusted a workspace at this path."""
     return _spelt(root) in trusted_roots(environment)
 
 
@@ -179,7 +179,7 @@ def _write_secret(path: Path) -> None:
 
 
 def goal_path(folder: Path) -> Path:
-    """Return the goal file of a run, whatever its extension. It may be anything by now: read it by `read_regular`."""
+    """Return the goal file of a run, whatever its extension. It may be a link or a pipe: use `read_regular`."""
     for suffix in paths.GOAL_SUFFIXES:
         if os.path.lexists(path := folder / f"goal{suffix}"):
             return path

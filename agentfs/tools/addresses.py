@@ -42,7 +42,7 @@ _NEVER = tuple(
 
 
 class Forbidden(Exception):
-    """An address that may not be reached, in words, and what to do about it. `private`: a setting would allow it."""
+    """An address that may not be reached, and what to do about it. `private`: a setting would allow it."""
 
     def __init__(self, message: str, hint: str | None = None, *, private: bool = False) -> None:
         super().__init__(message)

@@ -13,6 +13,7 @@ from agentfs.core.tool_spec import ToolSpec, tool_setting
 from agentfs.models.base import Model, ModelSession
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import StepsFolder
+from agentfs.storage.safe_open import Refused
 from agentfs.storage.starting import Starter
 from agentfs.tools.process import ProcessMark, StopSign
 
@@ -106,11 +107,20 @@ class StepContext:
         """Whether there is time to wait for something."""
         return self.why_over() is None
 
-    def why_over(self) -> Failure | None:
+    def why_over(self, what: str = "") -> Failure | None:
         """Return why it must end now; None if it may go on."""
+        return self.why_ended(what) if self.stop.is_set() or self.now() >= self.deadline else None
+
+    def refuse_if_over(self, what: str) -> None:
+        """Raise Refused if it must end now, before `what` came true."""
+        if over := self.why_over(what):
+            raise Refused(over.kind, over.message, over.hint)
+
+    def why_ended(self, what: str = "", then: str = "") -> Failure:
+        """Return why it was ended: it was stopped, else its time was up. `what`: in other words than the limit's."""
         if self.stop.is_set():
             return Failure(kind="interrupted", message="it was stopped")
-        return self.limit.failure() if self.now() >= self.deadline else None
+        return self.limit.failure(what, then) if what else self.limit.failure(then=then)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +155,21 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     def call(self, given: JsonObject, context: StepContext) -> ToolResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTool:
+    """A tool that acts in this process, and starts nothing."""
+
+    spec: ToolSpec
+    act: Callable[[JsonObject, StepContext], ToolResult]
+
+    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
+        context.claim(None)
+        try:
+            return self.act(given, context)
+        except Refused as refused:
+            return ToolResult(failure=refused.failure)
 
 
 @runtime_checkable

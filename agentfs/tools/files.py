@@ -11,18 +11,17 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from agentfs.core.paths import inside
-from agentfs.core.records import Failure, JsonObject
+from agentfs.core.records import Failure
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.storage.safe_open import DEEPEST, READABLE, Folder, Refused, hold_folder, real_path
 from agentfs.storage.timing import TIMING
-from agentfs.tools.base import Confinement, StepContext, ToolResult, closed_schema
+from agentfs.tools.base import Confinement, LocalTool, StepContext, ToolResult, closed_schema
 from agentfs.tools.output import Capture, value_result
 from agentfs.tools.process import TookTooLong, ask
-from agentfs.tools.protected import Sight, Unfenceable, why_read_only
+from agentfs.tools.protected import Unfenceable, Visibility, why_read_only
 
 LARGEST_READ = 256 * 1024 * 1024
 LARGEST_EDIT = 16 * 1024 * 1024
@@ -37,21 +36,6 @@ _PATTERN = {"type": "string", "minLength": 1, "maxLength": LONGEST_PATTERN}
 
 
 # ── where ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class FileTool:
-    """A tool that works on files in this process: claims, acts, and answers in words when it may not."""
-
-    spec: ToolSpec
-    act: Callable[[Mapping[str, Any], StepContext], ToolResult]
-
-    def call(self, given: JsonObject, context: StepContext) -> ToolResult:
-        context.claim(None)
-        try:
-            return self.act(given, context)
-        except Refused as refused:
-            return ToolResult(failure=refused.failure)
 
 
 @contextmanager
@@ -74,7 +58,7 @@ def reading(path: str, context: StepContext) -> Iterator[tuple[Folder, str]]:
 
 
 def _may_read(confinement: Confinement) -> Callable[[str], None]:
-    sight = Sight(confinement)
+    sight = Visibility(confinement)
 
     def may_read(real: str) -> None:
         if why := sight.why_hidden(real):
@@ -114,15 +98,7 @@ def writing(path: str, context: StepContext) -> Iterator[tuple[int, str]]:
             os.close(parent)
 
 
-def look_up(context: StepContext, doing: str) -> None:
-    if context.stop.is_set():
-        raise Refused("interrupted", f"{doing} was stopped")
-    if time.monotonic() >= context.deadline:
-        late = context.limit.failure(f"{doing} did not end")
-        raise Refused(late.kind, late.message, late.hint)
-
-
-def read_beneath(path: str, context: StepContext, most: int) -> tuple[int, bytes] | Failure:
+def read_allowed(path: str, context: StepContext, most: int) -> tuple[int, bytes] | Failure:
     """Return the size and the first bytes of a file that tools may read, or why there are none: for checks."""
     try:
         with reading(path, context) as (folder, rest), os.fdopen(folder.open_file(rest), "rb") as file:
@@ -144,7 +120,7 @@ def _read_file(given: Mapping[str, Any], context: StepContext) -> ToolResult:
             )
         try:
             while capture.valid and (chunk := file.read(_CHUNK)):
-                look_up(context, "reading")
+                context.refuse_if_over("reading did not end")
                 capture.feed(chunk)
             capture.end()
         except OSError as error:
@@ -250,7 +226,7 @@ def _files(folder: Folder, start: str, context: StepContext) -> Iterator[str]:
     """Yield the files under a folder, relative to it; links to folders and what .git holds are left out."""
     waiting, count = [""], 0
     while waiting:
-        look_up(context, "listing")
+        context.refuse_if_over("listing did not end")
         below = waiting.pop()
         if below.count("/") >= DEEPEST:
             raise Refused("input", f"folders are nested more than {DEEPEST} deep", "name a smaller folder in path")
@@ -334,7 +310,7 @@ def _search(fd: int, paths: list[str], pattern: str, context: StepContext) -> li
         hits: list[dict[str, Any]] = ask(question, deadline=deadline, stop=context.stop, fds=(fd,))
     except TookTooLong as late:
         if context.stop.is_set():
-            raise Refused("interrupted", "searching was stopped") from late
+            raise Refused("interrupted", "it was stopped") from late
         hint = "simplify the pattern (nested repeats such as (a+)+ explode), or name a smaller folder in path"
         raise Refused("timeout", "the search took too long", hint) from late
     return hits
@@ -353,11 +329,11 @@ def pattern_problem(pattern: str) -> str | None:
 
 # ── the tools ─────────────────────────────────────────────────────────────────────────────────────────────
 
-read_file = FileTool(
+read_file = LocalTool(
     ToolSpec("read_file", "Read a text file", closed_schema({"path": PATH_SCHEMA}, "path"), "read", True, "path"),
     _read_file,
 )
-write_file = FileTool(
+write_file = LocalTool(
     ToolSpec(
         "write_file",
         "Write a text file, whole; folders on the way are made",
@@ -367,7 +343,7 @@ write_file = FileTool(
     ),
     _write_file,
 )
-edit_file = FileTool(
+edit_file = LocalTool(
     ToolSpec(
         "edit_file",
         "Replace a piece of a text file that stands in it exactly once",
@@ -377,7 +353,7 @@ edit_file = FileTool(
     ),
     _edit_file,
 )
-list_files = FileTool(
+list_files = LocalTool(
     ToolSpec(
         "list_files",
         "List the files in a folder; ** in the pattern stands for any folders",
@@ -387,7 +363,7 @@ list_files = FileTool(
     ),
     _list_files,
 )
-search_files = FileTool(
+search_files = LocalTool(
     ToolSpec(
         "search_files",
         "Find the lines that match a regular expression",

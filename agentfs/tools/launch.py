@@ -1,10 +1,10 @@
-"""Starts a program, watches it, and ends it with all it started. Decides nothing about what may run.
+"""Start a program at a gate in its sandbox, watch it, and end it with all it started. Decides nothing.
 
-The order of events: the sandbox is set up, with a shell in it that waits at a gate; the folders in it are compared
-with those that were meant; the launcher is named in the claim; the gate opens, and the shell becomes the program.
-If we die before that, the gate closes and the launcher ends by itself: nothing ran.
-The leader's number is kept from reuse (it is not reaped) until its whole group has been ended.
-Where no sandbox holds a program, a minder stays with it: what it leaves behind is found and ended.
+In this order: the sandbox is set up, with a shell in it that waits at a gate; the folders in it are compared with
+those that were meant; the launcher is named in the claim; the gate opens, and the shell becomes the program.
+If agentfs dies before that, the gate closes and the launcher ends by itself: nothing ran.
+The leader's pid is kept from reuse (it is not reaped) until its whole group has been ended.
+Where no sandbox holds a program, a minder stays with it, which finds and ends what it leaves behind.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -29,28 +29,27 @@ from agentfs.storage.timing import TIMING
 from agentfs.tools.base import StepContext
 from agentfs.tools.output import Capture, OutputLog
 from agentfs.tools.process import StopSign, descendants, kill_family, kill_group, mark_of, raise_shortage, signal_all
-from agentfs.tools.sandbox import SHOW, WRITE, Layout, takes_descriptors
+from agentfs.tools.sandbox import SHOW, WRITE, Layout, binds_open_folders
 
 OUTPUT_CAP = 256 * 1024 * 1024  # bytes of stdout and stderr together, before the program is killed
 STDERR_KEPT = 8192
 READ_SIZE = 65536
 MOST_TASKS = 4096  # processes and threads of one program, before it is killed
 MINDER = Path(__file__).with_name("minder.py")
-TRIES = 3  # to set one up while the folders change
-# Its first word carries its number: the kernel adds the sender. What is not opened ends.
+# Its first line tells us its pid, which the kernel adds. If we close the gate, it ends.
 _GATE = 'echo >&0 && read -r go && exec "$@" <'
 _CREDENTIALS = struct.Struct("3i")
-_DESCRIPTORS = {SHOW: "--ro-bind-fd", WRITE: "--bind-fd"}
-MOST_HELD = 64  # of one sandbox: a process may have a thousand files open
+_BIND_OPEN = {SHOW: "--ro-bind-fd", WRITE: "--bind-fd"}
+MOST_HELD = 64  # folders of one sandbox: a process may have a thousand files open
 
 EndedBy = Literal["timeout", "stop", "output", "disk", "tasks", "idle", "listener"]
 
 
 class Listener(Protocol):
-    """Takes what a program prints as it comes, in the place of the log; and may want it to end."""
+    """Gets a program's stdout instead of the log, and may want the program to end."""
 
     def receive(self, known: bytes) -> bool:
-        """Take it, and return whether it counts: else the program is as silent as before."""
+        """Take some output; return whether it counts as a sign of life."""
         ...
 
     def idle_s(self) -> float:
@@ -73,15 +72,11 @@ class Finished:
 
 
 class NotStarted(Exception):
-    """A program could not be started, and nothing of it ran: why."""
-
-
-class Changed(NotStarted):
-    """What a sandbox was made from was not the same when it had been made."""
+    """The program could not be started, and nothing of it ran."""
 
 
 class GaveUp(NotStarted):
-    """The deadline or the stop sign came before the program."""
+    """The deadline passed or the stop sign was set before the program started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +92,19 @@ class Started:
             self.gate.sendall(b"go\n")
 
     def end(self) -> str:
-        """End a launcher that did not get to its gate; return what it printed to stderr."""
+        """Kill it with all it started; return what it printed to stderr."""
         self.gate.close()
         kill_family(self.child.pid)
         self.child.wait()
-        words = (self.child.stderr.read(STDERR_KEPT) if self.child.stderr else b"") or b""
-        for pipe in (self.child.stdout, self.child.stderr):
-            if pipe is not None:
-                pipe.close()
-        return words.decode("utf-8", "replace").strip()
+        stderr = (self.child.stderr.read(STDERR_KEPT) if self.child.stderr else b"") or b""
+        _close_pipes(self.child)
+        return stderr.decode("utf-8", "replace").strip()
+
+
+def _close_pipes(child: "subprocess.Popen[bytes]") -> None:
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def start(
@@ -115,13 +114,11 @@ def start(
     deadline: float,
     *,
     fds: tuple[int, ...] = (),
-    out: int = PIPE,
     given: bytes | None = None,
 ) -> Started:
-    """Start a launcher and see it to its gate. Raises OSError, Refused, or NotStarted: then nothing ran.
+    """Start a launcher and wait until it is at its gate. Raises OSError, Refused, or NotStarted: then nothing ran.
 
-    It ends with the thread that started it. `fds`: what else the program inherits; `out`: its stdout;
-    `given`: what it reads on stdin.
+    It ends with the thread that started it. `fds`: what else the program inherits; `given`: what it reads on stdin.
     """
     with hold_folder(layout.workdir) as workdir, contextlib.ExitStack() as stack:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -134,7 +131,7 @@ def start(
                 cwd=cwd,
                 env=dict(env),
                 stdin=theirs.fileno(),
-                stdout=out,
+                stdout=PIPE,
                 stderr=PIPE,
                 bufsize=0,
                 pass_fds=(*own, *fds),
@@ -146,20 +143,22 @@ def start(
         theirs.close()
         started = Started(child, ours)
         try:
-            pid = _first_word(ours, stop, min(deadline, time.monotonic() + TIMING.sandbox_start))
-            wrong = layout.why_unlike(pid, workdir.fd) if pid and layout.outer else None
+            pid = _wait_at_gate(ours, stop, min(deadline, time.monotonic() + TIMING.sandbox_start))
+            replaced = layout.find_replaced(pid, workdir.fd) if pid and layout.outer else None
         except OSError as error:
             started.end()
             raise NotStarted(f"it cannot be looked into: {error}") from error
         except BaseException:
             started.end()
             raise
-    if pid is None or wrong:
-        words = started.end()
-        if not wrong:
-            raise_shortage(words)
-        raise Changed(f"{wrong} was replaced while it was set up") if wrong else NotStarted(words or "it ended")
-    _go_first_when_memory_runs_out(pid)
+    if replaced:
+        started.end()
+        raise NotStarted(f"{replaced} was replaced while it was set up")
+    if pid is None:
+        stderr = started.end()
+        raise_shortage(stderr)
+        raise NotStarted(stderr or "it ended")
+    _prefer_to_kill(pid)
     return started
 
 
@@ -170,21 +169,33 @@ def _launcher(
     stdin = () if given is None else (_in_memory(given, stack),)
     gate = ("/bin/sh", "-c", _GATE + (f"/proc/self/fd/{stdin[0]}" if stdin else os.devnull), "sh")
     if not layout.outer:
-        return (
-            [*gate, sys.executable, "-I", "-S", "-B", str(MINDER), *layout.argv],
-            f"/proc/self/fd/{workdir.fd}",
-            stdin,
-        )
-    calls = _in_memory(_no_keys(), stack)
+        minder = (sys.executable, "-I", "-S", "-B", str(MINDER))
+        return [*gate, *minder, *layout.argv], f"/proc/self/fd/{workdir.fd}", stdin
+    calls = _in_memory(_keyring_filter(), stack)
     files = {path: _in_memory(content, stack) for path, content in layout.home.items()}
     bwrap, *words = layout.outer
     words[-3:-3] = [word for path, fd in files.items() for word in ("--perms", "0600", "--file", str(fd), path)]
     held: list[int] = []
-    if takes_descriptors(bwrap):
-        words = list(_hold_folders(words, held))
-        for fd in held:
-            stack.callback(os.close, fd)
+    if binds_open_folders(bwrap):
+        words = list(_hold_folders(words, held, stack))
     return [bwrap, "--seccomp", str(calls), *words, *gate, *layout.argv], "/", (calls, *held, *files.values(), *stdin)
+
+
+def _hold_folders(words: Sequence[str], held: list[int], stack: contextlib.ExitStack) -> Iterator[str]:
+    """Yield bubblewrap's words with folders open instead of named: outermost first, as many as may be."""
+    rest = iter(words)
+    for word in rest:
+        if word not in _BIND_OPEN or len(held) >= MOST_HELD:
+            yield word
+            continue
+        path, place = next(rest), next(rest)
+        try:
+            fd = open_without_links(path, LOOK)
+        except OSError:
+            continue  # gone, or a link by now: that is seen when the sandbox is looked at
+        stack.callback(os.close, fd)
+        held.append(fd)
+        yield from (_BIND_OPEN[word], str(fd), place)
 
 
 def _in_memory(content: bytes, stack: contextlib.ExitStack) -> int:
@@ -197,98 +208,49 @@ def _in_memory(content: bytes, stack: contextlib.ExitStack) -> int:
     return fd
 
 
-def _hold_folders(words: Sequence[str], fds: list[int]) -> Iterator[str]:
-    """Yield words for bubblewrap in which folders are not named but open: outermost first, as many as may be."""
-    rest = iter(words)
-    for word in rest:
-        if word not in _DESCRIPTORS or len(fds) >= MOST_HELD:
-            yield word
-            continue
-        path, place = next(rest), next(rest)
-        try:
-            fds.append(open_without_links(path, LOOK))
-        except OSError:
-            continue  # gone, or a link by now: that is seen when the sandbox is looked at
-        yield from (_DESCRIPTORS[word], str(fds[-1]), place)
-
-
-def _first_word(gate: socket.socket, stop: StopSign, deadline: float) -> int | None:
-    """Wait for the gate's first word; return the number of the process that sent it, None if it ended without one."""
+def _wait_at_gate(gate: socket.socket, stop: StopSign, deadline: float) -> int | None:
+    """Wait for the launcher's first line; return its pid, None if it ended without one."""
     gate.settimeout(TIMING.tick)
     while True:
         with contextlib.suppress(TimeoutError):
-            word, extra, _, _ = gate.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+            line, extra, _, _ = gate.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
             break
         if stop.is_set() or time.monotonic() >= deadline:
             raise GaveUp
     gate.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
     gate.settimeout(None)
     pids: list[int] = [_CREDENTIALS.unpack(value)[0] for _, kind, value in extra if kind == socket.SCM_CREDENTIALS]
-    return pids[0] if word and pids else None
+    return pids[0] if line and pids else None
 
 
-def _go_first_when_memory_runs_out(pid: int) -> None:
-    """Let the kernel end what agentfs starts before agentfs itself: it lets anybody ask for that."""
+def _prefer_to_kill(pid: int) -> None:
+    """Have the kernel end what agentfs starts before agentfs itself, when memory runs out."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
         file.write(b"500")
 
 
-def run_program(
-    make: Callable[[], Layout],
-    *,
-    env: Mapping[str, str],
-    context: StepContext,
-    spill: bool = True,
-    given: bytes | None = None,
-    listener: Listener | None = None,
-) -> tuple[Layout, Finished]:
-    """Run a program to its end, or to the deadline, the stop sign or the cap; what is left of it is killed.
+def watch(started: Started, context: StepContext, listener: Listener | None, *, spill: bool) -> Finished:
+    """Claim the attempt, let the program run, and watch it to its end, the deadline, the stop sign or the cap.
 
-    `make`: says how; asked again while folders change. `spill`: a long stdout also goes to the context's output file.
-    `given`: what it reads on stdin. `listener`: who takes its stdout.
-    Raises what `start` and `make` raise, and whatever `context.claim` raises; in all these cases nothing ran.
+    What is left of it then is killed. `spill`: a long stdout also goes to the context's output file.
+    Raises what `context.claim` raises: then nothing ran.
     """
-    failed = 0
-    for one_try in context.starter.tries(context.may_wait):
-        if context.stop.is_set():
-            raise GaveUp
-        with one_try:
-            layout = make()
-            try:
-                started = start(layout, env, context.stop, context.deadline, given=given)
-                break
-            except GaveUp:
-                raise
-            except NotStarted:
-                failed += 1
-                if failed == TRIES:
-                    raise
-    return layout, _watch_to_the_end(started, context, listener, spill=spill)
-
-
-def _watch_to_the_end(started: Started, context: StepContext, listener: Listener | None, *, spill: bool) -> Finished:
     child = started.child
     out = Capture(context.output_bytes, context.mask, context.output_file if spill else None)
     err = Capture(STDERR_KEPT, context.mask, None)
     try:
         context.claim(mark_of(child.pid))
         started.release()
-        watch = _Watch(child, context, out, err, listener)
-        watch.to_the_end()
+        watching = _Watch(child, context, out, err, listener)
+        watching.to_the_end()
     finally:
         kill_group(child.pid) if _has_exited(child.pid) else kill_family(child.pid)
         code = child.wait()
         started.gate.close()
-        _close(child, out)
+        out.close()
+        _close_pipes(child)
     exit_code, number = (code, None) if code >= 0 else (None, -code)
-    return Finished(exit_code, number, watch.ended_by, watch.problem, out, err.tail())
-
-
-def _close(child: subprocess.Popen[bytes], out: Capture) -> None:
-    out.close()
-    for pipe in (child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
+    return Finished(exit_code, number, watching.ended_by, watching.problem, out, err.tail())
 
 
 class _Watch:
@@ -300,19 +262,19 @@ class _Watch:
         context: StepContext,
         out: Capture,
         err: Capture,
-        listener: Listener | None = None,
+        listener: Listener | None,
     ) -> None:
         self.ended_by: EndedBy | None = None
         self.problem: str | None = None
         self._pid, self._context = child.pid, context
         self._log, self._listener = OutputLog(context), listener
-        self._spoke = time.monotonic()
+        self._last_output = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._open = 0
         self._read = 0
-        self._asked = False
+        self._was_asked = False
         self._kill_at = float("inf")
-        self._crowd = _tasks_here() + MOST_TASKS
+        self._most_tasks = _tasks_here() + MOST_TASKS
         for pipe, name, capture in ((child.stdout, "stdout", out), (child.stderr, "stderr", err)):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
@@ -321,14 +283,14 @@ class _Watch:
 
     def to_the_end(self) -> None:
         with self._selector, _exit_wakes(self._selector, self._pid):
-            self._turn(TIMING.tick)
+            self._read_once(TIMING.tick)
             while not _has_exited(self._pid):
-                self._look_around()
-                self._turn(TIMING.tick)
+                self._check_limits()
+                self._read_once(TIMING.tick)
             self._drain()
         self._log.finish()
 
-    def _turn(self, wait_s: float) -> None:
+    def _read_once(self, wait_s: float) -> None:
         for key, _ in self._selector.select(wait_s):
             if key.data:
                 self._take(key.fd, *key.data)
@@ -340,13 +302,13 @@ class _Watch:
             chunk = os.read(fd, READ_SIZE)
             self._read += len(chunk)
             if self._keep(name, capture, chunk):
-                self._spoke = time.monotonic()
+                self._last_output = time.monotonic()
             if not chunk:
                 self._selector.unregister(fd)
                 self._open -= 1
 
     def _keep(self, name: str, capture: Capture, chunk: bytes) -> bool:
-        """Take a chunk, or with none the end of the stream; return whether it counts as a sign of life."""
+        """Capture and log a chunk, or the end if it is empty; return whether it counts as a sign of life."""
         if self.ended_by in ("output", "disk"):
             return False
         try:
@@ -359,7 +321,7 @@ class _Watch:
             self._end_because("disk", at_once=True)
         return True
 
-    def _look_around(self) -> None:
+    def _check_limits(self) -> None:
         now = time.monotonic()
         if self._read > OUTPUT_CAP:
             self._end_because("output", at_once=True)
@@ -369,12 +331,12 @@ class _Watch:
             self._end_because("timeout")
         elif self._listener is not None and self._listener.wants_end():
             self._end_because("listener")
-        elif self._listener is not None and now - self._spoke >= self._listener.idle_s():
+        elif self._listener is not None and now - self._last_output >= self._listener.idle_s():
             self._end_because("idle")
-        elif _tasks_here() > self._crowd and _tasks_of(self._pid) > MOST_TASKS:
+        elif _tasks_here() > self._most_tasks and _tasks_of(self._pid) > MOST_TASKS:
             self._end_because("tasks", at_once=True)
-        if self.ended_by and not self._asked:
-            self._asked = _ask_to_end(self._pid, confined=self._context.confinement.sandbox == "bubblewrap")
+        if self.ended_by and not self._was_asked:
+            self._was_asked = _ask_to_end(self._pid, confined=self._context.confinement.sandbox == "bubblewrap")
         if now >= self._kill_at:
             kill_family(self._pid)
 
@@ -389,7 +351,7 @@ class _Watch:
         """Take what is left in the pipes; a child that holds them open gets a moment, no more."""
         until = time.monotonic() + TIMING.drain
         while self._open and (left := until - time.monotonic()) > 0 and self._read <= OUTPUT_CAP:
-            self._turn(left)
+            self._read_once(left)
         for key in list(self._selector.get_map().values()):
             if key.data:
                 name, capture = key.data
@@ -398,7 +360,7 @@ class _Watch:
 
 @contextlib.contextmanager
 def _exit_wakes(selector: selectors.BaseSelector, pid: int) -> Iterator[None]:
-    """Let the leader's exit end a wait at once; where the kernel cannot, the next tick does."""
+    """Have the leader's exit end a wait at once; where the kernel has no pidfd, the next tick does."""
     try:
         fd = os.pidfd_open(pid)
     except OSError:
@@ -412,7 +374,7 @@ def _exit_wakes(selector: selectors.BaseSelector, pid: int) -> Iterator[None]:
 
 
 def _tasks_here() -> int:
-    """Return how many processes and threads this machine has: one look, before all of them are counted."""
+    """Return how many processes and threads this machine has: cheap, so it comes before counting a program's."""
     with open("/proc/loadavg", encoding="ascii") as file:
         return int(file.read().split()[3].partition("/")[2])
 
@@ -462,10 +424,10 @@ _KEYS = {  # AUDIT_ARCH_… -> add_key; request_key and keyctl are the next two
 
 
 @functools.cache
-def _no_keys() -> bytes:
-    """Return a filter for the kernel: calls for keys are answered as by one that has none, on any machine.
+def _keyring_filter() -> bytes:
+    """Return a seccomp filter with which the kernel's calls for keys do not exist, whatever the machine.
 
-    Its keys know no namespaces: a program with a session keyring of its own still reaches its user's by number.
+    Keyrings know no namespaces: a program with a session keyring of its own still reaches its user's by number.
     """
     lines: list[tuple[int, int, int, int]] = [(_LOAD, 0, 0, _MACHINE)]
     for machine, first in _KEYS.items():

@@ -1,6 +1,6 @@
 """Speak to one MCP server, in a process of its own: inside the server's sandbox, which holds whatever it sends.
 
-Started by `mcp_calls` as a program. One JSON object a line each way, over a socket whose number is its argument:
+Started by `mcp_client` as a program. One JSON object a line each way, over a socket whose number is its argument:
 
     {"start": {...}}                  ->  {"about": "name version"}
     {"list": true}                    ->  {"tools": [...]}
@@ -38,7 +38,7 @@ REFUSED = {
 
 
 class Trouble(Exception):
-    """Why a request comes to nothing, in words."""
+    """Why a request has no result."""
 
     def __init__(self, words: str, kind: str = "tool", *, spent: bool = True, code: int | None = None) -> None:
         super().__init__(words)
@@ -271,7 +271,7 @@ def _failure_reply(trouble: Trouble) -> dict[str, Any]:
 
 
 def _name_trouble(error: BaseException) -> Trouble:
-    """Return what went wrong in words: the innermost of what went wrong together."""
+    """Return what went wrong: of a group of errors the first and innermost."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, Trouble):
@@ -286,7 +286,7 @@ def _name_trouble(error: BaseException) -> Trouble:
         return _too_long()
     if kind in UNREACHED:
         return Trouble(f"{UNREACHED[kind]}{f': {words}' if words else ''}")
-    answered = kind in ("MCPError", "RuntimeError")  # the server lives; its answer was no good
+    answered = kind in ("MCPError", "RuntimeError")  # the server lives; its answer was invalid
     return Trouble(words or kind, spent=not answered or any(lost in words for lost in LOST))
 
 
@@ -318,7 +318,7 @@ async def serve(channel: socket.socket) -> None:
             while line := await anyio.to_thread.run_sync(lines.readline, abandon_on_cancel=True):
                 reply(await server.answer(json.loads(line)))
             os._exit(0)  # the server ends with this process's sandbox
-    except Exception as error:  # noqa: BLE001 - the reason goes to who asked
+    except Exception as error:  # noqa: BLE001 - the reason is the answer
         reply(_failure_reply(watch.trouble or _name_trouble(error)))
 
 

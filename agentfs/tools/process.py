@@ -1,8 +1,4 @@
-"""Processes: start them patiently, find them in /proc, end them with all they started. Knows no sandbox and no tool.
-
-`TasksMax=` of a service, `ulimit -u` and the kernel itself bound how many there may be. To be short of them is no
-fault of a step: it passes when others end. So whatever wants one waits, for as long as it may.
-"""
+"""Processes: find them in /proc, end them with all they started. Knows no sandbox and no tool."""
 
 import contextlib
 import errno
@@ -41,7 +37,7 @@ class Never:
 
 @dataclass(frozen=True, slots=True)
 class ProcessMark:
-    """Enough to find a process group again, and to know that it is the same one."""
+    """Identifies a process group, also after this process has gone."""
 
     pid: int
     pgid: int
@@ -53,7 +49,7 @@ class ProcessMark:
 
 
 def raise_shortage(message: str) -> None:
-    """Raise what kept bubblewrap from starting a program, if that was want of room."""
+    """Raise OSError if bubblewrap could not start a program because the system has no room for one."""
     for number in (errno.EAGAIN, errno.ENOMEM):
         if message.startswith("bwrap: ") and message.rstrip().endswith(os.strerror(number)):
             raise OSError(number, os.strerror(number))
@@ -172,7 +168,7 @@ def end_survivors(mark: ProcessMark) -> bool:
 
 
 class TookTooLong(Exception):
-    """The worker was ended before it had an answer, or had no room left for one."""
+    """The worker was ended before it had an answer, or ran out of memory."""
 
 
 def ask(question: Mapping[str, Any], *, deadline: float, stop: StopSign, fds: tuple[int, ...] = ()) -> Any:
@@ -210,7 +206,7 @@ def ask(question: Mapping[str, Any], *, deadline: float, stop: StopSign, fds: tu
 
 
 def _set_bounds(pid: int) -> None:
-    """Let the worker have so much memory and no more; and let it end by itself if nobody is left to end it."""
+    """Bound the memory of the worker, and its processor time: it ends even if no process is left to kill it."""
     try:
         import resource
     except ImportError:  # Windows

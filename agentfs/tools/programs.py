@@ -1,7 +1,9 @@
-"""The tools that run programs: shell and python. They run in the sandbox; what they print becomes the output.
+"""The tools shell and python, and how any program is run. What a program prints becomes the output.
 
-`python` is the interpreter that runs agentfs, with `-s -B -c`: no user's packages, no .pyc files left behind;
-modules in the working folder can be imported.
+The way of one program: `run_program` has `sandbox` lay out what it sees, of which `protected` says what must stay as
+it is; `launch` starts it at a gate, compares what is mounted, opens the gate and watches it; then what it did that no
+tool may do is undone. `python` is the interpreter that runs agentfs, with `-s -B -c`: no user's packages, no .pyc
+files left behind; modules in the working folder can be imported.
 """
 
 import errno
@@ -20,17 +22,19 @@ from agentfs.storage.safe_open import Refused
 from agentfs.storage.starting import NONE_LEFT, is_shortage
 from agentfs.tools import launch
 from agentfs.tools.base import StepContext, ToolResult, closed_schema, fail
-from agentfs.tools.launch import Finished, GaveUp, NotStarted, run_program
+from agentfs.tools.launch import Finished, GaveUp, Listener, NotStarted, start, watch
 from agentfs.tools.output import Capture
 from agentfs.tools.protected import Unfenceable
-from agentfs.tools.sandbox import Layout, environment, hint_for, lay_out, unavailable_because
+from agentfs.tools.sandbox import environment, hint_for, make_layout, unavailable_because
 
 STRICT = {"sh": ("-e",), "bash": ("-e", "-o", "pipefail")}  # a step ends at its first error; a check is one condition
 LONGEST_TEXT = 128 * 1024 - 1  # what Linux takes as one argument
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-OPEN_AIR = 'install bubblewrap, or set sandbox = "off"'
+TRIES = 3  # to start one while folders change
+INSTALL_BWRAP = 'install bubblewrap, or set sandbox = "off"'
+HARM_HINT = "a tool may not change what git or agentfs runs"
 UNCONFINED = "a model's programs are run only in a sandbox, and there is none here (bubblewrap)"
 
 
@@ -57,9 +61,8 @@ class Shell:
         env = given.get("env") or {}
         if not isinstance(env, dict):
             return fail("input", "env must be an object of variables")
-        argv = _shell(interpreter, str(given["command"]), context, *STRICT.get(interpreter, ("-e",)))
-        finished = argv if isinstance(argv, ToolResult) else run(argv, env, context)
-        return finished if isinstance(finished, ToolResult) else outcome_of(finished, context)
+        argv = [interpreter, *STRICT.get(interpreter, ("-e",)), "-c", str(given["command"])]
+        return _result(_run(argv, env, context), context)
 
 
 class Python:
@@ -75,59 +78,81 @@ class Python:
     )
 
     def call(self, given: JsonObject, context: StepContext) -> ToolResult:
-        finished = run([sys.executable, "-s", "-B", "-c", str(given["code"])], {}, context)
-        return finished if isinstance(finished, ToolResult) else outcome_of(finished, context)
+        return _result(_run([sys.executable, "-s", "-B", "-c", str(given["code"])], {}, context), context)
 
 
 def run_shell(command: str, env: Mapping[str, Any], context: StepContext) -> Failure | None:
     """Run a check's shell text; return why it does not hold, None if it does."""
-    argv = _shell("sh", command, context)
-    finished = argv if isinstance(argv, ToolResult) else run(argv, env, context, spill=False)
-    return finished.failure if isinstance(finished, ToolResult) else failure_of(finished, context)
+    finished = _run(["sh", "-c", command], env, context, spill=False)
+    return finished if isinstance(finished, Failure) else failure_of(finished, context)
 
 
-def _shell(interpreter: str, command: str, context: StepContext, *flags: str) -> Sequence[str] | ToolResult:
-    path = shutil.which(interpreter, path=environment(context.confinement)["PATH"])
-    if path is None:
-        return fail("input", f"there is no {interpreter} on this machine", "install it, or use another interpreter")
-    return [path, *flags, "-c", command]
-
-
-def run(
+def _run(
     argv: Sequence[str], env: Mapping[str, Any], context: StepContext, *, spill: bool = True
-) -> Finished | ToolResult:
-    """Run a program to its end; a ToolResult says why nothing was run."""
+) -> Finished | Failure:
+    """Run an interpreter with a text that a step brought, if it may be run."""
     confinement = context.confinement
     if not confinement.programs:
-        return fail("sandbox", UNCONFINED, confinement.change(OPEN_AIR))
+        return Failure(kind="sandbox", message=UNCONFINED, hint=confinement.change(INSTALL_BWRAP))
     if problem := _text_problem(argv[-1], env):
         return problem
     if confinement.sandbox == "bubblewrap" and (why := unavailable_because()):
-        return fail("sandbox", why, confinement.change(OPEN_AIR))
+        return Failure(kind="sandbox", message=why, hint=confinement.change(INSTALL_BWRAP))
+    variables = environment(confinement)
+    interpreter = shutil.which(argv[0], path=variables["PATH"])
+    if interpreter is None:
+        message = f"there is no {argv[0]} on this machine"
+        return Failure(kind="input", message=message, hint="install it, or use another interpreter")
+    return run_program([interpreter, *argv[1:]], variables | dict(env), context, spill=spill)
+
+
+def run_program(
+    argv: Sequence[str],
+    env: dict[str, str],
+    context: StepContext,
+    *,
+    spill: bool = True,
+    given: bytes | None = None,
+    listener: Listener | None = None,
+) -> Finished | Failure:
+    """Run a program in the context's sandbox, to its end or ours; a Failure says why not, or what harm it did.
+
+    `spill`: a long stdout also goes to the context's output file. `given`: what it reads on stdin.
+    `listener`: who takes its stdout. Raises what `context.claim` raises; then nothing ran.
+    """
     traced = {"TRACEPARENT": context.traceparent} if context.traceparent else {}
-    variables = traced | environment(confinement) | {str(name): str(value) for name, value in env.items()}
+    failed = 0
     try:
-        layout, finished = run_program(
-            lambda: lay_out(argv, confinement), env=variables, context=context, spill=spill
-        )
-    except NOT_RUN as error:
-        return ToolResult(failure=why_not_run(error, context))
-    harm = why_harmful(layout)
-    return ToolResult(failure=harm) if harm else finished
+        for one_try in context.starter.tries(context.may_wait):
+            if context.stop.is_set():
+                raise GaveUp
+            with one_try:
+                layout = make_layout(argv, context.confinement)
+                try:
+                    started = start(layout, traced | env, context.stop, context.deadline, given=given)
+                    break
+                except GaveUp:
+                    raise
+                except NotStarted:
+                    failed += 1
+                    if failed == TRIES:
+                        raise
+        finished = watch(started, context, listener, spill=spill)
+    except (Unfenceable, Refused, NotStarted, OSError) as error:
+        return _why_not_run(error, context)
+    harm = layout.view.undo_harm()
+    return Failure(kind="outside", message=harm, hint=HARM_HINT) if harm else finished
 
 
-NOT_RUN = (Unfenceable, Refused, GaveUp, NotStarted, OSError)
-
-
-def why_not_run(error: Exception, context: StepContext) -> Failure:
-    """Return why a program was not run; raises what is no reason."""
+def _why_not_run(error: Exception, context: StepContext) -> Failure:
+    """Return why a program was not run; raise what has nothing to do with starting it."""
     match error:
         case Unfenceable():
             return Failure(kind="sandbox", message=str(error), hint="choose another workdir")
         case Refused():
             return error.failure
         case GaveUp():
-            return _gave_up(context)
+            return context.why_ended(then=" and was killed")
         case NotStarted():
             return Failure(kind="sandbox", message=f"the sandbox could not be set up: {error}")
         case OSError() if error.errno == errno.E2BIG:
@@ -139,33 +164,22 @@ def why_not_run(error: Exception, context: StepContext) -> Failure:
             raise error
 
 
-def why_harmful(layout: Layout) -> Failure | None:
-    """Undo what a program did that no tool may do; return what that was."""
-    harm = layout.view.undo_harm()
-    hint = "a tool may not change what git or agentfs runs"
-    return Failure(kind="outside", message=harm, hint=hint) if harm else None
-
-
-def _gave_up(context: StepContext) -> Failure:
-    if context.stop.is_set():
-        return Failure(kind="interrupted", message="it was stopped")
-    hint = "raise timeout_s of the step"
-    return Failure(kind="timeout", message="it did not end in time and was killed", hint=hint)
-
-
-def _text_problem(text: str, env: Mapping[str, Any]) -> ToolResult | None:
+def _text_problem(text: str, env: Mapping[str, Any]) -> Failure | None:
+    """Return why a program cannot be given this text and these variables."""
     for name, value in {"": text, **env}.items():
         what = f"the variable {name}" if name else "the text"
         if name and (not _VARIABLE.match(name) or not isinstance(value, str)):
-            return fail("input", f"{name!r} is not a variable with a text")
+            return Failure(kind="input", message=f"{name!r} is not a variable with a text")
         try:
             size = len(value.encode("utf-8")) + len(name) + 1
         except UnicodeEncodeError:
-            return fail("input", f"{what} holds half of a surrogate pair, which no program can be given")
+            return Failure(
+                kind="input", message=f"{what} holds half of a surrogate pair, which no program can be given"
+            )
         if "\0" in value:
-            return fail("input", f"{what} holds a NUL character, which no program can be given")
+            return Failure(kind="input", message=f"{what} holds a NUL character, which no program can be given")
         if size > LONGEST_TEXT:
-            return ToolResult(failure=_too_long(what))
+            return _too_long(what)
     return None
 
 
@@ -177,10 +191,10 @@ def _too_long(what: str) -> Failure:
     )
 
 
-def outcome_of(finished: Finished, context: StepContext) -> ToolResult:
-    """Return what a program's end means: its output, or why it failed."""
-    failure = failure_of(finished, context)
-    if failure is not None:
+def _result(finished: Finished | Failure, context: StepContext) -> ToolResult:
+    """Return a program's output, or why it failed."""
+    failure = finished if isinstance(finished, Failure) else failure_of(finished, context)
+    if failure is not None or isinstance(finished, Failure):
         return ToolResult(failure=failure)
     return _read_output(finished.stdout, context)
 
@@ -192,7 +206,7 @@ def failure_of(finished: Finished, context: StepContext) -> Failure | None:
             return Failure(kind="interrupted", message="it was stopped")
         case "timeout":
             late = context.limit.failure(then=" and was killed")
-            return late.model_copy(update={"message": with_output(late.message, _last_words(finished))})
+            return late.model_copy(update={"message": with_output(late.message, _error_output(finished))})
         case "output":
             message = f"it printed more than {launch.OUTPUT_CAP // 2**20} MiB and was killed"
             return Failure(kind="output", message=message, hint="send long output to a file")
@@ -214,11 +228,11 @@ def _exit_failure(finished: Finished, context: StepContext) -> Failure | None:
     if finished.exit_code == 0:
         return None
     hint = hint_for(finished.exit_code, finished.stderr, context.confinement)
-    return Failure(kind="exit", message=with_output(_end(finished), _last_words(finished)), hint=hint)
+    return Failure(kind="exit", message=with_output(_end(finished), _error_output(finished)), hint=hint)
 
 
 def _end(finished: Finished) -> str:
-    """Return how it ended in words; a shell and bubblewrap report a signal as 128 and its number."""
+    """Return how it ended in words; a shell and bubblewrap report signal N as exit code 128 + N."""
     if finished.signal is not None:
         return f"it was ended by {_signal_name(finished.signal)}"
     name = _signal_name((finished.exit_code or 0) - 128)
@@ -232,8 +246,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _last_words(finished: Finished) -> str:
-    """Return the end of stderr, or of stdout when there is none: where programs say what went wrong."""
+def _error_output(finished: Finished) -> str:
+    """Return the end of stderr, or of stdout when that is empty."""
     return finished.stderr if finished.stderr.strip() else finished.stdout.tail()
 
 

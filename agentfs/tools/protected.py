@@ -1,8 +1,8 @@
-"""What of a working folder stays read-only or hidden: workspaces' own parts, what agentfs runs, what git executes.
+"""What stays read-only or hidden in a working folder: workspaces' own parts, what agentfs runs, what git executes.
 
-Owns the rule, for mounts and for the file tools alike. `git_fences` says what the mounts must keep of repositories.
-What no mount can keep, since the file is not there and git would stumble over an empty one, `undo_harm` looks at when
-a program has ended; `set_aside` renames what a program made and nobody may obey. It writes nothing else.
+Owns the rules, for mounts (`Fences`) and for the file tools alike. Some files no mount can keep away, since git or
+agentfs would stumble over an empty one: when a program has ended, `undo_harm` removes them from repositories, and
+`set_aside` renames the others. Nothing else is written.
 """
 
 import contextlib
@@ -38,21 +38,23 @@ _NAME_IT = "is hidden from tools (name it in read under [tools] in agentfs.toml 
 
 @dataclass(frozen=True, slots=True)
 class Fences:
-    """What the mounts must keep: places that may not move, not change, not appear, not be seen."""
+    """What the mounts must keep as it is."""
 
-    pins: tuple[str, ...] = ()  # bound onto themselves: a mount point cannot be renamed away
-    locks: tuple[str, ...] = ()  # there, and read-only
-    absent: tuple[str, ...] = ()  # not there: an empty read-only folder takes the place
-    blank: tuple[str, ...] = ()  # not there: an empty read-only file takes the place
-    unwanted: tuple[str, ...] = ()  # not there: set aside if it appears, since others would stumble over an empty one
+    pinned: tuple[str, ...] = ()  # bound onto themselves: a mount point cannot be renamed away
+    read_only: tuple[str, ...] = ()
+    empty_folders: tuple[str, ...] = ()  # not there: an empty read-only folder keeps the place
+    empty_files: tuple[str, ...] = ()  # not there: an empty read-only file keeps the place
+    unwanted: tuple[str, ...] = ()  # not there: set aside if it appears, since an empty one would harm others
 
     @staticmethod
-    def joined(all_of_them: Iterable["Fences"]) -> "Fences":
-        many = tuple(one for one in all_of_them if one != Fences())
-        if len(many) < 2:
-            return many[0] if many else Fences()
-        parts = (dict.fromkeys(path for one in many for path in getattr(one, field.name)) for field in fields(Fences))
-        return Fences(*map(tuple, parts))
+    def joined(parts: Iterable["Fences"]) -> "Fences":
+        given = tuple(parts)
+        return Fences(
+            *(
+                tuple(dict.fromkeys(itertools.chain(*(getattr(one, field.name) for one in given))))
+                for field in fields(Fences)
+            )
+        )
 
 
 class Unfenceable(Exception):
@@ -60,7 +62,7 @@ class Unfenceable(Exception):
 
 
 def set_aside(unwanted: Iterable[str]) -> Iterator[str]:
-    """Look for files that were not there before a program ran; yield what it made, after giving it another name."""
+    """Rename what a program made of files that were not there before it ran; yield what that was."""
     for path in unwanted:
         if not os.path.lexists(path):
             continue
@@ -81,15 +83,15 @@ def why_read_only(path: str, confinement: Confinement) -> str | None:
     if not inside(path, str(confinement.run_files)):
         if name := next((name for name in parts_above(path, confinement) if name in WORKSPACE_PARTS), None):
             return f"{name} belongs to the workspace and is read-only to tools"
-        if part := (sight := Sight(confinement)).part_of(path):
+        if part := (sight := Visibility(confinement)).part_of(path):
             return sight.why_hidden(path) or f"{os.path.basename(part)} is read-only to tools"
     runs = what_agentfs_runs(str(confinement.workdir), confinement)
-    if any(inside(path, place) for place in (*runs.locks, *runs.absent, *runs.unwanted)):
+    if any(inside(path, place) for place in (*runs.read_only, *runs.empty_folders, *runs.unwanted)):
         return "agentfs runs what is there, and it is read-only to tools"
     return _why_git(PurePosixPath(path).parts)
 
 
-class Sight:
+class Visibility:
     """Says what of workspaces the file tools may not see. It looks at each folder once: make one for each call."""
 
     def __init__(self, confinement: Confinement) -> None:
@@ -170,7 +172,7 @@ def workspace_fences(workdir: str, workspace: str, run_files: str) -> Fences:
         return Fences()
     parts = {name: os.path.join(workspace, name) for name in WORKSPACE_PARTS}
     if any(inside(workdir, part) for part in parts.values()):
-        return Fences(locks=(workdir,))
+        return Fences(read_only=(workdir,))
     if not inside(workspace, workdir):
         return Fences()
     if links := [part for part in parts.values() if os.path.islink(part)]:
@@ -178,7 +180,7 @@ def workspace_fences(workdir: str, workspace: str, run_files: str) -> Fences:
     there = {name: part for name, part in parts.items() if os.path.lexists(part)}
     missing = {name: part for name, part in parts.items() if name not in there and os.access(workspace, os.W_OK)}
     return Fences(
-        chain(workdir, workspace),
+        folders_down_to(workdir, workspace),
         tuple(there.values()),
         tuple(part for name, part in missing.items() if name in FOLDERS),
         tuple(part for name, part in missing.items() if name == paths.SETTINGS),
@@ -190,8 +192,8 @@ def _replaceable(link: str, workdir: str) -> Unfenceable:
     return Unfenceable(f"{link} is a symbolic link: a program working in {workdir} could replace it")
 
 
-def chain(root: str, folder: str) -> tuple[str, ...]:
-    """Return the folders from below `root` down to `folder`: renaming one of them would lift the fence."""
+def folders_down_to(root: str, folder: str) -> tuple[str, ...]:
+    """Return the folders below `root` down to `folder`: renaming one of them would lift the fence."""
     steps = os.path.relpath(folder, root).split("/")
     return tuple(os.path.join(root, *steps[: n + 1]) for n in range(len(steps)) if steps != ["."])
 
@@ -211,7 +213,9 @@ def what_agentfs_runs(workdir: str, confinement: Confinement) -> Fences:
     kept = Fences()
     others = ((place, os.path.realpath(place)) for place in (*programs, *map(str, confinement.protected)))
     for place in (*code, *others):
-        if any(inside(path, workdir) for path in place) and not any(inside(place[0], lock) for lock in kept.locks):
+        if any(inside(path, workdir) for path in place) and not any(
+            inside(place[0], lock) for lock in kept.read_only
+        ):
             kept = Fences.joined((kept, _keep(place, workdir)))
     return Fences.joined((kept, *_fence_unplanted(workdir)))
 
@@ -228,12 +232,12 @@ def _fence_unplanted(workdir: str) -> Iterator[Fences]:
 def _keep(place: tuple[str, str], workdir: str) -> Fences:
     """Return what keeps one place, as it is spelt and as it really is, also where it is not there yet."""
     path = next((one for one in place if one != workdir and inside(one, workdir)), None)
-    for step in chain(workdir, path) if path else ():
+    for step in folders_down_to(workdir, path) if path else ():
         if os.path.islink(step):
             raise _replaceable(step, workdir)
         if not os.path.lexists(step):
-            return Fences(chain(workdir, os.path.dirname(step)), absent=(step,))
-    return Fences(chain(workdir, os.path.dirname(path)), (path,)) if path else Fences()
+            return Fences(folders_down_to(workdir, os.path.dirname(step)), empty_folders=(step,))
+    return Fences(folders_down_to(workdir, os.path.dirname(path)), (path,)) if path else Fences()
 
 
 # ── git: where repositories are, and what git would execute of them ───────────────────────────────────
@@ -293,24 +297,17 @@ def survey(root: str, skip: tuple[str, ...]) -> Survey:
 
 
 def git_fences(seen: Survey) -> Fences:
-    """Return what keeps the hooks and settings of all these repositories as they are."""
-    if not seen.files and not seen.repositories:
-        return Fences()
-    fences = [_fence(one, seen.root) for one in seen.repositories]
-    pins = [pin for one in seen.repositories for pin in chain(seen.root, one.folder)]
-    made = Fences(
-        tuple(dict.fromkeys((*pins, *(pin for fence in fences for pin in fence.pins)))),
-        tuple(dict.fromkeys((*seen.files, *(lock for fence in fences for lock in fence.locks)))),
-        tuple(dict.fromkeys(path for fence in fences for path in fence.absent)),
-        tuple(dict.fromkeys(path for fence in fences for path in fence.blank)),
-    )
-    if sum(map(len, (made.pins, made.locks, made.absent, made.blank))) > MOST_FENCES:
+    """Return what keeps the hooks and settings of these repositories as they are."""
+    parts = [Fences(read_only=seen.files), *(_fence(one, seen.root) for one in seen.repositories)]
+    pinned = (Fences(pinned=folders_down_to(seen.root, one.folder)) for one in seen.repositories)
+    made = Fences.joined((*parts, *pinned))
+    if sum(map(len, (made.pinned, made.read_only, made.empty_folders, made.empty_files))) > MOST_FENCES:
         raise Unfenceable(f"there are more git repositories in {seen.root} than can be kept from changing")
     return made
 
 
 def undo_harm(folders: tuple[str, ...]) -> Iterator[str]:
-    """Look at repositories that a program could write to; yield what it did that must not stay, after undoing it."""
+    """Undo what a program did to repositories that must not stay; yield what that was."""
     for folder in folders:
         if os.path.lexists(planted := os.path.join(folder, "commondir")):
             with contextlib.suppress(OSError):
@@ -324,39 +321,29 @@ def _fence(repository: Repository, root: str) -> Fences:
     git = repository.folder
     own, commondir = os.path.join(git, "config.worktree"), os.path.join(git, "commondir")
     if repository.linked:
-        return Fences(locks=tuple(path for path in (commondir, own) if os.path.lexists(path)))
+        return Fences(read_only=tuple(path for path in (commondir, own) if os.path.lexists(path)))
     if os.path.lexists(commondir):
         raise Unfenceable(
             f"{commondir} makes git take hooks and settings from elsewhere (remove it, if a tool did it)"
         )
     hooks, config = os.path.join(git, "hooks"), os.path.join(git, "config")
     if os.path.islink(hooks) or os.path.islink(config):
-        return Fences(locks=(git,))  # a link cannot be a mount point: the whole repository is locked
-    writable = os.access(git, os.W_OK)
-    locks = tuple(path for path in (hooks, config, own) if os.path.lexists(path))
-    absent = (hooks,) if writable and hooks not in locks else ()
-    named = _named_elsewhere(repository, root)
-    blank = (own,) if writable and own not in locks and named.own_settings else ()
-    pins = tuple(pin for path in (*named.there, *named.absent) for pin in chain(root, os.path.dirname(path)))
-    return Fences(pins, (*locks, *named.there), (*absent, *named.absent), blank)
+        return Fences(read_only=(git,))  # a link cannot be a mount point: the whole repository is read-only
+    there = tuple(path for path in (hooks, config, own) if os.path.lexists(path))
+    missing = (hooks,) if hooks not in there and os.access(git, os.W_OK) else ()
+    return Fences.joined((Fences(read_only=there, empty_folders=missing), _named_elsewhere(repository, root)))
 
 
 # ── what settings name elsewhere ──────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    there: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-    own_settings: bool = False  # each worktree may have settings of its own
-
-
-def _named_elsewhere(repository: Repository, root: str) -> _Named:
-    """Return the hooks and settings in the working folder that a repository's settings name."""
-    config = os.path.join(repository.folder, "config")
-    if not any(map(_says_more, (config, *_of_the_person()))):
-        return _Named()
-    settings = _settings(repository.folder)
+def _named_elsewhere(repository: Repository, root: str) -> Fences:
+    """Return what keeps the hooks and settings that a repository's settings name in the working folder."""
+    git = repository.folder
+    config, own = os.path.join(git, "config"), os.path.join(git, "config.worktree")
+    if not any(map(_may_name_files, (config, *_personal_settings()))):
+        return Fences()
+    settings = _settings(git)
     hooks = [
         _hooks(value, repository.top) for key, value, _ in settings if key == "core.hookspath" and repository.top
     ]
@@ -364,17 +351,20 @@ def _named_elsewhere(repository: Repository, root: str) -> _Named:
     named = dict.fromkeys((*hooks, *files, *(origin for _, _, origin in settings)))
     places = [path for path in named if inside(path, root) and path != config]
     for path in places:
-        if inside(repository.folder, path) or os.path.realpath(path) != path:
+        if inside(git, path) or os.path.realpath(path) != path:
             raise Unfenceable(f"{config} names {path}, which cannot be kept from changing")
     if missing := [path for path in files if path in places and not os.path.lexists(path)]:
         raise Unfenceable(f"{config} includes {missing[0]}, which is not there: a program could make it")
     there = tuple(path for path in places if os.path.lexists(path))
     absent = tuple(path for path in dict.fromkeys(hooks) if path in places and path not in there)
-    return _Named(there, absent, any(key == "extensions.worktreeconfig" for key, _, _ in settings))
+    pinned = (pin for path in (*there, *absent) for pin in folders_down_to(root, os.path.dirname(path)))
+    has_own = any(key == "extensions.worktreeconfig" for key, _, _ in settings)  # each worktree may have settings
+    no_own = (own,) if has_own and not os.path.lexists(own) and os.access(git, os.W_OK) else ()
+    return Fences(tuple(pinned), there, absent, no_own)
 
 
-def _says_more(config: str) -> bool:
-    """Whether settings may name other places at all: most do not, and git need not be asked."""
+def _may_name_files(config: str) -> bool:
+    """Whether settings may name other files: most do not, and git need not be asked."""
     try:
         with reading(config, links=True) as file:
             text = file.read(LARGEST_SETTINGS).lower()
@@ -383,7 +373,7 @@ def _says_more(config: str) -> bool:
     return any(word in text for word in (b"hookspath", b"[include", b"worktreeconfig"))
 
 
-def _of_the_person() -> tuple[str, ...]:
+def _personal_settings() -> tuple[str, ...]:
     home = os.path.expanduser("~")
     xdg = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     return os.path.join(home, ".gitconfig"), os.path.join(xdg, "git", "config")

@@ -20,23 +20,24 @@ from agentfs.core.records import Sandbox
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.errors import AgentfsError
 from agentfs.storage.settings import load_settings
+from agentfs.tools import text_tools
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS
 from agentfs.tools.programs import Python, Shell
-from agentfs.tools.text_tools import Ask, Note, RunRunbook, Summarize
 from agentfs.tools.user_tools import Source, read_sources, sources, without_clashes
 from agentfs.tools.web import HttpGet, WebSearch
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
-RESERVED = (*DEFAULT_TOOLS, RunRunbook.spec.name)  # names that no tool of a person's can have
+RESERVED = (*DEFAULT_TOOLS, text_tools.run.spec.name)  # names that no tool of a person's can have
 
 
 def builtins(search_url: str = "") -> dict[str, Tool]:
     """Return the built-in tools, by name."""
-    asking: tuple[Tool, ...] = (HttpGet(), WebSearch(search_url), Summarize(), Ask(), RunRunbook())
-    tools: tuple[Tool, ...] = (Shell(), Python(), *FILE_TOOLS, *asking, Note())
+    web = (HttpGet(), WebSearch(search_url))
+    texts = (text_tools.summarize, text_tools.ask, text_tools.run, text_tools.note)
+    tools: tuple[Tool, ...] = (Shell(), Python(), *FILE_TOOLS, *web, *texts)
     return {tool.spec.name: tool for tool in tools}
 
 
@@ -72,7 +73,7 @@ def _approved_specs(root: Path | None) -> dict[str, ToolSpec]:
     """Return the tools of MCP servers, as a person approved them: without starting any."""
     if root is None or not os.path.lexists(root / LOCK):
         return {}
-    from agentfs.tools.mcp_connections import approved_specs
+    from agentfs.tools.mcp_client import approved_specs
 
     try:
         return approved_specs(root, load_settings(root / SETTINGS, os.environ))
@@ -106,7 +107,8 @@ def opened_tools(
 
 
 def _with_own(box: Toolbox, found: Sequence[Source], root: Path, sandbox: Sandbox, stack: ExitStack) -> Toolbox:
-    from agentfs.tools.user_tool_calls import UserTool, Workers, load
+    from agentfs.tools.user_tool_calls import UserTool, load
+    from agentfs.tools.workers import Workers
 
     loaded = load(found, root, sandbox, RESERVED)
     by_name = {source.shown: source for source in found}
@@ -120,8 +122,7 @@ def _with_servers(
     box: Toolbox, root: Path, sandbox: Sandbox, settings: Settings, protected: tuple[Path, ...], stack: ExitStack
 ) -> Toolbox:
     """Return the tools with those of MCP servers: none is started before a step calls it."""
-    from agentfs.tools.mcp_calls import McpServers
-    from agentfs.tools.mcp_connections import Host
+    from agentfs.tools.mcp_client import Host, McpServers
 
     servers = McpServers(Host(root, settings, dict(os.environ), sandbox, protected))
     stack.callback(servers.close)
@@ -130,7 +131,7 @@ def _with_servers(
 
 
 def input_problems(spec: ToolSpec, given: Mapping[str, Any]) -> list[str]:
-    """Return everything that is wrong with a tool's input, in words; [] if it can be used."""
+    """Return everything that is wrong with a tool's input; [] if it can be used."""
     if spec.surely_takes(given):
         return []
     errors = _validator(json.dumps(spec.input_schema, sort_keys=True)).iter_errors(dict(given))

@@ -1,11 +1,11 @@
-"""What programs may touch: the mounts of a sandbox, the environment, and words for what they refuse.
+"""What programs may touch: the mounts of a sandbox, the environment, and hints when something is refused.
 
 A write outside the working folder fails; it never vanishes. The exceptions say so in their names: SCRATCH
 (which TMPDIR names) and /dev/shm are empty at the start of every program and gone at its end.
 
 bubblewrap mounts by name, and a name may lead elsewhere by then. So a layout says which file or folder must be found
-at each place; what starts it looks into the sandbox (`why_unlike`) before anything runs there. Starts nothing itself,
-but the probe.
+at each place, and whoever starts it looks into the sandbox (`find_replaced`) before anything runs there. Starts
+nothing but the probe.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ from agentfs.tools.base import Confinement
 from agentfs.tools.process import raise_shortage
 from agentfs.tools.protected import (
     Fences,
+    Survey,
     Unfenceable,
     git_fences,
     hidden_parts,
@@ -89,20 +90,13 @@ def _probe(bwrap: str) -> str | None:
 
 
 @functools.cache
-def takes_descriptors(bwrap: str) -> bool:
-    """Whether it binds open folders too, and compares before it goes on; what an older one did is seen afterwards."""
+def binds_open_folders(bwrap: str) -> bool:
+    """Whether this release mounts open folders too, and so makes no mount points in one that was swapped in."""
     try:
-        help_text = subprocess.run(
-            [bwrap, "--help"],
-            capture_output=True,
-            timeout=TIMING.sandbox_probe,
-            check=False,
-            env={"PATH": PATH},
-            start_new_session=True,
-        )
+        done = Starter().start(lambda: _try([bwrap, "--help"]))
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return b"--ro-bind-fd" in help_text.stdout + help_text.stderr
+    return b"--ro-bind-fd" in done.stdout + done.stderr
 
 
 def _try(argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
@@ -159,67 +153,42 @@ def view_for(confinement: Confinement) -> View:
     workdir, readable = str(confinement.workdir), _readable(confinement)
     known = _known_workspaces(confinement, readable)
     writable = (workdir, *map(str, confinement.also_writable))
-    kept = _join_kept(_keep(known, confinement, folder) for folder in writable) if confinement.writable else _Kept()
-    roots = dict.fromkeys((*known, *kept.workspaces))
+    kept = [_keep(known, confinement, folder) for folder in writable] if confinement.writable else []
+    fences, surveys = Fences.joined(fences for fences, _ in kept), [seen for _, seen in kept]
+    roots = dict.fromkeys((*known, *(root for seen in surveys for root in seen.workspaces)))
     covered = _cover(roots, confinement)
     shown = (path for path in readable if not _is_shown(path, workdir, covered))
     mounts: dict[str, Kind] = dict.fromkeys(shown, "shown")
     mounts |= covered
     mounts |= dict.fromkeys(writable, "writable" if confinement.writable else "shown")
-    mounts |= _fence(kept.fences)
+    mounts |= _fence(fences)
     mounts |= _find_hidden(roots, mounts, readable, confinement)
-    inner = _inner(confinement, mounts)
-    mounts |= inner.mounts
+    inner = _survey_run_files(confinement, mounts)
+    if inner:
+        mounts |= {inner.root: "writable", **_fence(git_fences(inner))}
+        surveys.append(inner)
     if len(mounts) > MOST_MOUNTS:
         raise Unfenceable(f"there is more in {workdir} than can be kept from changing")
     order = tuple((path, mounts[path], identity(path)) for path in sorted(mounts, key=_depth))
-    return View(order, (*kept.repositories, *inner.repositories), kept.fences.unwanted)
+    return View(order, tuple(path for seen in surveys for path in seen.watched), fences.unwanted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What lies in the working folder and must be kept as it is."""
-
-    fences: Fences = Fences()  # noqa: RUF009 - frozen
-    workspaces: tuple[str, ...] = ()
-    repositories: tuple[str, ...] = ()
-
-
-def _join_kept(parts: Iterable[_Kept]) -> _Kept:
-    """Return what must be kept in several folders."""
-    found = [*parts]
-    return _Kept(
-        Fences.joined(one.fences for one in found),
-        tuple(path for one in found for path in one.workspaces),
-        tuple(path for one in found for path in one.repositories),
-    )
-
-
-def _keep(known: Sequence[str], confinement: Confinement, workdir: str) -> _Kept:
+def _keep(known: Sequence[str], confinement: Confinement, workdir: str) -> tuple[Fences, Survey]:
+    """Return what must be kept in a folder, and what was found there."""
     run_files = str(confinement.run_files)
-    own = Fences.joined(workspace_fences(workdir, root, run_files) for root in known)
-    own = Fences.joined((own, what_agentfs_runs(workdir, confinement)))
-    seen = survey(workdir, own.locks)
+    workspaces = (workspace_fences(workdir, root, run_files) for root in known)
+    own = Fences.joined((*workspaces, what_agentfs_runs(workdir, confinement)))
+    seen = survey(workdir, own.read_only)
     others = (workspace_fences(workdir, root, run_files) for root in seen.workspaces if root not in known)
-    return _Kept(Fences.joined((own, *others, git_fences(seen))), seen.workspaces, seen.watched)
+    return Fences.joined((own, *others, git_fences(seen))), seen
 
 
-@dataclass(frozen=True, slots=True)
-class _Inner:
-    """The run's own files, where they lie in the working folder behind something that keeps them read-only."""
-
-    mounts: Mapping[str, Kind] = field(default_factory=dict)
-    repositories: tuple[str, ...] = ()
-
-
-def _inner(confinement: Confinement, mounts: Mapping[str, Kind]) -> _Inner:
+def _survey_run_files(confinement: Confinement, mounts: Mapping[str, Kind]) -> Survey | None:
+    """Look through the run's own files, where they lie in the working folder behind something that is read-only."""
     workdir, run_files = str(confinement.workdir), str(confinement.run_files)
     around = max((one for one in mounts if inside(run_files, one)), key=_depth, default=workdir)
     is_behind = inside(run_files, workdir) and run_files != workdir and mounts.get(around) != "writable"
-    if not is_behind or not confinement.writable or not os.path.isdir(run_files):
-        return _Inner()
-    seen = survey(run_files, ())
-    return _Inner({run_files: "writable", **_fence(git_fences(seen))}, seen.watched)
+    return survey(run_files, ()) if is_behind and confinement.writable and os.path.isdir(run_files) else None
 
 
 def _depth(path: str) -> tuple[int, str]:
@@ -232,7 +201,7 @@ def _readable(confinement: Confinement) -> list[str]:
     named = [str(path) for path in confinement.readable]
     for path in named:
         if not _is_system(path) and os.path.lexists(path) and identity(path) is None:
-            with hold_folder(path, READABLE):  # a link: it says so in words
+            with hold_folder(path, READABLE):  # a link: this raises Refused
                 pass
     return [path for path in sorted({*own, *named}) if os.path.exists(path)]
 
@@ -284,10 +253,10 @@ def _is_seen(path: str, mounts: dict[str, Kind]) -> bool:
 
 
 def _fence(fences: Fences) -> dict[str, Kind]:
-    made: dict[str, Kind] = dict.fromkeys(fences.pins, "writable")
-    made |= dict.fromkeys(fences.locks, "shown")
-    made |= dict.fromkeys(fences.absent, "empty")
-    return made | dict.fromkeys(fences.blank, "nothing")
+    made: dict[str, Kind] = dict.fromkeys(fences.pinned, "writable")
+    made |= dict.fromkeys(fences.read_only, "shown")
+    made |= dict.fromkeys(fences.empty_folders, "empty")
+    return made | dict.fromkeys(fences.empty_files, "nothing")
 
 
 # ── system folders ────────────────────────────────────────────────────────────────────────────────────────
@@ -298,7 +267,7 @@ def _is_system(path: str) -> bool:
 
 
 def _system(covered: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the folders that everybody sees, each with the words that show it."""
+    """Yield the system folders that every program sees, each with bubblewrap's options for it."""
     for folder in () if "/" in covered else SYSTEM:
         if os.path.islink(folder):
             yield folder, ("--symlink", os.readlink(folder))
@@ -315,7 +284,7 @@ def _home_path() -> str:
 
 
 def _home_in_system() -> Iterator[str]:
-    """Yield a home that lies in a system folder; that of a user of the system's own may be one of programs."""
+    """Yield the user's home if it lies in a system folder and is not a folder of programs."""
     home = os.path.realpath(_home_path())
     if _is_system(home) and not any(inside(folder, home) for folder in (*SYSTEM, *PATH.split(":"))):
         with contextlib.suppress(OSError):
@@ -324,7 +293,7 @@ def _home_in_system() -> Iterator[str]:
 
 
 class _Private:
-    """What of /etc not every user may read, looked at now and then: it is a thousand files."""
+    """What of /etc not every user may read. Remembered for a while: it is a thousand files."""
 
     def __init__(self) -> None:
         self._until, self._found = 0.0, dict[str, Kind]()
@@ -367,8 +336,8 @@ class Layout:
         default_factory=dict, hash=False
     )  # path -> what a file there holds, to begin with
 
-    def why_unlike(self, pid: int, held: int) -> str | None:
-        """Return where a process in the sandbox finds something else than it should; `held`: the working folder."""
+    def find_replaced(self, pid: int, held: int) -> str | None:
+        """Return where a process in the sandbox sees something else than was meant. `held`: the working folder."""
         root, status = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_CLOEXEC), os.fstat(held)
         try:
             if identity(self.workdir, root) != (status.st_dev, status.st_ino):
@@ -382,10 +351,10 @@ class Layout:
 
 
 _THEMSELVES = ("shown", "writable")
-SHOW, WRITE = "--ro-bind-try", "--bind-try"  # of folders that a step may have replaced, and of no others
+SHOW, WRITE = "--ro-bind-try", "--bind-try"  # of what a step may have replaced, and of nothing else
 
 
-def lay_out(argv: Sequence[str], confinement: Confinement) -> Layout:
+def make_layout(argv: Sequence[str], confinement: Confinement) -> Layout:
     """Return the command that runs `argv` confined; as it is when the confinement is "none".
 
     Raises Unfenceable, and Refused for a folder that is no longer there.
@@ -448,7 +417,7 @@ def _mount(path: str, kind: Kind) -> tuple[str, ...]:
 
 
 def hint_for(exit_code: int | None, stderr: str, confinement: Confinement) -> str | None:
-    """Return the setting that a failure may be about, if the sandbox may explain it."""
+    """Return which setting to change, if the sandbox may explain a failure."""
     if confinement.sandbox == "none" or exit_code == 0:
         return None
     if _UNREACHED.search(stderr) and not confinement.network:

@@ -48,7 +48,7 @@ _LOADED: dict[tuple[str, str], tuple[Callable[..., Any], TypeAdapter[dict[str, A
 
 
 class LoadFailed(Exception):
-    """A module that cannot be loaded, in words."""
+    """A module cannot be loaded: why."""
 
 
 def load(source: Answer) -> Any:
@@ -290,7 +290,7 @@ def _send(lines: Any, answer: Answer) -> None:
 
 
 def _surroundings() -> tuple[Any, ...]:
-    """Return what a tool must leave as it was, or the next one in this worker would meet it."""
+    """Return what a tool must not change for the next call in this worker."""
     try:
         streams = [os.fstat(fd).st_ino for fd in (1, 2)]
         return os.getcwd(), streams, dict(posix.environ), set(threading.enumerate())

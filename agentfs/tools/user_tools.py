@@ -95,14 +95,14 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The tools of some sources, and in words what is wrong with the rest."""
+    """The tools of some sources, and what is wrong with the others."""
 
     tools: tuple[Described, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def problem_of(function: Function) -> str | None:
-    """Return why a function cannot be a tool, in words; None if it can."""
+    """Return why a function cannot be a tool; None if it can."""
     from agentfs.core.tool_spec import Effects
 
     name: object = function.declared.name or function.name
@@ -157,7 +157,7 @@ def describe(function: Function, properties: Mapping[str, Any], where: str, defs
 
 
 def without_clashes(found: Found, taken: Sequence[str]) -> Found:
-    """Return the tools whose name is theirs alone; of two with one name, neither, since nobody could tell which."""
+    """Return the tools whose name no other tool has; of two with one name, neither."""
     tools: list[Described] = []
     problems = list(found.problems)
     by_name: dict[str, list[Described]] = {}

@@ -71,7 +71,7 @@ def open_transport(scheme: str) -> "httpx2.AsyncBaseTransport":
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """How names are resolved and servers spoken to: a parameter, so that tests can watch."""
+    """How names are resolved and servers are asked: a parameter for tests."""
 
     resolve: Resolve = resolve
     transport: "Callable[[str], httpx2.AsyncBaseTransport]" = open_transport
@@ -81,7 +81,7 @@ class Net:
 
 
 def fetch(url: str, context: StepContext, *, follow: bool = True, net: Net = Net()) -> Reply:
-    """Return what a server answers, redirects followed; Refused in words if there is no answer."""
+    """Return what a server answers, redirects followed. Raises Refused."""
     import asyncio
 
     if not context.confinement.network:
@@ -106,7 +106,7 @@ def fetch(url: str, context: StepContext, *, follow: bool = True, net: Net = Net
 
 
 def _look_up(target: Target, url: str, context: StepContext, net: Net) -> list[str]:
-    """Return the addresses to connect to; looking up cannot be interrupted, but left behind in its thread."""
+    """Return the addresses to connect to. A lookup cannot be interrupted: it is left behind in a thread."""
     found: Future[list[str]] = Future()
 
     def run() -> None:
@@ -117,16 +117,8 @@ def _look_up(target: Target, url: str, context: StepContext, net: Net) -> list[s
 
     Starter().start(threading.Thread(target=run, daemon=True, name="resolve").start, context.may_wait)
     while not wait([found], TIMING.tick).done:
-        if not context.may_wait():
-            raise _give_up(url, context)
+        context.refuse_if_over(f"{url} did not answer")
     return found.result()
-
-
-def _give_up(url: str, context: StepContext) -> Refused:
-    if context.stop.is_set():
-        return Refused("interrupted", "it was stopped")
-    late = context.limit.failure(f"{url} did not answer")
-    return Refused(late.kind, late.message, late.hint)
 
 
 async def _ask(target: Target, addresses: Sequence[str], context: StepContext, net: Net) -> Reply:
@@ -137,8 +129,7 @@ async def _ask(target: Target, addresses: Sequence[str], context: StepContext, n
 
     asked = asyncio.ensure_future(_exchange(target, addresses, net))
     while not (await asyncio.wait([asked], timeout=TIMING.tick))[0]:
-        if not context.may_wait():
-            raise _give_up(target.url, context)  # what is asked is cancelled with the loop
+        context.refuse_if_over(f"{target.url} did not answer")  # what is asked is cancelled with the loop
     try:
         return asked.result()
     except httpx2.TimeoutException as error:
@@ -201,7 +192,7 @@ async def _first_response(
 
 
 def _request(target: Target, address: str) -> "httpx2.Request":
-    """Return a request that goes to one address, whatever its host resolves to by now."""
+    """Return a request that goes to exactly this address."""
     import httpx2
 
     headers = {
@@ -296,7 +287,7 @@ def _mask(refused: Refused, context: StepContext) -> ToolResult:
 
 
 class HttpGet:
-    """Gets what a server has at an address. It runs in the driver's own thread."""
+    """Gets what is at a web address, in this process."""
 
     spec = ToolSpec(
         name="http_get",
@@ -355,13 +346,13 @@ def search_address(url: str, query: str) -> str:
 
 
 def _reaching(url: str, context: StepContext) -> StepContext:
-    """Return a context that reaches the engine, wherever it is: the person named it."""
+    """Return a context that may reach the search engine, wherever it is: the person named it."""
     confinement = context.confinement
     return replace(context, confinement=replace(confinement, hosts=(*confinement.hosts, urlsplit(url).netloc)))
 
 
 def _search_results(reply: Reply) -> list[dict[str, str]]:
-    """Return the results of an answer, bounded; Refused in words if it is none."""
+    """Return the results in an answer, bounded. Raises Refused."""
     if reply.status == 403:
         hint = "does it answer in JSON? SearXNG wants `json` among search.formats in its settings.yml"
         raise Refused("http", f"the search engine refuses: {reply.status} {reply.reason}", hint)

@@ -157,6 +157,27 @@ def test_a_folder_in_it_that_becomes_a_link_while_a_program_starts(tmp_path: Pat
     assert untouched(outside)
 
 
+@confined
+def test_a_bubblewrap_that_mounts_another_folder(
+    tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases that mount by name only: what is mounted is compared before anything runs there."""
+    workdir = tmp_path / "workspace/shop"
+    workdir.mkdir(parents=True)
+    work = a_context(tmp_path, "bubblewrap", workdir=workdir)
+    bwrap = tmp_path / "bin/bwrap"
+    bwrap.parent.mkdir()
+    swap = f"mv {workdir} {workdir}.aside && ln -s {outside} {workdir}"
+    bwrap.write_text(
+        f'#!/bin/sh\ncase "$1" in --help) exit 0 ;; --seccomp) {swap} ;; esac\nexec /usr/bin/env bwrap "$@"\n'
+    )
+    bwrap.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bwrap.parent}:{os.environ['PATH']}")
+    words = f"outside: the working folder {workdir} cannot be opened: a symbolic link has taken its place"
+    assert said(shell(work, "cat secret; : > got-in")) == words  # the second time: it was replaced the first
+    assert untouched(outside)
+
+
 @each_sandbox
 def test_a_readable_folder_that_became_a_link(tmp_path: Path, outside: Path, sandbox: Sandbox) -> None:
     shared = tmp_path / "workspace/shared"

@@ -14,7 +14,7 @@ import pytest
 from agentfs.tools import protected
 from agentfs.tools.base import ToolResult
 from agentfs.tools.programs import Shell
-from agentfs.tools.sandbox import environment, lay_out
+from agentfs.tools.sandbox import environment, make_layout
 from tests.contexts import RecordedContext, a_context, confined, in_workspace
 
 pytestmark = confined
@@ -132,7 +132,7 @@ def test_our_processes_cannot_be_seen(tmp_path: Path) -> None:
 
 def test_secrets_are_not_among_bubblewraps_arguments(tmp_path: Path) -> None:
     confinement = a_context(tmp_path, "bubblewrap", env={"NAMED_TOKEN": "hush-hush"}).context.confinement
-    assert "hush-hush" not in " ".join(lay_out(["true"], confinement).outer)
+    assert "hush-hush" not in " ".join(make_layout(["true"], confinement).outer)
     assert environment(confinement)["NAMED_TOKEN"] == "hush-hush"
 
 
@@ -320,7 +320,7 @@ def test_it_works_for_one_who_is_not_root(tmp_path: Path, monkeypatch: pytest.Mo
         a_repository(work.workspace)
         subprocess.run(["chown", "-R", "nobody", str(open_to_all)], check=True)
         command = "id -un; touch mine; touch /x tools/x goals/x .git/hooks/x .git/config ~/x"
-        argv = [*lay_out([], work.context.confinement).outer, "sh", "-c", command]
+        argv = [*make_layout([], work.context.confinement).outer, "sh", "-c", command]
         nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", *argv]
         ran = subprocess.run(
             nobody, capture_output=True, text=True, check=False, env=environment(work.context.confinement), cwd="/"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.storage.completeness import Completeness, being_written, signature, written_behind
+from agentfs.storage.completeness import Completeness, is_being_written, shared_filesystem, signature
 from agentfs.storage.timing import TIMING
 from tests.mounts import mirrored
 
@@ -38,9 +38,9 @@ def test_a_writer_that_has_it_open_keeps_it_from_being_complete(tmp_path: Path) 
         writer.flush()
         still.is_complete(path)
         now[0] = 100.0
-        assert being_written(path) is True
+        assert is_being_written(path) is True
         assert not still.is_complete(path)
-    assert being_written(path) is False
+    assert is_being_written(path) is False
     now[0] = 200.0
     assert still.is_complete(path)
 
@@ -49,7 +49,7 @@ def test_a_reader_is_not_in_the_way(tmp_path: Path) -> None:
     path = tmp_path / "goal.md"
     path.write_text("x")
     with path.open():
-        assert being_written(path) is False
+        assert is_being_written(path) is False
 
 
 def test_asking_does_not_hold_a_writer_up(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_asking_does_not_hold_a_writer_up(tmp_path: Path) -> None:
     path.write_text("x")
     began = time.monotonic()
     for _ in range(50):
-        being_written(path)
+        is_being_written(path)
         path.write_text("y")
     assert time.monotonic() - began < 20  # a lease left behind would cost 45 s each
 
@@ -80,7 +80,7 @@ def test_what_is_no_regular_file_is_never_complete(tmp_path: Path, kind: str) ->
 
 
 def test_where_leases_are_not_to_be_had_it_takes_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentfs.storage.completeness.being_written", lambda _path: None)
+    monkeypatch.setattr("agentfs.storage.completeness.is_being_written", lambda _path: None)
     still, now = _clocked()
     path = tmp_path / "goal.md"
     path.write_text("x")
@@ -90,12 +90,12 @@ def test_where_leases_are_not_to_be_had_it_takes_longer(tmp_path: Path, monkeypa
 
 
 def test_a_file_system_that_others_write_to_is_known(tmp_path: Path) -> None:
-    assert written_behind(tmp_path) is None
-    assert written_behind(tmp_path / "nowhere") is None
+    assert shared_filesystem(tmp_path) is None
+    assert shared_filesystem(tmp_path / "nowhere") is None
     (tmp_path / "back").mkdir()
     (tmp_path / "front").mkdir()
     with mirrored(tmp_path / "back", tmp_path / "front") as front:
-        assert written_behind(front) == "FUSE"
+        assert shared_filesystem(front) == "FUSE"
         (front / "goal.md").write_text("x")
-        assert being_written(front / "goal.md") is None
-        assert being_written(tmp_path / "back" / "goal.md") is False
+        assert is_being_written(front / "goal.md") is None
+        assert is_being_written(tmp_path / "back" / "goal.md") is False

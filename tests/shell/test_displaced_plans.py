@@ -63,8 +63,8 @@ def test_a_save_that_another_one_overtook_is_kept_beside(folder: Path) -> None:
 
 
 def test_where_nobody_can_tell_who_writes_it_has_to_hold_still(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentfs.storage.plan_files.being_written", lambda _path: None)
-    monkeypatch.setattr("agentfs.storage.completeness.being_written", lambda _path: None)
+    monkeypatch.setattr("agentfs.storage.plan_files.is_being_written", lambda _path: None)
+    monkeypatch.setattr("agentfs.storage.completeness.is_being_written", lambda _path: None)
     now = [0.0]
     still, leftover = Completeness(clock=lambda: now[0]), _installed(folder)
     for part, waits in ((0.0, True), (0.9, True), (1.1, False)):

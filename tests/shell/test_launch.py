@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from agentfs.core.records import Sandbox
+from agentfs.core.records import Failure, Sandbox
 from agentfs.storage.starting import NONE_LEFT, ROOM_AGAIN, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools import launch
-from agentfs.tools.launch import Finished, GaveUp, run_program
+from agentfs.tools.launch import Finished
 from agentfs.tools.process import ProcessMark, end_survivors, find_survivors, mark_of, read_stat
-from agentfs.tools.sandbox import environment, lay_out
+from agentfs.tools.programs import run_program
+from agentfs.tools.sandbox import environment
 from tests.contexts import RecordedContext, a_context, confined, each_sandbox
 
 COUNT = itertools.count()
@@ -34,9 +35,9 @@ def word() -> str:
 
 
 def run(work: RecordedContext, command: str) -> Finished:
-    confinement = work.context.confinement
-    argv = ["sh", "-c", command]
-    return run_program(lambda: lay_out(argv, confinement), env=environment(confinement), context=work.context)[1]
+    finished = run_program(["sh", "-c", command], environment(work.context.confinement), work.context)
+    assert isinstance(finished, Finished), finished
+    return finished
 
 
 def eventually(true: Callable[[], bool], within_s: float = 5) -> bool:
@@ -112,15 +113,14 @@ def test_nothing_runs_when_we_die_before_the_gate_opens(tmp_path: Path) -> None:
         import os, sys
         from dataclasses import replace
         from pathlib import Path
-        from agentfs.tools.launch import run_program
-        from agentfs.tools.sandbox import Layout
+        from agentfs.tools.programs import run_program
         from tests.contexts import a_context
         work = a_context(Path(sys.argv[1]))
         def die(mark):
             print(mark.pid, flush=True)
             os._exit(9)
         context = replace(work.context, claim=die)
-        run_program(lambda: Layout(("/usr/bin/touch", "effect"), str(work.workdir)), env={}, context=context)
+        run_program(("/usr/bin/touch", "effect"), {}, context)
     """)
     died = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
@@ -183,8 +183,8 @@ def test_the_stop_sign_ends_it(tmp_path: Path, sandbox: Sandbox, word: str) -> N
 def test_a_stop_sign_that_is_set_from_the_beginning(tmp_path: Path, sandbox: Sandbox) -> None:
     work = a_context(tmp_path, sandbox)
     work.stop.set()
-    with pytest.raises(GaveUp):
-        run(work, "touch effect")
+    stopped = Failure(kind="interrupted", message="it was stopped")
+    assert run_program(["touch", "effect"], environment(work.context.confinement), work.context) == stopped
     assert not (work.workdir / "effect").exists()
     assert work.claims == []
 
@@ -409,13 +409,13 @@ def test_our_own_group_is_never_a_survivor() -> None:
 
 
 @confined
-def test_a_sandbox_that_finds_no_room_is_tried_again(tmp_path: Path) -> None:
+def test_a_sandbox_that_finds_no_room_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bubblewrap says that it began nothing; a program that only prints the same words is not run again."""
     no_room = "bwrap: Creating new namespace failed: Resource temporarily unavailable"
     (tmp_path / "bin").mkdir()
     bwrap, tries = tmp_path / "bin" / "bwrap", tmp_path / "tries"
     bwrap.write_text(
-        f'#!/bin/sh\necho try >> {tries}\n[ "$(wc -l < {tries})" -gt 2 ] && exec /usr/bin/env bwrap "$@"\n'
+        f'#!/bin/sh\n[ "$1" = --help ] && exec /usr/bin/env bwrap --help\necho try >> {tries}\n[ "$(wc -l < {tries})" -gt 2 ] && exec /usr/bin/env bwrap "$@"\n'
         f'echo "{no_room}" >&2\nexit 1\n'
     )
     bwrap.chmod(0o755)
@@ -423,9 +423,9 @@ def test_a_sandbox_that_finds_no_room_is_tried_again(tmp_path: Path) -> None:
     work = a_context(tmp_path, "bubblewrap")
     context = replace(work.context, starter=Starter(said.append))
     program = f"echo once >> effect; echo '{no_room}' >&2; exit 1"
-    layout = lay_out(["/bin/sh", "-c", program], context.confinement)
-    layout = replace(layout, outer=(str(bwrap), *layout.outer[1:]))
-    _, finished = run_program(lambda: layout, env=environment(context.confinement), context=context)
+    monkeypatch.setenv("PATH", f"{bwrap.parent}:{os.environ['PATH']}")
+    finished = run_program(["/bin/sh", "-c", program], environment(context.confinement), context)
+    assert isinstance(finished, Finished)
     assert (finished.exit_code, finished.stderr) == (1, f"{no_room}\n")
     assert ((work.workdir / "effect").read_text(), tries.read_text()) == ("once\n", "try\n" * 3)
     assert said == [NONE_LEFT, ROOM_AGAIN]

@@ -21,7 +21,7 @@ from agentfs.core.excerpts import TimeLimit
 from agentfs.core.records import Failure, Sandbox
 from agentfs.core.tool_spec import ToolSpec
 from agentfs.storage.timing import TIMING
-from agentfs.tools import user_tool_calls
+from agentfs.tools import user_tool_calls, workers
 from agentfs.tools.base import ToolResult
 from agentfs.tools.process import find_survivors
 from agentfs.tools.registry import Toolbox, known_tools, opened_tools
@@ -421,7 +421,7 @@ def test_timeout_and_stop_end_the_worker_with_its_children(tmp_path: Path, sandb
 
 
 def test_one_that_prints_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_tool_calls, "OUTPUT_CAP", 1024 * 1024)
+    monkeypatch.setattr(workers, "OUTPUT_CAP", 1024 * 1024)
     work = a_context(tmp_path)
     with box(tmp_path, CALLS) as made:
         failure = call(made, "shout", work).failure

@@ -12,7 +12,7 @@ from agentfs.models.base import ModelSession
 from agentfs.models.budget import Budget
 from agentfs.testing import ScriptedServer
 from agentfs.tools.base import StepContext, ToolResult
-from agentfs.tools.text_tools import LONGEST_TEXT, Summarize
+from agentfs.tools.text_tools import LONGEST_TEXT, summarize
 from agentfs.tools.web import WebSearch, search_address
 from tests.contexts import a_context
 from tests.conversations import a_model, bounds
@@ -107,7 +107,7 @@ def test_a_summary_is_one_request(tmp_path: Path) -> None:
     with ScriptedServer() as server:
         server.says("Wind grows.", tokens=(100, 0, 5, 0))
         context = _context(tmp_path, server)
-        result = Summarize().call({"text": "Long words on wind.", "focus": "growth"}, context)
+        result = summarize.call({"text": "Long words on wind.", "focus": "growth"}, context)
         server.done()
     assert (result.output, result.failure) == ("Wind grows.", None)
     assert result.prompt_sha256 is not None
@@ -122,7 +122,7 @@ def test_a_summary_is_one_request(tmp_path: Path) -> None:
 def test_a_text_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
     with ScriptedServer() as server:
         server.says("Much.")
-        Summarize().call({"text": "x" * (LONGEST_TEXT + 7)}, _context(tmp_path, server))
+        summarize.call({"text": "x" * (LONGEST_TEXT + 7)}, _context(tmp_path, server))
     sent = server.requests[0]["messages"][1]["content"]
     assert "… 7 characters are left out here …" in sent
     assert "with regard to: what matters most in it" in server.requests[0]["messages"][0]["content"]
@@ -131,14 +131,14 @@ def test_a_text_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
 def test_a_summary_cut_short_is_none(tmp_path: Path) -> None:
     with ScriptedServer() as server:
         server.says("Wind gr", finish="length")
-        failure = Summarize().call({"text": "words"}, _context(tmp_path, server)).failure
+        failure = summarize.call({"text": "words"}, _context(tmp_path, server)).failure
     assert failure is not None
     assert (failure.kind, failure.message) == ("model", "the summary was cut short")
 
 
 def test_no_summary_beyond_the_limits(tmp_path: Path) -> None:
     with ScriptedServer() as server:
-        failure = Summarize().call({"text": "words"}, _context(tmp_path, server, requests=0)).failure
+        failure = summarize.call({"text": "words"}, _context(tmp_path, server, requests=0)).failure
     assert failure is not None
     assert failure.kind == "limit"
     assert server.requests == []
@@ -151,11 +151,11 @@ def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
         own = context.confinement.workspace / "prompts/summarize.md"
         own.parent.mkdir()
         own.write_text("Like a pirate: <<focus>>", encoding="utf-8")
-        Summarize().call({"text": "words", "focus": "the sea"}, context)
+        summarize.call({"text": "words", "focus": "the sea"}, context)
     assert server.requests[0]["messages"][0]["content"] == "Like a pirate: the sea"
 
 
 def test_nobody_to_ask(tmp_path: Path) -> None:
-    failure = Summarize().call({"text": "words"}, a_context(tmp_path).context).failure
+    failure = summarize.call({"text": "words"}, a_context(tmp_path).context).failure
     assert failure is not None
     assert failure.kind == "unreachable"
