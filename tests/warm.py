@@ -33,6 +33,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn, Self
 
+from agentfs.models.openai import tls_context
 from agentfs.storage.timing import TIMING, times, timing_of
 
 HERE = Path(__file__).parent.parent
@@ -249,8 +250,11 @@ def _warm_up() -> None:
         importlib.import_module(name)
     from agentfs.commands import parser
     from agentfs.core.json_schema import all_schemas
+    from agentfs.tools.user_tools import sources
 
-    all_schemas()  # pydantic's part of them is kept
+    all_schemas()  # these, the certificates and the entry points are kept
+    tls_context()
+    sources(None)
     parser.build()
     gc.freeze()  # what is there already is not walked through, and so not copied, in every child
 
@@ -348,6 +352,8 @@ def _read_environment_again() -> None:
     time.tzset()
     for one in times():
         object.__setattr__(TIMING, one.name, getattr(timing_of(os.environ), one.name))
+    if any(name.startswith("SSL") for name in os.environ):
+        tls_context.cache_clear()
     if "dask" in sys.modules:
         sys.modules["dask"].config.refresh()
 

@@ -81,11 +81,12 @@ def schema_for(name: str) -> _Schema:
 
 def all_schemas() -> dict[str, bytes]:
     """Return the files of `schemas/` by name."""
-    return {file_name(name): _render(schema_for(name)) for name in RECORDS}
+    return {file_name(name): _render(name) for name in RECORDS}
 
 
-def _render(schema: _Schema) -> bytes:
-    return (json.dumps(schema, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+@cache
+def _render(name: str) -> bytes:
+    return (json.dumps(schema_for(name), indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
 def _tidy(schema: _Schema) -> _Schema:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 ELLIPSIS = "…"
+NARROW = "\u0300"  # every character before this one takes one column
 ROWS = 4  # of a terminal that one line of a log may take
 _KERNEL = ("driver", "pgid", "start_time", "boot_id")  # of a claim: for finding survivors, not for people
 _NOT_PLAIN = re.compile(r"[^ -~]")
@@ -69,6 +70,8 @@ def columns(text: str) -> int:
 
 
 def _columns(character: str) -> int:
+    if character < NARROW:
+        return 1
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -76,15 +79,16 @@ def _columns(character: str) -> int:
 
 def cut(text: str, width: int | None) -> str:
     """Return a line that takes at most that many columns; what is missing is marked. None: as many as it takes."""
-    if width is None or columns(text) <= width:
+    if width is None or (text.isascii() and len(text) <= width):
         return text
-    kept, room = [], max(0, width - 1)
-    for character in text:
-        room -= _columns(character)
-        if room < 0:
-            break
-        kept.append(character)
-    return "".join(kept).rstrip() + ELLIPSIS if width > 0 else ""
+    taken = kept = 0
+    for number, character in enumerate(text):
+        taken += _columns(character)
+        if taken < width:
+            kept = number + 1
+        if taken > width:
+            return text[:kept].rstrip() + ELLIPSIS if width > 0 else ""
+    return text
 
 
 def cut_front(text: str, width: int) -> str:

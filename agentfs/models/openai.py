@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Corout
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentfs.core.records import Usage
@@ -65,6 +65,14 @@ MOST_ERROR_BYTES = 64 * 1024  # of a response that is no reply; the rest is left
 KEPT_OF_A_FRAGMENT = 20_000  # characters of a reply that broke off, in the log
 
 T = TypeVar("T")
+
+
+@cache
+def tls_context() -> Any:
+    """Return the certificates of this machine. Loading them takes a tenth of a second: once is enough."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 @dataclass(slots=True)
@@ -268,17 +276,10 @@ class OpenAIModel:
                 max_retries=0,
                 timeout=timeout,
                 default_headers=UNCOMPRESSED,
-                http_client=openai.DefaultAsyncHttpxClient(verify=self._tls, timeout=timeout, event_hooks=hooks),
+                http_client=openai.DefaultAsyncHttpxClient(verify=tls_context(), timeout=timeout, event_hooks=hooks),
             )
         except httpx2.InvalidURL as error:
             raise no_connection(self._endpoint, str(error)).error from None
-
-    @cached_property
-    def _tls(self) -> Any:
-        """Loading certificates takes a tenth of a second: once is enough."""
-        import httpx2
-
-        return httpx2.create_ssl_context()
 
     async def _bound_response(self, response: "httpx2.Response") -> None:
         """Hold a response, whose body has yet to be read, to its bounds: an event hook of the HTTP client."""

@@ -9,8 +9,10 @@ import ast
 import inspect
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
@@ -231,11 +233,24 @@ def _content(path: str) -> bytes:
 
 
 def _entry_points() -> Iterator[Source]:
-    from importlib.metadata import entry_points
-
-    for entry in sorted(entry_points(group=GROUP), key=lambda found: (found.name, found.value)):
+    for entry in _installed(tuple((path, _changed_at(path)) for path in sys.path)):
         folder = os.path.realpath(str(entry.dist.locate_file(""))) if entry.dist else None
         yield Source(f"the entry point {entry.name}", _module_file(entry, folder), entry.value, folder)
+
+
+@lru_cache(maxsize=1)
+def _installed(_searched: tuple[tuple[str, int], ...]) -> "list[EntryPoint]":
+    """Return the entry points of what is installed; looked for again once a folder of `sys.path` has changed."""
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=GROUP), key=lambda found: (found.name, found.value))
+
+
+def _changed_at(path: str) -> int:
+    try:
+        return os.stat(path or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _module_file(entry: "EntryPoint", folder: str | None) -> str | None:
