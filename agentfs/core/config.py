@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from agentfs.core.records import (
+    ID_PATTERN,
     Amount,
     Approve,
     Counter,
@@ -35,7 +36,6 @@ DEFAULT_TOOLS = (
 ON_WAIT_VARIABLES = ("AGENTFS_RUN", "AGENTFS_WHAT", "AGENTFS_FILE", "AGENTFS_WHY", "AGENTFS_HOW")
 ON_END_VARIABLES = ("AGENTFS_RUN", "AGENTFS_STATUS", "AGENTFS_REASON", "AGENTFS_SUMMARY")
 
-NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 ShellText = Annotated[str, Field(min_length=1)]
 Words = Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -252,7 +252,7 @@ class Settings(Record):
     agents: dict[AgentName, AgentSettings] = Field({}, description="Coding agents, by name")
     limits: LimitSettings = Field(LimitSettings(), description="Bounds on every run")
     tools: ToolSettings = Field(ToolSettings(), description="What tools may do")
-    places: dict[Annotated[str, Field(pattern=NAME_PATTERN)], PlaceSettings] = Field(
+    places: dict[Annotated[str, Field(pattern=ID_PATTERN)], PlaceSettings] = Field(
         {}, description="Where else attempts may run"
     )
     ledger: LedgerSettings = Field(LedgerSettings(), description="What is committed")

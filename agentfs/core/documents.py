@@ -22,7 +22,7 @@ from agentfs.core.json_text import (
     plain_value,
     too_deep,
 )
-from agentfs.core.problems import Locate, Place, Problem, Rejected, pointer_to, pointer_tokens, refuse
+from agentfs.core.problems import Locate, Place, Problem, Rejected, locate_nearest, pointer_to, refuse
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_YAML_BYTES = 1024 * 1024  # PyYAML takes seconds for a megabyte
@@ -115,7 +115,7 @@ def read_yaml(source: bytes | str, *, first_line: int = 1) -> Document:
     if len(text) > MAX_YAML_BYTES:
         refuse(*_too_large(MAX_YAML_BYTES))
     reader = YamlReader(text, first_line)
-    return Document(reader.value(), reader.locate)
+    return Document(reader.value(), locate_nearest(reader.places, (first_line, 1)))
 
 
 # ── TOML ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -132,7 +132,7 @@ _TOML_AT = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)\
 def read_toml(source: bytes) -> Document:
     """Return the document in this TOML, or raise `Rejected` with what is wrong and where."""
     text = decode_text(source, MAX_BYTES)
-    document = Document(_toml_value(text), _TomlPlaces(text).locate)
+    document = Document(_toml_value(text), _toml_places(text))
     if problems := [document.place(problem) for problem in _not_json(document.value, "")]:
         raise Rejected(problems)
     return document
@@ -172,27 +172,19 @@ def _not_json(value: Any, pointer: str) -> Iterator[Problem]:
             yield Problem("a date or time is not allowed here", 'put it in quotes: "…"', pointer)
 
 
-class _TomlPlaces:
-    """Where tables and keys are."""
-
-    def __init__(self, text: str) -> None:
-        lines, table = Lines(text), ""
-        self._found: dict[str, tuple[Place, Place]] = {}
-        for match in _TOML_LINE.finditer(text):
-            if match["table"]:
-                table = _toml_pointer(match["table"])
-                place = lines.at(match.start("table"))
-                self._found.setdefault(table, (place, place))
-            else:
-                places = (lines.at(match.start("key")), lines.at(match.end()))
-                self._found.setdefault(table + _toml_pointer(match["key"]), places)
-
-    def locate(self, pointer: str, key: bool) -> Place:
-        tokens = pointer_tokens(pointer)
-        for length in range(len(tokens), 0, -1):
-            if found := self._found.get(pointer_to(*tokens[:length])):
-                return found[0 if key else 1]
-        return 1, 1
+def _toml_places(text: str) -> Locate:
+    """Return the locator of tables and keys."""
+    lines, table = Lines(text), ""
+    found: dict[str, tuple[Place, Place]] = {}
+    for match in _TOML_LINE.finditer(text):
+        if match["table"]:
+            table = _toml_pointer(match["table"])
+            place = lines.at(match.start("table"))
+            found.setdefault(table, (place, place))
+        else:
+            places = (lines.at(match.start("key")), lines.at(match.end()))
+            found.setdefault(table + _toml_pointer(match["key"]), places)
+    return locate_nearest(found, (1, 1))
 
 
 def _toml_pointer(dotted: str) -> str:

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar
 
 from agentfs.core.records import Plan, Step
-from agentfs.core.references import find, in_step, texts_in
+from agentfs.core.references import in_step
 
 T = TypeVar("T", bound=Hashable)
 
@@ -66,7 +66,7 @@ class PlanGraph:
 
 def find_referred(step: Step) -> frozenset[str]:
     """Return the steps whose output a step uses."""
-    return frozenset(one.step for text in texts_in(step) for one in find(text) if one.step is not None)
+    return frozenset(one.step for _, one in in_step(step) if one.step is not None)
 
 
 def dependencies(plan: Plan, refers: Mapping[str, frozenset[str]] | None = None) -> dict[str, tuple[str, ...]]:

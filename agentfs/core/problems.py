@@ -115,6 +115,17 @@ class Places:
         return self.start
 
 
+def locate_nearest(places: Mapping[str, tuple[Place, Place]], otherwise: Place) -> Locate:
+    """Return the locator of values whose names and values are at these places, or else their nearest parent's."""
+
+    def place(pointer: str, key: bool) -> Place:
+        while pointer and pointer not in places:
+            pointer = pointer.rpartition("/")[0]
+        return places.get(pointer, (otherwise, otherwise))[0 if key else 1]
+
+    return place
+
+
 def locate_below(prefix: str, locate: Locate) -> Locate:
     """Return the locator of the value at a prefix, which knows nothing of what is around it."""
     return lambda pointer, key: locate(prefix + pointer, key)

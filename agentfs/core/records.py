@@ -535,16 +535,26 @@ class Revision(Record):
 # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Order(Record):
-    """A step handed to the executor: inputs resolved, permission given."""
+class OfAttempt(Record):
+    """What an order and its result share: which attempt they are of."""
 
-    format: Literal["agentfs/order-1"] = Field("agentfs/order-1", description="What kind of record this is")
+    format: str
     run: str = Field(description="day/name")
     step: AttemptId = Field(description="The step's id, or STEP~SLUG for one item of it")
     attempt: Counter = Field(description="Tries at one step are numbered from 1")
     revision: Counter = Field(description="The revision the step was read from")
     key: Sha256 = Field(description="What the step does, hashed: a result counts while its key matches")
     after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of each dependency")
+
+    def shared(self) -> dict[str, Any]:
+        """Return the fields that say which attempt it is."""
+        return {name: getattr(self, name) for name in OfAttempt.model_fields if name != "format"}
+
+
+class Order(OfAttempt):
+    """A step handed to the executor: inputs resolved, permission given."""
+
+    format: Literal["agentfs/order-1"] = Field("agentfs/order-1", description="What kind of record this is")
     description: str | None = Field(description="What the step does")
     tool: str | None = Field(description="The tool to call; null: a model does the step")
     input: JsonObject = Field(description="What the tool gets, references resolved")
@@ -560,10 +570,6 @@ class Order(Record):
     place: str | None = absent_field("Where it is to run, by name; null: where its driver runs")
     issued_at: Timestamp
 
-    def shared_with_result(self) -> dict[str, Any]:
-        """Return the fields that say which attempt it is: its result has them too."""
-        return {name: getattr(self, name) for name in ("run", "step", "attempt", "revision", "key", "after")}
-
 
 class CheckResult(Record):
     """What a check found."""
@@ -576,16 +582,10 @@ class CheckResult(Record):
     error: Literal["timeout", "sandbox"] | None = absent_field("Why it gave no verdict; absent: it did")
 
 
-class Result(Record):
+class Result(OfAttempt):
     """How an attempt ended."""
 
     format: Literal["agentfs/result-1"] = Field("agentfs/result-1", description="What kind of record this is")
-    run: str = Field(description="day/name")
-    step: AttemptId = Field(description="The step's id, or STEP~SLUG for one item of it")
-    attempt: Counter = Field(description="Tries at one step are numbered from 1")
-    revision: Counter = Field(description="The revision the step was read from")
-    key: Sha256 = Field(description="What the step did, hashed: it counts while the step's key matches")
-    after: dict[StepId, Annotated[int, Field(ge=0)]] = Field(description="The attempt of each dependency")
     status: ResultStatus = Field(description="How the attempt ended")
     output: ForeignValue = Field(None, description="What the step gave back")
     cut: bool = Field(default=False, description="The output is head and tail; the whole is in ID.N.output.txt")

@@ -107,36 +107,13 @@ def walk(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
 
 def texts_of(step: Step) -> Iterator[tuple[str, str]]:
     """Yield every text of a step in which a reference may be, with its pointer within the step."""
-    yield from walk(_list_value(step.each), "/each")
+    yield from walk(list(step.each) if isinstance(step.each, tuple) else step.each, "/each")
     yield from walk(step.input, "/input")
     if step.when:
         yield from walk(fields_of(step.when), "/when")
     for name, checks in (("needs", step.needs), ("checks", step.checks)):
         for index, check in enumerate(checks or ()):
             yield from walk(fields_of(check), f"/{name}/{index}")
-
-
-def texts_in(step: Step) -> Iterator[str]:
-    """Yield the same texts without their pointers, which take longer to make than the texts to find."""
-    yield from _strings(_list_value(step.each))
-    yield from _strings(step.input)
-    for check in (*((step.when,) if step.when else ()), *(step.needs or ()), *(step.checks or ())):
-        yield from _strings(fields_of(check))
-
-
-def _list_value(each: str | tuple[JsonValue, ...] | None) -> JsonValue:
-    return list(each) if isinstance(each, tuple) else each
-
-
-def _strings(value: JsonValue) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
-        for item in value.values() if isinstance(value, dict) else value:
-            if isinstance(item, str):
-                yield item
-            else:
-                yield from _strings(item)
 
 
 def fields_of(check: Check) -> dict[str, JsonValue]:

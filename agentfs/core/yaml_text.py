@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from agentfs.core.json_text import MAX_DEPTH, MAX_DIGITS, Lines
-from agentfs.core.problems import pointer_to, pointer_tokens, refuse
+from agentfs.core.problems import pointer_to, refuse
 
 _Place = tuple[int, int]
 
@@ -46,7 +46,7 @@ class YamlReader:
         self._text = text
         self._first_line = first_line
         self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.SafeLoader)
-        self._places: dict[str, tuple[_Place, _Place]] = {}  # pointer -> where its name and its value begin
+        self.places: dict[str, tuple[_Place, _Place]] = {}  # pointer -> where its name and its value begin
 
     def value(self) -> Any:
         """Return what the text says; `{}` if it says nothing. Raise `Rejected` if it is not plain YAML."""
@@ -61,14 +61,6 @@ class YamlReader:
             place = Lines(self._text, self._first_line).at(error.position)
             refuse("a control character that YAML does not allow", "remove it", *place)
 
-    def locate(self, pointer: str, key: bool) -> _Place:
-        """Return the place of a value or its name; of the nearest parent if there is no such value."""
-        tokens = pointer_tokens(pointer)
-        for length in range(len(tokens), -1, -1):
-            if found := self._places.get(pointer_to(*tokens[:length])):
-                return found[0 if key else 1]
-        return self._first_line, 1
-
     def _document(self) -> Any:
         next(self._events)  # the stream begins
         if isinstance(next(self._events), yaml.StreamEndEvent):
@@ -82,7 +74,7 @@ class YamlReader:
 
     def _node(self, event: Any, pointer: str, key: _Place | None) -> Any:
         place = self._plain_place(event)
-        self._places[pointer] = (key or place, place)
+        self.places[pointer] = (key or place, place)
         if isinstance(event, yaml.ScalarEvent):
             return _scalar(event, place)
         if pointer.count("/") >= MAX_DEPTH:

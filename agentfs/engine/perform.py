@@ -409,7 +409,7 @@ def gather(view: StepView, driver: Driver) -> None:
     given = value_result(outputs, replace(context, output_file=file))
     found, surprise = [one.result for one in view.items if one.result], "; ".join([*surprises(view)][:3])
     result = Result(
-        **order.shared_with_result(),
+        **order.shared(),
         status="done" if is_done else "failed",
         output=given.output,
         cut=given.cut,

@@ -267,7 +267,7 @@ class _Attempt:
         verdict, ended_at = self._verdict(given, checks), context.clock.stamp()
         waits = verdict["status"] == "failed" and self.task.retry_wait_s > 0
         result = Result(
-            **order.shared_with_result(),
+            **order.shared(),
             output=given.output,
             cut=given.cut,
             checks=checks,
@@ -466,7 +466,7 @@ def publish_result(result: Result, steps_folder: StepsFolder, mask: Mask) -> Res
 def unstarted_result(order: Order, status: ResultStatus, error: Failure | None, clock: Clock, sandbox: str) -> Result:
     """Return the result of an order that was never carried out."""
     return Result(
-        **order.shared_with_result(),
+        **order.shared(),
         status=status,
         error=error,
         sandbox="bubblewrap" if sandbox == "bubblewrap" else "none",
