@@ -193,7 +193,7 @@ _TYPES = {
 _PATTERNS = {
     ID_PATTERN: ("is not a step id", "use lower case letters, digits and -, at most 63: for example {example!r}"),
     TIME_PATTERN: ("is not a time", "write it like 2026-11-16T04:05:06.000000Z"),
-    f"^{PARAM_NAME}$": ("is no name for a parameter", "use lower case letters, digits and _, at most 32"),
+    f"^{PARAM_NAME}$": ("is not a parameter's name", "use lower case letters, digits and _, at most 32"),
     SHA256_PATTERN: ("is not a SHA-256 hash", "write 64 digits and letters a to f"),
 }
 

@@ -184,7 +184,7 @@ def _float(digits: str) -> float:
 
 
 def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def too_deep(value: Any, most: int = MAX_DEPTH) -> bool:

@@ -106,7 +106,7 @@ def launch_in(config: Any, name: str) -> Launch:
     if kind == "stdio":
         command, args = entry.get("command"), entry.get("args") or []
         if not isinstance(command, str) or not command or not _is_texts(args):
-            raise Unusable(f"{CONFIG} gives it no command, or args that are no list of texts")
+            raise Unusable(f"{CONFIG} gives it no command, or args that are not a list of texts")
         return Launch(name, command, tuple(args), _texts(entry.get("env"), "env"))
     url = entry.get("url")
     if not isinstance(url, str) or not url.startswith(("http://", "https://", "${")):
@@ -133,7 +133,7 @@ def _texts(value: Any, name: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value.values()):
-        raise Unusable(f"its {name} in {CONFIG} is no object of texts")
+        raise Unusable(f"its {name} in {CONFIG} is not an object of texts")
     return {str(key): text for key, text in value.items()}
 
 
@@ -189,7 +189,7 @@ def read_offers(server: str, listed: Iterable[Any]) -> tuple[dict[str, OfferedTo
 
 def _read_offer(server: str, one: Any) -> OfferedTool:
     if not isinstance(one, Mapping) or not isinstance(name := one.get("name"), str):
-        raise Unusable("it is no tool")
+        raise Unusable("it is not a tool")
     if not TOOL_NAME.match(name):
         raise Unusable("its name may hold letters, digits, _ and - only")
     if len(tool_name(server, name)) > LONGEST_NAME:
@@ -209,7 +209,7 @@ def _read_offer(server: str, one: Any) -> OfferedTool:
 def _bound_schema(schema: Any, whose: str) -> Mapping[str, Any]:
     """Return a schema that is an object of bearable size and depth."""
     if not isinstance(schema, Mapping):
-        raise Unusable(f"the schema of its {whose} is no object")
+        raise Unusable(f"the schema of its {whose} is not an object")
     try:
         size = len(json.dumps(schema))
     except (ValueError, RecursionError):

@@ -278,7 +278,7 @@ def near_step_heading(prose: Prose) -> Problem | None:
     if not match or (match["hashes"] == "##" and match.start("hashes")):
         return None
     fix = f"write {match['hashes']} {match['text'].strip()}: a blank behind the signs, at the start of the line"
-    message = f"{one_line(prose.text, _SHOWN)!r} is no heading"
+    message = f"{one_line(prose.text, _SHOWN)!r} is not a heading"
     return Problem(message, fix, "", prose.line, prose.column + match.start("hashes"))
 
 

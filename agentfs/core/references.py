@@ -154,7 +154,7 @@ def _short(match: re.Match[str]) -> Reference | Malformed:
     step = match[2].replace("_", "-")
     if _ID.match(step):
         return Reference(step, "output", (), match.start(), match.end())
-    return Malformed(f"{match[0]} names no step: {match[2]!r} is no id", "write {{steps.ID.output}}")
+    return Malformed(f"{match[0]} names no step: {match[2]!r} is not an id", "write {{steps.ID.output}}")
 
 
 def _long(match: re.Match[str]) -> Reference | Malformed | None:
@@ -178,7 +178,7 @@ def _long(match: re.Match[str]) -> Reference | Malformed | None:
 def _param(match: re.Match[str], parts: list[str]) -> Reference | Malformed:
     if not _PARAM.match(parts[0]):
         fix = "a parameter's name is lower case letters, digits and _"
-        return Malformed(f"{match[0]} names no parameter: {parts[0]!r} is no name", fix)
+        return Malformed(f"{match[0]} names no parameter: {parts[0]!r} is not a name", fix)
     if "" in parts:
         return Malformed(f"{match[0]} has an empty part between its dots", f"write {{{{params.{parts[0]}.KEY}}}}")
     return Reference(None, "param", tuple(parts), match.start(), match.end())
@@ -194,7 +194,9 @@ def _fault(written: str, step: str, rest: list[str]) -> Malformed | None:
     """Return what is wrong with the parts after `steps.`, if anything."""
     whole = f"{{{{steps.{step}.output}}}}"
     if not step or not _ID.match(step):
-        return Malformed(f"{written} names no step: {step!r} is no id", "an id is lower case letters, digits and -")
+        return Malformed(
+            f"{written} names no step: {step!r} is not an id", "an id is lower case letters, digits and -"
+        )
     if not rest:
         return Malformed(f"{written} does not say what of the step is meant", f"did you mean {whole!r}?")
     if rest[0] not in ("output", "file"):

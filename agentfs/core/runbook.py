@@ -156,7 +156,9 @@ def _draft(heading: Heading, number: int) -> Draft:
         return Draft(written, Places(place))
     draft = Draft(plain_name(written, _ID_LENGTH) or f"step-{number}", Places(place))
     fix = f"write ### {draft.id}: lower case letters, digits and -, at most {_ID_LENGTH}"
-    draft.refuse(place, f"{one_line(written, 80)!r} is no step id" if written else "this step has no id", fix, "/id")
+    draft.refuse(
+        place, f"{one_line(written, 80)!r} is not a step id" if written else "this step has no id", fix, "/id"
+    )
     return draft
 
 

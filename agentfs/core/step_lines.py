@@ -152,7 +152,7 @@ def _after(draft: Draft, given: LineValue) -> None:
     for name, column in names_in(given):
         pointer = f"/depends_on/{len(draft.fields['depends_on'])}"
         if not _ID.match(name):
-            draft.refuse((given.line, column), f"{name!r} is no step id", given.form.write, pointer)
+            draft.refuse((given.line, column), f"{name!r} is not a step id", given.form.write, pointer)
             continue
         draft.places.marks[pointer] = (given.line, column)
         draft.fields["depends_on"].append(name)
@@ -176,15 +176,27 @@ def names_in(given: LineValue) -> list[tuple[str, int]]:
 
 def _command(draft: Draft, given: LineValue) -> None:
     pointer = f"{given.form.pointer}/{len(draft.fields.get(given.form.field, ()))}"
+    if span := _read_command(draft, given, pointer):
+        command, start = span
+        draft.places.marks.setdefault(given.form.pointer, given.place)
+        draft.places.marks[pointer] = (given.line, given.column + start)
+        draft.fields.setdefault(given.form.field, []).append({"kind": "command", "run": command})
+
+
+def _condition(draft: Draft, given: LineValue) -> None:
+    if span := _read_command(draft, given, given.form.pointer):
+        command, start = span
+        draft.put("when", {"kind": "command", "run": command}, given.place)
+        draft.places.marks["/when/run"] = (given.line, given.column + start)
+
+
+def _read_command(draft: Draft, given: LineValue, pointer: str) -> tuple[str, int] | None:
+    """Return the command between backticks, and from which character on; report it if there is none."""
     if not (span := code_span(given.value)):
         wrong = f"'{given.form.keyword}:' wants a command between backticks"
         fix = f"{given.form.write}; two backticks on each side hold a command that has one inside"
         draft.refuse(given.place, wrong, fix, pointer)
-        return
-    command, start = span
-    draft.places.marks.setdefault(given.form.pointer, given.place)
-    draft.places.marks[pointer] = (given.line, given.column + start)
-    draft.fields.setdefault(given.form.field, []).append({"kind": "command", "run": command})
+    return span
 
 
 def _each(draft: Draft, given: LineValue) -> None:
@@ -192,16 +204,6 @@ def _each(draft: Draft, given: LineValue) -> None:
         draft.put("each", given.value, given.place)
     else:
         draft.put("each", [name for name, _ in names_in(given) if name], given.place)
-
-
-def _condition(draft: Draft, given: LineValue) -> None:
-    if not (span := code_span(given.value)):
-        fix = f"{given.form.write}; two backticks on each side hold a command that has one inside"
-        draft.refuse(given.place, "'when:' wants a command between backticks", fix, given.form.pointer)
-        return
-    command, start = span
-    draft.put("when", {"kind": "command", "run": command}, given.place)
-    draft.places.marks["/when/run"] = (given.line, given.column + start)
 
 
 def code_span(text: str) -> tuple[str, int] | None:
@@ -222,7 +224,7 @@ def _retries(draft: Draft, given: LineValue) -> None:
     match = _RETRIES.match(given.value)
     pause = _seconds(match[2]) if match and match[2] else 0
     if match is None or (match[2] and not pause):
-        draft.refuse(given.place, f"{given.value!r} is no number of retries", given.form.write, given.form.pointer)
+        draft.refuse(given.place, f"{given.value!r} is not a number of retries", given.form.write, given.form.pointer)
         return
     draft.put("max_attempts", int(match[1]) + 1, given.place)
     if pause:
@@ -233,7 +235,7 @@ def _timeout(draft: Draft, given: LineValue) -> None:
     if seconds := _seconds(given.value):
         draft.put("timeout_s", seconds, given.place)
     else:
-        draft.refuse(given.place, f"{given.value!r} is no length of time", given.form.write, given.form.pointer)
+        draft.refuse(given.place, f"{given.value!r} is not a length of time", given.form.write, given.form.pointer)
 
 
 def _seconds(text: str) -> float | int:
@@ -245,7 +247,7 @@ def _seconds(text: str) -> float | int:
 
 def _on_failure(draft: Draft, given: LineValue) -> None:
     if given.value.lower() not in ("stop", "continue", "replan"):
-        wrong = f"{given.value!r} is nothing to do on failure"
+        wrong = f"{given.value!r} is not stop, continue or replan"
         draft.refuse(given.place, wrong, given.form.write, given.form.pointer)
     else:
         draft.put("on_failure", given.value.lower(), given.place)
@@ -256,7 +258,7 @@ def _fallback(draft: Draft, given: LineValue) -> None:
         wrong = f"the step {draft.id!r} cannot be both an alternative and a clean-up"
         draft.refuse(given.place, wrong, "make two steps of it")
     elif not _ID.match(given.value):
-        draft.refuse(given.place, f"{given.value!r} is no step id", given.form.write)
+        draft.refuse(given.place, f"{given.value!r} is not a step id", given.form.write)
     elif given.form.keyword == "instead of":
         draft.instead_of = given.value
     else:
@@ -267,7 +269,7 @@ def _agent_name(draft: Draft, given: LineValue) -> None:
     if _AGENT.match(given.value):
         draft.put("agent", given.value, given.place)
     else:
-        draft.refuse(given.place, f"{given.value!r} is no name of an agent", given.form.write, given.form.pointer)
+        draft.refuse(given.place, f"{given.value!r} is not an agent's name", given.form.write, given.form.pointer)
 
 
 def _text(draft: Draft, given: LineValue) -> None:

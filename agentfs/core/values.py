@@ -12,7 +12,7 @@ from agentfs.core.json_text import plain_value
 
 
 class NotJson(Exception):
-    """The text is no JSON value, or one that could not be kept."""
+    """The text is not a JSON value, or one that could not be kept."""
 
 
 def json_value(text: str, *, raw_line_ends: bool = False) -> Any:

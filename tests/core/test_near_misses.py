@@ -330,19 +330,19 @@ def test_a_goal_in_words_may_speak_of_steps(text: str) -> None:
         (
             runbook(sh("a", "1"), "###b", "Words."),
             [
-                "goal.md:7:1: '###b' is no heading (write ### b: a blank behind the signs, at the start of the line) [/steps/0]"
+                "goal.md:7:1: '###b' is not a heading (write ### b: a blank behind the signs, at the start of the line) [/steps/0]"
             ],
         ),
         (
             runbook(sh("a", "1"), "> ### b"),
             [
-                "goal.md:7:3: '> ### b' is no heading (write ### b: a blank behind the signs, at the start of the line) [/steps/0]"
+                "goal.md:7:3: '> ### b' is not a heading (write ### b: a blank behind the signs, at the start of the line) [/steps/0]"
             ],
         ),
         (
             runbook(sh("a", "1"), "##Notes"),
             [
-                "goal.md:7:1: '##Notes' is no heading (write ## Notes: a blank behind the signs, at the start of the line) [/steps/0]"
+                "goal.md:7:1: '##Notes' is not a heading (write ## Notes: a blank behind the signs, at the start of the line) [/steps/0]"
             ],
         ),
         (

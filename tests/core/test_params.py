@@ -85,7 +85,7 @@ def test_a_value_that_looks_like_a_reference_is_not_looked_at_again() -> None:
         (
             "echo {{params.Env}}",
             (
-                "{{params.Env}} names no parameter: 'Env' is no name"
+                "{{params.Env}} names no parameter: 'Env' is not a name"
                 " (a parameter's name is lower case letters, digits and _)"
             ),
         ),
@@ -186,7 +186,7 @@ def test_a_hundred_parameters_are_taken_and_no_more() -> None:
 @pytest.mark.parametrize("name", ["Env", "1st", "a-b", "x" * 33, "é"])
 def test_a_name_is_lower_case_letters_digits_and_underscores(name: str) -> None:
     (found,) = _problems(f'---\nparams: {{"{name}": string}}\n---\n# Do\n\n## Steps\n\n### a\n```sh\ntrue\n```\n')
-    words = f"'params': {json.dumps(name, ensure_ascii=False)} is no name for a parameter"
+    words = f"'params': {json.dumps(name, ensure_ascii=False)} is not a parameter's name"
     fix = "use lower case letters, digits and _, at most 32"
     assert found == f"goal.md:2:10: {words} ({fix}) [/params/{name}]"
 

@@ -138,10 +138,10 @@ def test_in_step_walks_values_with_pointers() -> None:
             "{{steps.x.zzz}} asks for 'zzz', which steps do not have",
             "write {{steps.x.output}}, or .file for its path",
         ),
-        ("{{steps.}}", "{{steps.}} names no step: '' is no id", "an id is lower case letters, digits and -"),
+        ("{{steps.}}", "{{steps.}} names no step: '' is not an id", "an id is lower case letters, digits and -"),
         (
             "{{steps.X.output}}",
-            "{{steps.X.output}} names no step: 'X' is no id",
+            "{{steps.X.output}} names no step: 'X' is not an id",
             "an id is lower case letters, digits and -",
         ),
         ("{{steps.x.file.y}}", "{{steps.x.file.y}}: .file is a path, with nothing inside", "write {{steps.x.file}}"),
@@ -150,7 +150,7 @@ def test_in_step_walks_values_with_pointers() -> None:
             "{{steps.x.output.}} has an empty part between its dots",
             "write {{steps.x.output.KEY}}",
         ),
-        ("{step_X_result}", "{step_X_result} names no step: 'X' is no id", "write {{steps.ID.output}}"),
+        ("{step_X_result}", "{step_X_result} names no step: 'X' is not an id", "write {{steps.ID.output}}"),
         (
             "{{step_x_result}}",
             "{{step_x_result}} mixes two forms",

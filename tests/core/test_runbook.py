@@ -212,7 +212,7 @@ FENCE = "```sh\ntrue\n```"
             runbook(sh("Back up the data", "1")),
             [
                 (
-                    "goal.md:3:5: 'Back up the data' is no step id (write ### back-up-the-data: lower case letters, digits and -, at most 63) [/steps/0/id]"
+                    "goal.md:3:5: 'Back up the data' is not a step id (write ### back-up-the-data: lower case letters, digits and -, at most 63) [/steps/0/id]"
                 )
             ],
         ),
@@ -332,7 +332,7 @@ FENCE = "```sh\ntrue\n```"
         (
             runbook(sh("a", "1", "after: First Step")),
             [
-                "goal.md:4:8: 'First Step' is no step id (name steps by their ids: after: a, b; or write after: nothing) [/steps/0/depends_on/0]"
+                "goal.md:4:8: 'First Step' is not a step id (name steps by their ids: after: a, b; or write after: nothing) [/steps/0/depends_on/0]"
             ],
         ),
         (
@@ -383,18 +383,20 @@ FENCE = "```sh\ntrue\n```"
             runbook(sh("a", "1", "retries: many")),
             [
                 (
-                    "goal.md:4:10: 'many' is no number of retries "
+                    "goal.md:4:10: 'many' is not a number of retries "
                     "(write a whole number: retries: 2, or retries: 3 every 10s) [/steps/0/max_attempts]"
                 )
             ],
         ),
         (
             runbook(sh("a", "1", "timeout: soon")),
-            ["goal.md:4:10: 'soon' is no length of time (write timeout: 90s, 5m, 1h or 1m30s) [/steps/0/timeout_s]"],
+            [
+                "goal.md:4:10: 'soon' is not a length of time (write timeout: 90s, 5m, 1h or 1m30s) [/steps/0/timeout_s]"
+            ],
         ),
         (
             runbook(sh("a", "1", "timeout: 0s")),
-            ["goal.md:4:10: '0s' is no length of time (write timeout: 90s, 5m, 1h or 1m30s) [/steps/0/timeout_s]"],
+            ["goal.md:4:10: '0s' is not a length of time (write timeout: 90s, 5m, 1h or 1m30s) [/steps/0/timeout_s]"],
         ),
         (
             runbook(sh("a", "1", "timeout: 1s", "timeout: 2s")),
@@ -403,7 +405,7 @@ FENCE = "```sh\ntrue\n```"
         (
             runbook(sh("a", "1", "on failure: retry")),
             [
-                "goal.md:4:13: 'retry' is nothing to do on failure (write on failure: stop, continue or replan) [/steps/0/on_failure]"
+                "goal.md:4:13: 'retry' is not stop, continue or replan (write on failure: stop, continue or replan) [/steps/0/on_failure]"
             ],
         ),
     ],
@@ -440,7 +442,7 @@ A = sh("a", "1")
         ),
         (
             runbook(A, sh("x", "1", "instead of: The first")),
-            ["goal.md:8:13: 'The first' is no step id (name one step by its id: instead of: a) [/steps/1]"],
+            ["goal.md:8:13: 'The first' is not a step id (name one step by its id: instead of: a) [/steps/1]"],
         ),
         (
             runbook(A, sh("x", "1", "on failure of: a"), sh("y", "1", "instead of: x")),

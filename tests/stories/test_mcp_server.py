@@ -286,7 +286,7 @@ def test_a_goal_of_a_client_is_held_to_a_dropped_goals_rules(place: Place) -> No
         wrong = await ask("check_goal", goal="# Wrong\n\n## Steps\n\n### A b\n")
         assert (wrong["ok"], wrong["found"][0]["file"], wrong["found"][0]["line"]) == (False, "wrong.md", 5)
         said = await ask.refused("start_run", goal="# Wrong\n\n## Steps\n\n### A b\n")
-        assert "start_run: wrong.md:5:5: 'A b' is no step id" in said
+        assert "start_run: wrong.md:5:5: 'A b' is not a step id" in said
         approved = {
             "goal": "x",
             "status": "approved",
