@@ -67,22 +67,25 @@ _IN_IT = {"": "whatever is in it", "-\n": "whatever is in it", "0\n": "with noth
 # ── before the work ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def look_before(call: int, driver: Driver, job: Job, checks: Sequence[Check]) -> tuple[CheckResult | None, ...]:
+def look_before(
+    call: int, driver: Driver, job: Job, checks: Sequence[Check], *, as_checks: bool = True
+) -> tuple[CheckResult | None, ...]:
     """Run checks before the work: the working folder is read-only, and there is no network."""
     context = step_context(driver, job.stop, f"{paths.call_conversation(call)}{paths.BEFORE}")
     if context.confinement.sandbox == "none":
         return tuple(None for _ in checks)  # a model wrote them, and nothing would confine them
     read_only = replace(context.confinement, writable=False, network=False)
-    return tuple(_found_before(check, replace(context, confinement=read_only)) for check in checks)
+    aside = replace(context, confinement=read_only)
+    return tuple(_found_before(check, aside, as_check=as_checks) for check in checks)
 
 
-def _found_before(check: Check, context: StepContext) -> CheckResult:
+def _found_before(check: Check, context: StepContext, *, as_check: bool) -> CheckResult:
     limit = TimeLimit(TIMING.check_before, "check")
     until = replace(context, deadline=context.now() + limit.seconds, limit=limit)
     resolved = ResolvedCommandCheck(kind="command", run=check.run) if isinstance(check, CommandCheck) else check
     alone = replace(until, read_only_checks=frozenset((check_sha256(check),)))
     found = context.observer.check((resolved,), alone, None, no_evidence)[0]
-    if found.ok or not isinstance(check, CommandCheck):
+    if found.ok or not as_check or not isinstance(check, CommandCheck):
         return found
     missing = [name for name in file_names(check.run) if not (context.confinement.workdir / name).exists()]
     return _found_with(missing, check, until) or found

@@ -12,11 +12,11 @@ is left out. Where none is left that counts, a judge decides by the goal itself.
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
@@ -42,8 +42,16 @@ from agentfs.planner.answer import read_checks, read_program
 from agentfs.planner.answer_form import MOST_CHECKS
 from agentfs.prompts import load_prompt
 
-# Run checks before the work, where they can do no harm; None: it cannot be run so.
-Look = Callable[[Sequence[Check]], tuple[CheckResult | None, ...]]
+
+class Look(Protocol):
+    """Runs checks before the work, where they can do no harm; None: it cannot be run so.
+
+    `as_checks`: one that fails is tried with next to nothing in the files that it names and that are not there yet.
+    """
+
+    def __call__(self, checks: Sequence[Check], *, as_checks: bool = True) -> tuple[CheckResult | None, ...]: ...
+
+
 _Looked = tuple[Check, CheckResult | None]
 
 NOT_RUN = "exit code 127: it was left out"  # what a replay takes a check for that was not kept
@@ -123,7 +131,7 @@ class Writer:
     def _take_work(self, command: str, *, is_program: bool = False) -> bool:
         """Take what a command makes of a copy of the folder for what the work must come to; return whether it can."""
         doing = shows_result(command)
-        if (found := self.look((doing,))[0]) is None:
+        if (found := self.look((doing,), as_checks=False)[0]) is None:
             return False
         result = read_result(found.detail)
         checks = [*self._expected_checks(result, is_program=is_program)] if result else []

@@ -10,6 +10,7 @@ and code that the model was not shown finds it so; `false`: it says so, and it i
 """
 
 import argparse
+import compileall
 import contextlib
 import json
 import os
@@ -32,6 +33,7 @@ BARE = (
 )
 BLOCK = re.compile(r"```(?:sh|bash|shell)?\n(.*?)```", re.DOTALL)
 TURNS = 8
+PACKAGE = Path(__file__).parents[2] / "agentfs"
 MINUTES = float(os.environ.get("AGENTFS_LIVE_MINUTES", "5"))
 
 
@@ -199,7 +201,7 @@ def report(rows: Iterable[Tried]) -> str:
 
 
 def _cells(row: Tried) -> str:
-    return f"{row.verdict} | {row.seconds:.0f} s | {row.sent}, {row.said}"
+    return f"{row.verdict} | {row.seconds:.1f} s | {row.sent}, {row.said}"
 
 
 def main() -> int:
@@ -209,6 +211,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path("live-beside"))
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
+    compileall.compile_dir(str(PACKAGE), quiet=1)  # as an installed one is
     rows: list[Tried] = []
     with tempfile.TemporaryDirectory() as cache:
         ways = {"bare loop": bare} | {mode: by_agentfs(mode, Path(cache)) for mode in given.modes.split(",")}
