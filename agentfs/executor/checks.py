@@ -32,6 +32,7 @@ from agentfs.tools.process import Never, StopSign, TookTooLong, ask
 from agentfs.tools.programs import run_shell
 
 LARGEST_FILE = 64 * 1024 * 1024
+SHOWN = 100  # characters of a file that is not as a check wants it
 # What a model wrote as a check changes nothing: it runs in a copy of the folder, or where it cannot write. One that
 # makes for itself what it looks for holds before the work, too.
 COPIED_FILES, COPIED_BYTES = 500, 4 * 1024 * 1024
@@ -197,7 +198,7 @@ def _file(check: FileCheck, context: StepContext) -> Failure | str | None:
         return f"{check.path} is larger than {LARGEST_FILE // 2**20} MiB: its content cannot be checked"
     text = content.decode("utf-8", "replace")
     if check.contains is not None and check.contains not in text:
-        return f"{check.path} does not contain {_quote(check.contains)}"
+        return f"{check.path} does not contain {_quote(check.contains)}{_say_content(text)}"
     return None if check.matches is None else _why_unmatched(check.path, check.matches, text, context)
 
 
@@ -208,7 +209,14 @@ def _why_unmatched(path: str, pattern: str, text: str, context: StepContext) -> 
         found = ask({"pattern": pattern, "text": text}, deadline=context.deadline, stop=context.stop)
     except TookTooLong:
         return f"matching {_quote(pattern)} took too long; simplify the pattern"
-    return None if found else f"nothing in {path} matches {_quote(pattern)}"
+    return None if found else f"nothing in {path} matches {_quote(pattern)}{_say_content(text)}"
+
+
+def _say_content(text: str) -> str:
+    """Say what a file holds instead: without it nobody can tell whether the file is wrong, or the check."""
+    if not text:
+        return ": it is empty"
+    return f": it holds {text!r}" if len(text) <= SHOWN else f": it begins with {text[:SHOWN]!r}"
 
 
 def _quote(text: str) -> str:

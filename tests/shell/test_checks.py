@@ -74,9 +74,11 @@ def test_a_command_runs_in_the_sandbox(tmp_path: Path) -> None:
     [
         ({}, True, "file is as it should be"),
         ({"contains": "two"}, True, "file is as it should be"),
-        ({"contains": "four"}, False, "file does not contain 'four'"),
+        ({"contains": "four"}, False, r"file does not contain 'four': it holds 'one\ntwo\nthree\n'"),
         ({"matches": "^t.o$"}, True, "file is as it should be"),
-        ({"matches": "^tw$"}, False, "nothing in file matches '^tw$'"),
+        ({"matches": "^tw$"}, False, r"nothing in file matches '^tw$': it holds 'one\ntwo\nthree\n'"),
+        ({"path": "long", "contains": "b"}, False, f"long does not contain 'b': it begins with '{'a' * 100}'"),
+        ({"path": "empty", "contains": "b"}, False, "empty does not contain 'b': it is empty"),
         ({"matches": "("}, False, "the pattern is not a regular expression: missing ), unterminated subpattern at position 0"),
         ({"min_bytes": 14}, True, "file is as it should be"),
         ({"min_bytes": 15}, False, "file has 14 bytes, fewer than 15"),
@@ -88,6 +90,8 @@ def test_a_command_runs_in_the_sandbox(tmp_path: Path) -> None:
 def test_files(tmp_path: Path, more: dict[str, Any], detail: str, *, ok: bool) -> None:
     work = a_context(tmp_path)
     (work.workdir / "file").write_text("one\ntwo\nthree\n", encoding="ascii")
+    (work.workdir / "long").write_text("a" * 101, encoding="ascii")
+    (work.workdir / "empty").touch()
     (work.workdir / "folder").mkdir()
     assert one(work, {"kind": "file", "path": "file"} | more) == (ok, detail)
 
