@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from typing import assert_never
 
 from agentfs.core.paths import inside
 from agentfs.storage.installation import find_program, why_missing, workspaces_above
@@ -31,10 +31,12 @@ from agentfs.tools.base import Confinement
 from agentfs.tools.process import raise_shortage
 from agentfs.tools.protected import (
     Fences,
+    Kind,
     Survey,
     Unfenceable,
     git_fences,
     hidden_parts,
+    join,
     own_folders,
     own_run,
     set_aside,
@@ -127,8 +129,6 @@ def environment(confinement: Confinement) -> dict[str, str]:
 
 # ── what is seen where ────────────────────────────────────────────────────────────────────────────────────
 
-Kind = Literal["shown", "writable", "empty", "nothing"]  # read-only; the same; an empty folder; an empty file
-
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -154,33 +154,34 @@ def view_for(confinement: Confinement) -> View:
     known = _known_workspaces(confinement, readable)
     writable = (workdir, *map(str, confinement.also_writable))
     kept = [_keep(known, confinement, folder) for folder in writable] if confinement.writable else []
-    fences, surveys = Fences.joined(fences for fences, _ in kept), [seen for _, seen in kept]
+    fences, surveys = join(fences for fences, _ in kept), [seen for _, seen in kept]
     roots = dict.fromkeys((*known, *(root for seen in surveys for root in seen.workspaces)))
     covered = _cover(roots, confinement)
     shown = (path for path in readable if not _is_shown(path, workdir, covered))
     mounts: dict[str, Kind] = dict.fromkeys(shown, "shown")
     mounts |= covered
     mounts |= dict.fromkeys(writable, "writable" if confinement.writable else "shown")
-    mounts |= _fence(fences)
+    mounts |= _mounts_in(fences)
     mounts |= _find_hidden(roots, mounts, readable, confinement)
     inner = _survey_run_files(confinement, mounts)
     if inner:
-        mounts |= {inner.root: "writable", **_fence(git_fences(inner))}
+        mounts |= {inner.root: "writable", **_mounts_in(git_fences(inner))}
         surveys.append(inner)
     if len(mounts) > MOST_MOUNTS:
         raise Unfenceable(f"there is more in {workdir} than can be kept from changing")
+    unwanted = tuple(path for path, fence in fences.items() if fence == "unwanted")
     order = tuple((path, mounts[path], identity(path)) for path in sorted(mounts, key=_depth))
-    return View(order, tuple(path for seen in surveys for path in seen.watched), fences.unwanted)
+    return View(order, tuple(path for seen in surveys for path in seen.watched), unwanted)
 
 
 def _keep(known: Sequence[str], confinement: Confinement, workdir: str) -> tuple[Fences, Survey]:
     """Return what must be kept in a folder, and what was found there."""
     run_files = str(confinement.run_files)
     workspaces = (workspace_fences(workdir, root, run_files) for root in known)
-    own = Fences.joined((*workspaces, what_agentfs_runs(workdir, confinement)))
-    seen = survey(workdir, own.read_only)
+    own = join((*workspaces, what_agentfs_runs(workdir, confinement)))
+    seen = survey(workdir, {path for path, fence in own.items() if fence == "shown"})
     others = (workspace_fences(workdir, root, run_files) for root in seen.workspaces if root not in known)
-    return Fences.joined((own, *others, git_fences(seen))), seen
+    return join((own, *others, git_fences(seen))), seen
 
 
 def _survey_run_files(confinement: Confinement, mounts: Mapping[str, Kind]) -> Survey | None:
@@ -252,11 +253,8 @@ def _is_seen(path: str, mounts: dict[str, Kind]) -> bool:
     return _is_system(path) if around is None else mounts[around] in ("shown", "writable")
 
 
-def _fence(fences: Fences) -> dict[str, Kind]:
-    made: dict[str, Kind] = dict.fromkeys(fences.pinned, "writable")
-    made |= dict.fromkeys(fences.read_only, "shown")
-    made |= dict.fromkeys(fences.empty_folders, "empty")
-    return made | dict.fromkeys(fences.empty_files, "nothing")
+def _mounts_in(fences: Fences) -> dict[str, Kind]:
+    return {path: fence for path, fence in fences.items() if fence != "unwanted"}
 
 
 # ── system folders ────────────────────────────────────────────────────────────────────────────────────────
