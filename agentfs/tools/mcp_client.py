@@ -68,14 +68,12 @@ def read_config(root: Path) -> Any:
         raise UserError(f"{root / CONFIG} cannot be read: {error}") from None
 
 
-def server_commands(root: Path, settings: Settings) -> list[list[str]]:
-    """Return the commands that start the servers of the settings, as far as .mcp.json reads."""
-    found: list[list[str]] = []
-    for name in settings.mcp.servers:
-        with suppress(UserError, Unusable):
-            launch = launch_in(read_config(root), name)
-            found.append([launch.command, *launch.args])
-    return found
+def server_command(root: Path, name: str) -> tuple[str, ...]:
+    """Return the command that starts a server; nothing where .mcp.json does not say."""
+    with suppress(UserError, Unusable):
+        launch = launch_in(read_config(root), name)
+        return launch.command, *launch.args
+    return ()
 
 
 def written_secrets(root: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A person's own tools: `@tool`, where they are, and what they are by their source alone. Runs none of them.
+"""A person's own tools: `@tool`, and what they are by their source alone. Runs none of them, and looks for none.
 
 A function is described twice: by its source, for commands that must not run it (`read_sources`), and by Python itself
 in a worker (`user_tool_worker`). Both hand what they read to `describe`, so that they cannot drift apart.
@@ -7,24 +7,17 @@ Workers load this module: what they do not need is imported where it is used.
 
 import ast
 import inspect
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from agentfs.core.tool_spec import Effects, ToolSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FOLDER = "tools"
-GROUP = "agentfs.tools"  # of entry points
 MARK = "__agentfs_tool__"
 RESERVED = frozenset(
     {"sh", "bash", "http", "json", "none", "finish", "hand_over"}
@@ -83,6 +76,16 @@ class Function:
     is_async: bool
     signature: inspect.Signature
     declared: Declared
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One place with tools in it."""
+
+    shown: str  # how people know it: tools/shop.py, or `the entry point shop`
+    path: str | None  # its Python file; None: it was not found without importing something
+    entry: str | None = None  # package.module or package.module:function
+    folder: str | None = None  # where the package of an entry point is installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,90 +179,15 @@ def without_clashes(found: Found, taken: Sequence[str]) -> Found:
     return Found(tuple(tools), tuple(problems))
 
 
-# ── where they are ────────────────────────────────────────────────────────────────────────────────────────
+# ── read by their source ──────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One place with tools in it."""
-
-    shown: str  # how people know it: tools/shop.py, or `the entry point shop`
-    path: str | None  # its Python file; None: it was not found without importing something
-    entry: str | None = None  # package.module or package.module:function
-    folder: str | None = None  # where the package of an entry point is installed
-
-
-def sources(root: Path | None, *, installed: bool = True) -> list[Source]:
-    """Return every place with tools: the files of tools/ that do not begin with _, then entry points.
-
-    Many projects keep scripts in a folder of that name: one that mentions neither agentfs nor @tool is not ours.
-    """
-    return [*_files(root), *(_entry_points() if installed else ())]
-
-
-def _files(root: Path | None) -> Iterator[Source]:
-    if root is None:
-        return
-    try:
-        with os.scandir(root / FOLDER) as entries:
-            names = sorted(one.name for one in entries if _is_tool_file(one) and _may_hold_tools(one.path))
-    except OSError:
-        return
-    for name in names:
-        yield Source(f"{FOLDER}/{name}", os.path.realpath(root / FOLDER / name))
-
-
-def _is_tool_file(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".py") and not entry.name.startswith(("_", ".")) and entry.is_file()
-
-
-def _may_hold_tools(path: str) -> bool:
-    """Whether a file is ours to read; one that cannot be read or run is, so that its reader says why."""
-    try:
-        content = _content(path)
-        if len(content) > LARGEST_SOURCE or any(word in content for word in (b"agentfs", b"@tool")):
-            return True
-        ast.parse(content)
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    return False
-
-
-def _content(path: str) -> bytes:
+def read_content(path: str) -> bytes:
+    """Return the beginning of a source, one byte more than the largest may have."""
     from agentfs.storage.safe_open import reading
 
     with reading(path) as file:
         return file.read(LARGEST_SOURCE + 1)
-
-
-def _entry_points() -> Iterator[Source]:
-    for entry in _installed(tuple((path, _changed_at(path)) for path in sys.path)):
-        folder = os.path.realpath(str(entry.dist.locate_file(""))) if entry.dist else None
-        yield Source(f"the entry point {entry.name}", _module_file(entry, folder), entry.value, folder)
-
-
-@lru_cache(maxsize=1)
-def _installed(_searched: tuple[tuple[str, int], ...]) -> "list[EntryPoint]":
-    """Return the entry points of what is installed; looked for again once a folder of `sys.path` has changed."""
-    from importlib.metadata import entry_points
-
-    return sorted(entry_points(group=GROUP), key=lambda found: (found.name, found.value))
-
-
-def _changed_at(path: str) -> int:
-    try:
-        return os.stat(path or ".").st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _module_file(entry: "EntryPoint", folder: str | None) -> str | None:
-    """Return the file of an entry point's module, looked for by name: importing its package would run it."""
-    base = os.path.join(folder or "/", *entry.module.split("."))
-    return next((path for path in (f"{base}.py", f"{base}/__init__.py") if folder and os.path.isfile(path)), None)
-
-
-# ── read by their source ──────────────────────────────────────────────────────────────────────────────────
 
 
 def read_sources(found: Sequence[Source]) -> Found:
@@ -275,7 +203,7 @@ def _read_source(source: Source) -> Found:
     if source.path is None:
         return Found()  # an installed package whose source is not at hand: a run will load it
     try:
-        content = _content(source.path)
+        content = read_content(source.path)
         if len(content) > LARGEST_SOURCE:
             return _broken(source, "it is larger than 1 MiB")
         tree = ast.parse(content)

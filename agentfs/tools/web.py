@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
 from agentfs import __version__
@@ -286,10 +286,13 @@ def _mask(refused: Refused, context: StepContext) -> ToolResult:
 # ── the tools ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True)
 class HttpGet:
     """Gets what is at a web address, in this process."""
 
-    spec = ToolSpec(
+    net: Net = Net()
+
+    spec: ClassVar[ToolSpec] = ToolSpec(
         name="http_get",
         summary="Get what stands at a web address: the value if it is JSON, else the text",
         input_schema=closed_schema({"url": {"type": "string", "minLength": 1}}, "url"),
@@ -298,21 +301,22 @@ class HttpGet:
         text_field="url",
     )
 
-    def __init__(self, net: Net = Net()) -> None:
-        self._net = net
-
     def call(self, given: JsonObject, context: StepContext) -> ToolResult:
         context.claim(None)
         try:
-            return _result(fetch(str(given["url"]), context, net=self._net), context)
+            return _result(fetch(str(given["url"]), context, net=self.net), context)
         except Refused as refused:
             return _mask(refused, context)
 
 
+@dataclass(frozen=True, slots=True)
 class WebSearch:
     """Asks the search engine of the settings, which may be a private one."""
 
-    spec = ToolSpec(
+    url: str = ""
+    net: Net = Net()
+
+    spec: ClassVar[ToolSpec] = ToolSpec(
         name="web_search",
         summary="Search the web: a list of title, url and snippet",
         input_schema=closed_schema({"query": {"type": "string", "minLength": 1, "maxLength": 1000}}, "query"),
@@ -321,17 +325,12 @@ class WebSearch:
         text_field="query",
     )
 
-    def __init__(self, url: str = "", net: Net = Net()) -> None:
-        self._url, self._net = url, net
-
     def call(self, given: JsonObject, context: StepContext) -> ToolResult:
         context.claim(None)
-        if not self._url:
+        if not self.url:
             return fail("input", *NO_ENGINE)
         try:
-            reply = fetch(
-                search_address(self._url, str(given["query"])), _reaching(self._url, context), net=self._net
-            )
+            reply = fetch(search_address(self.url, str(given["query"])), _reaching(self.url, context), net=self.net)
             return value_result(_search_results(reply), context)
         except Refused as refused:
             return _mask(refused, context)

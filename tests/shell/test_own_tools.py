@@ -24,9 +24,9 @@ from agentfs.storage.timing import TIMING
 from agentfs.tools import user_tool_calls, workers
 from agentfs.tools.base import ToolResult
 from agentfs.tools.process import find_survivors
-from agentfs.tools.registry import Toolbox, known_tools, opened_tools
+from agentfs.tools.registry import Toolbox, known_tools, opened_tools, sources
 from agentfs.tools.user_tool_worker import _without_titles
-from agentfs.tools.user_tools import Found, hint_schema, read_sources, sources, without_clashes
+from agentfs.tools.user_tools import Found, hint_schema, read_sources, without_clashes
 from tests.contexts import RecordedContext, a_context, a_workspace, each_sandbox, with_deadline
 from tests.workspaces import Place, wait_for
 
