@@ -44,6 +44,7 @@ from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, StepContext, Tool, ToolResult, fail
 from agentfs.tools.launch import GaveUp
+from agentfs.tools.output import json_or_text
 from agentfs.tools.programs import HARM_HINT
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import View, environment, make_layout, readable_path
@@ -378,10 +379,10 @@ class McpTool:
                 return self._call_on(server, given, context)
         except Unusable as error:
             return fail("tool", f"the MCP server {self.server}: {context.mask.text(str(error))}", error.hint)
+        except NoWorker as error:
+            return fail("sandbox", f"the MCP server {self.server}: {error}", error.failure.hint)
         except Refused as refused:
             return ToolResult(failure=refused.failure)
-        except NoWorker as error:
-            return fail("sandbox", f"the MCP server {self.server}: {error}", error.hint)
         except GaveUp:
             return ToolResult(failure=context.why_ended())
 
@@ -417,11 +418,7 @@ def _result(answer: Mapping[str, Any], context: StepContext) -> ToolResult:
 def _value(parts: list[dict[str, Any]]) -> Any:
     if any(part.get("type") != "text" for part in parts):
         return [_part(part) for part in parts]
-    text = "\n".join(_texts(parts))
-    if text.lstrip().startswith(("{", "[")):
-        with suppress(NotJson):
-            return json_value(text)
-    return text
+    return json_or_text("\n".join(_texts(parts)))
 
 
 def _texts(parts: list[dict[str, Any]]) -> list[str]:
@@ -468,13 +465,15 @@ def _offer_of(server: Server, host: Host) -> Offer:
         server.connect(context)
         tools, problems = server.offers(context)
         return Offer(server.name, LockedServer(host.launch(server.name).sha256, server.about, tools), tuple(problems))
-    except (Unusable, NoWorker, GaveUp) as error:
-        hint = None if isinstance(error, GaveUp) else error.hint
-        return Offer(server.name, None, (context.mask.text(str(error)), *([f"hint: {hint}"] if hint else ())))
+    except Unusable as error:
+        why, hint = str(error), error.hint
     except Refused as refused:
-        return Offer(server.name, None, (refused.failure.message,))
+        why, hint = str(refused), refused.failure.hint
+    except GaveUp as error:
+        why, hint = str(error), None
     finally:
         server.end()
+    return Offer(server.name, None, (context.mask.text(why), *([f"hint: {hint}"] if hint else ())))
 
 
 def _context(host: Host) -> StepContext:

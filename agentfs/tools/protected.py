@@ -23,7 +23,7 @@ from agentfs.core.paths import inside
 from agentfs.storage import installation
 from agentfs.storage.installation import find_program, searched_path, workspaces_above
 from agentfs.storage.locks import OWN
-from agentfs.storage.safe_open import reading
+from agentfs.storage.safe_open import Refused, reading
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement
@@ -54,8 +54,11 @@ def join(parts: Iterable[Fences]) -> dict[str, Fence]:
     return joined
 
 
-class Unfenceable(Exception):
+class Unfenceable(Refused):
     """A part that must stay read-only cannot be made so."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("sandbox", message, "choose another workdir")
 
 
 def set_aside(unwanted: Iterable[str]) -> Iterator[str]:
@@ -255,23 +258,17 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Every repository under a folder, those of submodules and linked worktrees too; and every workspace."""
+    """What lies under a folder: repositories, those of submodules and linked worktrees too, and workspaces."""
 
-    root: str
-    files: tuple[str, ...]  # `.git` where it is a file that says where the repository is
-    repositories: tuple[Repository, ...]
-    workspaces: tuple[str, ...] = ()
-
-    @property
-    def watched(self) -> tuple[str, ...]:
-        """Return what `undo_harm` is to look at."""
-        return tuple(one.folder for one in self.repositories if not one.linked)
+    fences: Fences  # what keeps the hooks and settings of the repositories as they are
+    watched: tuple[str, ...]  # the repositories that `undo_harm` is to look at
+    workspaces: tuple[str, ...]
 
 
 def survey(root: str, skip: Collection[str]) -> Survey:
     """Look for repositories and workspaces under a folder, once."""
-    files: list[str] = []
     workspaces: list[str] = []
+    fences: list[Fences] = []
     found: dict[str, Repository] = {}
     for git in _found_entries(root, skip):
         top = os.path.dirname(git)
@@ -285,20 +282,13 @@ def survey(root: str, skip: Collection[str]) -> Survey:
             for folder in (*_submodules(git), *_find_linked(git)):
                 found.setdefault(folder, Repository(folder, None, _is_linked(folder)))
             continue
-        files.append(git)
+        fences.append({git: "shown"})  # a file that says where the repository is
         if (named := _named_in(git)) and inside(named, root) and os.path.isdir(named):
             found[named] = Repository(named, top, _is_linked(named))
-    return Survey(root, tuple(files), tuple(found.values()), tuple(workspaces))
-
-
-def git_fences(seen: Survey) -> Fences:
-    """Return what keeps the hooks and settings of these repositories as they are."""
-    files: Fences = dict.fromkeys(seen.files, "shown")
-    pinned = (pin_down_to(seen.root, one.folder) for one in seen.repositories)
-    made = join((files, *(_fence(one, seen.root) for one in seen.repositories), *pinned))
-    if len(made) > MOST_FENCES:
-        raise Unfenceable(f"there are more git repositories in {seen.root} than can be kept from changing")
-    return made
+    fences += [one for repository in found.values() for one in _fences_of(repository, root)]
+    if len(kept := join(fences)) > MOST_FENCES:
+        raise Unfenceable(f"there are more git repositories in {root} than can be kept from changing")
+    return Survey(kept, tuple(one.folder for one in found.values() if not one.linked), tuple(workspaces))
 
 
 def undo_harm(folders: tuple[str, ...]) -> Iterator[str]:
@@ -312,22 +302,26 @@ def undo_harm(folders: tuple[str, ...]) -> Iterator[str]:
             yield f"it took HEAD out of {folder}, so that git would look for another repository there"
 
 
-def _fence(repository: Repository, root: str) -> Fences:
+def _fences_of(repository: Repository, root: str) -> Iterator[Fences]:
     git = repository.folder
+    yield pin_down_to(root, git)
     own, commondir = os.path.join(git, "config.worktree"), os.path.join(git, "commondir")
     if repository.linked:
-        return {path: "shown" for path in (commondir, own) if os.path.lexists(path)}
+        yield {path: "shown" for path in (commondir, own) if os.path.lexists(path)}
+        return
     if os.path.lexists(commondir):
         raise Unfenceable(
             f"{commondir} makes git take hooks and settings from elsewhere (remove it, if a tool did it)"
         )
     hooks, config = os.path.join(git, "hooks"), os.path.join(git, "config")
     if os.path.islink(hooks) or os.path.islink(config):
-        return {git: "shown"}  # a link cannot be a mount point: the whole repository is read-only
+        yield {git: "shown"}  # a link cannot be a mount point: the whole repository is read-only
+        return
     made: dict[str, Fence] = {path: "shown" for path in (hooks, config, own) if os.path.lexists(path)}
     if hooks not in made and os.access(git, os.W_OK):
         made[hooks] = "empty"
-    return join((made, _named_elsewhere(repository, root)))
+    yield made
+    yield _named_elsewhere(repository, root)
 
 
 # ── what settings name elsewhere ──────────────────────────────────────────────────────────────────────────

@@ -34,7 +34,6 @@ from agentfs.tools.protected import (
     Kind,
     Survey,
     Unfenceable,
-    git_fences,
     hidden_parts,
     join,
     own_folders,
@@ -146,7 +145,7 @@ class View:
 
 
 def view_for(confinement: Confinement) -> View:
-    """Return what is mounted for a program. Raises Unfenceable, and Refused for a folder that is no longer there.
+    """Return what is mounted for a program. Raises Refused, also for a folder that is no longer there.
 
     A later bind of a folder covers what lies in it, so that outer ones come first.
     """
@@ -165,7 +164,7 @@ def view_for(confinement: Confinement) -> View:
     mounts |= _find_hidden(roots, mounts, readable, confinement)
     inner = _survey_run_files(confinement, mounts)
     if inner:
-        mounts |= {inner.root: "writable", **_mounts_in(git_fences(inner))}
+        mounts |= {str(confinement.run_files): "writable", **_mounts_in(inner.fences)}
         surveys.append(inner)
     if len(mounts) > MOST_MOUNTS:
         raise Unfenceable(f"there is more in {workdir} than can be kept from changing")
@@ -181,7 +180,7 @@ def _keep(known: Sequence[str], confinement: Confinement, workdir: str) -> tuple
     own = join((*workspaces, what_agentfs_runs(workdir, confinement)))
     seen = survey(workdir, {path for path, fence in own.items() if fence == "shown"})
     others = (workspace_fences(workdir, root, run_files) for root in seen.workspaces if root not in known)
-    return join((own, *others, git_fences(seen))), seen
+    return join((own, *others, seen.fences)), seen
 
 
 def _survey_run_files(confinement: Confinement, mounts: Mapping[str, Kind]) -> Survey | None:
@@ -290,33 +289,25 @@ def _home_in_system() -> Iterator[str]:
                 yield home
 
 
-class _Private:
-    """What of /etc not every user may read. Remembered for a while: it is a thousand files."""
-
-    def __init__(self) -> None:
-        self._until, self._found = 0.0, dict[str, Kind]()
-
-    def __call__(self) -> dict[str, Kind]:
-        if (now := time.monotonic()) >= self._until:
-            self._found, self._until = dict(self._look("/etc")), now + TIMING.private_known
-        return self._found
-
-    def _look(self, folder: str) -> Iterator[tuple[str, Kind]]:
-        try:
-            with os.scandir(folder) as entries:
-                found = [(entry.path, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
-        except OSError:
-            return  # not ours to read either
-        for path, mode in found:
-            if stat.S_ISDIR(mode) and mode & 0o005 == 0o005:
-                yield from self._look(path)
-            elif stat.S_ISDIR(mode) and os.access(path, os.X_OK):
-                yield path, "empty"
-            elif stat.S_ISREG(mode) and not mode & 0o004 and os.access(path, os.R_OK):
-                yield path, "nothing"
+@functools.lru_cache(maxsize=1)
+def _private(_period: int) -> dict[str, Kind]:
+    """Return what of /etc not every user may read. It is a thousand files: looked at once in each period."""
+    return dict(_find_private("/etc"))
 
 
-_private = _Private()
+def _find_private(folder: str) -> Iterator[tuple[str, Kind]]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [(entry.path, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
+    except OSError:
+        return  # not ours to read either
+    for path, mode in found:
+        if stat.S_ISDIR(mode) and mode & 0o005 == 0o005:
+            yield from _find_private(path)
+        elif stat.S_ISDIR(mode) and os.access(path, os.X_OK):
+            yield path, "empty"
+        elif stat.S_ISREG(mode) and not mode & 0o004 and os.access(path, os.R_OK):
+            yield path, "nothing"
 
 
 # ── the command ───────────────────────────────────────────────────────────────────────────────────────────
@@ -355,7 +346,7 @@ SHOW, WRITE = "--ro-bind-try", "--bind-try"  # of what a step may have replaced,
 def make_layout(argv: Sequence[str], confinement: Confinement) -> Layout:
     """Return the command that runs `argv` confined; as it is when the confinement is "none".
 
-    Raises Unfenceable, and Refused for a folder that is no longer there.
+    Raises Refused, also for a folder that is no longer there.
     """
     workdir = str(confinement.workdir)
     if confinement.sandbox == "none":
@@ -364,7 +355,7 @@ def make_layout(argv: Sequence[str], confinement: Confinement) -> Layout:
         raise Unfenceable(why_missing("bwrap", "bubblewrap"))
     view = view_for(confinement)
     mounts: dict[str, Kind] = dict.fromkeys(filter(os.path.exists, (KEYS,)), "nothing")
-    mounts |= _private()
+    mounts |= _private(int(time.monotonic() / TIMING.private_known))
     mounts |= {path: kind for path, kind, known in view.mounts if known is not None or kind not in _THEMSELVES}
     words = {**dict(_system(frozenset(mounts))), **_fixed_words(), **_python_links(mounts)}
     words |= {path: _mount(path, kind) for path, kind in mounts.items()}

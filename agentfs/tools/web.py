@@ -23,7 +23,7 @@ from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.addresses import ALLOW, Forbidden, Resolve, Target, parse_target, reachable
 from agentfs.tools.base import StepContext, ToolResult, closed_schema, fail
-from agentfs.tools.output import Capture, value_result
+from agentfs.tools.output import capturing, json_or_text, value_result
 
 if TYPE_CHECKING:
     import httpx2
@@ -251,31 +251,18 @@ def _result(reply: Reply, context: StepContext) -> ToolResult:
     """Return a body as a tool's result; a long one goes to the context's output file, too."""
     if not 200 <= reply.status < 300:
         raise Refused("http", f"{reply.status} {reply.reason}{_head(reply)}")
-    capture = Capture(context.output_bytes, context.mask, context.output_file)
     try:
-        capture.feed(_as_utf8(reply))
-        capture.end()
+        with capturing(context) as capture:
+            capture.feed(_as_utf8(reply))
     except OSError as error:
         with suppress(OSError):
             os.unlink(context.output_file)
         raise Refused("disk", f"the body could not be kept: {error}") from error
-    finally:
-        capture.close()
     text = capture.text(context.output_file.name)
     if capture.spilled:
         return ToolResult(text, cut=True)
-    return ToolResult(_value(text, reply.kind))
-
-
-def _value(text: str, kind: str) -> Any:
-    """Return the JSON value a body is, or its text: JSON if the server says so, or if it is an object or an array."""
-    says_so = kind == "application/json" or kind.endswith("+json")
-    if not says_so and not text.lstrip().startswith(("{", "[")):
-        return text
-    try:
-        return json_value(text)
-    except NotJson:
-        return text
+    says_json = reply.kind == "application/json" or reply.kind.endswith("+json")
+    return ToolResult(json_or_text(text, is_json=says_json))
 
 
 def _mask(refused: Refused, context: StepContext) -> ToolResult:
