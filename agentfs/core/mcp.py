@@ -286,13 +286,6 @@ def render_lock(lock: Lock) -> bytes:
 # ── tools as plans see them ──────────────────────────────────────────────────────────────────────────────
 
 
-def specs_of(name: str, server: LockedServer, settings: McpServerSettings) -> Iterator[ToolSpec]:
-    """Yield the approved tools of a server that its settings let steps call."""
-    for tool in server.tools.values():
-        if settings.tools is None or tool.name in settings.tools:
-            yield spec_of(name, tool, settings)
-
-
 def spec_of(server: str, tool: OfferedTool, settings: McpServerSettings) -> ToolSpec:
     """Return a tool as a plan sees it. What it says of itself counts only where a person trusts it."""
     reads = settings.trust_hints and tool.hints.get("readOnlyHint") is True

@@ -148,7 +148,7 @@ def committing(workspace: Workspace, settings: Settings, say: Say) -> Iterator[t
 def _secrets_in_files(settings: Settings, agents: Mapping[str, Agent], root: Path) -> dict[str, str]:
     """Return the secrets in files that agents are given (only settings name some), and in .mcp.json."""
     of_agents = secrets_in(agents.values()) if settings.agents else {}
-    return of_agents | (written_secrets(root) if (root / CONFIG).exists() else {})
+    return of_agents | (written_secrets(root) if os.path.lexists(root / CONFIG) else {})
 
 
 def _files_run(settings: Settings, root: Path) -> tuple[Path, ...]:

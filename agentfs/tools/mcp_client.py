@@ -32,7 +32,7 @@ from agentfs.core.mcp import (
     literals_in,
     lock_of,
     read_offers,
-    specs_of,
+    spec_of,
 )
 from agentfs.core.paths import inside
 from agentfs.core.records import Failure, JsonObject, Sandbox
@@ -98,15 +98,17 @@ def read_lock(root: Path) -> dict[str, LockedServer]:
 
 def approved_specs(root: Path, settings: Settings) -> dict[str, ToolSpec]:
     """Return the tools of MCP servers as plans see them: from the lock alone, starting nothing."""
-    return {spec.name: spec for _, _, spec in _approved(root, settings)}
+    return {spec.name: spec for _, _, _, spec in _list_approved(root, settings)}
 
 
-def _approved(root: Path, settings: Settings) -> Iterator[tuple[str, LockedServer, ToolSpec]]:
-    """Yield each approved tool of the servers in use, with its server."""
+def _list_approved(root: Path, settings: Settings) -> Iterator[tuple[str, LockedServer, OfferedTool, ToolSpec]]:
+    """Yield each approved tool that the settings let steps call, with its server."""
     lock = read_lock(root)
-    for name in settings.mcp.servers:
-        for spec in specs_of(name, lock[name], settings.mcp.server(name)) if name in lock else ():
-            yield name, lock[name], spec
+    for name in filter(lock.__contains__, settings.mcp.servers):
+        own = settings.mcp.server(name)
+        for tool in lock[name].tools.values():
+            if own.tools is None or tool.name in own.tools:
+                yield name, lock[name], tool, spec_of(name, tool, own)
 
 
 # ── one server ───────────────────────────────────────────────────────────────────────────────────────────
@@ -315,23 +317,22 @@ class McpServers:
     """The servers of one agentfs. Any thread may call their tools."""
 
     def __init__(self, host: Host) -> None:
-        self._host, self._lock = host, threading.Lock()
+        self.host, self._lock = host, threading.Lock()
         self._servers: dict[tuple[str, str], Server] = {}
         self._workers = Workers()
 
     def tools(self) -> dict[str, Tool]:
         """Return the approved tools, ready to be called."""
-        found = dict[str, Tool]()
-        for name, server, spec in _approved(self._host.root, self._host.settings):
-            tool = server.tools[spec.name.removeprefix(f"mcp__{name}__")]
-            found[spec.name] = McpTool(spec, name, tool, server.launch_sha256, self)
-        return found
+        return {
+            spec.name: McpTool(spec, name, tool, server.launch_sha256, self)
+            for name, server, tool, spec in _list_approved(self.host.root, self.host.settings)
+        }
 
     @contextmanager
-    def borrowed(self, run: str, name: str, context: StepContext) -> Iterator[Server]:
+    def borrow(self, run: str, name: str, context: StepContext) -> Iterator[Server]:
         """Yield a run's server when nobody else is asking it anything. Raises GaveUp."""
         with self._lock:
-            server = self._servers.setdefault((run, name), Server(name, self._host, self._workers))
+            server = self._servers.setdefault((run, name), Server(name, self.host, self._workers))
         while not server.turn.acquire(timeout=TIMING.tick):
             if not context.may_wait():
                 raise GaveUp
@@ -339,9 +340,6 @@ class McpServers:
             yield server
         finally:
             server.turn.release()
-
-    def launch_sha256(self, name: str) -> str:
-        return self._host.launch(name).sha256
 
     def end(self, run: Path) -> None:
         """End the servers of a run."""
@@ -371,11 +369,11 @@ class McpTool:
     def call(self, given: JsonObject, context: StepContext) -> ToolResult:
         run = str(Path(context.steps_folder.folder).parent)
         try:
-            if self.servers.launch_sha256(self.server) != self.launch_sha256:
+            if self.servers.host.launch(self.server).sha256 != self.launch_sha256:
                 return self._changed_tool(
                     f"{CONFIG} starts the server {self.server} in another way than was approved"
                 )
-            with self.servers.borrowed(run, self.server, context) as server:
+            with self.servers.borrow(run, self.server, context) as server:
                 return self._call_on(server, given, context)
         except Unusable as error:
             return fail("tool", f"the MCP server {self.server}: {context.mask.text(str(error))}", error.hint)

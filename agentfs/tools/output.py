@@ -57,14 +57,14 @@ class Capture:
 
     def tail(self) -> str:
         """Return the end of the output as text."""
-        return _trimmed_start(bytes(self._tail[-self._keep :] if self.cut else self._head)).decode("utf-8", "replace")
+        return _trim_start(bytes(self._tail[-self._keep :] if self.cut else self._head)).decode("utf-8", "replace")
 
     def text(self, file: str) -> str:
         """Return the output as text; when it is too long, its head and its tail, naming the file with the whole."""
         if not self.cut:
             return self._head.decode("utf-8", "replace")
         half = self._keep // 2
-        head, tail = _trimmed_end(bytes(self._head[:half])), _trimmed_start(bytes(self._tail[half - self._keep :]))
+        head, tail = _trim_end(bytes(self._head[:half])), _trim_start(bytes(self._tail[half - self._keep :]))
         gap = f"\n… {self.total - len(head) - len(tail)} bytes cut; the whole output is in steps/{file} …\n"
         return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
 
@@ -139,14 +139,14 @@ def json_or_text(text: str, *, is_json: bool = False) -> Any:
     return text
 
 
-def _trimmed_end(part: bytes) -> bytes:
+def _trim_end(part: bytes) -> bytes:
     """Drop a character that was cut in its middle; bytes that are no text stay."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(part[-4:])
     return part.removesuffix(decoder.getstate()[0])
 
 
-def _trimmed_start(part: bytes) -> bytes:
+def _trim_start(part: bytes) -> bytes:
     skip = 0
     while skip < min(3, len(part)) and part[skip] & 0xC0 == 0x80:
         skip += 1

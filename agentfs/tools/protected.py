@@ -270,7 +270,7 @@ def survey(root: str, skip: Collection[str]) -> Survey:
     workspaces: list[str] = []
     fences: list[Fences] = []
     found: dict[str, Repository] = {}
-    for git in _found_entries(root, skip):
+    for git in _find_entries(root, skip):
         top = os.path.dirname(git)
         if os.path.basename(git) == paths.SETTINGS:
             workspaces.append(top)
@@ -321,13 +321,13 @@ def _fences_of(repository: Repository, root: str) -> Iterator[Fences]:
     if hooks not in made and os.access(git, os.W_OK):
         made[hooks] = "empty"
     yield made
-    yield _named_elsewhere(repository, root)
+    yield _fence_elsewhere(repository, root)
 
 
 # ── what settings name elsewhere ──────────────────────────────────────────────────────────────────────────
 
 
-def _named_elsewhere(repository: Repository, root: str) -> Fences:
+def _fence_elsewhere(repository: Repository, root: str) -> Fences:
     """Return what keeps the hooks and settings that a repository's settings name in the working folder."""
     git = repository.folder
     config, own = os.path.join(git, "config"), os.path.join(git, "config.worktree")
@@ -421,7 +421,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _found_entries(root: str, skip: Collection[str]) -> Iterator[str]:
+def _find_entries(root: str, skip: Collection[str]) -> Iterator[str]:
     """Yield every `.git` and every `agentfs.toml` under a folder, nearest first, up to a bound."""
     folders, walked = deque([root]), 0
     while folders and walked < FOLDERS_WALKED:

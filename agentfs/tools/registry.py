@@ -1,4 +1,4 @@
-"""Every tool by name, agentfs's and a person's own, and the check of what they are given. Runs none of them.
+"""Every tool by name, agentfs's and a person's own, where the latter are, and the check of inputs. Runs none of them.
 
 What a person's own tools are is read from their source (`known_tools`), or learned by loading them in a worker
 (`opened_tools`): only commands that run things do the latter.

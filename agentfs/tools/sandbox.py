@@ -200,7 +200,7 @@ def _readable(confinement: Confinement) -> list[str]:
     own = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)}
     named = [str(path) for path in confinement.readable]
     for path in named:
-        if not _is_system(path) and os.path.lexists(path) and identity(path) is None:
+        if not is_system(path) and os.path.lexists(path) and identity(path) is None:
             with hold_folder(path, READABLE):  # a link: this raises Refused
                 pass
     return [path for path in sorted({*own, *named}) if os.path.exists(path)]
@@ -208,7 +208,7 @@ def _readable(confinement: Confinement) -> list[str]:
 
 def readable_path(path: str) -> str:
     """Return a path of [tools] read with its links resolved, as far as no step can have made them."""
-    return os.path.realpath(path) if _is_system(path) else resolve_links_of_others(path)
+    return os.path.realpath(path) if is_system(path) else resolve_links_of_others(path)
 
 
 def _known_workspaces(confinement: Confinement, readable: Sequence[str]) -> list[str]:
@@ -223,13 +223,13 @@ def _known_workspaces(confinement: Confinement, readable: Sequence[str]) -> list
 def _cover(roots: Iterable[str], confinement: Confinement) -> dict[str, Kind]:
     """Return workspaces, and a home, that lie in system folders, which all see: an empty folder covers each."""
     named = [str(path) for path in (confinement.workdir, *confinement.also_writable, *confinement.readable)]
-    places = [path for path in (*roots, *_home_in_system()) if _is_system(path) and os.path.isdir(path)]
+    places = [path for path in (*roots, *_home_in_system()) if is_system(path) and os.path.isdir(path)]
     return dict.fromkeys((path for path in places if not any(inside(path, one) for one in named)), "empty")
 
 
 def _is_shown(path: str, workdir: str, covered: Iterable[str]) -> bool:
     """Whether a readable path is seen anyway."""
-    return inside(path, workdir) or (_is_system(path) and not any(inside(path, one) for one in covered))
+    return inside(path, workdir) or (is_system(path) and not any(inside(path, one) for one in covered))
 
 
 def _find_hidden(
@@ -249,7 +249,7 @@ def _find_hidden(
 def _is_seen(path: str, mounts: dict[str, Kind]) -> bool:
     """Whether these mounts show a path: the innermost one that it lies in decides."""
     around = max((one for one in mounts if inside(path, one)), key=_depth, default=None)
-    return _is_system(path) if around is None else mounts[around] in ("shown", "writable")
+    return is_system(path) if around is None else mounts[around] in ("shown", "writable")
 
 
 def _mounts_in(fences: Fences) -> dict[str, Kind]:
@@ -259,7 +259,8 @@ def _mounts_in(fences: Fences) -> dict[str, Kind]:
 # ── system folders ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _is_system(path: str) -> bool:
+def is_system(path: str) -> bool:
+    """Whether a path lies in a folder that every program sees."""
     return any(inside(path, folder) for folder in SYSTEM)
 
 
@@ -283,7 +284,7 @@ def _home_path() -> str:
 def _home_in_system() -> Iterator[str]:
     """Yield the user's home if it lies in a system folder and is not a folder of programs."""
     home = os.path.realpath(_home_path())
-    if _is_system(home) and not any(inside(folder, home) for folder in (*SYSTEM, *PATH.split(":"))):
+    if is_system(home) and not any(inside(folder, home) for folder in (*SYSTEM, *PATH.split(":"))):
         with contextlib.suppress(OSError):
             if os.stat(home).st_uid == os.geteuid():
                 yield home
@@ -381,13 +382,13 @@ def _fixed_words() -> dict[str, tuple[str, ...]]:
     home = os.path.realpath(_home_path())
     words: dict[str, tuple[str, ...]] = dict.fromkeys(_EMPTIED, ("--dir",))
     words |= dict.fromkeys((MEMORY, SCRATCH), ("--tmpfs",))
-    return words if _is_system(home) or home == "/" else {home: ("--dir",), **words}
+    return words if is_system(home) or home == "/" else {home: ("--dir",), **words}
 
 
 def _python_links(mounts: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return the Python that runs agentfs by the name it was started under, where that leads through a link."""
     named = (path for path in (sys.prefix, sys.base_prefix) if os.path.realpath(path) != path)
-    unseen = (path for path in named if not _is_system(path) and not any(inside(path, one) for one in mounts))
+    unseen = (path for path in named if not is_system(path) and not any(inside(path, one) for one in mounts))
     return {path: ("--symlink", os.path.realpath(path)) for path in unseen}
 
 

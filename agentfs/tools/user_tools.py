@@ -325,7 +325,7 @@ def hint_type(node: ast.expr) -> Any:
         case ast.Constant(value=None):
             return None
         case ast.Constant(value=str() as text):
-            return _quoted(text)
+            return _parse_quoted(text)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return _union([left, right])
         case ast.Subscript():
@@ -336,7 +336,7 @@ def hint_type(node: ast.expr) -> Any:
             return Any
 
 
-def _quoted(text: str) -> Any:
+def _parse_quoted(text: str) -> Any:
     try:
         return hint_type(ast.parse(text, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError):

@@ -317,7 +317,8 @@ class WebSearch:
         if not self.url:
             return fail("input", *NO_ENGINE)
         try:
-            reply = fetch(search_address(self.url, str(given["query"])), _reaching(self.url, context), net=self.net)
+            address = search_address(self.url, str(given["query"]))
+            reply = fetch(address, _allow_engine(self.url, context), net=self.net)
             return value_result(_search_results(reply), context)
         except Refused as refused:
             return _mask(refused, context)
@@ -331,7 +332,7 @@ def search_address(url: str, query: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, urlencode(asked), ""))
 
 
-def _reaching(url: str, context: StepContext) -> StepContext:
+def _allow_engine(url: str, context: StepContext) -> StepContext:
     """Return a context that may reach the search engine, wherever it is: the person named it."""
     confinement = context.confinement
     return replace(context, confinement=replace(confinement, hosts=(*confinement.hosts, urlsplit(url).netloc)))
