@@ -250,7 +250,7 @@ def _warm_up() -> None:
         importlib.import_module(name)
     from agentfs.commands import parser
     from agentfs.core.json_schema import all_schemas
-    from agentfs.tools.user_tools import sources
+    from agentfs.tools.registry import sources
 
     all_schemas()  # these, the certificates and the entry points are kept
     tls_context()

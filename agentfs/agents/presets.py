@@ -20,7 +20,7 @@ from agentfs.core.config import AgentSettings, Speaks
 from agentfs.storage.installation import searched_path
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement
-from agentfs.tools.sandbox import SYSTEM, environment, make_layout
+from agentfs.tools.sandbox import environment, is_system, make_layout
 
 _PLACE = re.compile(r"\{(workdir|schema|schema_text|model|max_turns|max_cost_usd)\}")
 
@@ -199,12 +199,12 @@ def _interpreter(program: str, path: str) -> str | None:
     words = [word.decode("utf-8", "surrogateescape") for word in first.groups() if word]
     name = words[1] if os.path.basename(words[0]) == "env" and len(words) > 1 else words[0]
     found = shutil.which(name, path=path)
-    return None if found is None or _is_system(os.path.realpath(found)) else os.path.realpath(found)
+    return None if found is None or is_system(os.path.realpath(found)) else os.path.realpath(found)
 
 
 def _find_installation(program: str) -> list[str]:
     """Return the installation of a program: its packages, its folder, or itself where many share one."""
-    if _is_system(program):
+    if is_system(program):
         return []
     parts = program.split("/")
     if "node_modules" in parts:
@@ -217,10 +217,6 @@ def _find_installation(program: str) -> list[str]:
 def _find_interpreter(runner: str) -> list[str]:
     folder = os.path.dirname(runner)
     return [os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder]
-
-
-def _is_system(path: str) -> bool:
-    return any(path.startswith(f"{folder}/") for folder in SYSTEM)
 
 
 def version_of(found: Found, *, confined: bool) -> str | None:

@@ -52,7 +52,7 @@ def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
     """Return what a folder already holds that could run once it is a trusted workspace."""
     if is_trusted(root, environment):
         return []
-    from agentfs.tools.user_tools import sources
+    from agentfs.tools.registry import sources
 
     tools = [source.shown for source in sources(root, installed=False)]
     others = (paths.SETTINGS, "prompts", "runs", "goals")

@@ -8,7 +8,7 @@ mcp.lock.json    what each offered when `agentfs tools --update` was last run: a
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agentfs.core.config import McpServerSettings
@@ -155,13 +155,7 @@ class OfferedTool:
         return sha256_of(self.as_json())
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "description": self.description,
-            "input_schema": self.input_schema,
-            "output_schema": self.output_schema,
-            "hints": dict(self.hints),
-        }
+        return asdict(self)
 
 
 def read_offers(server: str, listed: Iterable[Any]) -> tuple[dict[str, OfferedTool], list[str]]:
@@ -290,13 +284,6 @@ def render_lock(lock: Lock) -> bytes:
 
 
 # ── tools as plans see them ──────────────────────────────────────────────────────────────────────────────
-
-
-def specs_of(name: str, server: LockedServer, settings: McpServerSettings) -> Iterator[ToolSpec]:
-    """Yield the approved tools of a server that its settings let steps call."""
-    for tool in server.tools.values():
-        if settings.tools is None or tool.name in settings.tools:
-            yield spec_of(name, tool, settings)
 
 
 def spec_of(server: str, tool: OfferedTool, settings: McpServerSettings) -> ToolSpec:

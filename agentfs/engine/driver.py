@@ -191,7 +191,8 @@ class Driver:
         jobs = {key: job.stop.is_set() for key, job in self.jobs.items()}
         elsewhere = {key: job.place for key, job in self.jobs.items() if job.place}
         asking = self.reader.is_coming(self.folder / paths.REPLAN)
-        free, draining = self.world.places.free(), draining or self.trouble is not None
+        free = {name: place.free() for name, place in self.world.places.opened.items()}
+        draining = draining or self.trouble is not None
         underway = Underway(jobs, draining, elsewhere, free, asking=asking)
         self.actions = decide(self.state, self.places, self.now(), underway)
         return self.actions

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agentfs.agents.presets import configure_agents
+from agentfs.agents.presets import PRESETS
 from agentfs.core import paths
 from agentfs.core.config import ModelSettings, Settings
 from agentfs.core.documents import read_json
@@ -55,7 +55,7 @@ def catalogue_of(settings: Settings, environment: Mapping[str, str], known: Know
         known.broken,
         unset_tools(settings),
         models,
-        agents=tuple(configure_agents(settings.agents)),
+        agents=tuple(dict.fromkeys((*PRESETS, *settings.agents))),
         named_agents=named_agents(settings),
         agent=default_agent(settings),
         places=tuple(settings.places),
@@ -136,7 +136,7 @@ def catalogue_of_run(run: Run, settings: Settings, known: Known) -> Catalogue:
     model = run.models.executor is not None
     unset, models = unset_tools(settings), run.models.named or (run.models.executor or settings.executor.model,)
     given = run.params or {}
-    agents = dict.fromkeys((*configure_agents(settings.agents), *(run.agents or ())))
+    agents = dict.fromkeys((*PRESETS, *settings.agents, *(run.agents or ())))
     return Catalogue(
         known.specs,
         frozenset(run.tools),

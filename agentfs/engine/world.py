@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from agentfs.agents.presets import configure_agents
+from agentfs.agents.presets import PRESETS, Agent, configure_agents
 from agentfs.agents.running import secrets_in
 from agentfs.core import paths
 from agentfs.core.config import ExecutorSettings, PlannerSettings, Settings
 from agentfs.core.mask import Mask
+from agentfs.core.mcp import CONFIG
 from agentfs.core.records import Run, Sandbox
 from agentfs.engine import children
 from agentfs.engine.day_limit import DayLimit
@@ -28,7 +29,7 @@ from agentfs.ledger.committer import Committer
 from agentfs.ledger.forget import Forgetting
 from agentfs.models import create_model
 from agentfs.models.base import Model
-from agentfs.places.relay import opened_places
+from agentfs.places.relay import Places, opened_places
 from agentfs.planner import NEVER_A_PLANNER, Chosen, Nobody, Planner
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
@@ -43,7 +44,7 @@ from agentfs.storage.starting import Pool, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox
-from agentfs.tools.mcp_client import server_commands, written_secrets
+from agentfs.tools.mcp_client import server_command, written_secrets
 from agentfs.tools.registry import opened_tools
 from agentfs.tools.secrets import given_secrets, mask_for
 
@@ -76,9 +77,11 @@ def open_world(
         confined = sandbox_for(settings, say)
         protected = (trust_file(environment).parent, *_files_run(settings, root))
         box = stack.enter_context(opened_tools(root, confined, settings, protected=protected))
-        agents, starter = configure_agents(settings.agents), Starter(say)
-        mask = mask_for(settings, environment, box.tools).hiding(secrets_in(agents.values()) | written_secrets(root))
-        places = stack.enter_context(opened_places(settings, starting, starter))
+        agents, starter = configure_agents(settings.agents) if settings.agents else PRESETS, Starter(say)
+        mask = mask_for(settings, environment, box.tools).hiding(_secrets_in_files(settings, agents, root))
+        places = Places()
+        if settings.places or settings.executor.place is not None:
+            places = stack.enter_context(opened_places(settings, starting, starter))
         on_wait = Notifier(settings.on_wait, root, starting, say, mask, clock) if settings.on_wait else None
         on_end = end_notifier(settings, workspace, starting, say, mask, clock)
         for command in (on_wait, on_end):
@@ -142,10 +145,20 @@ def committing(workspace: Workspace, settings: Settings, say: Say) -> Iterator[t
         committer.close()
 
 
+def _secrets_in_files(settings: Settings, agents: Mapping[str, Agent], root: Path) -> dict[str, str]:
+    """Return the secrets in files that agents are given (only settings name some), and in .mcp.json."""
+    of_agents = secrets_in(agents.values()) if settings.agents else {}
+    return of_agents | (written_secrets(root) if os.path.lexists(root / CONFIG) else {})
+
+
 def _files_run(settings: Settings, root: Path) -> tuple[Path, ...]:
     """Return the files that the settings have agentfs run, unconfined or with a variable: no step may change them."""
     models = (one.command or () for one in (settings.planner, settings.executor) if one.kind == "command")
-    at_root = (settings.on_wait or (), settings.on_end or (), *server_commands(root, settings))
+    at_root = (
+        settings.on_wait or (),
+        settings.on_end or (),
+        *(server_command(root, name) for name in settings.mcp.servers),
+    )
     found = [
         *(path for one in at_root for path in named_files(one, str(root))),
         *(path for one in models for path in named_files(one, os.getcwd())),

@@ -138,7 +138,7 @@ class CommandLine(PipeChannel):
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise RuntimeError("a place is talked to over pipes")
-        self._process, self._said = process, collections.deque[str](maxlen=KEPT_LINES)
+        self._process, self._last_lines = process, collections.deque[str](maxlen=KEPT_LINES)
         self._listener = threading.Thread(target=self._listen, args=(process.stderr,), daemon=True)
         self._listener.start()
         super().__init__(process.stdout, process.stdin, self._why)
@@ -147,14 +147,14 @@ class CommandLine(PipeChannel):
         with stderr:
             for line in stderr:
                 if text := line.decode("utf-8", "replace").strip():
-                    self._said.append(text[:500])
+                    self._last_lines.append(text[:500])
 
     def _why(self) -> str:
-        """Return why the process is gone, in the last words it wrote."""
+        """Return why the process is gone, in the last line that it wrote."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(TIMING.grace)
             self._listener.join(TIMING.grace)
-            return f"the command ended with {code}" + (f": {self._said[-1]}" if self._said else "")
+            return f"the command ended with {code}" + (f": {self._last_lines[-1]}" if self._last_lines else "")
         return "the command closed its output"
 
     def has_another(self) -> bool:

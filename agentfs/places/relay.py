@@ -252,6 +252,10 @@ class OpenPlace:
     busy: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def free(self) -> int:
+        """Return how many attempts it could take now."""
+        return max(0, self.place.slots - self.busy)
+
     def take(self, more: int = 1) -> None:
         """Count an attempt that was given to this place, or (-1) one that has ended."""
         with self._lock:
@@ -268,10 +272,6 @@ class Places:
     search_url: str = ""
     tokens: Tokens = field(default_factory=Tokens)  # in the working folders of what is sent
     recorded: bool = False  # a replay: what ran elsewhere is played here
-
-    def free(self) -> dict[str, int]:
-        """Return how many attempts each place could take now."""
-        return {name: max(0, one.place.slots - one.busy) for name, one in self.opened.items()}
 
 
 @contextmanager

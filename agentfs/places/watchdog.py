@@ -14,6 +14,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[2]))  # the last: nothing that lies there takes the place of a package
+
+from agentfs.tools.process import descendants, read_stat, signal_all
 
 Program = tuple[int, int]  # its number, and its start in clock ticks since boot: a number is given again
 
@@ -74,34 +80,13 @@ def programs_in(text: bytes) -> Iterator[Program]:
 
 def end(watched: list[Program]) -> None:
     """Kill programs and all that they started."""
-    for program in watched:
-        if is_alive(program):
-            for pid in [program[0], *descendants(program[0])]:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+    for pid, _ in filter(is_alive, watched):
+        signal_all([pid, *(child.pid for child in descendants(pid))], signal.SIGKILL)
 
 
 def is_alive(program: Program) -> bool:
-    return start_and_parent(program[0])[0] == program[1]
-
-
-def descendants(pid: int) -> list[int]:
-    parents = {int(name): start_and_parent(int(name))[1] for name in os.listdir("/proc") if name.isdigit()}
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
-
-
-def start_and_parent(pid: int) -> tuple[int, int]:
-    """Return when a process started, and its parent; zeros if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
-    except OSError:
-        return 0, 0
-    fields = text[text.rindex(b")") + 2 :].split()
-    return int(fields[19]), int(fields[1])
+    found = read_stat(program[0])
+    return found is not None and found.start_time == program[1]
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from agentfs.core.tool_spec import ToolSpec
 from agentfs.storage.safe_open import DEEPEST, READABLE, Folder, Refused, hold_folder, real_path
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, LocalTool, StepContext, ToolResult, closed_schema
-from agentfs.tools.output import Capture, value_result
+from agentfs.tools.output import capturing, value_result
 from agentfs.tools.process import TookTooLong, ask
-from agentfs.tools.protected import Unfenceable, Visibility, why_read_only
+from agentfs.tools.protected import Visibility, why_read_only
 
 LARGEST_READ = 256 * 1024 * 1024
 LARGEST_EDIT = 16 * 1024 * 1024
@@ -83,11 +83,7 @@ def writing(path: str, context: StepContext) -> Iterator[tuple[int, str]]:
         raise Refused("outside", f"{path} may not be written: the working folder is only shown here")
 
     def may_write(real: str) -> None:
-        try:
-            why = why_read_only(real, confinement)
-        except Unfenceable as error:
-            raise Refused("sandbox", str(error), "choose another workdir") from error
-        if why:
+        if why := why_read_only(real, confinement):
             raise Refused("outside", f"{os.path.relpath(real, workdir)} may not be written: {why}")
 
     with hold_folder(workdir) as folder:
@@ -112,21 +108,18 @@ def read_allowed(path: str, context: StepContext, most: int) -> tuple[int, bytes
 
 def _read_file(given: Mapping[str, Any], context: StepContext) -> ToolResult:
     path = given["path"]
-    capture = Capture(context.output_bytes, context.mask, context.output_file)
     with reading(path, context) as (folder, rest), os.fdopen(folder.open_file(rest), "rb") as file:
         if os.fstat(file.fileno()).st_size > LARGEST_READ:
             raise Refused(
                 "input", f"{path} is larger than {LARGEST_READ // 2**20} MiB", "read a part of it with shell"
             )
         try:
-            while capture.valid and (chunk := file.read(_CHUNK)):
-                context.refuse_if_over("reading did not end")
-                capture.feed(chunk)
-            capture.end()
+            with capturing(context) as capture:
+                while capture.valid and (chunk := file.read(_CHUNK)):
+                    context.refuse_if_over("reading did not end")
+                    capture.feed(chunk)
         except OSError as error:
             raise Refused("disk", f"{path} cannot be read or kept: {error}") from error
-        finally:
-            capture.close()
     if not capture.valid:
         with suppress(FileNotFoundError):
             os.unlink(context.output_file)

@@ -32,7 +32,7 @@ from agentfs.core.mcp import (
     literals_in,
     lock_of,
     read_offers,
-    specs_of,
+    spec_of,
 )
 from agentfs.core.paths import inside
 from agentfs.core.records import Failure, JsonObject, Sandbox
@@ -44,6 +44,7 @@ from agentfs.storage.safe_open import Refused, hold_folder
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, StepContext, Tool, ToolResult, fail
 from agentfs.tools.launch import GaveUp
+from agentfs.tools.output import json_or_text
 from agentfs.tools.programs import HARM_HINT
 from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import View, environment, make_layout, readable_path
@@ -68,14 +69,12 @@ def read_config(root: Path) -> Any:
         raise UserError(f"{root / CONFIG} cannot be read: {error}") from None
 
 
-def server_commands(root: Path, settings: Settings) -> list[list[str]]:
-    """Return the commands that start the servers of the settings, as far as .mcp.json reads."""
-    found: list[list[str]] = []
-    for name in settings.mcp.servers:
-        with suppress(UserError, Unusable):
-            launch = launch_in(read_config(root), name)
-            found.append([launch.command, *launch.args])
-    return found
+def server_command(root: Path, name: str) -> tuple[str, ...]:
+    """Return the command that starts a server; nothing where .mcp.json does not say."""
+    with suppress(UserError, Unusable):
+        launch = launch_in(read_config(root), name)
+        return launch.command, *launch.args
+    return ()
 
 
 def written_secrets(root: Path) -> dict[str, str]:
@@ -99,15 +98,17 @@ def read_lock(root: Path) -> dict[str, LockedServer]:
 
 def approved_specs(root: Path, settings: Settings) -> dict[str, ToolSpec]:
     """Return the tools of MCP servers as plans see them: from the lock alone, starting nothing."""
-    return {spec.name: spec for _, _, spec in _approved(root, settings)}
+    return {spec.name: spec for _, _, _, spec in _list_approved(root, settings)}
 
 
-def _approved(root: Path, settings: Settings) -> Iterator[tuple[str, LockedServer, ToolSpec]]:
-    """Yield each approved tool of the servers in use, with its server."""
+def _list_approved(root: Path, settings: Settings) -> Iterator[tuple[str, LockedServer, OfferedTool, ToolSpec]]:
+    """Yield each approved tool that the settings let steps call, with its server."""
     lock = read_lock(root)
-    for name in settings.mcp.servers:
-        for spec in specs_of(name, lock[name], settings.mcp.server(name)) if name in lock else ():
-            yield name, lock[name], spec
+    for name in filter(lock.__contains__, settings.mcp.servers):
+        own = settings.mcp.server(name)
+        for tool in lock[name].tools.values():
+            if own.tools is None or tool.name in own.tools:
+                yield name, lock[name], tool, spec_of(name, tool, own)
 
 
 # ── one server ───────────────────────────────────────────────────────────────────────────────────────────
@@ -316,23 +317,22 @@ class McpServers:
     """The servers of one agentfs. Any thread may call their tools."""
 
     def __init__(self, host: Host) -> None:
-        self._host, self._lock = host, threading.Lock()
+        self.host, self._lock = host, threading.Lock()
         self._servers: dict[tuple[str, str], Server] = {}
         self._workers = Workers()
 
     def tools(self) -> dict[str, Tool]:
         """Return the approved tools, ready to be called."""
-        found = dict[str, Tool]()
-        for name, server, spec in _approved(self._host.root, self._host.settings):
-            tool = server.tools[spec.name.removeprefix(f"mcp__{name}__")]
-            found[spec.name] = McpTool(spec, name, tool, server.launch_sha256, self)
-        return found
+        return {
+            spec.name: McpTool(spec, name, tool, server.launch_sha256, self)
+            for name, server, tool, spec in _list_approved(self.host.root, self.host.settings)
+        }
 
     @contextmanager
-    def borrowed(self, run: str, name: str, context: StepContext) -> Iterator[Server]:
+    def borrow(self, run: str, name: str, context: StepContext) -> Iterator[Server]:
         """Yield a run's server when nobody else is asking it anything. Raises GaveUp."""
         with self._lock:
-            server = self._servers.setdefault((run, name), Server(name, self._host, self._workers))
+            server = self._servers.setdefault((run, name), Server(name, self.host, self._workers))
         while not server.turn.acquire(timeout=TIMING.tick):
             if not context.may_wait():
                 raise GaveUp
@@ -340,9 +340,6 @@ class McpServers:
             yield server
         finally:
             server.turn.release()
-
-    def launch_sha256(self, name: str) -> str:
-        return self._host.launch(name).sha256
 
     def end(self, run: Path) -> None:
         """End the servers of a run."""
@@ -372,18 +369,18 @@ class McpTool:
     def call(self, given: JsonObject, context: StepContext) -> ToolResult:
         run = str(Path(context.steps_folder.folder).parent)
         try:
-            if self.servers.launch_sha256(self.server) != self.launch_sha256:
+            if self.servers.host.launch(self.server).sha256 != self.launch_sha256:
                 return self._changed_tool(
                     f"{CONFIG} starts the server {self.server} in another way than was approved"
                 )
-            with self.servers.borrowed(run, self.server, context) as server:
+            with self.servers.borrow(run, self.server, context) as server:
                 return self._call_on(server, given, context)
         except Unusable as error:
             return fail("tool", f"the MCP server {self.server}: {context.mask.text(str(error))}", error.hint)
+        except NoWorker as error:
+            return fail("sandbox", f"the MCP server {self.server}: {error}", error.failure.hint)
         except Refused as refused:
             return ToolResult(failure=refused.failure)
-        except NoWorker as error:
-            return fail("sandbox", f"the MCP server {self.server}: {error}", error.hint)
         except GaveUp:
             return ToolResult(failure=context.why_ended())
 
@@ -419,11 +416,7 @@ def _result(answer: Mapping[str, Any], context: StepContext) -> ToolResult:
 def _value(parts: list[dict[str, Any]]) -> Any:
     if any(part.get("type") != "text" for part in parts):
         return [_part(part) for part in parts]
-    text = "\n".join(_texts(parts))
-    if text.lstrip().startswith(("{", "[")):
-        with suppress(NotJson):
-            return json_value(text)
-    return text
+    return json_or_text("\n".join(_texts(parts)))
 
 
 def _texts(parts: list[dict[str, Any]]) -> list[str]:
@@ -470,13 +463,15 @@ def _offer_of(server: Server, host: Host) -> Offer:
         server.connect(context)
         tools, problems = server.offers(context)
         return Offer(server.name, LockedServer(host.launch(server.name).sha256, server.about, tools), tuple(problems))
-    except (Unusable, NoWorker, GaveUp) as error:
-        hint = None if isinstance(error, GaveUp) else error.hint
-        return Offer(server.name, None, (context.mask.text(str(error)), *([f"hint: {hint}"] if hint else ())))
+    except Unusable as error:
+        why, hint = str(error), error.hint
     except Refused as refused:
-        return Offer(server.name, None, (refused.failure.message,))
+        why, hint = str(refused), refused.failure.hint
+    except GaveUp as error:
+        why, hint = str(error), None
     finally:
         server.end()
+    return Offer(server.name, None, (context.mask.text(why), *([f"hint: {hint}"] if hint else ())))
 
 
 def _context(host: Host) -> StepContext:

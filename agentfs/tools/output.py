@@ -4,12 +4,15 @@ Touches nothing but that one file, which must not exist yet.
 """
 
 import codecs
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from agentfs.core.mask import Mask
+from agentfs.core.values import NotJson, json_value
 from agentfs.tools.base import StepContext, ToolResult
 
 
@@ -54,14 +57,14 @@ class Capture:
 
     def tail(self) -> str:
         """Return the end of the output as text."""
-        return _trimmed_start(bytes(self._tail[-self._keep :] if self.cut else self._head)).decode("utf-8", "replace")
+        return _trim_start(bytes(self._tail[-self._keep :] if self.cut else self._head)).decode("utf-8", "replace")
 
     def text(self, file: str) -> str:
         """Return the output as text; when it is too long, its head and its tail, naming the file with the whole."""
         if not self.cut:
             return self._head.decode("utf-8", "replace")
         half = self._keep // 2
-        head, tail = _trimmed_end(bytes(self._head[:half])), _trimmed_start(bytes(self._tail[half - self._keep :]))
+        head, tail = _trim_end(bytes(self._head[:half])), _trim_start(bytes(self._tail[half - self._keep :]))
         gap = f"\n… {self.total - len(head) - len(tail)} bytes cut; the whole output is in steps/{file} …\n"
         return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
 
@@ -98,18 +101,25 @@ class Capture:
             rest = rest[os.write(self._fd, rest) :]
 
 
+@contextlib.contextmanager
+def capturing(context: StepContext) -> Iterator[Capture]:
+    """Yield what captures a tool's output, to its end."""
+    capture = Capture(context.output_bytes, context.mask, context.output_file)
+    try:
+        yield capture
+        capture.end()
+    finally:
+        capture.close()
+
+
 def text_result(text: str, context: StepContext) -> ToolResult:
     """Return a text as a tool's result: masked, and cut when it is too long."""
     source = text.encode("utf-8", "replace")
     whole = context.mask.text(source.decode("utf-8"))
     if len(whole.encode("utf-8", "replace")) <= context.output_bytes:
         return ToolResult(whole)
-    capture = Capture(context.output_bytes, context.mask, context.output_file)
-    try:
+    with capturing(context) as capture:
         capture.feed(source)
-        capture.end()
-    finally:
-        capture.close()
     return ToolResult(capture.text(context.output_file.name), cut=capture.cut)
 
 
@@ -121,19 +131,22 @@ def value_result(value: Any, context: StepContext) -> ToolResult:
     return ToolResult(context.mask.value(value, keys=True))
 
 
-def _trimmed_end(part: bytes) -> bytes:
+def json_or_text(text: str, *, is_json: bool = False) -> Any:
+    """Return the JSON value that a text is, by default only an object or an array; else the text itself."""
+    if is_json or text.lstrip().startswith(("{", "[")):
+        with contextlib.suppress(NotJson):
+            return json_value(text)
+    return text
+
+
+def _trim_end(part: bytes) -> bytes:
     """Drop a character that was cut in its middle; bytes that are no text stay."""
-    for back in range(1, min(4, len(part)) + 1):
-        lead = part[-back]
-        if lead >= 0xC0:
-            needed = 2 + (lead >= 0xE0) + (lead >= 0xF0)
-            return part[:-back] if back < needed else part
-        if lead < 0x80:
-            return part
-    return part
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(part[-4:])
+    return part.removesuffix(decoder.getstate()[0])
 
 
-def _trimmed_start(part: bytes) -> bytes:
+def _trim_start(part: bytes) -> bytes:
     skip = 0
     while skip < min(3, len(part)) and part[skip] & 0xC0 == 0x80:
         skip += 1

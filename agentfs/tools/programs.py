@@ -17,14 +17,12 @@ from typing import Any, assert_never
 from agentfs.core.excerpts import with_output
 from agentfs.core.records import Failure, JsonObject
 from agentfs.core.tool_spec import ToolSpec
-from agentfs.core.values import NotJson, json_value
 from agentfs.storage.safe_open import Refused
 from agentfs.storage.starting import NONE_LEFT, is_shortage
 from agentfs.tools import launch
 from agentfs.tools.base import StepContext, ToolResult, closed_schema, fail
 from agentfs.tools.launch import Finished, GaveUp, Listener, NotStarted, start, watch
-from agentfs.tools.output import Capture
-from agentfs.tools.protected import Unfenceable
+from agentfs.tools.output import Capture, json_or_text
 from agentfs.tools.sandbox import environment, hint_for, make_layout, unavailable_because
 
 STRICT = {"sh": ("-e",), "bash": ("-e", "-o", "pipefail")}  # a step ends at its first error; a check is one condition
@@ -138,7 +136,7 @@ def run_program(
                     if failed == TRIES:
                         raise
         finished = watch(started, context, listener, spill=spill)
-    except (Unfenceable, Refused, NotStarted, OSError) as error:
+    except (Refused, NotStarted, OSError) as error:
         return _why_not_run(error, context)
     harm = layout.view.undo_harm()
     return Failure(kind="outside", message=harm, hint=HARM_HINT) if harm else finished
@@ -147,8 +145,6 @@ def run_program(
 def _why_not_run(error: Exception, context: StepContext) -> Failure:
     """Return why a program was not run; raise what has nothing to do with starting it."""
     match error:
-        case Unfenceable():
-            return Failure(kind="sandbox", message=str(error), hint="choose another workdir")
         case Refused():
             return error.failure
         case GaveUp():
@@ -255,15 +251,5 @@ def _read_output(stdout: Capture, context: StepContext) -> ToolResult:
     text = stdout.text(context.output_file.name)
     if stdout.spilled:
         return ToolResult(text, cut=True)
-    value = _value(text)
-    return ToolResult(text.removesuffix("\n") if value is None else value)
-
-
-def _value(text: str) -> Any:
-    """Return the JSON object or array that a text is; None if it is another text, or one that could not be kept."""
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json_value(text)
-    except NotJson:
-        return None
+    value = json_or_text(text)
+    return ToolResult(value.removesuffix("\n") if isinstance(value, str) else value)

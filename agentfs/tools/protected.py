@@ -13,16 +13,17 @@ import shutil
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Literal
 
 from agentfs.core import paths
 from agentfs.core.paths import inside
 from agentfs.storage import installation
 from agentfs.storage.installation import find_program, searched_path, workspaces_above
 from agentfs.storage.locks import OWN
-from agentfs.storage.safe_open import reading
+from agentfs.storage.safe_open import Refused, reading
 from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement
@@ -36,29 +37,28 @@ GIT_PARTS = frozenset({"hooks", "config", "config.worktree", "commondir"})
 _NAME_IT = "is hidden from tools (name it in read under [tools] in agentfs.toml to show it)"
 
 
-@dataclass(frozen=True, slots=True)
-class Fences:
-    """What the mounts must keep as it is."""
-
-    pinned: tuple[str, ...] = ()  # bound onto themselves: a mount point cannot be renamed away
-    read_only: tuple[str, ...] = ()
-    empty_folders: tuple[str, ...] = ()  # not there: an empty read-only folder keeps the place
-    empty_files: tuple[str, ...] = ()  # not there: an empty read-only file keeps the place
-    unwanted: tuple[str, ...] = ()  # not there: set aside if it appears, since an empty one would harm others
-
-    @staticmethod
-    def joined(parts: Iterable["Fences"]) -> "Fences":
-        given = tuple(parts)
-        return Fences(
-            *(
-                tuple(dict.fromkeys(itertools.chain(*(getattr(one, field.name) for one in given))))
-                for field in fields(Fences)
-            )
-        )
+# How a place is kept as it is. By a mount: writable (bound onto itself, so that it cannot be renamed away), shown
+# (read-only), empty or nothing (where no folder or no file is). Without one: unwanted (where an empty file would harm
+# others: what appears there is set aside).
+Kind = Literal["writable", "shown", "empty", "nothing"]
+Fence = Kind | Literal["unwanted"]
+Fences = Mapping[str, Fence]  # by path
+_STRICTNESS: tuple[Fence, ...] = ("unwanted", "writable", "shown", "empty", "nothing")
 
 
-class Unfenceable(Exception):
+def join(parts: Iterable[Fences]) -> dict[str, Fence]:
+    """Return the fences of all parts; where two keep one place, the stricter one."""
+    joined: dict[str, Fence] = {}
+    for path, fence in (one for part in parts for one in part.items()):
+        joined[path] = max(fence, joined.get(path, fence), key=_STRICTNESS.index)
+    return joined
+
+
+class Unfenceable(Refused):
     """A part that must stay read-only cannot be made so."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("sandbox", message, "choose another workdir")
 
 
 def set_aside(unwanted: Iterable[str]) -> Iterator[str]:
@@ -86,7 +86,7 @@ def why_read_only(path: str, confinement: Confinement) -> str | None:
         if part := (sight := Visibility(confinement)).part_of(path):
             return sight.why_hidden(path) or f"{os.path.basename(part)} is read-only to tools"
     runs = what_agentfs_runs(str(confinement.workdir), confinement)
-    if any(inside(path, place) for place in (*runs.read_only, *runs.empty_folders, *runs.unwanted)):
+    if any(inside(path, place) for place, fence in runs.items() if fence != "writable"):
         return "agentfs runs what is there, and it is read-only to tools"
     return _why_git(PurePosixPath(path).parts)
 
@@ -169,33 +169,31 @@ def own_folders(root: str) -> tuple[str, ...]:
 def workspace_fences(workdir: str, workspace: str, run_files: str) -> Fences:
     """Return what keeps the workspace's own parts as they are where they meet the working folder. Paths are real."""
     if inside(workdir, run_files):
-        return Fences()
+        return {}
     parts = {name: os.path.join(workspace, name) for name in WORKSPACE_PARTS}
     if any(inside(workdir, part) for part in parts.values()):
-        return Fences(read_only=(workdir,))
+        return {workdir: "shown"}
     if not inside(workspace, workdir):
-        return Fences()
+        return {}
     if links := [part for part in parts.values() if os.path.islink(part)]:
         raise _replaceable(links[0], workdir)
-    there = {name: part for name, part in parts.items() if os.path.lexists(part)}
-    missing = {name: part for name, part in parts.items() if name not in there and os.access(workspace, os.W_OK)}
-    return Fences(
-        folders_down_to(workdir, workspace),
-        tuple(there.values()),
-        tuple(part for name, part in missing.items() if name in FOLDERS),
-        tuple(part for name, part in missing.items() if name == paths.SETTINGS),
-        tuple(part for name, part in missing.items() if name in FILES and name != paths.SETTINGS),
-    )
+    made = pin_down_to(workdir, workspace)
+    for name, part in parts.items():
+        if os.path.lexists(part):
+            made[part] = "shown"
+        elif os.access(workspace, os.W_OK):
+            made[part] = "empty" if name in FOLDERS else "nothing" if name == paths.SETTINGS else "unwanted"
+    return made
 
 
 def _replaceable(link: str, workdir: str) -> Unfenceable:
     return Unfenceable(f"{link} is a symbolic link: a program working in {workdir} could replace it")
 
 
-def folders_down_to(root: str, folder: str) -> tuple[str, ...]:
-    """Return the folders below `root` down to `folder`: renaming one of them would lift the fence."""
+def pin_down_to(root: str, folder: str) -> dict[str, Fence]:
+    """Return what keeps the folders below `root` down to `folder`: renaming one of them would lift a fence in it."""
     steps = os.path.relpath(folder, root).split("/")
-    return tuple(os.path.join(root, *steps[: n + 1]) for n in range(len(steps)) if steps != ["."])
+    return {os.path.join(root, *steps[: n + 1]): "writable" for n in range(len(steps)) if steps != ["."]}
 
 
 # ── what agentfs runs ─────────────────────────────────────────────────────────────────────────────────────
@@ -210,14 +208,14 @@ def what_agentfs_runs(workdir: str, confinement: Confinement) -> Fences:
         raise Unfenceable(f"the working folder lies in {around[0]}, which agentfs runs")
     if any(workdir == os.path.realpath(folder) for folder in programs):
         raise Unfenceable(f"{workdir} is a folder of PATH: agentfs would run what a step puts there")
-    kept = Fences()
+    kept = dict[str, Fence]()
     others = ((place, os.path.realpath(place)) for place in (*programs, *map(str, confinement.protected)))
     for place in (*code, *others):
         if any(inside(path, workdir) for path in place) and not any(
-            inside(place[0], lock) for lock in kept.read_only
+            inside(place[0], lock) for lock, fence in kept.items() if fence == "shown"
         ):
-            kept = Fences.joined((kept, _keep(place, workdir)))
-    return Fences.joined((kept, *_fence_unplanted(workdir)))
+            kept = join((kept, _keep(place, workdir)))
+    return join((kept, *_fence_unplanted(workdir)))
 
 
 def _fence_unplanted(workdir: str) -> Iterator[Fences]:
@@ -226,18 +224,18 @@ def _fence_unplanted(workdir: str) -> Iterator[Fences]:
         for name in installation.planted_names():
             path = os.path.join(folder, name)
             there = os.path.lexists(path)
-            yield _keep((path, os.path.realpath(path)), workdir) if there else Fences(unwanted=(path,))
+            yield _keep((path, os.path.realpath(path)), workdir) if there else {path: "unwanted"}
 
 
 def _keep(place: tuple[str, str], workdir: str) -> Fences:
     """Return what keeps one place, as it is spelt and as it really is, also where it is not there yet."""
     path = next((one for one in place if one != workdir and inside(one, workdir)), None)
-    for step in folders_down_to(workdir, path) if path else ():
+    for step in pin_down_to(workdir, path) if path else ():
         if os.path.islink(step):
             raise _replaceable(step, workdir)
         if not os.path.lexists(step):
-            return Fences(folders_down_to(workdir, os.path.dirname(step)), empty_folders=(step,))
-    return Fences(folders_down_to(workdir, os.path.dirname(path)), (path,)) if path else Fences()
+            return {**pin_down_to(workdir, os.path.dirname(step)), step: "empty"}
+    return {**pin_down_to(workdir, os.path.dirname(path)), path: "shown"} if path else {}
 
 
 # ── git: where repositories are, and what git would execute of them ───────────────────────────────────
@@ -260,25 +258,19 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Every repository under a folder, those of submodules and linked worktrees too; and every workspace."""
+    """What lies under a folder: repositories, those of submodules and linked worktrees too, and workspaces."""
 
-    root: str
-    files: tuple[str, ...]  # `.git` where it is a file that says where the repository is
-    repositories: tuple[Repository, ...]
-    workspaces: tuple[str, ...] = ()
-
-    @property
-    def watched(self) -> tuple[str, ...]:
-        """Return what `undo_harm` is to look at."""
-        return tuple(one.folder for one in self.repositories if not one.linked)
+    fences: Fences  # what keeps the hooks and settings of the repositories as they are
+    watched: tuple[str, ...]  # the repositories that `undo_harm` is to look at
+    workspaces: tuple[str, ...]
 
 
-def survey(root: str, skip: tuple[str, ...]) -> Survey:
+def survey(root: str, skip: Collection[str]) -> Survey:
     """Look for repositories and workspaces under a folder, once."""
-    files: list[str] = []
     workspaces: list[str] = []
+    fences: list[Fences] = []
     found: dict[str, Repository] = {}
-    for git in _found_entries(root, skip):
+    for git in _find_entries(root, skip):
         top = os.path.dirname(git)
         if os.path.basename(git) == paths.SETTINGS:
             workspaces.append(top)
@@ -290,20 +282,13 @@ def survey(root: str, skip: tuple[str, ...]) -> Survey:
             for folder in (*_submodules(git), *_find_linked(git)):
                 found.setdefault(folder, Repository(folder, None, _is_linked(folder)))
             continue
-        files.append(git)
+        fences.append({git: "shown"})  # a file that says where the repository is
         if (named := _named_in(git)) and inside(named, root) and os.path.isdir(named):
             found[named] = Repository(named, top, _is_linked(named))
-    return Survey(root, tuple(files), tuple(found.values()), tuple(workspaces))
-
-
-def git_fences(seen: Survey) -> Fences:
-    """Return what keeps the hooks and settings of these repositories as they are."""
-    parts = [Fences(read_only=seen.files), *(_fence(one, seen.root) for one in seen.repositories)]
-    pinned = (Fences(pinned=folders_down_to(seen.root, one.folder)) for one in seen.repositories)
-    made = Fences.joined((*parts, *pinned))
-    if sum(map(len, (made.pinned, made.read_only, made.empty_folders, made.empty_files))) > MOST_FENCES:
-        raise Unfenceable(f"there are more git repositories in {seen.root} than can be kept from changing")
-    return made
+    fences += [one for repository in found.values() for one in _fences_of(repository, root)]
+    if len(kept := join(fences)) > MOST_FENCES:
+        raise Unfenceable(f"there are more git repositories in {root} than can be kept from changing")
+    return Survey(kept, tuple(one.folder for one in found.values() if not one.linked), tuple(workspaces))
 
 
 def undo_harm(folders: tuple[str, ...]) -> Iterator[str]:
@@ -317,32 +302,37 @@ def undo_harm(folders: tuple[str, ...]) -> Iterator[str]:
             yield f"it took HEAD out of {folder}, so that git would look for another repository there"
 
 
-def _fence(repository: Repository, root: str) -> Fences:
+def _fences_of(repository: Repository, root: str) -> Iterator[Fences]:
     git = repository.folder
+    yield pin_down_to(root, git)
     own, commondir = os.path.join(git, "config.worktree"), os.path.join(git, "commondir")
     if repository.linked:
-        return Fences(read_only=tuple(path for path in (commondir, own) if os.path.lexists(path)))
+        yield {path: "shown" for path in (commondir, own) if os.path.lexists(path)}
+        return
     if os.path.lexists(commondir):
         raise Unfenceable(
             f"{commondir} makes git take hooks and settings from elsewhere (remove it, if a tool did it)"
         )
     hooks, config = os.path.join(git, "hooks"), os.path.join(git, "config")
     if os.path.islink(hooks) or os.path.islink(config):
-        return Fences(read_only=(git,))  # a link cannot be a mount point: the whole repository is read-only
-    there = tuple(path for path in (hooks, config, own) if os.path.lexists(path))
-    missing = (hooks,) if hooks not in there and os.access(git, os.W_OK) else ()
-    return Fences.joined((Fences(read_only=there, empty_folders=missing), _named_elsewhere(repository, root)))
+        yield {git: "shown"}  # a link cannot be a mount point: the whole repository is read-only
+        return
+    made: dict[str, Fence] = {path: "shown" for path in (hooks, config, own) if os.path.lexists(path)}
+    if hooks not in made and os.access(git, os.W_OK):
+        made[hooks] = "empty"
+    yield made
+    yield _fence_elsewhere(repository, root)
 
 
 # ── what settings name elsewhere ──────────────────────────────────────────────────────────────────────────
 
 
-def _named_elsewhere(repository: Repository, root: str) -> Fences:
+def _fence_elsewhere(repository: Repository, root: str) -> Fences:
     """Return what keeps the hooks and settings that a repository's settings name in the working folder."""
     git = repository.folder
     config, own = os.path.join(git, "config"), os.path.join(git, "config.worktree")
     if not any(map(_may_name_files, (config, *_personal_settings()))):
-        return Fences()
+        return {}
     settings = _settings(git)
     hooks = [
         _hooks(value, repository.top) for key, value, _ in settings if key == "core.hookspath" and repository.top
@@ -355,12 +345,13 @@ def _named_elsewhere(repository: Repository, root: str) -> Fences:
             raise Unfenceable(f"{config} names {path}, which cannot be kept from changing")
     if missing := [path for path in files if path in places and not os.path.lexists(path)]:
         raise Unfenceable(f"{config} includes {missing[0]}, which is not there: a program could make it")
-    there = tuple(path for path in places if os.path.lexists(path))
-    absent = tuple(path for path in dict.fromkeys(hooks) if path in places and path not in there)
-    pinned = (pin for path in (*there, *absent) for pin in folders_down_to(root, os.path.dirname(path)))
+    made: dict[str, Fence] = {path: "shown" for path in places if os.path.lexists(path)}
+    made |= {path: "empty" for path in hooks if path in places and path not in made}
+    made = join((made, *(pin_down_to(root, os.path.dirname(path)) for path in made)))
     has_own = any(key == "extensions.worktreeconfig" for key, _, _ in settings)  # each worktree may have settings
-    no_own = (own,) if has_own and not os.path.lexists(own) and os.access(git, os.W_OK) else ()
-    return Fences(tuple(pinned), there, absent, no_own)
+    if has_own and not os.path.lexists(own) and os.access(git, os.W_OK):
+        made[own] = "nothing"
+    return made
 
 
 def _may_name_files(config: str) -> bool:
@@ -430,7 +421,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _found_entries(root: str, skip: tuple[str, ...]) -> Iterator[str]:
+def _find_entries(root: str, skip: Collection[str]) -> Iterator[str]:
     """Yield every `.git` and every `agentfs.toml` under a folder, nearest first, up to a bound."""
     folders, walked = deque([root]), 0
     while folders and walked < FOLDERS_WALKED:

@@ -1,12 +1,14 @@
-"""Every tool by name, agentfs's and a person's own, and the check of what they are given. Runs none of them.
+"""Every tool by name, agentfs's and a person's own, where the latter are, and the check of inputs. Runs none of them.
 
 What a person's own tools are is read from their source (`known_tools`), or learned by loading them in a worker
 (`opened_tools`): only commands that run things do the latter.
 """
 
+import ast
 import functools
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,12 +26,23 @@ from agentfs.tools import text_tools
 from agentfs.tools.base import Tool
 from agentfs.tools.files import FILE_TOOLS
 from agentfs.tools.programs import Python, Shell
-from agentfs.tools.user_tools import Source, read_sources, sources, without_clashes
+from agentfs.tools.user_tools import (
+    FOLDER,
+    LARGEST_SOURCE,
+    Found,
+    Source,
+    read_content,
+    read_sources,
+    without_clashes,
+)
 from agentfs.tools.web import HttpGet, WebSearch
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from jsonschema import Draft202012Validator
 
+GROUP = "agentfs.tools"  # of entry points
 RESERVED = (*DEFAULT_TOOLS, text_tools.run.spec.name)  # names that no tool of a person's can have
 
 
@@ -44,6 +57,75 @@ def builtins(search_url: str = "") -> dict[str, Tool]:
 def specs() -> dict[str, ToolSpec]:
     """Return the built-in tools as a plan sees them."""
     return {name: tool.spec for name, tool in builtins().items()}
+
+
+# ── where a person's own are ──────────────────────────────────────────────────────────────────────────────
+
+
+def sources(root: Path | None, *, installed: bool = True) -> list[Source]:
+    """Return every place with tools: the files of tools/ that do not begin with _, then entry points.
+
+    Many projects keep scripts in a folder of that name: one that mentions neither agentfs nor @tool is not ours.
+    """
+    return [*_files(root), *(_entry_points() if installed else ())]
+
+
+def _files(root: Path | None) -> Iterator[Source]:
+    if root is None:
+        return
+    try:
+        with os.scandir(root / FOLDER) as entries:
+            names = sorted(one.name for one in entries if _is_tool_file(one) and _may_hold_tools(one.path))
+    except OSError:
+        return
+    for name in names:
+        yield Source(f"{FOLDER}/{name}", os.path.realpath(root / FOLDER / name))
+
+
+def _is_tool_file(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".py") and not entry.name.startswith(("_", ".")) and entry.is_file()
+
+
+def _may_hold_tools(path: str) -> bool:
+    """Whether a file is ours to read; one that cannot be read or run is, so that its reader says why."""
+    try:
+        content = read_content(path)
+        if len(content) > LARGEST_SOURCE or any(word in content for word in (b"agentfs", b"@tool")):
+            return True
+        ast.parse(content)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    return False
+
+
+def _entry_points() -> Iterator[Source]:
+    for entry in _installed(tuple((path, _changed_at(path)) for path in sys.path)):
+        folder = os.path.realpath(str(entry.dist.locate_file(""))) if entry.dist else None
+        yield Source(f"the entry point {entry.name}", _module_file(entry, folder), entry.value, folder)
+
+
+@functools.lru_cache(maxsize=1)
+def _installed(_searched: tuple[tuple[str, int], ...]) -> "list[EntryPoint]":
+    """Return the entry points of what is installed; looked for again once a folder of `sys.path` has changed."""
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=GROUP), key=lambda found: (found.name, found.value))
+
+
+def _changed_at(path: str) -> int:
+    try:
+        return os.stat(path or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _module_file(entry: "EntryPoint", folder: str | None) -> str | None:
+    """Return the file of an entry point's module, looked for by name: importing its package would run it."""
+    base = os.path.join(folder or "/", *entry.module.split("."))
+    return next((path for path in (f"{base}.py", f"{base}/__init__.py") if folder and os.path.isfile(path)), None)
+
+
+# ── what there is, for plans and for runs ─────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +143,16 @@ def known_tools(root: Path | None, wanted: Iterable[str] | None = None) -> Known
     Installed packages are looked through only for tools that are `wanted` and still unknown (None: all are).
     """
     built_in = specs()
-    found = without_clashes(read_sources(sources(root, installed=False)), RESERVED)
+    found = _read_own(sources(root, installed=False))
     names = {*built_in, *(one.spec.name for one in found.tools)}
     if wanted is None or set(wanted) - names:
-        found = without_clashes(read_sources(sources(root)), RESERVED)
+        found = _read_own(sources(root))
     own = {one.spec.name: one.spec for one in found.tools} | _approved_specs(root)
     return Known(built_in | own, tuple(own), found.problems)
+
+
+def _read_own(found: Sequence[Source]) -> Found:
+    return without_clashes(read_sources(found), RESERVED) if found else Found()
 
 
 def _approved_specs(root: Path | None) -> dict[str, ToolSpec]:

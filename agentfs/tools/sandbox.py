@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from typing import assert_never
 
 from agentfs.core.paths import inside
 from agentfs.storage.installation import find_program, why_missing, workspaces_above
@@ -31,10 +31,11 @@ from agentfs.tools.base import Confinement
 from agentfs.tools.process import raise_shortage
 from agentfs.tools.protected import (
     Fences,
+    Kind,
     Survey,
     Unfenceable,
-    git_fences,
     hidden_parts,
+    join,
     own_folders,
     own_run,
     set_aside,
@@ -127,8 +128,6 @@ def environment(confinement: Confinement) -> dict[str, str]:
 
 # ── what is seen where ────────────────────────────────────────────────────────────────────────────────────
 
-Kind = Literal["shown", "writable", "empty", "nothing"]  # read-only; the same; an empty folder; an empty file
-
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -146,7 +145,7 @@ class View:
 
 
 def view_for(confinement: Confinement) -> View:
-    """Return what is mounted for a program. Raises Unfenceable, and Refused for a folder that is no longer there.
+    """Return what is mounted for a program. Raises Refused, also for a folder that is no longer there.
 
     A later bind of a folder covers what lies in it, so that outer ones come first.
     """
@@ -154,33 +153,34 @@ def view_for(confinement: Confinement) -> View:
     known = _known_workspaces(confinement, readable)
     writable = (workdir, *map(str, confinement.also_writable))
     kept = [_keep(known, confinement, folder) for folder in writable] if confinement.writable else []
-    fences, surveys = Fences.joined(fences for fences, _ in kept), [seen for _, seen in kept]
+    fences, surveys = join(fences for fences, _ in kept), [seen for _, seen in kept]
     roots = dict.fromkeys((*known, *(root for seen in surveys for root in seen.workspaces)))
     covered = _cover(roots, confinement)
     shown = (path for path in readable if not _is_shown(path, workdir, covered))
     mounts: dict[str, Kind] = dict.fromkeys(shown, "shown")
     mounts |= covered
     mounts |= dict.fromkeys(writable, "writable" if confinement.writable else "shown")
-    mounts |= _fence(fences)
+    mounts |= _mounts_in(fences)
     mounts |= _find_hidden(roots, mounts, readable, confinement)
     inner = _survey_run_files(confinement, mounts)
     if inner:
-        mounts |= {inner.root: "writable", **_fence(git_fences(inner))}
+        mounts |= {str(confinement.run_files): "writable", **_mounts_in(inner.fences)}
         surveys.append(inner)
     if len(mounts) > MOST_MOUNTS:
         raise Unfenceable(f"there is more in {workdir} than can be kept from changing")
+    unwanted = tuple(path for path, fence in fences.items() if fence == "unwanted")
     order = tuple((path, mounts[path], identity(path)) for path in sorted(mounts, key=_depth))
-    return View(order, tuple(path for seen in surveys for path in seen.watched), fences.unwanted)
+    return View(order, tuple(path for seen in surveys for path in seen.watched), unwanted)
 
 
 def _keep(known: Sequence[str], confinement: Confinement, workdir: str) -> tuple[Fences, Survey]:
     """Return what must be kept in a folder, and what was found there."""
     run_files = str(confinement.run_files)
     workspaces = (workspace_fences(workdir, root, run_files) for root in known)
-    own = Fences.joined((*workspaces, what_agentfs_runs(workdir, confinement)))
-    seen = survey(workdir, own.read_only)
+    own = join((*workspaces, what_agentfs_runs(workdir, confinement)))
+    seen = survey(workdir, {path for path, fence in own.items() if fence == "shown"})
     others = (workspace_fences(workdir, root, run_files) for root in seen.workspaces if root not in known)
-    return Fences.joined((own, *others, git_fences(seen))), seen
+    return join((own, *others, seen.fences)), seen
 
 
 def _survey_run_files(confinement: Confinement, mounts: Mapping[str, Kind]) -> Survey | None:
@@ -200,7 +200,7 @@ def _readable(confinement: Confinement) -> list[str]:
     own = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)}
     named = [str(path) for path in confinement.readable]
     for path in named:
-        if not _is_system(path) and os.path.lexists(path) and identity(path) is None:
+        if not is_system(path) and os.path.lexists(path) and identity(path) is None:
             with hold_folder(path, READABLE):  # a link: this raises Refused
                 pass
     return [path for path in sorted({*own, *named}) if os.path.exists(path)]
@@ -208,7 +208,7 @@ def _readable(confinement: Confinement) -> list[str]:
 
 def readable_path(path: str) -> str:
     """Return a path of [tools] read with its links resolved, as far as no step can have made them."""
-    return os.path.realpath(path) if _is_system(path) else resolve_links_of_others(path)
+    return os.path.realpath(path) if is_system(path) else resolve_links_of_others(path)
 
 
 def _known_workspaces(confinement: Confinement, readable: Sequence[str]) -> list[str]:
@@ -223,13 +223,13 @@ def _known_workspaces(confinement: Confinement, readable: Sequence[str]) -> list
 def _cover(roots: Iterable[str], confinement: Confinement) -> dict[str, Kind]:
     """Return workspaces, and a home, that lie in system folders, which all see: an empty folder covers each."""
     named = [str(path) for path in (confinement.workdir, *confinement.also_writable, *confinement.readable)]
-    places = [path for path in (*roots, *_home_in_system()) if _is_system(path) and os.path.isdir(path)]
+    places = [path for path in (*roots, *_home_in_system()) if is_system(path) and os.path.isdir(path)]
     return dict.fromkeys((path for path in places if not any(inside(path, one) for one in named)), "empty")
 
 
 def _is_shown(path: str, workdir: str, covered: Iterable[str]) -> bool:
     """Whether a readable path is seen anyway."""
-    return inside(path, workdir) or (_is_system(path) and not any(inside(path, one) for one in covered))
+    return inside(path, workdir) or (is_system(path) and not any(inside(path, one) for one in covered))
 
 
 def _find_hidden(
@@ -249,20 +249,18 @@ def _find_hidden(
 def _is_seen(path: str, mounts: dict[str, Kind]) -> bool:
     """Whether these mounts show a path: the innermost one that it lies in decides."""
     around = max((one for one in mounts if inside(path, one)), key=_depth, default=None)
-    return _is_system(path) if around is None else mounts[around] in ("shown", "writable")
+    return is_system(path) if around is None else mounts[around] in ("shown", "writable")
 
 
-def _fence(fences: Fences) -> dict[str, Kind]:
-    made: dict[str, Kind] = dict.fromkeys(fences.pinned, "writable")
-    made |= dict.fromkeys(fences.read_only, "shown")
-    made |= dict.fromkeys(fences.empty_folders, "empty")
-    return made | dict.fromkeys(fences.empty_files, "nothing")
+def _mounts_in(fences: Fences) -> dict[str, Kind]:
+    return {path: fence for path, fence in fences.items() if fence != "unwanted"}
 
 
 # ── system folders ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _is_system(path: str) -> bool:
+def is_system(path: str) -> bool:
+    """Whether a path lies in a folder that every program sees."""
     return any(inside(path, folder) for folder in SYSTEM)
 
 
@@ -286,39 +284,31 @@ def _home_path() -> str:
 def _home_in_system() -> Iterator[str]:
     """Yield the user's home if it lies in a system folder and is not a folder of programs."""
     home = os.path.realpath(_home_path())
-    if _is_system(home) and not any(inside(folder, home) for folder in (*SYSTEM, *PATH.split(":"))):
+    if is_system(home) and not any(inside(folder, home) for folder in (*SYSTEM, *PATH.split(":"))):
         with contextlib.suppress(OSError):
             if os.stat(home).st_uid == os.geteuid():
                 yield home
 
 
-class _Private:
-    """What of /etc not every user may read. Remembered for a while: it is a thousand files."""
-
-    def __init__(self) -> None:
-        self._until, self._found = 0.0, dict[str, Kind]()
-
-    def __call__(self) -> dict[str, Kind]:
-        if (now := time.monotonic()) >= self._until:
-            self._found, self._until = dict(self._look("/etc")), now + TIMING.private_known
-        return self._found
-
-    def _look(self, folder: str) -> Iterator[tuple[str, Kind]]:
-        try:
-            with os.scandir(folder) as entries:
-                found = [(entry.path, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
-        except OSError:
-            return  # not ours to read either
-        for path, mode in found:
-            if stat.S_ISDIR(mode) and mode & 0o005 == 0o005:
-                yield from self._look(path)
-            elif stat.S_ISDIR(mode) and os.access(path, os.X_OK):
-                yield path, "empty"
-            elif stat.S_ISREG(mode) and not mode & 0o004 and os.access(path, os.R_OK):
-                yield path, "nothing"
+@functools.lru_cache(maxsize=1)
+def _private(_period: int) -> dict[str, Kind]:
+    """Return what of /etc not every user may read. It is a thousand files: looked at once in each period."""
+    return dict(_find_private("/etc"))
 
 
-_private = _Private()
+def _find_private(folder: str) -> Iterator[tuple[str, Kind]]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [(entry.path, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
+    except OSError:
+        return  # not ours to read either
+    for path, mode in found:
+        if stat.S_ISDIR(mode) and mode & 0o005 == 0o005:
+            yield from _find_private(path)
+        elif stat.S_ISDIR(mode) and os.access(path, os.X_OK):
+            yield path, "empty"
+        elif stat.S_ISREG(mode) and not mode & 0o004 and os.access(path, os.R_OK):
+            yield path, "nothing"
 
 
 # ── the command ───────────────────────────────────────────────────────────────────────────────────────────
@@ -357,7 +347,7 @@ SHOW, WRITE = "--ro-bind-try", "--bind-try"  # of what a step may have replaced,
 def make_layout(argv: Sequence[str], confinement: Confinement) -> Layout:
     """Return the command that runs `argv` confined; as it is when the confinement is "none".
 
-    Raises Unfenceable, and Refused for a folder that is no longer there.
+    Raises Refused, also for a folder that is no longer there.
     """
     workdir = str(confinement.workdir)
     if confinement.sandbox == "none":
@@ -366,7 +356,7 @@ def make_layout(argv: Sequence[str], confinement: Confinement) -> Layout:
         raise Unfenceable(why_missing("bwrap", "bubblewrap"))
     view = view_for(confinement)
     mounts: dict[str, Kind] = dict.fromkeys(filter(os.path.exists, (KEYS,)), "nothing")
-    mounts |= _private()
+    mounts |= _private(int(time.monotonic() / TIMING.private_known))
     mounts |= {path: kind for path, kind, known in view.mounts if known is not None or kind not in _THEMSELVES}
     words = {**dict(_system(frozenset(mounts))), **_fixed_words(), **_python_links(mounts)}
     words |= {path: _mount(path, kind) for path, kind in mounts.items()}
@@ -392,13 +382,13 @@ def _fixed_words() -> dict[str, tuple[str, ...]]:
     home = os.path.realpath(_home_path())
     words: dict[str, tuple[str, ...]] = dict.fromkeys(_EMPTIED, ("--dir",))
     words |= dict.fromkeys((MEMORY, SCRATCH), ("--tmpfs",))
-    return words if _is_system(home) or home == "/" else {home: ("--dir",), **words}
+    return words if is_system(home) or home == "/" else {home: ("--dir",), **words}
 
 
 def _python_links(mounts: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return the Python that runs agentfs by the name it was started under, where that leads through a link."""
     named = (path for path in (sys.prefix, sys.base_prefix) if os.path.realpath(path) != path)
-    unseen = (path for path in named if not _is_system(path) and not any(inside(path, one) for one in mounts))
+    unseen = (path for path in named if not is_system(path) and not any(inside(path, one) for one in mounts))
     return {path: ("--symlink", os.path.realpath(path)) for path in unseen}
 
 

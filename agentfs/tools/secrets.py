@@ -117,11 +117,11 @@ class SecretMask:
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        return self._text.masked(text)
+        return self._text.mask(text)
 
     def data(self, data: bytes) -> bytes:
         """Return bytes without secrets, whatever text they are."""
-        return self._data.masked(data.decode("latin-1")).encode("latin-1") if self._data else data
+        return self._data.mask(data.decode("latin-1")).encode("latin-1") if self._data else data
 
     def stream(self) -> "MaskedStream":
         """Return what masks bytes as they come."""
@@ -134,7 +134,7 @@ class SecretMask:
         """
         match value:
             case str():
-                return value if value in self._fixed else self._text.masked(value)
+                return value if value in self._fixed else self._text.mask(value)
             case list() | tuple():
                 return [self.value(item, keys=keys, ours=ours) for item in value]
             case dict():
@@ -152,7 +152,7 @@ class SecretMask:
         """Return an object with the names in it masked, and nothing lost where two become one."""
         masked: dict[str, Any] = {}
         for name, item in value.items():
-            shown = self._text.masked(name)
+            shown = self._text.mask(name)
             again = (f"{shown} {number}" for number in count(2))
             masked[shown if shown not in masked else next(one for one in again if one not in masked)] = item
         return masked
@@ -201,7 +201,7 @@ class MaskedStream:
     def end(self) -> bytes:
         """Return what was kept back, masked."""
         rest, self._rest = self._rest, ""
-        return self._finder.masked(rest).encode("latin-1")
+        return self._finder.mask(rest).encode("latin-1")
 
 
 @lru_cache
@@ -319,7 +319,7 @@ class _Finder:
     def __bool__(self) -> bool:
         return bool(self._forms)
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """Return a text with labels in the places of secrets."""
         hits = self._hits(text, _breaks(text)) if self._forms else ()
         return _substitute(hits, text) if hits else text

@@ -15,7 +15,6 @@ from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, StepContext, ToolResult, fail
 from agentfs.tools.launch import GaveUp
 from agentfs.tools.programs import HARM_HINT, INSTALL_BWRAP
-from agentfs.tools.protected import Unfenceable
 from agentfs.tools.sandbox import environment, make_layout, unavailable_because
 from agentfs.tools.secrets import SecretMask
 from agentfs.tools.user_tools import FOLDER, Described, Found, Source, without_clashes
@@ -29,17 +28,14 @@ PACKAGE = Path(__file__).parent.parent
 
 
 def find_place(confinement: Confinement, *source: Source) -> Place:
-    """Return the sandbox for these tools in this confinement. Raises NoWorker or Refused."""
+    """Return the sandbox for these tools in this confinement. Raises Refused."""
     if confinement.sandbox == "bubblewrap" and (why := unavailable_because()):
         raise NoWorker(why, confinement.change(INSTALL_BWRAP))
     inner = replace(confinement, readable=(*confinement.readable, *_readable_for(source, confinement.workspace)))
     argv = [sys.executable, "-I", "-B", str(PROGRAM)]
-    try:
-        with hold_folder(str(confinement.workdir)) as held:
-            workdir = os.fstat(held.fd).st_ino
-        layout = make_layout(argv, inner)
-    except Unfenceable as error:
-        raise NoWorker(str(error), "choose another workdir") from None
+    with hold_folder(str(confinement.workdir)) as held:
+        workdir = os.fstat(held.fd).st_ino
+    layout = make_layout(argv, inner)
     plain = {str(inner.workdir), *map(str, inner.readable), *map(os.path.realpath, (sys.prefix, sys.base_prefix))}
     locked = (path for path, kind, _ in layout.view.mounts if kind == "shown" and path not in plain)
     marks = (workdir, *map(_change_time, locked), *_tool_files(source))
@@ -94,7 +90,7 @@ def load(found: Sequence[Source], root: Path, sandbox: Sandbox, taken: Sequence[
             answer = Request(worker, context).send(asked)
         finally:
             worker.end()
-    except (NoWorker, Refused, GaveUp) as error:
+    except (Refused, GaveUp) as error:
         return _report_unloaded(found, str(error))
     finally:
         workers.close()
@@ -129,7 +125,7 @@ class UserTool:
 
     def prepare(self, confinement: Confinement) -> None:
         """Begin to start a worker. The call reports what goes wrong."""
-        with suppress(NoWorker, Refused):
+        with suppress(Refused):
             self.workers.prepare(find_place(confinement, self.source))
 
     def call(self, given: JsonObject, context: StepContext) -> ToolResult:
@@ -138,8 +134,6 @@ class UserTool:
             worker = self.workers.borrow(place, context)
         except Refused as refused:
             return ToolResult(failure=refused.failure)
-        except NoWorker as error:
-            return fail("sandbox", str(error), error.hint)
         except GaveUp:
             return ToolResult(failure=context.why_ended(then=" and was killed"))
         result = self._call_in(worker, given, context)

@@ -29,12 +29,10 @@ from typing import Any
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
-from typing_extensions import TypedDict
 
-from agentfs.tools.user_tools import MARK, Described, Found, Function, describe, problem_of
+from agentfs.tools.user_tools import MARK, Found, adapter_for, describe_all
 
 LARGEST_REPLY = 64 * 1024 * 1024
 _PR_SET_CHILD_SUBREAPER = 36
@@ -111,19 +109,6 @@ def functions(loaded: Any) -> dict[str, Callable[..., Any]]:
     return {name: value for name, value in own.items() if value.__module__ == loaded.__name__}
 
 
-def adapter_for(made: Callable[..., Any]) -> TypeAdapter[dict[str, Any]]:
-    """Return what checks and converts the input of a function."""
-    hints = typing.get_type_hints(made, include_extras=True)
-    fields = {
-        one.name: hints[one.name] if one.default is one.empty else typing.NotRequired[hints[one.name]]
-        for one in inspect.signature(made).parameters.values()
-    }
-    make: Any = TypedDict  # called with what a person wrote, which no checker can follow
-    shape = make("Input", fields)
-    shape.__pydantic_config__ = ConfigDict(extra="forbid")
-    return TypeAdapter(shape)
-
-
 # ── what tools there are ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -167,29 +152,8 @@ def _receive(pipe: Any, shown: str, until: float, seconds: float) -> Answer:
 
 def describe_functions(shown: str, loaded: Any) -> Found:
     """Return the tools of what was loaded, and what is wrong with those that cannot be."""
-    tools, problems = [], []
-    for name, made in functions(loaded).items():
-        function = _function(made)
-        problem = problem_of(function)
-        if problem is None:
-            try:
-                schema = _without_titles(adapter_for(made).json_schema())
-            except (PydanticUserError, PydanticSchemaGenerationError, NameError, TypeError) as error:
-                problem = f"the type hints of {name} cannot be used: {str(error).splitlines()[0]}"
-        if problem is not None:
-            problems.append(f"{shown}:{function.line}: {problem}")
-            continue
-        spec = describe(function, schema.get("properties", {}), shown, schema.get("$defs", {}))
-        tools.append(Described(spec, shown, function.line, name))
-    return Found(tuple(tools), tuple(problems))
-
-
-def _function(made: Callable[..., Any]) -> Function:
-    named = inspect.unwrap(made)
-    return Function(
-        named.__name__, _def_line(named), inspect.getdoc(made), inspect.iscoroutinefunction(named),
-        inspect.signature(made), getattr(made, MARK),
-    )  # fmt: skip
+    found = functions(loaded).items()
+    return describe_all(shown, ((name, made, _def_line(inspect.unwrap(made))) for name, made in found))
 
 
 def _def_line(made: Callable[..., Any]) -> int:
@@ -199,19 +163,6 @@ def _def_line(made: Callable[..., Any]) -> int:
     except (OSError, TypeError):
         return int(getattr(getattr(made, "__code__", None), "co_firstlineno", 1))
     return start + next((n for n, line in enumerate(lines) if line.lstrip().startswith(("def ", "async def "))), 0)
-
-
-def _without_titles(schema: Any, *, names: bool = False) -> Any:
-    """Return a schema without the titles that pydantic makes up; `names`: its keys are names, not keywords."""
-    if isinstance(schema, list):
-        return [_without_titles(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: _without_titles(value, names=not names and key in ("properties", "$defs"))
-        for key, value in schema.items()
-        if names or key != "title" or not isinstance(value, str)
-    }
 
 
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,30 +1,26 @@
-"""A person's own tools: `@tool`, where they are, and what they are by their source alone. Runs none of them.
+"""A person's own tools: `@tool`, and what they are by their source alone. Runs none of them, and looks for none.
 
 A function is described twice: by its source, for commands that must not run it (`read_sources`), and by Python itself
-in a worker (`user_tool_worker`). Both hand what they read to `describe`, so that they cannot drift apart.
+in a worker (`user_tool_worker`). For the former a function is made that does nothing: `describe_all` is given both.
 Workers load this module: what they do not need is imported where it is used.
 """
 
 import ast
 import inspect
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from pydantic import TypeAdapter
 
     from agentfs.core.tool_spec import Effects, ToolSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FOLDER = "tools"
-GROUP = "agentfs.tools"  # of entry points
 MARK = "__agentfs_tool__"
 RESERVED = frozenset(
     {"sh", "bash", "http", "json", "none", "finish", "hand_over"}
@@ -74,15 +70,13 @@ def tool(
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """A function under @tool, read from its source or by Python."""
+class Source:
+    """One place with tools in it."""
 
-    name: str
-    line: int
-    doc: str | None
-    is_async: bool
-    signature: inspect.Signature
-    declared: Declared
+    shown: str  # how people know it: tools/shop.py, or `the entry point shop`
+    path: str | None  # its Python file; None: it was not found without importing something
+    entry: str | None = None  # package.module or package.module:function
+    folder: str | None = None  # where the package of an entry point is installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,59 +97,99 @@ class Found:
     problems: tuple[str, ...] = ()
 
 
-def problem_of(function: Function) -> str | None:
-    """Return why a function cannot be a tool; None if it can."""
-    from agentfs.core.tool_spec import Effects
-
-    name: object = function.declared.name or function.name
-    if not isinstance(name, str) or not _NAME.match(name):  # a decorator may hold anything
-        return f"{name!r} cannot be a tool's name: letters, digits, - and _ only, a letter first"
-    if name in RESERVED:
-        return f"{name!r} means something else already; give the tool another name"
-    if function.is_async:
-        return f"{function.name} is async; a tool is a plain function (call asyncio.run in it)"
-    if function.declared.effects not in get_args(Effects):
-        effects = ", ".join(get_args(Effects))
-        return f"effects of {function.name} are {function.declared.effects!r}; they may be {effects}"
-    problems = (_parameter_problem(one, function.name) for one in function.signature.parameters.values())
-    return next(filter(None, problems), None)
+class Unfit(Exception):
+    """A function cannot be a tool: why."""
 
 
-def _parameter_problem(parameter: inspect.Parameter, function: str) -> str | None:
-    name = parameter.name
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        stars = "*" if parameter.kind == parameter.VAR_POSITIONAL else "**"
-        return f"{function} takes {stars}{name}; name every parameter"
-    if parameter.kind == parameter.POSITIONAL_ONLY:
-        return f"{function} takes {name} by position only; take out the /"
-    if parameter.annotation is parameter.empty:
-        return f"the parameter {name!r} of {function} has no type hint; write {name}: str, or what it is"
-    return None
+def describe_all(source: str, functions: Iterable[tuple[str, Callable[..., Any], int]]) -> Found:
+    """Return the tools that functions under @tool are, each given with its name and line in a source."""
+    tools: list[Described] = []
+    problems: list[str] = []
+    for name, made, line in functions:
+        try:
+            tools.append(Described(_describe(made, source), source, line, name))
+        except Unfit as unfit:
+            problems.append(f"{source}:{line}: {unfit}")
+    return Found(tuple(tools), tuple(problems))
 
 
-def describe(function: Function, properties: Mapping[str, Any], where: str, defs: Mapping[str, Any]) -> "ToolSpec":
-    """Return the tool a function is, given the schema of each parameter."""
+def _describe(made: Callable[..., Any], source: str) -> "ToolSpec":
     from agentfs.core.tool_spec import ToolSpec
 
-    parameters = function.signature.parameters.values()
+    declared: Declared = getattr(made, MARK)
+    name = inspect.unwrap(made).__name__
+    _refuse_unfit(made, name, declared)
+    try:
+        schema = _without_titles(adapter_for(made).json_schema())
+    except Exception as error:  # noqa: BLE001 - a person's hints may make any part of pydantic stumble
+        raise Unfit(f"the type hints of {name} cannot be used: {str(error).partition(chr(10))[0]}") from None
+    parameters, properties = inspect.signature(made).parameters.values(), schema.get("properties", {})
     required = [one.name for one in parameters if one.default is one.empty]
     is_text = len(required) == 1 and properties[required[0]].get("type") == "string"
-    declared = function.declared
-    lines = (function.doc or "").strip().splitlines()
-    schema = {
-        "type": "object",
-        "properties": dict(properties),
-        "required": required,
-        "additionalProperties": False,
-    }
+    lines = (inspect.getdoc(made) or "").strip().splitlines()
+    closed = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return ToolSpec(
-        name=declared.name or function.name,
-        summary=lines[0].strip() if lines else f"{function.name} in {where}",
-        input_schema=schema | ({"$defs": dict(defs)} if defs else {}),
-        effects=declared.effects,  # type: ignore[arg-type]  # problem_of has looked
+        name=declared.name or name,
+        summary=lines[0].strip() if lines else f"{name} in {source}",
+        input_schema=closed | ({"$defs": schema["$defs"]} if "$defs" in schema else {}),
+        effects=declared.effects,  # type: ignore[arg-type]  # _refuse_unfit has looked
         repeatable=declared.effects in ("read", "none") if declared.repeatable is None else declared.repeatable,
         text_field=required[0] if is_text else None,
     )
+
+
+def _refuse_unfit(made: Callable[..., Any], function: str, declared: Declared) -> None:
+    """Raise Unfit if a function cannot be a tool, whatever its type hints mean."""
+    from agentfs.core.tool_spec import Effects
+
+    name: object = declared.name or function
+    if not isinstance(name, str) or not _NAME.match(name):  # a decorator may hold anything
+        raise Unfit(f"{name!r} cannot be a tool's name: letters, digits, - and _ only, a letter first")
+    if name in RESERVED:
+        raise Unfit(f"{name!r} means something else already; give the tool another name")
+    if inspect.iscoroutinefunction(inspect.unwrap(made)):
+        raise Unfit(f"{function} is async; a tool is a plain function (call asyncio.run in it)")
+    if declared.effects not in get_args(Effects):
+        raise Unfit(f"effects of {function} are {declared.effects!r}; they may be {', '.join(get_args(Effects))}")
+    for one in inspect.signature(made).parameters.values():
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            stars = "*" if one.kind == one.VAR_POSITIONAL else "**"
+            raise Unfit(f"{function} takes {stars}{one.name}; name every parameter")
+        if one.kind == one.POSITIONAL_ONLY:
+            raise Unfit(f"{function} takes {one.name} by position only; take out the /")
+        if one.annotation is one.empty:
+            raise Unfit(
+                f"the parameter {one.name!r} of {function} has no type hint; write {one.name}: str, or what it is"
+            )
+
+
+def adapter_for(made: Callable[..., Any]) -> "TypeAdapter[dict[str, Any]]":
+    """Return what checks and converts the input of a function."""
+    from pydantic import ConfigDict, TypeAdapter
+    from typing_extensions import TypedDict
+
+    hints = typing.get_type_hints(made, include_extras=True)
+    fields = {
+        one.name: hints[one.name] if one.default is one.empty else typing.NotRequired[hints[one.name]]
+        for one in inspect.signature(made).parameters.values()
+    }
+    make: Any = TypedDict  # called with what a person wrote, which no checker can follow
+    shape = make("Input", fields)
+    shape.__pydantic_config__ = ConfigDict(extra="forbid")
+    return TypeAdapter(shape)
+
+
+def _without_titles(schema: Any, *, names: bool = False) -> Any:
+    """Return a schema without the titles that pydantic makes up; `names`: its keys are names, not keywords."""
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _without_titles(value, names=not names and key in ("properties", "$defs"))
+        for key, value in schema.items()
+        if names or key != "title" or not isinstance(value, str)
+    }
 
 
 def without_clashes(found: Found, taken: Sequence[str]) -> Found:
@@ -176,90 +210,15 @@ def without_clashes(found: Found, taken: Sequence[str]) -> Found:
     return Found(tuple(tools), tuple(problems))
 
 
-# ── where they are ────────────────────────────────────────────────────────────────────────────────────────
+# ── read by their source ──────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One place with tools in it."""
-
-    shown: str  # how people know it: tools/shop.py, or `the entry point shop`
-    path: str | None  # its Python file; None: it was not found without importing something
-    entry: str | None = None  # package.module or package.module:function
-    folder: str | None = None  # where the package of an entry point is installed
-
-
-def sources(root: Path | None, *, installed: bool = True) -> list[Source]:
-    """Return every place with tools: the files of tools/ that do not begin with _, then entry points.
-
-    Many projects keep scripts in a folder of that name: one that mentions neither agentfs nor @tool is not ours.
-    """
-    return [*_files(root), *(_entry_points() if installed else ())]
-
-
-def _files(root: Path | None) -> Iterator[Source]:
-    if root is None:
-        return
-    try:
-        with os.scandir(root / FOLDER) as entries:
-            names = sorted(one.name for one in entries if _is_tool_file(one) and _may_hold_tools(one.path))
-    except OSError:
-        return
-    for name in names:
-        yield Source(f"{FOLDER}/{name}", os.path.realpath(root / FOLDER / name))
-
-
-def _is_tool_file(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".py") and not entry.name.startswith(("_", ".")) and entry.is_file()
-
-
-def _may_hold_tools(path: str) -> bool:
-    """Whether a file is ours to read; one that cannot be read or run is, so that its reader says why."""
-    try:
-        content = _content(path)
-        if len(content) > LARGEST_SOURCE or any(word in content for word in (b"agentfs", b"@tool")):
-            return True
-        ast.parse(content)
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    return False
-
-
-def _content(path: str) -> bytes:
+def read_content(path: str) -> bytes:
+    """Return the beginning of a source, one byte more than the largest may have."""
     from agentfs.storage.safe_open import reading
 
     with reading(path) as file:
         return file.read(LARGEST_SOURCE + 1)
-
-
-def _entry_points() -> Iterator[Source]:
-    for entry in _installed(tuple((path, _changed_at(path)) for path in sys.path)):
-        folder = os.path.realpath(str(entry.dist.locate_file(""))) if entry.dist else None
-        yield Source(f"the entry point {entry.name}", _module_file(entry, folder), entry.value, folder)
-
-
-@lru_cache(maxsize=1)
-def _installed(_searched: tuple[tuple[str, int], ...]) -> "list[EntryPoint]":
-    """Return the entry points of what is installed; looked for again once a folder of `sys.path` has changed."""
-    from importlib.metadata import entry_points
-
-    return sorted(entry_points(group=GROUP), key=lambda found: (found.name, found.value))
-
-
-def _changed_at(path: str) -> int:
-    try:
-        return os.stat(path or ".").st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _module_file(entry: "EntryPoint", folder: str | None) -> str | None:
-    """Return the file of an entry point's module, looked for by name: importing its package would run it."""
-    base = os.path.join(folder or "/", *entry.module.split("."))
-    return next((path for path in (f"{base}.py", f"{base}/__init__.py") if folder and os.path.isfile(path)), None)
-
-
-# ── read by their source ──────────────────────────────────────────────────────────────────────────────────
 
 
 def read_sources(found: Sequence[Source]) -> Found:
@@ -275,7 +234,7 @@ def _read_source(source: Source) -> Found:
     if source.path is None:
         return Found()  # an installed package whose source is not at hand: a run will load it
     try:
-        content = _content(source.path)
+        content = read_content(source.path)
         if len(content) > LARGEST_SOURCE:
             return _broken(source, "it is larger than 1 MiB")
         tree = ast.parse(content)
@@ -293,7 +252,7 @@ def _broken(source: Source, why: str) -> Found:
 
 
 def _read_tree(tree: ast.Module, source: Source, wanted: str) -> Found:
-    tools: list[Described] = []
+    functions: list[tuple[str, Callable[..., Any], int]] = []
     problems: list[str] = []
     for node in tree.body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (wanted and node.name != wanted):
@@ -302,17 +261,13 @@ def _read_tree(tree: ast.Module, source: Source, wanted: str) -> Found:
         if declared is None:
             continue
         try:
-            function = _function(node, declared)
-            problem = problem_of(function)
-        except ValueError as error:  # two parameters of one name: the parser lets them pass
-            problem = str(error)
-        if problem:
-            problems.append(f"{source.shown}:{node.lineno}: {problem}")
-            continue
-        properties = {one.name: hint_schema(one.annotation) for one in function.signature.parameters.values()}
-        spec = describe(function, properties, source.shown, {})
-        tools.append(Described(spec, source.shown, node.lineno, node.name))
-    return Found(tuple(tools), tuple(problems))
+            functions.append((node.name, _stub(node, declared), node.lineno))
+        except SyntaxError as error:  # two parameters of one name: the parser lets them pass
+            problems.append(f"{source.shown}:{node.lineno}: {error.msg}")
+        except RecursionError:
+            problems.append(f"{source.shown}:{node.lineno}: its type hints are nested too deeply")
+    described = describe_all(source.shown, functions)
+    return Found(described.tools, (*problems, *described.problems))
 
 
 def _read_declared(mark: ast.expr) -> Declared | None:
@@ -331,101 +286,84 @@ def _last_name(node: ast.expr) -> str | None:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
 
 
-def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, declared: Declared) -> Function:
-    is_async = isinstance(node, ast.AsyncFunctionDef)
-    return Function(node.name, node.lineno, ast.get_docstring(node), is_async, _signature(node.args), declared)
-
-
-def _signature(given: ast.arguments) -> inspect.Signature:
-    """Return the parameters as Python would have them, annotations and defaults still as source."""
-    kind = inspect.Parameter
-    plain: list[tuple[ast.arg, Any]] = [(one, kind.POSITIONAL_ONLY) for one in given.posonlyargs]
-    plain += [(one, kind.POSITIONAL_OR_KEYWORD) for one in given.args]
-    defaults = [None] * (len(plain) - len(given.defaults)) + list(given.defaults)
-    read: list[tuple[ast.arg | None, Any, ast.expr | None]] = [
-        *((one, how, default) for (one, how), default in zip(plain, defaults, strict=True)),
-        (given.vararg, kind.VAR_POSITIONAL, None),
-        *((one, kind.KEYWORD_ONLY, value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)),
-        (given.kwarg, kind.VAR_KEYWORD, None),
-    ]
-    return inspect.Signature(
-        [
-            kind(one.arg, how, default=default or kind.empty, annotation=one.annotation or kind.empty)
-            for one, how, default in read
-            if one is not None
-        ]
-    )
+def _stub(node: ast.FunctionDef | ast.AsyncFunctionDef, declared: Declared) -> Callable[..., Any]:
+    """Return a function that is described as this one is, and does nothing."""
+    given, words = node.args, ast.get_docstring(node)
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+    hints = {one.arg: hint_type(one.annotation) for one in named if one.annotation is not None}
+    for one in named:
+        one.annotation = None
+    given.defaults = [ast.Constant(None) for _ in given.defaults]
+    given.kw_defaults = [one and ast.Constant(None) for one in given.kw_defaults]
+    bare = ast.parse(f"{'async ' * isinstance(node, ast.AsyncFunctionDef)}def {node.name}(): pass")
+    bare.body[0].args = given  # type: ignore[attr-defined]
+    names: dict[str, Any] = {}
+    exec(compile(ast.fix_missing_locations(bare), "stub", "exec"), names)  # noqa: S102 - nothing of theirs is left in it
+    made = names[node.name]
+    made.__annotations__, made.__doc__ = hints, words
+    setattr(made, MARK, declared)
+    return typing.cast("Callable[..., Any]", made)
 
 
 # ── type hints, as text ───────────────────────────────────────────────────────────────────────────────────
 
-_PLAIN: Mapping[str, Mapping[str, Any]] = {
-    "str": {"type": "string"},
-    "int": {"type": "integer"},
-    "float": {"type": "number"},
-    "bool": {"type": "boolean"},
-    "list": {"type": "array", "items": {}},
-    "List": {"type": "array", "items": {}},
-    "dict": {"type": "object", "additionalProperties": True},
-    "Dict": {"type": "object", "additionalProperties": True},
+_PLAIN = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "list": list,
+    "List": list,
+    "dict": dict,
+    "Dict": dict,
 }
 
 
-def hint_schema(node: ast.expr | None) -> dict[str, Any]:
-    """Return the JSON Schema of a simple type hint; of any other {}, which allows everything: a run knows better."""
+def hint_type(node: ast.expr) -> Any:
+    """Return the type that a simple hint means; for another Any, which allows everything: a run knows better."""
     match node:
         case ast.Constant(value=None):
-            return {"type": "null"}
+            return None
         case ast.Constant(value=str() as text):
-            return _quote(text)
+            return _parse_quoted(text)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _any_of([left, right])
+            return _union([left, right])
         case ast.Subscript():
             return _subscript(_last_name(node.value), node.slice)
         case ast.Name() | ast.Attribute():
-            return dict(_PLAIN.get(_last_name(node) or "", {}))
+            return _PLAIN.get(_last_name(node) or "", Any)
         case _:
-            return {}
+            return Any
 
 
-def _quote(text: str) -> dict[str, Any]:
+def _parse_quoted(text: str) -> Any:
     try:
-        return hint_schema(ast.parse(text, mode="eval").body)
+        return hint_type(ast.parse(text, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError):
-        return {}
+        return Any
 
 
-def _any_of(nodes: list[ast.expr]) -> dict[str, Any]:
-    schemas = [hint_schema(node) for node in nodes]
-    if not all(schemas):
-        return {}
-    return {"anyOf": [inner for schema in schemas for inner in schema.get("anyOf", [schema])]}
+def _union(nodes: list[ast.expr]) -> Any:
+    types = tuple(map(hint_type, nodes))
+    return Any if Any in types else typing.Union[types]  # noqa: UP007 - of as many as there are
 
 
-def _subscript(name: str | None, inner: ast.expr) -> dict[str, Any]:
+def _subscript(name: str | None, inner: ast.expr) -> Any:
     items = list(inner.elts) if isinstance(inner, ast.Tuple) else [inner]
     match name, items:
         case (("list" | "List" | "Sequence"), [item]):
-            return {"type": "array", "items": hint_schema(item)}
+            return list[hint_type(item)]  # type: ignore[misc]
         case (("dict" | "Dict" | "Mapping"), [key, value]) if _last_name(key) == "str":
-            return {"type": "object", "additionalProperties": hint_schema(value) or True}
+            return dict[str, hint_type(value)]  # type: ignore[misc]
         case "Optional", [item]:
-            return _any_of([item, ast.Constant(None)])
+            return _union([item, ast.Constant(None)])
         case "Union", _:
-            return _any_of(items)
+            return _union(items)
         case "Annotated", [item, *_]:
-            return hint_schema(item)
+            return hint_type(item)
         case "Literal", _:
-            return _literal(items)
+            values = [item.value for item in items if isinstance(item, ast.Constant)]
+            is_known = len(values) == len(items) > 0 and all(isinstance(value, str | int) for value in values)
+            return typing.Literal[tuple(values)] if is_known else Any
         case _:
-            return {}
-
-
-def _literal(items: list[ast.expr]) -> dict[str, Any]:
-    if not all(isinstance(item, ast.Constant) and isinstance(item.value, str | int) for item in items):
-        return {}
-    values = [item.value for item in items if isinstance(item, ast.Constant)]
-    kinds = {type(value) for value in values}
-    schema: dict[str, Any] = {"const": values[0]} if len(values) == 1 else {"enum": values}
-    names = {str: "string", int: "integer", bool: "boolean"}
-    return schema | ({"type": names[kinds.pop()]} if len(kinds) == 1 else {})
+            return Any

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
 from agentfs import __version__
@@ -23,7 +23,7 @@ from agentfs.storage.starting import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.addresses import ALLOW, Forbidden, Resolve, Target, parse_target, reachable
 from agentfs.tools.base import StepContext, ToolResult, closed_schema, fail
-from agentfs.tools.output import Capture, value_result
+from agentfs.tools.output import capturing, json_or_text, value_result
 
 if TYPE_CHECKING:
     import httpx2
@@ -251,31 +251,18 @@ def _result(reply: Reply, context: StepContext) -> ToolResult:
     """Return a body as a tool's result; a long one goes to the context's output file, too."""
     if not 200 <= reply.status < 300:
         raise Refused("http", f"{reply.status} {reply.reason}{_head(reply)}")
-    capture = Capture(context.output_bytes, context.mask, context.output_file)
     try:
-        capture.feed(_as_utf8(reply))
-        capture.end()
+        with capturing(context) as capture:
+            capture.feed(_as_utf8(reply))
     except OSError as error:
         with suppress(OSError):
             os.unlink(context.output_file)
         raise Refused("disk", f"the body could not be kept: {error}") from error
-    finally:
-        capture.close()
     text = capture.text(context.output_file.name)
     if capture.spilled:
         return ToolResult(text, cut=True)
-    return ToolResult(_value(text, reply.kind))
-
-
-def _value(text: str, kind: str) -> Any:
-    """Return the JSON value a body is, or its text: JSON if the server says so, or if it is an object or an array."""
-    says_so = kind == "application/json" or kind.endswith("+json")
-    if not says_so and not text.lstrip().startswith(("{", "[")):
-        return text
-    try:
-        return json_value(text)
-    except NotJson:
-        return text
+    says_json = reply.kind == "application/json" or reply.kind.endswith("+json")
+    return ToolResult(json_or_text(text, is_json=says_json))
 
 
 def _mask(refused: Refused, context: StepContext) -> ToolResult:
@@ -286,10 +273,13 @@ def _mask(refused: Refused, context: StepContext) -> ToolResult:
 # ── the tools ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True)
 class HttpGet:
     """Gets what is at a web address, in this process."""
 
-    spec = ToolSpec(
+    net: Net = Net()
+
+    spec: ClassVar[ToolSpec] = ToolSpec(
         name="http_get",
         summary="Get what stands at a web address: the value if it is JSON, else the text",
         input_schema=closed_schema({"url": {"type": "string", "minLength": 1}}, "url"),
@@ -298,21 +288,22 @@ class HttpGet:
         text_field="url",
     )
 
-    def __init__(self, net: Net = Net()) -> None:
-        self._net = net
-
     def call(self, given: JsonObject, context: StepContext) -> ToolResult:
         context.claim(None)
         try:
-            return _result(fetch(str(given["url"]), context, net=self._net), context)
+            return _result(fetch(str(given["url"]), context, net=self.net), context)
         except Refused as refused:
             return _mask(refused, context)
 
 
+@dataclass(frozen=True, slots=True)
 class WebSearch:
     """Asks the search engine of the settings, which may be a private one."""
 
-    spec = ToolSpec(
+    url: str = ""
+    net: Net = Net()
+
+    spec: ClassVar[ToolSpec] = ToolSpec(
         name="web_search",
         summary="Search the web: a list of title, url and snippet",
         input_schema=closed_schema({"query": {"type": "string", "minLength": 1, "maxLength": 1000}}, "query"),
@@ -321,17 +312,13 @@ class WebSearch:
         text_field="query",
     )
 
-    def __init__(self, url: str = "", net: Net = Net()) -> None:
-        self._url, self._net = url, net
-
     def call(self, given: JsonObject, context: StepContext) -> ToolResult:
         context.claim(None)
-        if not self._url:
+        if not self.url:
             return fail("input", *NO_ENGINE)
         try:
-            reply = fetch(
-                search_address(self._url, str(given["query"])), _reaching(self._url, context), net=self._net
-            )
+            address = search_address(self.url, str(given["query"]))
+            reply = fetch(address, _allow_engine(self.url, context), net=self.net)
             return value_result(_search_results(reply), context)
         except Refused as refused:
             return _mask(refused, context)
@@ -345,7 +332,7 @@ def search_address(url: str, query: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, urlencode(asked), ""))
 
 
-def _reaching(url: str, context: StepContext) -> StepContext:
+def _allow_engine(url: str, context: StepContext) -> StepContext:
     """Return a context that may reach the search engine, wherever it is: the person named it."""
     confinement = context.confinement
     return replace(context, confinement=replace(confinement, hosts=(*confinement.hosts, urlsplit(url).netloc)))

@@ -36,12 +36,11 @@ MOST_IDLE = 16  # workers that wait for a request
 _CHUNK = 65536
 
 
-class NoWorker(Exception):
+class NoWorker(Refused):
     """There is no worker for a request: why, and what to do about it."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__("sandbox", message, hint)
 
 
 @dataclass(frozen=True, slots=True)

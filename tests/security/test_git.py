@@ -2,7 +2,7 @@
 
 Every command is run in a workspace whose ledger, whose own repository, whose run's files and whose environment name a
 program that leaves a trace. Taking `core.fsmonitor=false` or `core.hooksPath=/dev/null` out of `ledger/git.py` makes
-the first test fail; returning no fences from `git_fences` makes those about tools fail (both were tried).
+the first test fail; returning no fences from `survey` makes those about tools fail (both were tried).
 """
 
 import os

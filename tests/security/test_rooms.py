@@ -589,8 +589,8 @@ def test_the_whole_workspace_named_shows_neither_other_runs_nor_env_files(tmp_pa
 
 @confined
 @needs_root
-def test_root_sees_of_etc_what_every_user_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "_private", sandbox._Private())  # which has not looked yet
+def test_root_sees_of_etc_what_every_user_may_read(tmp_path: Path) -> None:
+    sandbox._private.cache_clear()  # it has not looked yet
     folder = Path(f"/etc/agentfs-test-{os.getpid()}")
     (folder / "closed").mkdir(parents=True)
     try:
@@ -608,6 +608,7 @@ def test_root_sees_of_etc_what_every_user_may_read(tmp_path: Path, monkeypatch: 
         assert shell(work, "find /etc -type f ! -perm -004; true").output == ""
     finally:
         shutil.rmtree(folder)
+        sandbox._private.cache_clear()  # what is gone cannot be covered
 
 
 # ── keys that the kernel keeps ────────────────────────────────────────────────────────────────────────────

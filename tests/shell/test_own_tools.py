@@ -24,9 +24,8 @@ from agentfs.storage.timing import TIMING
 from agentfs.tools import user_tool_calls, workers
 from agentfs.tools.base import ToolResult
 from agentfs.tools.process import find_survivors
-from agentfs.tools.registry import Toolbox, known_tools, opened_tools
-from agentfs.tools.user_tool_worker import _without_titles
-from agentfs.tools.user_tools import Found, hint_schema, read_sources, sources, without_clashes
+from agentfs.tools.registry import Toolbox, known_tools, opened_tools, sources
+from agentfs.tools.user_tools import Found, _without_titles, hint_type, read_sources, without_clashes
 from tests.contexts import RecordedContext, a_context, a_workspace, each_sandbox, with_deadline
 from tests.workspaces import Place, wait_for
 
@@ -123,8 +122,7 @@ def test_source_and_python_agree(tmp_path: Path, sandbox: Sandbox) -> None:
              "Literal[A]", "'not ] python'", "1", "Item | str"]
 )  # fmt: skip
 def test_a_hint_the_source_does_not_explain_allows_everything(hint: str) -> None:
-    found = hint_schema(ast.parse(hint, mode="eval").body)
-    assert found in ({}, {"type": "array", "items": {}})
+    assert hint_type(ast.parse(hint, mode="eval").body) is Any
 
 
 def test_what_only_python_knows(tmp_path: Path) -> None:

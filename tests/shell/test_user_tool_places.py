@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentfs.tools.base import Confinement
+from agentfs.tools.registry import sources
 from agentfs.tools.user_tool_calls import find_place
-from agentfs.tools.user_tools import Source, sources
+from agentfs.tools.user_tools import Source
 from tests.contexts import a_workspace
 
 
