@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from agentfs.commands.common import environment, say, short_path, start_folder, trust_warning
@@ -106,7 +107,9 @@ def skill(arguments: Namespace) -> int:
     if not root.is_dir():
         raise UserError(f"{root} is not a folder (make it first: mkdir -p {root})")
     path, text = root / _SKILL, load_prompt("skill", None).text
-    there = _read(path)
+    there = None
+    with suppress(FileNotFoundError):
+        there = read_text(path)
     if there == text:
         say(f"{short_path(path)} is up to date")
         return 0
@@ -116,11 +119,3 @@ def skill(arguments: Namespace) -> int:
     replace(path, text.encode("utf-8"))
     say(f"wrote {short_path(path)}")
     return 0
-
-
-def _read(path: Path) -> str | None:
-    """Return the text of a file; None if there is none."""
-    try:
-        return read_text(path)
-    except FileNotFoundError:
-        return None

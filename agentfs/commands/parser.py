@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NoReturn
 
+from agentfs import __version__
+
 MODES = ("auto", "split", "stepwise", "single", "scratchpad")
 ENDS = ("done", "failed", "cancelled")
 STATES = ("waiting", "draft", "running", "planning", "paused", *ENDS)
@@ -347,17 +349,17 @@ COMMANDS = {
     ),
     "branches of isolated runs": (
         Command(
-            "changes.changes", "what an isolated run changed, commit by commit", (RUN, ANY_STEP, JSON),
+            "branches.changes", "what an isolated run changed, commit by commit", (RUN, ANY_STEP, JSON),
             "The commits of its branch, then the whole diff; with STEP, what that step changed.",
         ),
         Command(
-            "changes.apply", "merge what an isolated run changed into your branch",
+            "branches.apply", "merge what an isolated run changed into your branch",
             (RUN, flag("--squash", help="as one commit")), """
             In the repository its worktree belongs to. If you have uncommitted changes there, or the merge would
             conflict, it refuses and touches nothing. Hooks and filters do not run.""",
         ),
         Command(
-            "changes.discard", "remove the branch and the worktree of an isolated run", (RUN,),
+            "branches.discard", "remove the branch and the worktree of an isolated run", (RUN,),
             "The run's records stay.",
         ),
     ),
@@ -465,13 +467,8 @@ class Parser(argparse.ArgumentParser):
         self.epilog = self.make_epilog() if self.make_epilog else self.epilog
         return super().format_help()
 
-    def options(self) -> list[str]:
-        """Return the options that are listed in its help."""
-        shown = [one for one in self._actions if one.help is not argparse.SUPPRESS]
-        return [option for one in shown for option in one.option_strings]
-
     def error(self, message: str) -> NoReturn:
-        from agentfs.commands.streams import harmless
+        from agentfs.commands import harmless
 
         self.exit(2, f"{harmless(f'agentfs: {message}')} (try `{self.prog} --help`)\n")
 
@@ -505,14 +502,6 @@ class _Grouped(_Wrapped):
         return "\n".join(lines) + "\n"
 
 
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from agentfs import __version__
-
-        print(f"agentfs {__version__}")
-        parser.exit(0)
-
-
 def _name(command: Command) -> str:
     return command.place.partition(".")[2].replace("_", "-")
 
@@ -527,7 +516,7 @@ def build() -> Parser:
         epilog=EPILOG,
         formatter_class=_Grouped,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    parser.add_argument("--version", action="version", version=f"agentfs {__version__}", help="print the version")
     parser.add_argument("-C", dest="folder", metavar="DIR", default=".", help="the workspace, or a folder in it")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", prog="agentfs", parser_class=Parser)
     for command in (one for commands in COMMANDS.values() for one in commands):
@@ -565,6 +554,12 @@ def _import_command(command: Command) -> Callable[[argparse.Namespace], int]:
     return call
 
 
+def defaults_of(name: str) -> dict[str, Any]:
+    """Return what a command is given of the options that are not typed."""
+    commands = next(one for one in build()._actions if isinstance(one, argparse._SubParsersAction))  # noqa: SLF001
+    return {one.dest: one.default for one in commands.choices[name]._actions if one.option_strings}  # noqa: SLF001
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
     """Return the parsed command line; its `command` is the function to call."""
     arguments, unknown = build().parse_known_args(argv)
@@ -582,7 +577,8 @@ def _refuse(unknown: list[str], arguments: argparse.Namespace) -> NoReturn:
 
     parser: Parser = getattr(arguments, "parser", build())
     words, option = " ".join(unknown), unknown[0].partition("=")[0]
-    options = parser.options()
+    shown = [one for one in parser._actions if one.help is not argparse.SUPPRESS]  # noqa: SLF001
+    options = [option for one in shown for option in one.option_strings]
     if option in options and parser is not build():
         parser.error(f"{option} goes after the command: {parser.prog} {option}")
     if not unknown[0].startswith("-") and getattr(arguments, "goal", None) is not None:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfs.commands.common import here, listening, print_lines, report_unreadable, say, short_path
-from agentfs.commands.parser import amount, count
+from agentfs.commands.parser import amount, count, defaults_of
 from agentfs.core import paths
+from agentfs.core.goal_file import RUNBOOKS
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.text import inert, size
 from agentfs.errors import AgentfsError, BadFile, NoModel, UserError
-from agentfs.storage.safe_open import names_in
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import Reading, read_run
+from agentfs.ui.reading import Reading, names_of, read_run
 from agentfs.ui.run_history import entries_of, plan_consequences
 from agentfs.web.acts import Checked, Done, Runbook
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from agentfs.web.access import Access
 
-RUNBOOKS = "runbooks"
 INSTALL = "agentfs web needs the extra `web`: pip install 'agentfs-plan[web]' (uv tool install 'agentfs-plan[web]')"
 
 
@@ -174,27 +173,17 @@ class Commands:
         if revision is not None and not (revision.isascii() and revision.isdigit() and len(revision) < 9):
             raise UserError(f"{inert(revision)!r} is not the number of a revision")
         named = f"{run}@{revision}" if revision and act in ("approve", "reject", "fork", "restore") else run
-        return Namespace(
-            folder=str(self.workspace.root),
-            run=named,
-            runs=[named],
-            step=given.get("step"),
-            because=given.get("because"),
-            text=fields.get("text", ""),
-            name=given.get("name"),
-            shown=given.get("question"),
-            undo=False,
-            force=False,
-            json=False,
-            mode=None,
-            planner=None,
-            executor=None,
-            param=None,
-            params=None,
-            refresh_settings=False,
-            dry_run=dry_run,
-            **_top_ups(given),
-        )
+        typed = {
+            "folder": str(self.workspace.root),
+            "run": named,
+            "step": given.get("step"),
+            "because": given.get("because"),
+            "text": fields.get("text", ""),
+            "name": given.get("name"),
+            "shown": given.get("question"),
+            "dry_run": dry_run,
+        }
+        return Namespace(**{**defaults_of(act), **typed, **_top_ups(given)})
 
     def check_plan(self, run: str, source: bytes) -> Checked:
         """Return what a plan would mean for a run."""
@@ -225,10 +214,7 @@ class Commands:
 
     def runbooks(self) -> tuple[str, ...]:
         """Return the goals in runbooks/."""
-        try:
-            names = sorted(names_in(self.workspace.root / RUNBOOKS))
-        except OSError:
-            return ()
+        names = names_of(self.workspace.root / RUNBOOKS)
         return tuple(f"{RUNBOOKS}/{name}" for name in names if Path(name).suffix.lower() in paths.GOAL_SUFFIXES)
 
     def runbook(self, file: str) -> Runbook:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agentfs.core import paths
@@ -23,7 +24,6 @@ from agentfs.ledger.repository import find_damage, find_substitutes
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.safe_open import names_in, read_text, subfolders
-from agentfs.storage.settings import load_settings
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, open_runs
 from agentfs.tools.process import ProcessMark, find_survivors
@@ -32,36 +32,20 @@ from agentfs.tools.registry import known_tools
 REJECTED = "rejected"
 
 
-def settings_of(workspace: Workspace | None, environment: Mapping[str, str]) -> Settings:
-    """Return the settings; the defaults where they do not read, which `examine` reports."""
-    try:
-        return load_settings(workspace.settings, environment) if workspace else Settings()
-    except AgentfsError:
-        return Settings()
-
-
 def examine(
-    workspace: Workspace, environment: Mapping[str, str], settings: Settings, *, trusted: bool
+    workspace: Workspace, environment: Mapping[str, str], settings: Settings, trouble: str | None, *, trusted: bool
 ) -> Iterator[Finding]:
-    """Yield what is found in a workspace."""
-    yield from _settings(workspace, environment)
+    """Yield what is found in a workspace. `trouble`: what is wrong with its settings: these are the defaults."""
+    for line in (trouble or "").splitlines():
+        yield wrong("settings", inert(line), "fix it; what follows assumes the defaults")
+    if trouble is None:
+        yield fine("settings", f"{workspace.settings} is valid")
     yield from _links(workspace, settings)
     yield _trust(workspace, trusted=trusted)
     yield _schemas(workspace.root / "schemas")
     yield from _tools(workspace.root, settings)
     yield from _find_rejected(workspace.root / "goals")
     yield from _schedules(workspace, environment, settings)
-
-
-def _settings(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[Finding]:
-    try:
-        load_settings(workspace.settings, environment)
-    except AgentfsError as error:
-        lines = str(error).splitlines()
-        for line in lines:
-            yield wrong("settings", inert(line), "fix it; what follows assumes the defaults")
-        return
-    yield fine("settings", f"{workspace.settings} is valid")
 
 
 def _schedules(workspace: Workspace, environment: Mapping[str, str], settings: Settings) -> Iterator[Finding]:
@@ -241,10 +225,8 @@ def _find_unfinished(steps: Path) -> list[Path]:
 
 
 def _marks(log: Path) -> Iterator[ProcessMark]:
-    try:
+    with suppress(OSError):
         yield from marks_in(log)
-    except OSError:
-        return
 
 
 def _find_half_made(workspace: Workspace) -> Iterator[Finding]:

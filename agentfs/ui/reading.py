@@ -23,6 +23,7 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.safe_open import names_in
+from agentfs.storage.safe_open import reading as open_to_read
 from agentfs.storage.workspace import Workspace, all_folders
 
 if TYPE_CHECKING:
@@ -112,6 +113,25 @@ def plain_json(path: Path | str) -> Any:
         return json.loads(read_whole(path))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def names_of(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted; none if it cannot be read."""
+    try:
+        return sorted(names_in(folder))
+    except OSError:
+        return []
+
+
+def whole_lines(path: Path, offset: int, most: int) -> bytes:
+    """Return the complete lines of a log from an offset on, so many bytes at once."""
+    try:
+        with open_to_read(path) as file:
+            file.seek(offset)
+            source = file.read(most)
+    except OSError:
+        return b""
+    return source[: source.rfind(b"\n") + 1]
 
 
 # ── ended runs ────────────────────────────────────────────────────────────────────────────────────────────
@@ -437,10 +457,7 @@ def _attempt(number: int, files: dict[str, Path]) -> dict[str, Any]:
 
 def revision_numbers(folder: Path) -> list[int]:
     """Return the numbers that a run's revisions have been given."""
-    try:
-        parsed = [paths.parse_revision_file(name) for name in names_in(folder / paths.REVISIONS)]
-    except OSError:
-        return []
+    parsed = map(paths.parse_revision_file, names_of(folder / paths.REVISIONS))
     return sorted(found[0] for found in parsed if found and found[1] == "record")
 
 
@@ -450,11 +467,7 @@ Files = dict[str, dict[int, dict[str, Path]]]  # step -> attempt -> kind of file
 def step_files(folder: Path) -> Files:
     """Return where the files of every attempt are, of steps that have left the plan too."""
     found: Files = {}
-    try:
-        listed = sorted(names_in(folder / paths.STEPS))
-    except OSError:
-        return found
-    for name in listed:
+    for name in names_of(folder / paths.STEPS):
         if file := paths.parse_step_file(name):
             kind = f"{file.kind}-{file.count}" if file.count > 1 else file.kind
             found.setdefault(file.step, {}).setdefault(file.attempt, {})[kind] = folder / paths.STEPS / name

@@ -18,8 +18,7 @@ from agentfs.core.text import inert
 from agentfs.errors import UserError
 from agentfs.storage.clock import later
 from agentfs.storage.files import read_lines, read_whole
-from agentfs.storage.safe_open import names_in
-from agentfs.ui.reading import Reading, plain_json, revision_numbers, time_of
+from agentfs.ui.reading import Reading, names_of, plain_json, revision_numbers, time_of
 
 # ── revisions and outcomes ────────────────────────────────────────────────────────────────────────────────
 
@@ -141,7 +140,7 @@ def conversations(folder: Path, *, below: bool = True) -> Iterator[Conversation]
 
 
 def _calls(planning: Path) -> Iterator[Conversation]:
-    found = {parsed.call for name in _list(planning) if (parsed := paths.parse_call_file(name))}
+    found = {parsed.call for name in names_of(planning) if (parsed := paths.parse_call_file(name))}
     for call in sorted(found):
         record = plain_json(planning / paths.call_file(call, "call"))
         trigger = record.get("trigger") if isinstance(record, dict) else None
@@ -152,7 +151,7 @@ def _calls(planning: Path) -> Iterator[Conversation]:
 
 
 def _attempts(steps: Path, *, below: bool) -> Iterator[Conversation]:
-    found = {(parsed.step, parsed.attempt) for name in _list(steps) if (parsed := paths.parse_step_file(name))}
+    found = {(parsed.step, parsed.attempt) for name in names_of(steps) if (parsed := paths.parse_step_file(name))}
     for step, attempt in sorted(found):
         log = steps / paths.step_file(step, attempt, "log")
         asked = _read_asked(log, steps / paths.step_file(step, attempt, "result"), below=below)
@@ -180,10 +179,3 @@ def _end_of(record: Mapping[str, Any]) -> str | None:
             return later(began, took)
         case _:
             return None
-
-
-def _list(folder: Path) -> list[str]:
-    try:
-        return names_in(folder)
-    except OSError:
-        return []
