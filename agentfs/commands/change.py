@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agentfs.commands.common import must_be_trusted, say
 from agentfs.commands.editing import (
+    MAX_REPLY,
     OpenRun,
     OutOfDate,
     catalogue_for,
@@ -44,9 +45,6 @@ from agentfs.storage.files import read_whole
 from agentfs.storage.plan_files import forget_client, note_client
 from agentfs.storage.system import missing
 from agentfs.ui.reading import settings_of
-
-MAX_REPLY = 1_000_000
-
 
 # ── a person's word ───────────────────────────────────────────────────────────────────────────────────────
 

@@ -82,11 +82,6 @@ def must_be_trusted(workspace: Workspace) -> None:
         )
 
 
-def trust_warning(names: Sequence[str]) -> str:
-    """Return a warning: what was in the folder before it became a workspace may run from now on."""
-    return f"trusted from now on, since it was here already: {inert(', '.join(names))} (look at it)"
-
-
 def short_path(path: Path) -> str:
     """Return a path as short as it can be typed from here, with nothing in it that a terminal obeys."""
     relative = os.path.relpath(path)

@@ -44,6 +44,7 @@ from agentfs.storage.workspace import Workspace
 from agentfs.tools.registry import known_tools
 from agentfs.ui.reading import Reading, no_such_step, read_run, revision_numbers, settings_of
 
+MAX_REPLY = 1_000_000  # characters
 TRIES = 20  # a plan that another process changes between all of them is not ours to change
 _RUN_AT = re.compile(r"(.*)@([1-9][0-9]{0,8})\Z", re.DOTALL)
 Change = Callable[[bytes, Plan], bytes]

@@ -16,7 +16,7 @@ from agentfs.core import paths
 from agentfs.core.attention import reason
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.paths import run_id
-from agentfs.core.plan_diff import diff_lines, proposal_lines, proposal_page, stat_line
+from agentfs.core.plan_diff import diff_lines, proposal_lines, stat_line
 from agentfs.core.records import Plan
 from agentfs.core.run_state import RunState
 from agentfs.core.table import Cell, table
@@ -25,7 +25,7 @@ from agentfs.errors import UserError
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
 from agentfs.ui.reading import Reading, no_such_step, plain_json, read_run, revision_numbers, step_files, whole_lines
-from agentfs.ui.run_history import Number, compared_plans, diff_page, entries_of, outcome_entry
+from agentfs.ui.run_history import Number, compared_plans, diff_page, entries_of, outcome_entry, waiting_answer
 
 if TYPE_CHECKING:
     from agentfs.core.plan_changes import Origin
@@ -299,10 +299,9 @@ def _diff_question(arguments: Namespace, found: Reading, state: RunState) -> int
     """What the answer that waits would change."""
     if arguments.revisions:
         raise UserError("diff takes revisions, or --question")
-    one, proposal = state.calls.unapplied, state.facts.proposal
-    if one is None or proposal is None or proposal.call != one.number:
+    page = waiting_answer(found, state)
+    if page is None:
         raise UserError(f"{found.run} has no answer waiting: {first_line(reason(state))}")
-    page = proposal_page(found.run, state, proposal)
     return _print_difference(arguments, page, proposal_lines(page, colours=colours()))
 
 

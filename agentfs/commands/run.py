@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentfs.commands import CannotPrint
-from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, trust_warning, typed_values
+from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, typed_values
 from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
 from agentfs.core import paths
 from agentfs.core.config import Settings
@@ -117,13 +117,13 @@ def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
     if found := find_workspace(start):
         return found
     _judge(source, arguments, start, default_settings(environment()), known_tools(start))
-    from agentfs.commands.init import brought_along, init_workspace
+    from agentfs.commands.init import init_workspace, trust_warning
 
-    before = brought_along(start, environment())
+    warning = trust_warning(start)
     workspace, _ = init_workspace(start, environment())
     say(f"no workspace here yet: made one in {start}")
-    if before:
-        say(trust_warning(before))
+    if warning:
+        say(warning)
     return workspace
 
 

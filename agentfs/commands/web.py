@@ -5,8 +5,8 @@ import importlib
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,22 +149,16 @@ class Commands:
 
     def perform(self, act: str, run: str, fields: Mapping[str, str], *, dry_run: bool) -> Done:
         """Call the command, and return what it said."""
-        words: list[str] = []
-        made: list[str] = []
-        try:
-            with listening(words.append, made.append):
-                module, _, function = _COMMANDS[act].partition(".")
-                command = getattr(importlib.import_module(f"agentfs.commands.{module}"), function)
-                command(self._arguments(act, run, fields, dry_run=dry_run))
-        except AgentfsError as error:
-            from agentfs.commands.editing import OutOfDate
+        printed: list[str] = []
 
-            return Done(ok=False, words=(*words, str(error)), stale=isinstance(error, OutOfDate))
-        except Rejected as error:
-            return Done(ok=False, words=(*words, *(one.shown(paths.PLAN) for one in error.problems)))
-        words = [line for line in words if not line.startswith("dry run: ")]  # the page says so itself
-        new = made[-1].strip() if act == "fork" and made and paths.is_run_id(made[-1].strip()) else run
-        return Done(ok=True, words=tuple(words), run=new)
+        def call() -> None:
+            module, _, function = _COMMANDS[act].partition(".")
+            command = getattr(importlib.import_module(f"agentfs.commands.{module}"), function)
+            command(self._arguments(act, run, fields, dry_run=dry_run))
+
+        done = _listen(call, run, printed)
+        made = printed[-1].strip() if act == "fork" and printed else ""
+        return replace(done, run=made) if done.ok and paths.is_run_id(made) else done
 
     def _arguments(self, act: str, run: str, fields: Mapping[str, str], *, dry_run: bool) -> Namespace:
         """Return the arguments of the command; values of fields never become options."""
@@ -197,18 +191,15 @@ class Commands:
 
     def save_plan(self, run: str, source: bytes, base: str) -> Done:
         """Save a plan if it is valid, and if plan.json is still what was edited."""
-        from agentfs.commands.editing import OutOfDate, open_run, reopen, save_plan, say_who_continues
+        from agentfs.commands.editing import open_run, reopen, save_plan, say_who_continues
 
-        words: list[str] = []
-        try:
-            with listening(words.append, words.append):
-                opened = open_run(self.workspace, self.workspace.find_run(run))
-                save_plan(opened, source, base)
-                reopen(opened)
-                say_who_continues(opened)
-        except AgentfsError as error:
-            return Done(ok=False, words=(*words, str(error)), stale=isinstance(error, OutOfDate))
-        return Done(ok=True, words=tuple(words), run=run)
+        def save() -> None:
+            opened = open_run(self.workspace, self.workspace.find_run(run))
+            save_plan(opened, source, base)
+            reopen(opened)
+            say_who_continues(opened)
+
+        return _listen(save, run, [])
 
     # ── goals ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -258,6 +249,22 @@ class Commands:
         driven = is_watched(self.workspace.root)
         then = "`agentfs watch` takes it up" if driven else "nothing watches goals/; go on with: agentfs watch"
         return Done(ok=True, words=(f"goals/{path.name} is dropped", then))
+
+
+def _listen(act: Callable[[], None], run: str, printed: list[str]) -> Done:
+    """Do something, and return what it said; what it printed is put into the list."""
+    words: list[str] = []
+    try:
+        with listening(words.append, printed.append):
+            act()
+    except AgentfsError as error:
+        from agentfs.commands.editing import OutOfDate
+
+        return Done(ok=False, words=(*words, str(error)), stale=isinstance(error, OutOfDate))
+    except Rejected as error:
+        return Done(ok=False, words=(*words, *(one.shown(paths.PLAN) for one in error.problems)))
+    words = [line for line in words if not line.startswith("dry run: ")]  # the page says so itself
+    return Done(ok=True, words=tuple(words), run=run)
 
 
 def _goal_name(name: str) -> str:

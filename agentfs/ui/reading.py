@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core import paths
@@ -391,9 +390,7 @@ def _plan_in_force(reading: Reading) -> dict[str, Any]:
     return next((plan for place in places if isinstance(plan := plain_json(place), dict)), {})
 
 
-def _merge(
-    reading: Reading, step: dict[str, Any], files: "Files", below: Mapping[str, Glance] = MappingProxyType({})
-) -> dict[str, Any]:
+def _merge(reading: Reading, step: dict[str, Any], files: "Files", below: Mapping[str, Glance]) -> dict[str, Any]:
     """Return a step with its state. The plan's own `why` stays; why it is in that state is `because`."""
 
     def because(view: "StepView") -> str:
@@ -438,7 +435,7 @@ def step_page(reading: Reading, page: dict[str, Any], name: str) -> dict[str, An
     if found is None and name not in files:
         return None
     item = reading.state.view(name) if reading.state and found is None else None
-    left = {**_merge(reading, {"id": name}, files), "because": "it has left the plan"}
+    left = {**_merge(reading, {"id": name}, files, {}), "because": "it has left the plan"}
     if item is not None:
         fields = item.step.model_dump(mode="json", exclude_none=True, include={"description", "tool", "input"})
         left = {"id": name, **fields, **_as_it_is(item, files)}

@@ -11,7 +11,7 @@ from agentfs.core.costs import Asked, Conversation, asked_by, asked_in
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.paths import run_id
 from agentfs.core.plan_changes import difference, effects
-from agentfs.core.plan_diff import effect_words
+from agentfs.core.plan_diff import effect_words, proposal_page
 from agentfs.core.records import Plan, Revision
 from agentfs.core.run_state import RunState
 from agentfs.core.text import inert
@@ -125,6 +125,14 @@ def plan_consequences(state: RunState, source: bytes) -> dict[str, Any]:
     facts = with_plan(replace(state.facts, outcome=None), plan, sha256_bytes(source))
     found = [asdict(one) for one in effects(facts, state.means, plan)]
     return {**asdict(difference(state.facts.plan, plan)), "effects": found, "means": effect_words(found)}
+
+
+def waiting_answer(found: Reading, state: RunState) -> dict[str, Any] | None:
+    """Return the planner's answer that waits for a person, and what it would change; None if there is none."""
+    one, proposal = state.calls.unapplied, state.facts.proposal
+    if one is None or proposal is None or proposal.call != one.number:
+        return None
+    return proposal_page(found.run, state, proposal)
 
 
 # ── what was asked of models ──────────────────────────────────────────────────────────────────────────────

@@ -20,7 +20,10 @@ from agentfs.web.site import Site
 
 def act_page(site: Site, act: Act, fields: Mapping[str, str], would: Done | None) -> Html:
     """Return what an act would write and cause, and the form that does it."""
-    given = [_input(name, label, fields.get(name, "")) for name, label in act.fields]
+    given = [
+        el("label", label, el("input", type="text", name=name, value=fields.get(name, ""), autocomplete="off"))
+        for name, label in act.fields
+    ]
     title = f"{act.label} {fields['step']}" if act.of_step and fields.get("step") else act.label
     at = f"@{fields.get('revision') or 'N'}" if act.name == "restore" else ""
     step = f" {fields.get('step', 'STEP')}" if act.of_step else ""
@@ -43,10 +46,6 @@ def act_page(site: Site, act: Act, fields: Mapping[str, str], would: Done | None
         ),
         el("p", "The same on a terminal: ", el("code", f"agentfs {act.name} {site.run}{at}{step}"), class_="quiet"),
     )
-
-
-def _input(name: str, label: str, value: str) -> Html:
-    return el("label", label, el("input", type="text", name=name, value=value, autocomplete="off"))
 
 
 def done_el(done: Done, title: str) -> Html:

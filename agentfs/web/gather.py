@@ -15,7 +15,6 @@ from agentfs.core.attention import OpenQuestion, all_steps, open_questions, phas
 from agentfs.core.costs import as_page, costs_of
 from agentfs.core.facts import Talk
 from agentfs.core.plan_changes import Difference, difference
-from agentfs.core.plan_diff import proposal_page
 from agentfs.core.records import Revision
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
@@ -26,7 +25,7 @@ from agentfs.storage.plan_files import PastPlans
 from agentfs.storage.safe_open import read_regular
 from agentfs.storage.workspace import Workspace
 from agentfs.ui.reading import Glance, Reading, RunScanner, child_of, runs_below
-from agentfs.ui.run_history import conversations
+from agentfs.ui.run_history import conversations, waiting_answer
 
 MOST_QUESTION = 200_000  # bytes of a question that are shown
 MOST_FILES, MOST_COUNTED = 500, 100_000
@@ -121,7 +120,7 @@ def gather(
         asking=frozenset(view.id for view in state.moving("person")),
         revisions=tuple(revision_views(reading.folder, state, commits or {})),
         questions=tuple(question_views(reading.folder, state)),
-        proposal=_proposal(reading.run, state),
+        proposal=waiting_answer(reading, state),
         below=runs_below(reading, RunScanner(workspace)),
         costs=as_page(reading.run, costs_of(conversations(reading.folder))),
         files=files,
@@ -130,13 +129,6 @@ def gather(
         now=now,
         zone=zone,
     )
-
-
-def _proposal(run: str, state: RunState) -> dict[str, Any] | None:
-    one, proposal = state.calls.unapplied, state.facts.proposal
-    if one is None or proposal is None or proposal.call != one.number:
-        return None
-    return proposal_page(run, state, proposal)
 
 
 # ── revisions ─────────────────────────────────────────────────────────────────────────────────────────────

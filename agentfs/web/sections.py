@@ -18,7 +18,7 @@ from agentfs.web.graph import plan_graph
 from agentfs.web.html import Child, Html, between, el, join
 from agentfs.web.marks import run_pill, run_tone, share_el, step_anchor, time_el
 from agentfs.web.site import Site
-from agentfs.web.steps import clip, error_el, input_el, run_link, steps_section
+from agentfs.web.steps import clip, error_el, input_el, run_link, steps_section, verdict_el
 from agentfs.web.timeline import timeline
 
 MOST_TEXT, MOST_INPUT = 20_000, 4_000
@@ -305,13 +305,7 @@ def _goal_checks(page: RunPage) -> Html | None:
     if checked is None or checked.checks is None or not checked.checks.checks:
         return None
     rows = [
-        el(
-            "li",
-            el("span", "✓ holds" if one.ok else "✗ fails", class_=f"verdict {'good' if one.ok else 'bad'}"),
-            " ",
-            el("code", one.run) if one.run else f"{one.kind} check",
-            el("span", f" {first_line(one.detail)}", class_="quiet"),
-        )
+        el("li", verdict_el(one), el("span", f" {first_line(one.detail)}", class_="quiet"))
         for one in checked.checks.checks
     ]
     return el("div", el("h3", "Checks of the goal"), el("ul", rows, class_="checks"))

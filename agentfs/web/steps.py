@@ -14,7 +14,7 @@ from agentfs.core.text import duration, first_line, json_text, left_words, plura
 from agentfs.core.values import as_text
 from agentfs.engine.status_page import shown_state
 from agentfs.web.gather import RunPage
-from agentfs.web.html import Child, Html, between, el, join
+from agentfs.web.html import Html, between, el, join
 from agentfs.web.log_lines import colour_output
 from agentfs.web.marks import QUIET, items_words, result_pill, step_anchor, step_pill, time_el
 from agentfs.web.site import Site
@@ -250,13 +250,17 @@ def error_el(message: str, room: int) -> Html:
 
 def _check(one: CheckResult, room: _Room) -> Html:
     """Return what a check found: one that holds needs a line, one that fails all it said."""
-    sign = el("span", "✓ holds" if one.ok else "✗ fails", class_=f"verdict {'good' if one.ok else 'bad'}")
-    name: Child = el("code", one.run) if one.run else f"{one.kind} check"
     first, _, rest = one.detail.partition("\n")
     more = None if one.ok or not rest else el("pre", clip(rest, room.other))
     said = el("span", f" {first}", class_="quiet") if first else None
     hint = el("p", "hint: ", one.hint, class_="hint") if one.hint else None
-    return el("li", sign, " ", name, said, more, hint)
+    return el("li", verdict_el(one), said, more, hint)
+
+
+def verdict_el(one: CheckResult) -> Html:
+    """Return whether a check holds, and which it is."""
+    sign = el("span", "✓ holds" if one.ok else "✗ fails", class_=f"verdict {'good' if one.ok else 'bad'}")
+    return join(sign, " ", el("code", one.run) if one.run else f"{one.kind} check")
 
 
 def _output(step: str, result: Result, room: _Room) -> Html | None:
