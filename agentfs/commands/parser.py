@@ -4,9 +4,10 @@ import argparse
 import importlib
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from agentfs import __version__
@@ -462,6 +463,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose mistakes are reported in one line, with a way on."""
 
     make_epilog: Callable[[], str] | None = None
+    commands: Mapping[str, "Parser"] = MappingProxyType({})
 
     def format_help(self) -> str:
         self.epilog = self.make_epilog() if self.make_epilog else self.epilog
@@ -498,11 +500,11 @@ class _Grouped(_Wrapped):
         lines = []
         for title, commands in COMMANDS.items():
             lines.append(f"  {title}:")
-            lines += [f"    {_name(one):<11} {one.summary}" for one in commands if one.summary]
+            lines += [f"    {name_of(one):<11} {one.summary}" for one in commands if one.summary]
         return "\n".join(lines) + "\n"
 
 
-def _name(command: Command) -> str:
+def name_of(command: Command) -> str:
     return command.place.partition(".")[2].replace("_", "-")
 
 
@@ -521,11 +523,12 @@ def build() -> Parser:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", prog="agentfs", parser_class=Parser)
     for command in (one for commands in COMMANDS.values() for one in commands):
         _add(subparsers, command)
+    parser.commands = subparsers.choices
     return parser
 
 
 def _add(subparsers: Any, command: Command) -> None:
-    words, name = command.summary, _name(command)
+    words, name = command.summary, name_of(command)
     parser: Parser = subparsers.add_parser(
         name,
         description=f"{words}\n\n{inspect.cleandoc(command.more)}" if command.more else words,
@@ -556,8 +559,7 @@ def _import_command(command: Command) -> Callable[[argparse.Namespace], int]:
 
 def defaults_of(name: str) -> dict[str, Any]:
     """Return what a command is given of the options that are not typed."""
-    commands = next(one for one in build()._actions if isinstance(one, argparse._SubParsersAction))  # noqa: SLF001
-    return {one.dest: one.default for one in commands.choices[name]._actions if one.option_strings}  # noqa: SLF001
+    return {one.dest: one.default for one in build().commands[name]._actions if one.option_strings}  # noqa: SLF001
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

@@ -23,13 +23,12 @@ from agentfs.ledger.maintenance import Maintenance
 from agentfs.ledger.repository import find_damage, find_substitutes
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
-from agentfs.storage.safe_open import names_in, read_text, subfolders
+from agentfs.storage.safe_open import read_text, subfolders
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, open_runs
 from agentfs.tools.process import ProcessMark, find_survivors
 from agentfs.tools.registry import known_tools
-
-REJECTED = "rejected"
+from agentfs.ui.reading import names_of, rejected_goals
 
 
 def examine(
@@ -44,7 +43,7 @@ def examine(
     yield _trust(workspace, trusted=trusted)
     yield _schemas(workspace.root / "schemas")
     yield from _tools(workspace.root, settings)
-    yield from _find_rejected(workspace.root / "goals")
+    yield from _find_rejected(workspace)
     yield from _schedules(workspace, environment, settings)
 
 
@@ -150,13 +149,9 @@ def _tools(root: Path, settings: Settings) -> Iterator[Finding]:
         yield fine("tools", "; ".join(parts))
 
 
-def _find_rejected(goals: Path) -> Iterator[Finding]:
+def _find_rejected(workspace: Workspace) -> Iterator[Finding]:
     """Say of goals that were turned away: nothing else would, once the daemon's words have scrolled away."""
-    try:
-        left = sorted(name for name in os.listdir(goals / REJECTED) if not name.endswith(".error.md"))
-    except OSError:
-        return
-    if left:
+    if left := rejected_goals(workspace):
         words = (
             f"{plural(len(left), 'goal')} could not be taken ({first_line(left[0])}{' …' if len(left) > 1 else ''})"
         )
@@ -211,10 +206,7 @@ def _format(folder: Path, run: str) -> Iterator[Finding]:
 
 def _find_unfinished(steps: Path) -> list[Path]:
     """Return the logs of attempts without a result, but for those that wait for a person's answer."""
-    try:
-        attempts = paths.by_attempt(names_in(steps))
-    except OSError:
-        return []
+    attempts = paths.by_attempt(names_of(steps))
     open_ones = []
     for (step, number), traces in attempts.items():
         kinds = [kind for kind, _ in traces]

@@ -122,6 +122,11 @@ def names_of(folder: Path) -> list[str]:
         return []
 
 
+def rejected_goals(workspace: Workspace) -> list[str]:
+    """Return the names of the goals that could not be taken."""
+    return [name for name in names_of(workspace.root / "goals" / "rejected") if not name.endswith(".error.md")]
+
+
 def whole_lines(path: Path, offset: int, most: int) -> bytes:
     """Return the complete lines of a log from an offset on, so many bytes at once."""
     try:

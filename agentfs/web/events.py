@@ -1,11 +1,13 @@
 """What wakes a page: changes of folders, and lines added to a log, as server-sent events. Reads only.
 
 An event says that there is something to look at, and never what: a page that missed one looks again all the same.
+Folders are looked at, as the runs that are driven are: no event of the system is needed.
 """
 
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
@@ -35,7 +37,8 @@ def marks_of(folders: Iterable[Path]) -> Marks:
             about = os.stat(folder)
         except OSError:
             continue
-        found.append((about.st_dev, about.st_ino, about.st_mtime_ns))
+        is_racy = abs(time.time_ns() - about.st_mtime_ns) < TIMING.racy * 1e9  # a second file may have that time, too
+        found.append((about.st_dev, about.st_ino, 0 if is_racy else about.st_mtime_ns))
     return tuple(found)
 
 

@@ -21,7 +21,16 @@ from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import reading
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import ENDS, FOR_A_PERSON, Glance, RunScanner, children_in, list_runs, names_of, read_run
+from agentfs.ui.reading import (
+    ENDS,
+    FOR_A_PERSON,
+    Glance,
+    RunScanner,
+    children_in,
+    list_runs,
+    read_run,
+    rejected_goals,
+)
 from agentfs.ui.run_history import diff_page
 from agentfs.web import form_pages as forms
 from agentfs.web import live_pages as pages
@@ -95,11 +104,7 @@ class View:
             first=first,
             name=name,
             state=state,
-            rejected=[
-                name
-                for name in names_of(self.workspace.root / "goals" / "rejected")
-                if not name.endswith(".error.md")
-            ],
+            rejected=rejected_goals(self.workspace),
             places=scanner.slots_in_use(seen),
         )
         return HTMLResponse(pages.overview(self.home(request), listed))
