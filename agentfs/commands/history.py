@@ -24,7 +24,15 @@ from agentfs.core.text import first_line, inert, log_line, most_of, state_and_wh
 from agentfs.errors import UserError
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import Reading, no_such_step, plain_json, read_run, revision_numbers, step_files, whole_lines
+from agentfs.ui.reading import (
+    Reading,
+    no_such_step,
+    plain_object,
+    read_run,
+    revision_numbers,
+    step_files,
+    whole_lines,
+)
 from agentfs.ui.run_history import Number, compared_plans, diff_page, entries_of, outcome_entry, waiting_answer
 
 if TYPE_CHECKING:
@@ -184,9 +192,9 @@ class Tail:
 
     def _new_revisions(self) -> Iterator[Line]:
         for number in sorted(set(revision_numbers(self.folder)) - self.revisions):
-            record = plain_json(self.folder / paths.REVISIONS / paths.revision_file(number))
+            record = plain_object(self.folder / paths.REVISIONS / paths.revision_file(number))
             self.revisions.add(number)
-            if isinstance(record, dict):
+            if record:
                 entry = {"kind": "revision", **record}
                 yield entry, entry_line(entry)
 

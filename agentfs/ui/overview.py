@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from agentfs.core import paths
@@ -229,7 +229,7 @@ def _moment(moment: datetime, now: datetime) -> str:
 def _lines_of(row: Row, view: Overview, look: Look, names: int) -> list[str]:
     if row.next and view.used >= view.places:
         words = f"waits for a place: {row.next} is next"
-        row = Row(row.name, row.state, row.done, row.total, words, row.at)
+        row = replace(row, words=words, ways=())
     lines = [_line(row, age((look.now - row.at).total_seconds()), look, names)]
     if row.ways:
         more = f"  (and {len(row.ways) - 1} more)" if len(row.ways) > 1 else ""

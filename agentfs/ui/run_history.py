@@ -18,7 +18,7 @@ from agentfs.core.text import inert
 from agentfs.errors import UserError
 from agentfs.storage.clock import later
 from agentfs.storage.files import read_lines, read_whole
-from agentfs.ui.reading import Reading, names_of, plain_json, revision_numbers, time_of
+from agentfs.ui.reading import Reading, names_of, plain_object, revision_numbers, time_of
 
 # ── revisions and outcomes ────────────────────────────────────────────────────────────────────────────────
 
@@ -66,8 +66,8 @@ def _read_revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]
 
 def outcome_entry(folder: Path) -> dict[str, Any] | None:
     """Return the outcome in a run's folder."""
-    found = plain_json(folder / paths.OUTCOME)
-    if not isinstance(found, dict):
+    found = plain_object(folder / paths.OUTCOME)
+    if not found:
         return None
     status, at = str(found.get("status")), str(found.get("ended_at"))
     return {"kind": "outcome", "status": status, "detail": f"{status}, {found.get('summary')}", "at": at}
@@ -150,8 +150,7 @@ def conversations(folder: Path, *, below: bool = True) -> Iterator[Conversation]
 def _calls(planning: Path) -> Iterator[Conversation]:
     found = {parsed.call for name in names_of(planning) if (parsed := paths.parse_call_file(name))}
     for call in sorted(found):
-        record = plain_json(planning / paths.call_file(call, "call"))
-        trigger = record.get("trigger") if isinstance(record, dict) else None
+        trigger = plain_object(planning / paths.call_file(call, "call")).get("trigger")
         judged = _read_asked(planning / paths.checks_log_file(call), planning / paths.call_file(call, "checks"))
         yield Conversation(judged, call=call, trigger="goal checks")
         asked = _read_asked(planning / paths.call_file(call, "log"), planning / paths.call_file(call, "answer"))
@@ -168,14 +167,13 @@ def _attempts(steps: Path, *, below: bool) -> Iterator[Conversation]:
 
 def _read_asked(log: Path, record: Path, *, below: bool = True) -> tuple[Asked, ...]:
     """Return what a conversation asked, from its log; if that is gone, from the sum in its result."""
-    found = plain_json(record)
-    is_run = isinstance(found, dict) and found.get("child")
-    if is_run and not below:
+    found = plain_object(record)
+    if found.get("child") and not below:
         return tuple(asked_in(read_lines(log)))
-    by_agent = is_run or (isinstance(found, dict) and found.get("agent"))  # its requests are in no log of ours
-    if not by_agent and (asked := tuple(asked_in(read_lines(log)))):
+    is_elsewhere = found.get("child") or found.get("agent")  # its requests are in no log of ours
+    if not is_elsewhere and (asked := tuple(asked_in(read_lines(log)))):
         return asked
-    return tuple(asked_by(found.get("usage"), _end_of(found))) if isinstance(found, dict) else ()
+    return tuple(asked_by(found.get("usage"), _end_of(found)))
 
 
 def _end_of(record: Mapping[str, Any]) -> str | None:
