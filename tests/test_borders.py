@@ -124,10 +124,9 @@ def test_importing_does_nothing() -> None:
 
 PRINTING = {  # what is printed elsewhere goes through one of these, which lets nothing by that a terminal obeys
     "commands/common.py",
-    "commands/streams.py",
+    "commands/__init__.py",
     "commands/run.py",  # the answer, byte for byte
     "commands/completion.py",
-    "commands/parser.py",  # the version
     "commands/forget.py",  # a question without a line break
     "ui/progress.py",
     "daemon/reporter.py",
@@ -174,7 +173,7 @@ OPENS_ITS_OWN = {  # names that agentfs has just made up, that the kernel has, o
     "prompts/__init__.py": "reads what comes with agentfs",
     "web/document.py": "reads what comes with agentfs",
     "engine/goal_source.py": "reads the goal that a person types the name of: it may be a link or a pipe",
-    "commands/streams.py": "the streams of this process",
+    "commands/__init__.py": "the streams of this process",
     "storage/clock.py": "reads the time zone of the machine",
     "commands/web.py": "writes a report where the person says; a browser",
 }

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfs.commands.editing import put_reply
+from agentfs.commands.editing import MAX_REPLY, put_reply
 from agentfs.core import paths
 from agentfs.core.attention import OpenQuestion, open_questions
 from agentfs.core.hashing import sha256_bytes
@@ -36,7 +36,6 @@ from agentfs.ui.progress import Progress
 from agentfs.ui.prompt import Keyboard, Typed, choices, draft_lines, fit_lines, meanings, question_lines, understand
 
 YES = "approve\n"
-MAX_REPLY = 1_000_000
 MOST_ROWS = 60  # of a question, unless it is to be shown in full
 
 Key = tuple[str, str]  # which question: its file; of a draft, the hash of plan.json

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agentfs.commands.common import must_be_trusted, say
 from agentfs.commands.editing import (
+    MAX_REPLY,
     OpenRun,
     OutOfDate,
+    catalogue_for,
     changes_a_run,
     edit_plan,
     named_run,
@@ -43,9 +45,6 @@ from agentfs.storage.files import read_whole
 from agentfs.storage.plan_files import forget_client, note_client
 from agentfs.storage.system import missing
 from agentfs.ui.reading import settings_of
-
-MAX_REPLY = 1_000_000
-
 
 # ── a person's word ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -206,18 +205,14 @@ def propose(run: OpenRun, arguments: Namespace) -> None:
 
 def _must_be_usable(run: OpenRun, edit: ProposedEdit) -> None:
     """Raise, with all that is wrong, unless an edit keeps a planner's rules and changes something."""
-    from agentfs.engine.means import catalogue_of_run
     from agentfs.planner.proposed import evaluate_edit
-    from agentfs.tools.registry import known_tools
 
     facts = run.state.facts
     call = Call(
         call=1, revision=len(facts.revisions), trigger="asked", step=None, detail="", evidence=(),
         goal_sha256=facts.goal.sha256, base_sha256=edit.base_sha256,
     )  # fmt: skip
-    known = known_tools(run.workspace.root, facts.run.tools)
-    catalogue = catalogue_of_run(facts.run, settings_of(run.workspace)[0], known)
-    found = evaluate_edit(edit, call, run.state, run.folder, catalogue)
+    found = evaluate_edit(edit, call, run.state, run.folder, catalogue_for(facts.run, run.workspace))
     if found.plan is None or not found.usable:
         raise UserError("\n".join(found.hard) or "that is the plan as it is")
 

@@ -5,7 +5,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from agentfs.commands.common import (
     colours,
@@ -240,7 +239,10 @@ def check_against(arguments: Namespace) -> int:
     if len(arguments.files) != 1:
         raise UserError("--against takes one FILE: the plan that might become that run's")
     name = arguments.files[0]
-    source = _bytes(start_folder(arguments) / name, name)
+    try:
+        source = read_whole(start_folder(arguments) / name)
+    except OSError as error:
+        raise UserError(f"{inert(name)}: {error.strerror}") from None
     problems = problems_of(run.folder, workspace, source)
     if problems:
         if arguments.json:
@@ -250,21 +252,6 @@ def check_against(arguments: Namespace) -> int:
         return 2
     page = plan_consequences(run.state, source)
     if arguments.json:
-        print_json({"run": run.run, "problems": [], **page})
-        return 0
-    return print_lines(_lines(run.run, inert(name), page))
-
-
-def _bytes(path: Path, name: str) -> bytes:
-    try:
-        return read_whole(path)
-    except OSError as error:
-        raise UserError(f"{inert(name)}: {error.strerror}") from None
-
-
-def _lines(run: str, name: str, page: dict[str, Any]) -> list[str]:
-    return [
-        f"{name}: ok as the plan of {run}",
-        *changed_lines(page, colours=colours()),
-        *effect_lines(page["effects"]),
-    ]
+        return print_json({"run": run.run, "problems": [], **page})
+    head = f"{inert(name)}: ok as the plan of {run.run}"
+    return print_lines([head, *changed_lines(page, colours=colours()), *effect_lines(page["effects"])])

@@ -10,12 +10,13 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
-from agentfs.commands.streams import harmless
+from agentfs.commands import harmless
 from agentfs.core.markdown import lines_of
-from agentfs.core.problems import Problem
+from agentfs.core.problems import Problem, Rejected
 from agentfs.core.table import BOLD, paint
 from agentfs.core.text import columns, cut, cut_front, inert, json_text
-from agentfs.errors import UserError
+from agentfs.errors import BadFile, UserError
+from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 from agentfs.storage.workspace import Workspace, find_workspace, is_trusted, was_trusted
 from agentfs.ui import reading
 
@@ -81,11 +82,6 @@ def must_be_trusted(workspace: Workspace) -> None:
         )
 
 
-def trust_warning(names: Sequence[str]) -> str:
-    """Return a warning: what was in the folder before it became a workspace may run from now on."""
-    return f"trusted from now on, since it was here already: {inert(', '.join(names))} (look at it)"
-
-
 def short_path(path: Path) -> str:
     """Return a path as short as it can be typed from here, with nothing in it that a terminal obeys."""
     relative = os.path.relpath(path)
@@ -101,8 +97,41 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def print_json(value: Any) -> None:
-    print_lines([json_text(value)])
+def print_json(value: Any) -> int:
+    return print_lines([json_text(value)])
+
+
+def print_page(arguments: Namespace, page: Any, lines: Callable[[], Iterable[str]]) -> int:
+    """Print a page as JSON where that is asked for, else as lines for a person."""
+    return print_json(page) if arguments.json else print_lines(lines())
+
+
+def typed_values(arguments: Namespace) -> dict[str, Any]:
+    """Return the values that `-p NAME=VALUE` and `--params FILE` give; -p wins."""
+    from agentfs.core.params import parse_assignments
+
+    from_file = _values_in(arguments) if arguments.params else {}
+    try:
+        return {**from_file, **parse_assignments(arguments.param or ())}
+    except Rejected as rejected:
+        raise UserError("; ".join(f"{one.message} ({one.fix})" for one in rejected.problems)) from None
+
+
+def _values_in(arguments: Namespace) -> dict[str, Any]:
+    from agentfs.core.documents import read_json, read_yaml
+
+    name = arguments.params
+    try:
+        source = read_regular(start_folder(arguments) / name, MOST_SOURCE, links=True)
+    except OSError as error:
+        raise UserError(f"--params {name}: {error.strerror}") from None
+    try:
+        document = read_json(source, lenient_bom=True) if name.lower().endswith(".json") else read_yaml(source)
+    except Rejected as rejected:
+        raise BadFile(name, rejected.problems, source) from None
+    if not isinstance(document.value, dict):
+        raise BadFile(name, [Problem("the values are no fields", "write each as name: value")], source)
+    return document.value
 
 
 # ── problems of a file ────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 
-from agentfs.commands.parser import build
+from agentfs.commands.parser import COMMANDS, build, name_of
 
 FILES, FOLDERS = ":files", ":folders"  # instead of candidates: the shell itself knows those best
 
@@ -76,9 +76,8 @@ def complete(arguments: Namespace) -> int:  # noqa: ARG001
 
 def command_parsers() -> dict[str, tuple[argparse.ArgumentParser, str]]:
     """Return the parser of every command that is listed, and what it does."""
-    commands = next(a for a in build()._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
-    listed = {one.dest: one.help or "" for one in commands._choices_actions}  # noqa: SLF001
-    return {name: (commands.choices[name], about) for name, about in listed.items()}
+    listed = {name_of(one): one.summary for commands in COMMANDS.values() for one in commands if one.summary}
+    return {name: (build().commands[name], summary) for name, summary in listed.items()}
 
 
 def candidates(before: list[str], word: str) -> Iterator[str]:

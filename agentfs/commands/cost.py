@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfs.commands.common import colours, here, print_lines, width
+from agentfs.commands.common import colours, here, print_page, width
 from agentfs.core.costs import PARTS, Asked, Charge, Costs, as_page, charges_page, costs_of, goal_name
 from agentfs.core.paths import is_fork_source, run_id
 from agentfs.core.plan_diff import changed_lines
@@ -19,7 +19,6 @@ from agentfs.core.text import (
     duration,
     first_line,
     inert,
-    json_text,
     pad,
     plural,
 )
@@ -41,17 +40,13 @@ def cost(arguments: Namespace) -> int:
         return _cost_of_all(here(arguments), arguments)
     folder = here(arguments).find_run(arguments.run)
     page = as_page(run_id(folder), costs_of(conversations(folder)))
-    if arguments.json:
-        return print_lines([json_text(page)])
-    return print_lines(cost_lines(page, width()))
+    return print_page(arguments, page, lambda: cost_lines(page, width()))
 
 
 def _cost_of_all(workspace: Workspace, arguments: Namespace) -> int:
     since = format_moment(moment_of(arguments, "since") or datetime.now(UTC))
     page = charges_page(since, _charges(workspace, since))
-    if arguments.json:
-        return print_lines([json_text(page)])
-    return print_lines(period_lines(page, local_day(since), width()))
+    return print_page(arguments, page, lambda: period_lines(page, local_day(since), width()))
 
 
 def _charges(workspace: Workspace, since: str) -> Iterator[Charge]:
@@ -100,10 +95,7 @@ def cost_lines(page: Mapping[str, Any], width: int | None) -> list[str]:
         ("by call", None),
         *((" ".join(filter(None, (str(one["call"]), one["trigger"]))), one) for one in page["by_call"]),
         ("by step", None),
-        *(
-            (f"{one['step']} ({one['attempts']} attempts)" if one["attempts"] > 1 else one["step"], one)
-            for one in page["by_step"]
-        ),
+        *((_tries(one), one) for one in page["by_step"]),
         ("total", total),
     ]
     said = f"{page['run']}: {plural(total['requests'], 'request')} to models, {money(total['cost_usd'])}"
@@ -197,9 +189,7 @@ def compare(arguments: Namespace) -> int:
 
     workspace = here(arguments)
     page = compare_runs(_read(workspace, arguments.run), _read(workspace, arguments.other))
-    if arguments.json:
-        return print_lines([json_text(page)])
-    return print_lines(compare_lines(page, width(), colours=colours()))
+    return print_page(arguments, page, lambda: compare_lines(page, width(), colours=colours()))
 
 
 def _read(workspace: Workspace, name: str) -> tuple["RunState", Costs]:

@@ -3,10 +3,10 @@
 from argparse import Namespace
 from collections import Counter
 
-from agentfs.commands.common import environment, here, print_lines, say, start_folder
+from agentfs.commands.common import environment, here, print_json, print_lines, say, start_folder
 from agentfs.core.agreement import Disagreement
 from agentfs.core.problems import Finding, is_well
-from agentfs.core.text import inert, json_text, plural
+from agentfs.core.text import inert, plural
 from agentfs.storage.workspace import find_workspace
 
 
@@ -24,7 +24,7 @@ def doctor(arguments: Namespace) -> int:
             "well": is_well(findings),
             "findings": [one.as_json() for one in findings],
         }
-        print_lines([json_text(page)])
+        print_json(page)
     else:
         print_lines(inert(line) for line in doctor_lines(findings))
         if workspace is None:
@@ -73,7 +73,7 @@ def verify(arguments: Namespace) -> int:
             print_lines([inert(line_of(one))])
     if arguments.json:
         counts = {"runs": work.runs, "commits": work.commits, "revisions": work.revisions, "tip": work.tip}
-        print_lines([json_text({"agrees": not grades["wrong"], **counts, "disagreements": kept})])
+        print_json({"agrees": not grades["wrong"], **counts, "disagreements": kept})
     say(_verify_summary(grades["wrong"], grades["later"], work.runs, work.commits, work.revisions, work.tip))
     return 2 if grades["wrong"] else 0
 

@@ -29,6 +29,7 @@ from agentfs.core.records import Outcome, Plan, Run
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
 from agentfs.core.text import first_line, inert
+from agentfs.core.tool_spec import Catalogue
 from agentfs.engine.means import FileJudge, catalogue_of_run, judge_for
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.clock import Clock
@@ -43,6 +44,7 @@ from agentfs.storage.workspace import Workspace
 from agentfs.tools.registry import known_tools
 from agentfs.ui.reading import Reading, no_such_step, read_run, revision_numbers, settings_of
 
+MAX_REPLY = 1_000_000  # characters
 TRIES = 20  # a plan that another process changes between all of them is not ours to change
 _RUN_AT = re.compile(r"(.*)@([1-9][0-9]{0,8})\Z", re.DOTALL)
 Change = Callable[[bytes, Plan], bytes]
@@ -325,17 +327,20 @@ def validate_plan(folder: Path, workspace: Workspace, source: bytes, shown: str,
 
 def problems_of(folder: Path, workspace: Workspace, source: bytes, begins: Run | None = None) -> tuple[Problem, ...]:
     """Return what is wrong with a plan, given the tools of the run it is for."""
-    settings = settings_of(workspace)[0]
     if begins is None:
-        judge = judge_for(folder, settings)
+        judge = judge_for(folder, settings_of(workspace)[0])
     else:
-        known = known_tools(workspace.root, begins.tools)
-        judge = FileJudge(catalogue_of_run(begins, settings, known))
+        judge = FileJudge(catalogue_for(begins, workspace))
     try:
         judge.plan(source)
     except Rejected as rejected:
         return rejected.problems
     return ()
+
+
+def catalogue_for(run: Run, workspace: Workspace) -> Catalogue:
+    """Return the tools and models that a run has by its record."""
+    return catalogue_of_run(run, settings_of(workspace)[0], known_tools(workspace.root, run.tools))
 
 
 # ── a temporary copy of a run, for finding out what a command would do ──────────────────────────────────

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from agentfs import __version__
-from agentfs.commands.common import here, print_lines, say
+from agentfs.commands.common import here, print_json, say
 from agentfs.core import paths
 from agentfs.core.paths import run_id
 from agentfs.core.spans import AttemptFiles, RunFiles, Span, nanoseconds, span_id, spans_of, trace_id
-from agentfs.core.text import inert, json_text, plural
+from agentfs.core.text import inert, plural
 from agentfs.errors import UserError
 from agentfs.storage.files import read_lines
-from agentfs.storage.safe_open import names_in, read_text
+from agentfs.storage.safe_open import read_text
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import goal_path
-from agentfs.ui.reading import plain_json, revision_numbers, settings_of
+from agentfs.ui.reading import names_of, plain_object, revision_numbers, settings_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -48,7 +48,7 @@ def export(arguments: Namespace) -> int:
         for span in spans_of(files, contents=contents)
     ]
     if arguments.json:
-        return print_lines([json_text([_as_json(span, files) for span in spans])])
+        return print_json([_as_json(span, files) for span in spans])
     url = _address(arguments.otlp or settings.telemetry.url or _configured_address(os.environ))
     _send([_readable(span, files, workspace.root) for span in spans], url)
     say(f"sent {plural(len(spans), 'span')} to {inert(url)}: trace {_trace(files)}")
@@ -57,15 +57,15 @@ def export(arguments: Namespace) -> int:
 
 def read_files(folder: Path) -> RunFiles:
     """Return what the files of a run say; those that cannot be read count as empty."""
-    run = _object(folder / paths.RUN)
+    run = plain_object(folder / paths.RUN)
     if not isinstance(run.get("run"), str) or not isinstance(run.get("started_at"), str):
         raise UserError(f"{run_id(folder)} cannot be read: run.json is not valid")
     planning, steps = folder / paths.PLANNING, folder / paths.STEPS
-    calls = {found.call for name in _list(planning) if (found := paths.parse_call_file(name))}
-    attempts = paths.by_attempt(_list(steps))
+    calls = {found.call for name in names_of(planning) if (found := paths.parse_call_file(name))}
+    attempts = paths.by_attempt(names_of(steps))
     return RunFiles(
         run=run,
-        outcome=_object(folder / paths.OUTCOME),
+        outcome=plain_object(folder / paths.OUTCOME),
         goal=_goal(folder),
         calls={number: _call(planning, number) for number in calls},
         attempts={(step, number): _attempt(steps, step, number) for step, number in attempts},
@@ -75,8 +75,8 @@ def read_files(folder: Path) -> RunFiles:
 
 def _call(planning: Path, number: int) -> AttemptFiles:
     return AttemptFiles(
-        _object(planning / paths.call_file(number, "call")),
-        _object(planning / paths.call_file(number, "answer")),
+        plain_object(planning / paths.call_file(number, "call")),
+        plain_object(planning / paths.call_file(number, "answer")),
         tuple(read_lines(planning / paths.call_file(number, "log"))),
         tuple(read_lines(planning / paths.checks_log_file(number))),
     )
@@ -84,15 +84,15 @@ def _call(planning: Path, number: int) -> AttemptFiles:
 
 def _attempt(steps: Path, step: str, number: int) -> AttemptFiles:
     return AttemptFiles(
-        _object(steps / paths.step_file(step, number, "order")),
-        _object(steps / paths.step_file(step, number, "result")),
+        plain_object(steps / paths.step_file(step, number, "order")),
+        plain_object(steps / paths.step_file(step, number, "result")),
         tuple(read_lines(steps / paths.step_file(step, number, "log"))),
     )
 
 
 def _describe_revisions(folder: Path) -> Iterator[tuple[int, str]]:
     for number in revision_numbers(folder):
-        match _object(folder / paths.REVISIONS / paths.revision_file(number)):
+        match plain_object(folder / paths.REVISIONS / paths.revision_file(number)):
             case {"call": int() as call, "at": str() as at}:
                 yield call, at
             case _:
@@ -104,18 +104,6 @@ def _goal(folder: Path) -> str:
         return read_text(goal_path(folder))
     except (OSError, ValueError):
         return ""
-
-
-def _object(path: Path) -> dict[str, Any]:
-    found = plain_json(path)
-    return found if isinstance(found, dict) else {}
-
-
-def _list(folder: Path) -> list[str]:
-    try:
-        return names_in(folder)
-    except OSError:
-        return []
 
 
 def _trace(files: RunFiles) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agentfs.commands.common import environment, print_json, print_lines, say
+from agentfs.commands.common import environment, print_json, print_lines, say, typed_values
 from agentfs.commands.editing import (
     OpenRun,
+    catalogue_for,
     changes_a_run,
     exchange_plan,
     named_run,
@@ -24,7 +25,6 @@ from agentfs.commands.editing import (
     say_who_continues,
     validate_plan,
 )
-from agentfs.commands.goals import typed_values
 from agentfs.commands.resume import changed_tools, tools_of_today
 from agentfs.core import paths
 from agentfs.core.continuation import Carried, Choices, find_carried, first_call, fork_record, takes_plan_along
@@ -39,7 +39,7 @@ from agentfs.core.records import JsonObject, ModelRole, Order, Plan, Result, Run
 from agentfs.core.text import inert, plural
 from agentfs.engine.goal_source import GoalSource, values_given
 from agentfs.engine.intake import new_folder
-from agentfs.engine.means import FileJudge, catalogue_of_run, commands_of, has_model
+from agentfs.engine.means import FileJudge, commands_of, has_model
 from agentfs.errors import BadFile, UserError
 from agentfs.executor.attempt import render
 from agentfs.ledger.git import LedgerError
@@ -50,7 +50,6 @@ from agentfs.storage.locks import is_driven
 from agentfs.storage.plan_files import keep_beside
 from agentfs.storage.safe_open import copy_regular, names_in
 from agentfs.storage.workspace import Workspace, goal_path
-from agentfs.tools.registry import known_tools
 from agentfs.tools.secrets import mask_for
 from agentfs.ui.reading import revision_numbers, settings_of
 
@@ -188,11 +187,9 @@ def _with_values(
     """Return facts, run record and plan of the new run, with the typed values for parameters in them."""
     if not (typed := typed_values(arguments)):
         return facts, begins, source
-    settings = settings_of(run.workspace)[0]
-    catalogue = catalogue_of_run(begins, settings, known_tools(run.workspace.root, begins.tools))
-    path = goal_path(run.folder)
+    catalogue, path = catalogue_for(begins, run.workspace), goal_path(run.folder)
     content = read_whole(path)
-    hide = mask_for(settings, environment(), catalogue.tools).text
+    hide = mask_for(settings_of(run.workspace)[0], environment(), catalogue.tools).text
     goal = GoalSource(content, path.name, run.shown(path.name), begins.source)
     given = values_given(
         parse_goal(content, path.name, catalogue, planned=True), goal, {**(begins.params or {}), **typed}, hide
@@ -201,7 +198,7 @@ def _with_values(
         advice = given.advice.replace(f"run {goal.shown}", f"fork {run.run}", 1)
         raise BadFile(goal.shown, given.problems, content, advice)
     begins = begins.model_copy(update={"params": given.values})
-    judge = FileJudge(catalogue_of_run(begins, settings, known_tools(run.workspace.root, begins.tools)))
+    judge = FileJudge(catalogue_for(begins, run.workspace))
     new = judge.goal(content, path.name, planned=True)
     if json.loads(source).get("goal") == facts.goal.title != new.title:
         source = set_value(source, "/goal", new.title)

@@ -17,57 +17,28 @@ from agentfs.commands.common import (
     here,
     print_json,
     print_lines,
+    print_page,
     say,
     short_path,
     start_folder,
     width,
 )
-from agentfs.commands.editing import OpenRun, open_run
+from agentfs.commands.editing import OpenRun, catalogue_for, open_run
 from agentfs.core import paths
-from agentfs.core.documents import read_json, read_yaml
+from agentfs.core.documents import read_yaml
 from agentfs.core.goal_file import RUNBOOKS, ParsedGoal, parse_goal
-from agentfs.core.params import Parameter, as_json, example_arguments, parse_assignments
-from agentfs.core.problems import Problem, Rejected
+from agentfs.core.params import Parameter, as_json, example_arguments
 from agentfs.core.schedule import FIELDS, FOLDER, ScheduledRun
 from agentfs.core.table import Cell, table
 from agentfs.core.text import block, inert
 from agentfs.core.values import as_text
 from agentfs.daemon.schedules import RunsOfSchedules, due_now, fields_in, read_file, schedule_names
 from agentfs.engine.goal_source import goal_from, goal_in, with_used_goal
-from agentfs.engine.means import catalogue_of_run
 from agentfs.errors import BadFile, UserError
 from agentfs.storage.clock import format_moment
 from agentfs.storage.files import publish, read_whole
 from agentfs.storage.locks import is_watched
-from agentfs.storage.safe_open import MOST_SOURCE, read_regular
 from agentfs.storage.workspace import goal_path
-from agentfs.tools.registry import known_tools
-from agentfs.ui.reading import settings_of
-
-
-def typed_values(arguments: Namespace) -> dict[str, JsonValue]:
-    """Return the values that `-p NAME=VALUE` and `--params FILE` give; -p wins."""
-    from_file = _values_in(arguments) if arguments.params else {}
-    try:
-        return {**from_file, **parse_assignments(arguments.param or ())}
-    except Rejected as rejected:
-        raise UserError("; ".join(f"{one.message} ({one.fix})" for one in rejected.problems)) from None
-
-
-def _values_in(arguments: Namespace) -> dict[str, JsonValue]:
-    name = arguments.params
-    try:
-        source = read_regular(start_folder(arguments) / name, MOST_SOURCE, links=True)
-    except OSError as error:
-        raise UserError(f"--params {name}: {error.strerror}") from None
-    try:
-        document = read_json(source, lenient_bom=True) if name.lower().endswith(".json") else read_yaml(source)
-    except Rejected as rejected:
-        raise BadFile(name, rejected.problems, source) from None
-    if not isinstance(document.value, dict):
-        raise BadFile(name, [Problem("the values are no fields", "write each as name: value")], source)
-    return document.value
-
 
 # ── show-goal ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -80,10 +51,7 @@ def show_goal(arguments: Namespace) -> int:
     goal = judge(source, around, with_values=False)
     values = given.used_by.request.values if given.used_by else {}
     page = _goal_page(arguments.goal, goal.parsed, values)
-    if arguments.json:
-        print_json(page)
-        return 0
-    return print_lines(_goal_lines(page, goal.parsed.params))
+    return print_page(arguments, page, lambda: _goal_lines(page, goal.parsed.params))
 
 
 def _goal_page(shown: str, goal: ParsedGoal, values: Mapping[str, JsonValue]) -> dict[str, Any]:
@@ -162,9 +130,7 @@ _KEPT = ("workdir", "isolate", "protect", "tools", "limits", "executor", "params
 def _goal_of(run: OpenRun) -> dict[str, Any]:
     """Return the plan as a goal: its steps with gates and checks, and the fields that shape what they do."""
     plan = run.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
-    record = run.state.facts.run
-    known = known_tools(run.workspace.root, record.tools)
-    catalogue = catalogue_of_run(record, settings_of(run.workspace)[0], known)
+    catalogue = catalogue_for(run.state.facts.run, run.workspace)
     goal = parse_goal(read_whole(path := goal_path(run.folder)), path.name, catalogue, planned=True)
     fields = goal.fields.model_dump(mode="json", exclude_none=True)
     made: dict[str, Any] = {"goal": goal.text if goal.kind == "words" else goal.title}

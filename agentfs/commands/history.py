@@ -4,29 +4,36 @@ import json
 import re
 import shlex
 import sys
-import threading
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfs.commands.common import colours, here, print_lines, say_all, short_path, width
+from agentfs.commands.common import colours, here, print_lines, print_page, say_all, short_path, width
 from agentfs.core import paths
 from agentfs.core.attention import reason
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.paths import run_id
-from agentfs.core.plan_diff import diff_lines, proposal_lines, proposal_page, stat_line
+from agentfs.core.plan_diff import diff_lines, proposal_lines, stat_line
 from agentfs.core.records import Plan
 from agentfs.core.run_state import RunState
 from agentfs.core.table import Cell, table
-from agentfs.core.text import first_line, inert, json_text, log_line, most_of, state_and_why
+from agentfs.core.text import first_line, inert, log_line, most_of, state_and_why
 from agentfs.errors import UserError
-from agentfs.storage.safe_open import reading
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import Reading, no_such_step, plain_json, read_run, revision_numbers, step_files
-from agentfs.ui.run_history import Number, compared_plans, diff_page, entries_of, outcome_entry
+from agentfs.ui.reading import (
+    Reading,
+    no_such_step,
+    plain_object,
+    read_run,
+    revision_numbers,
+    step_files,
+    whole_lines,
+)
+from agentfs.ui.run_history import Number, compared_plans, diff_page, entries_of, outcome_entry, waiting_answer
 
 if TYPE_CHECKING:
     from agentfs.core.plan_changes import Origin
@@ -40,12 +47,7 @@ def log(arguments: Namespace) -> int:
     page = {"run": run_id(folder), "runs": str(workspace.runs), "entries": entries, "broken": trouble}
     if arguments.follow:
         return follow(folder, page, json_lines=arguments.json)
-    if arguments.json:
-        print_lines([json_text(page)])
-    elif entries:
-        print_lines(log_lines(page, short_path(workspace.runs)))
-    else:
-        print_lines([f"{page['run']} has no revision yet: there is no plan"])
+    print_page(arguments, page, lambda: log_lines(page, short_path(workspace.runs)))
     return say_all(trouble)
 
 
@@ -57,6 +59,8 @@ CHANGES = 12
 
 def log_lines(page: dict[str, Any], runs: str) -> list[str]:
     """Return a run's revisions and outcomes, the newest last."""
+    if not page["entries"]:
+        return [f"{page['run']} has no revision yet: there is no plan"]
     git = f"git -C {inert(shlex.quote(runs))}"
     plan = f"{page['run']}/plan.json"
     lines: list[str] = []
@@ -65,10 +69,11 @@ def log_lines(page: dict[str, Any], runs: str) -> list[str]:
         changed = before if entry["kind"] == "revision" else None  # an outcome leaves the plan as it was
         lines += [*_entry(entry), *_commands(git, plan, entry["commit"], changed), ""]
         before = entry["commit"] or before
-    if page["entries"]:
-        lines.append(f"who wrote each line:  {git} blame -- {plan}")
-        lines.append(f"all of it:            {git} log -- {page['run']}")
-    return lines
+    return [
+        *lines,
+        f"who wrote each line:  {git} blame -- {plan}",
+        f"all of it:            {git} log -- {page['run']}",
+    ]
 
 
 def entry_line(entry: dict[str, Any]) -> str:
@@ -135,27 +140,21 @@ Line = tuple[dict[str, Any], str]  # for programs, for people
 
 def follow(folder: Path, page: dict[str, Any], *, json_lines: bool) -> int:
     """Print what has happened so far, then what happens until the run has ended."""
-    from agentfs.storage.watcher import FolderWatch
-
     for entry in page["entries"]:
         _print((entry, entry_line(entry)), json_lines=json_lines)
-    tail, wake = Tail(folder, most_of(width())), threading.Event()
-    tail.begin({entry["revision"] for entry in page["entries"] if entry["kind"] == "revision"})
-    folders = [folder, folder / paths.STEPS, folder / paths.REVISIONS]
+    revisions = {entry["revision"] for entry in page["entries"] if entry["kind"] == "revision"}
+    tail = Tail(folder, most_of(width()), revisions)
     ended = any(entry["kind"] == "outcome" for entry in page["entries"][-1:]) and outcome_entry(folder) is not None
-    with FolderWatch([path for path in folders if path.is_dir()], wake.set) as watch:
-        while not ended:
-            outcome = outcome_entry(folder)  # first: what is logged before it is printed before it
-            for line in tail.news():
-                _print(line, json_lines=json_lines)
-            if outcome is not None:
-                _print((outcome, entry_line(outcome)), json_lines=json_lines)
-                break
-            if not folder.is_dir():
-                raise UserError(f"{folder} is gone")
-            wake.wait(TIMING.log_follow)
-            wake.clear()
-            watch.seen()
+    while not ended:
+        outcome = outcome_entry(folder)  # first: what is logged before it is printed before it
+        for line in tail.news():
+            _print(line, json_lines=json_lines)
+        if outcome is not None:
+            _print((outcome, entry_line(outcome)), json_lines=json_lines)
+            break
+        if not folder.is_dir():
+            raise UserError(f"{folder} is gone")
+        time.sleep(TIMING.log_follow)
     return 0
 
 
@@ -169,13 +168,12 @@ class Tail:
     """Remembers how far a run's revisions and logs have been printed."""
 
     folder: Path
-    most: int | None = None  # of one line
-    revisions: set[int] = field(default_factory=set)
+    most: int | None  # of one line
+    revisions: set[int]
     offsets: dict[Path, int] = field(default_factory=dict)
 
-    def begin(self, revisions: set[int]) -> None:
-        """Begin now: skip the logs of attempts that have ended, print those of running ones from their start."""
-        self.revisions = revisions
+    def __post_init__(self) -> None:
+        """Skip the logs of attempts that have ended; those of running ones are printed from their start."""
         for _, _, files in self._attempts():
             if "result" in files and "log" in files:
                 self.offsets[files["log"]] = files["log"].stat().st_size
@@ -194,22 +192,16 @@ class Tail:
 
     def _new_revisions(self) -> Iterator[Line]:
         for number in sorted(set(revision_numbers(self.folder)) - self.revisions):
-            record = plain_json(self.folder / paths.REVISIONS / paths.revision_file(number))
+            record = plain_object(self.folder / paths.REVISIONS / paths.revision_file(number))
             self.revisions.add(number)
-            if isinstance(record, dict):
+            if record:
                 entry = {"kind": "revision", **record}
                 yield entry, entry_line(entry)
 
     def _new_lines(self, step: str, attempt: int, path: Path) -> Iterator[Line]:
         """Yield the complete lines; one that is still being written comes next time."""
         offset = self.offsets.get(path, 0)
-        try:
-            with reading(path) as file:
-                file.seek(offset)
-                source = file.read(MOST_BYTES)
-        except OSError:
-            return
-        whole = source[: source.rfind(b"\n") + 1]
+        whole = whole_lines(path, offset, MOST_BYTES)
         self.offsets[path] = offset + len(whole)
         for line in whole.splitlines():
             if words := log_line(line, self.most):
@@ -238,9 +230,7 @@ def blame(arguments: Namespace) -> int:
             raise no_such_step(found.run, arguments.step, known)
     page = {"run": found.run, "revision": revisions[-1].revision, "fields": fields}
     unrecorded = facts.plan_file.sha256 != revisions[-1].plan_sha256
-    if arguments.json:
-        return print_lines([json_text(page)])
-    return print_lines(blame_lines(page, width(), colours=colours(), edited=unrecorded))
+    return print_page(arguments, page, lambda: blame_lines(page, width(), colours=colours(), edited=unrecorded))
 
 
 def _blame_entry(origin: "Origin") -> dict[str, Any]:
@@ -307,30 +297,24 @@ def diff(arguments: Namespace) -> int:
         return _diff_question(arguments, found, state)
     first, second = _choose_revisions(found.run, state, arguments.revisions)
     page = diff_page(found, state, first, second)
-    if arguments.json:
-        return print_lines([json_text(page)])
-    if arguments.stat:
-        return print_lines([f"{found.run}: {stat_line(page)}"])
-    lines = diff_lines(page, colours=colours())
-    last = state.facts.revisions[-1]
+    lines, last = diff_lines(page, colours=colours()), state.facts.revisions[-1]
     if second is not None and state.facts.plan_file.sha256 != last.plan_sha256:
-        lines = [*lines, "", f"plan.json has been edited since: agentfs diff {found.run} {last.revision}"]
-    return print_lines(lines)
+        lines += ["", f"plan.json has been edited since: agentfs diff {found.run} {last.revision}"]
+    return _print_difference(arguments, page, lines)
 
 
 def _diff_question(arguments: Namespace, found: Reading, state: RunState) -> int:
     """What the answer that waits would change."""
     if arguments.revisions:
         raise UserError("diff takes revisions, or --question")
-    one, proposal = state.calls.unapplied, state.facts.proposal
-    if one is None or proposal is None or proposal.call != one.number:
+    page = waiting_answer(found, state)
+    if page is None:
         raise UserError(f"{found.run} has no answer waiting: {first_line(reason(state))}")
-    page = proposal_page(found.run, state, proposal)
-    if arguments.json:
-        return print_lines([json_text(page)])
-    if arguments.stat:
-        return print_lines([f"{found.run}: {stat_line(page)}"])
-    return print_lines(proposal_lines(page, colours=colours()))
+    return _print_difference(arguments, page, proposal_lines(page, colours=colours()))
+
+
+def _print_difference(arguments: Namespace, page: dict[str, Any], lines: list[str]) -> int:
+    return print_page(arguments, page, lambda: [f"{page['run']}: {stat_line(page)}"] if arguments.stat else lines)
 
 
 def _choose_revisions(run: str, state: RunState, text: str | None) -> tuple[Number, Number]:

@@ -2,10 +2,12 @@
 
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from agentfs.commands.common import environment, say, short_path, start_folder, trust_warning
+from agentfs.commands.common import environment, say, short_path, start_folder
 from agentfs.core import paths
+from agentfs.core.text import inert
 from agentfs.errors import UserError
 from agentfs.prompts import load_prompt
 from agentfs.storage.files import replace, write_new
@@ -36,27 +38,28 @@ workdirs = ["."]                 # folders, relative to the workspace, that a go
 def init(arguments: Namespace) -> int:
     """`agentfs init [DIR]`"""
     root = (start_folder(arguments) / arguments.dir).resolve()
-    before = brought_along(root, environment())
+    warning = trust_warning(root)
     workspace, made = init_workspace(root, environment())
     if made:
         say(f"made a workspace in {workspace.root}: {', '.join(made)}")
     else:
         say(f"{workspace.root} is a workspace already; its schemas are up to date")
-    if before:
-        say(trust_warning(before))
+    if warning:
+        say(warning)
     say("next: write a goal, then `agentfs run goal.md`")
     return 0
 
 
-def brought_along(root: Path, environment: Mapping[str, str]) -> list[str]:
-    """Return what a folder already holds that could run once it is a trusted workspace."""
-    if is_trusted(root, environment):
-        return []
+def trust_warning(root: Path) -> str:
+    """Return a warning of what a folder already holds that could run once it is a trusted workspace."""
+    if is_trusted(root, environment()):
+        return ""
     from agentfs.tools.registry import sources
 
     tools = [source.shown for source in sources(root, installed=False)]
     others = (paths.SETTINGS, "prompts", "runs", "goals")
-    return [name for name in others if (root / name).is_file() or any((root / name).glob("*"))] + tools[:5]
+    names = [name for name in others if (root / name).is_file() or any((root / name).glob("*"))] + tools[:5]
+    return f"trusted from now on, since it was here already: {inert(', '.join(names))} (look at it)" if names else ""
 
 
 def init_workspace(root: Path, environment: Mapping[str, str]) -> tuple[Workspace, list[str]]:
@@ -106,7 +109,9 @@ def skill(arguments: Namespace) -> int:
     if not root.is_dir():
         raise UserError(f"{root} is not a folder (make it first: mkdir -p {root})")
     path, text = root / _SKILL, load_prompt("skill", None).text
-    there = _read(path)
+    there = None
+    with suppress(FileNotFoundError):
+        there = read_text(path)
     if there == text:
         say(f"{short_path(path)} is up to date")
         return 0
@@ -116,11 +121,3 @@ def skill(arguments: Namespace) -> int:
     replace(path, text.encode("utf-8"))
     say(f"wrote {short_path(path)}")
     return 0
-
-
-def _read(path: Path) -> str | None:
-    """Return the text of a file; None if there is none."""
-    try:
-        return read_text(path)
-    except FileNotFoundError:
-        return None

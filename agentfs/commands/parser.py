@@ -4,10 +4,13 @@ import argparse
 import importlib
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NoReturn
+
+from agentfs import __version__
 
 MODES = ("auto", "split", "stepwise", "single", "scratchpad")
 ENDS = ("done", "failed", "cancelled")
@@ -347,17 +350,17 @@ COMMANDS = {
     ),
     "branches of isolated runs": (
         Command(
-            "changes.changes", "what an isolated run changed, commit by commit", (RUN, ANY_STEP, JSON),
+            "branches.changes", "what an isolated run changed, commit by commit", (RUN, ANY_STEP, JSON),
             "The commits of its branch, then the whole diff; with STEP, what that step changed.",
         ),
         Command(
-            "changes.apply", "merge what an isolated run changed into your branch",
+            "branches.apply", "merge what an isolated run changed into your branch",
             (RUN, flag("--squash", help="as one commit")), """
             In the repository its worktree belongs to. If you have uncommitted changes there, or the merge would
             conflict, it refuses and touches nothing. Hooks and filters do not run.""",
         ),
         Command(
-            "changes.discard", "remove the branch and the worktree of an isolated run", (RUN,),
+            "branches.discard", "remove the branch and the worktree of an isolated run", (RUN,),
             "The run's records stay.",
         ),
     ),
@@ -460,18 +463,14 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose mistakes are reported in one line, with a way on."""
 
     make_epilog: Callable[[], str] | None = None
+    commands: Mapping[str, "Parser"] = MappingProxyType({})
 
     def format_help(self) -> str:
         self.epilog = self.make_epilog() if self.make_epilog else self.epilog
         return super().format_help()
 
-    def options(self) -> list[str]:
-        """Return the options that are listed in its help."""
-        shown = [one for one in self._actions if one.help is not argparse.SUPPRESS]
-        return [option for one in shown for option in one.option_strings]
-
     def error(self, message: str) -> NoReturn:
-        from agentfs.commands.streams import harmless
+        from agentfs.commands import harmless
 
         self.exit(2, f"{harmless(f'agentfs: {message}')} (try `{self.prog} --help`)\n")
 
@@ -501,19 +500,11 @@ class _Grouped(_Wrapped):
         lines = []
         for title, commands in COMMANDS.items():
             lines.append(f"  {title}:")
-            lines += [f"    {_name(one):<11} {one.summary}" for one in commands if one.summary]
+            lines += [f"    {name_of(one):<11} {one.summary}" for one in commands if one.summary]
         return "\n".join(lines) + "\n"
 
 
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from agentfs import __version__
-
-        print(f"agentfs {__version__}")
-        parser.exit(0)
-
-
-def _name(command: Command) -> str:
+def name_of(command: Command) -> str:
     return command.place.partition(".")[2].replace("_", "-")
 
 
@@ -527,16 +518,17 @@ def build() -> Parser:
         epilog=EPILOG,
         formatter_class=_Grouped,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    parser.add_argument("--version", action="version", version=f"agentfs {__version__}", help="print the version")
     parser.add_argument("-C", dest="folder", metavar="DIR", default=".", help="the workspace, or a folder in it")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", prog="agentfs", parser_class=Parser)
     for command in (one for commands in COMMANDS.values() for one in commands):
         _add(subparsers, command)
+    parser.commands = subparsers.choices
     return parser
 
 
 def _add(subparsers: Any, command: Command) -> None:
-    words, name = command.summary, _name(command)
+    words, name = command.summary, name_of(command)
     parser: Parser = subparsers.add_parser(
         name,
         description=f"{words}\n\n{inspect.cleandoc(command.more)}" if command.more else words,
@@ -565,6 +557,11 @@ def _import_command(command: Command) -> Callable[[argparse.Namespace], int]:
     return call
 
 
+def defaults_of(name: str) -> dict[str, Any]:
+    """Return what a command is given of the options that are not typed."""
+    return {one.dest: one.default for one in build().commands[name]._actions if one.option_strings}  # noqa: SLF001
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
     """Return the parsed command line; its `command` is the function to call."""
     arguments, unknown = build().parse_known_args(argv)
@@ -582,7 +579,8 @@ def _refuse(unknown: list[str], arguments: argparse.Namespace) -> NoReturn:
 
     parser: Parser = getattr(arguments, "parser", build())
     words, option = " ".join(unknown), unknown[0].partition("=")[0]
-    options = parser.options()
+    shown = [one for one in parser._actions if one.help is not argparse.SUPPRESS]  # noqa: SLF001
+    options = [option for one in shown for option in one.option_strings]
     if option in options and parser is not build():
         parser.error(f"{option} goes after the command: {parser.prog} {option}")
     if not unknown[0].startswith("-") and getattr(arguments, "goal", None) is not None:

@@ -167,24 +167,24 @@ def _edit(run: OpenRun, limits: Mapping[str, int | float]) -> None:
 
 def refresh_tools(run: OpenRun) -> OpenRun:
     """Lay today's [tools] over those a run has; return the run as it is then."""
-    today = tools_of_today(run)
-    began = _as_table(run.state.facts.run)
-    own = {name: value for name, value in today.model_dump(mode="json").items() if value != _plain(began[name])}
+    facts, today = run.state.facts, tools_of_today(run)
+    differs = {shown for name, shown in _FIELDS.items() if getattr(facts.run, name) != getattr(today, shown)}
+    own = today.model_dump(mode="json", include=differs)
     if not _put_edit(run, own):
         say(f"[tools] in agentfs.toml is what {run.run} has already")
         return run
-    for words in changed_tools(run.state.facts.settings, run.state.facts.run.with_tools(today)):
+    for words in changed_tools(facts.settings, facts.run.with_tools(today)):
         say(f"{run.shown(paths.PLAN)}: {words}")
     return replace(open_run(run.workspace, run.folder, run.revision), real=run.real)
 
 
 def changed_tools(before: Run, now: Run) -> list[str]:
     """Return in words how the tool settings of a run differ."""
-    was = _as_table(before)
-    changed = [(name, value) for name, value in _as_table(now).items() if value != was[name]]
+    values = [(shown, getattr(now, name), getattr(before, name)) for name, shown in _FIELDS.items()]
     return [
-        f'"{name}" of "tools" is now {_show_value(value)} (it was {_show_value(was[name])})'
-        for name, value in changed
+        f'"{shown}" of "tools" is now {_show_value(value)} (it was {_show_value(was)})'
+        for shown, value, was in values
+        if value != was
     ]
 
 
@@ -198,23 +198,15 @@ def tools_of_today(run: OpenRun) -> Tools:
         parsed = parse_goal(source, goal.name, catalogue_of(settings, environment(), known), planned=True)
     except Rejected as rejected:
         raise BadFile(run.shown(goal.name), rejected.problems, source) from None
-    same = {name: getattr(tools, name) for name in ("network", "sandbox", "read", "env", "hosts")}
-    return Tools(allow=allowed_tools(tools, parsed.fields.tools), **same)
+    return Tools(allow=allowed_tools(tools, parsed.fields.tools), **{name: getattr(tools, name) for name in _SAME})
 
 
-def _as_table(run: Run) -> dict[str, object]:
-    return {"allow" if name == "tools" else name: getattr(run, name) for name in _FIELDS}
-
-
-_FIELDS = ("tools", "network", "sandbox", "read", "env", "hosts")  # of run.json, in the order of [tools]
-
-
-def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
+_SAME = ("network", "sandbox", "read", "env", "hosts")
+_FIELDS = {"tools": "allow", **{name: name for name in _SAME}}  # of run.json, and what [tools] calls it
 
 
 def _show_value(value: object) -> str:
-    return inert(json.dumps(_plain(value), ensure_ascii=False))
+    return inert(json.dumps(value, ensure_ascii=False))
 
 
 def _put_edit(run: OpenRun, own: dict[str, Any]) -> bool:

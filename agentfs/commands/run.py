@@ -11,10 +11,9 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import replace
 from pathlib import Path
 
-from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, trust_warning
-from agentfs.commands.goals import typed_values
+from agentfs.commands import CannotPrint
+from agentfs.commands.common import environment, here, must_be_trusted, say, start_folder, typed_values
 from agentfs.commands.resume import take_up_if_held, take_up_only, top_ups
-from agentfs.commands.streams import CannotPrint
 from agentfs.core import paths
 from agentfs.core.config import Settings
 from agentfs.core.decide import no_model_reached
@@ -118,13 +117,13 @@ def _workspace_for(source: GoalSource, arguments: Namespace) -> Workspace:
     if found := find_workspace(start):
         return found
     _judge(source, arguments, start, default_settings(environment()), known_tools(start))
-    from agentfs.commands.init import brought_along, init_workspace
+    from agentfs.commands.init import init_workspace, trust_warning
 
-    before = brought_along(start, environment())
+    warning = trust_warning(start)
     workspace, _ = init_workspace(start, environment())
     say(f"no workspace here yet: made one in {start}")
-    if before:
-        say(trust_warning(before))
+    if warning:
+        say(warning)
     return workspace
 
 
@@ -206,19 +205,13 @@ def _report(driver: Driver, rest: Rest) -> int:
     """Print the answer, and only that, on stdout; return the exit code."""
     outcome = driver.facts.outcome
     if outcome is not None:
-        return _report_end(outcome)
+        if outcome.status == "done" and outcome.answer is not None:
+            _print_answer(outcome)
+        return 0 if outcome.status == "done" else 1
     if rest.why is None:
         say(f"stopped; {who_goes_on(driver.facts.run.run, driver.world.workspace, 'go on with: ')}")
         return 130
     return 4 if any(no_model_reached(one.state) for one in (driver, *(below for below, _ in rest.below))) else 3
-
-
-def _report_end(outcome: Outcome) -> int:
-    if outcome.status != "done":
-        return 1
-    if outcome.answer is not None:
-        _print_answer(outcome)
-    return 0
 
 
 def _print_answer(outcome: Outcome) -> None:
@@ -262,7 +255,10 @@ def _reporter(workspace: Workspace, settings: Settings, *, in_json: bool) -> Ite
     if in_json:
         yield Reporter(sys.stdout, Clock().stamp)
     elif can_draw(sys.stderr, os.environ.get("TERM", "")):
-        with LiveReporter(sys.stderr, workspace.root, settings.limits.parallel, Clock()) as live:
+        live = LiveReporter(sys.stderr, workspace.root, settings.limits.parallel, Clock())
+        try:
             yield live
+        finally:
+            live.leave_the_screen()
     else:
         yield Reporter(sys.stderr)

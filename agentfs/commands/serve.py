@@ -28,7 +28,6 @@ from agentfs.core.hashing import sha256_bytes
 from agentfs.core.problems import Rejected, did_you_mean
 from agentfs.errors import AgentfsError, UserError
 from agentfs.storage.files import read_lines, read_whole
-from agentfs.storage.safe_open import names_in
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace
 
@@ -159,34 +158,24 @@ class Client:
         plan_sha256: of the plan that you read (show_run). steps: those that are not done, in full, in the form of
         plan.json. Done steps stay; a step that is not done and not listed leaves the plan; no gate can be dropped.
         """
-        from agentfs.commands.change import propose
-
         named = {"base": plan_sha256, "steps": steps, "because": because, "by": client}
-        return self._changes(propose, run, **named)
+        return self._changes("propose", run, **named)
 
     def replan(self, run: str, because: str) -> Any:
         """Ask the planner for another plan: a person is asked about it. What is done and still counts is kept."""
-        from agentfs.commands.change import replan_for_client
-
-        return self._changes(replan_for_client, run, because=because)
+        return self._changes("replan_for_client", run, because=because)
 
     def pause(self, run: str) -> Any:
         """Let nothing new start; what runs finishes. Only a person resumes it."""
-        from agentfs.commands.change import pause
-
-        return self._changes(pause, run, by_client=True)
+        return self._changes("pause", run, by_client=True)
 
     def cancel(self, run: str) -> Any:
         """End a run, and what runs in it."""
-        from agentfs.commands.change import cancel
-
-        return self._changes(cancel, run, by_client=True)
+        return self._changes("cancel", run, by_client=True)
 
     def reply(self, run: str, text: str, step: str | None = None) -> Any:
         """Answer the question of a step's `ask`. Gates, drafts and proposals are a person's to answer."""
-        from agentfs.commands.change import reply_to_ask
-
-        return self._changes(reply_to_ask, run, text=text, step=_step(step) if step else None)
+        return self._changes("reply_to_ask", run, text=text, step=_step(step) if step else None)
 
     # ── by commands ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,14 +190,11 @@ class Client:
         return self._workspace.find_run(run)
 
     def _latest(self, folder: Path, step: str) -> int:
-        numbers = [
-            found.attempt
-            for name in names_in(folder / paths.STEPS)
-            if (found := paths.parse_step_file(name)) and found.step == step
-        ]
-        if not numbers:
+        from agentfs.ui.reading import step_files
+
+        if (attempts := step_files(folder).get(step)) is None:
             raise UserError(f"{step} has not been tried yet")
-        return max(numbers)
+        return max(attempts)
 
     def _looks(self, *words: str) -> Any:
         code, out, err = self._command(*words)
@@ -227,12 +213,14 @@ class Client:
                 code = int(left.code or 0)
         return code, out.getvalue(), err.getvalue()
 
-    def _changes(self, command: Callable[[Namespace], int], run: str, **given: Any) -> Any:
+    def _changes(self, command: str, run: str, **given: Any) -> Any:
         """Change a run as a command does; return what it says."""
+        from agentfs.commands import change
+
         named = Namespace(folder=str(self._workspace.root), run=self._run(run), dry_run=False, **given)
         said = io.StringIO()
         with self._one, redirect_stderr(said):
-            command(named)
+            getattr(change, command)(named)
         return {"run": named.run, "said": said.getvalue().strip().splitlines()}
 
 
@@ -242,22 +230,15 @@ def _step(step: str) -> str:
     return step
 
 
-class _goal_file:  # noqa: N801 - used as a function is
-    """A goal as a file that no other user can read, for as long as the block lasts."""
-
-    def __init__(self, goal: str, form: str) -> None:
-        if not goal.strip() or len(goal) > MOST_GOAL:
-            raise UserError(f"a goal has between 1 and {MOST_GOAL} characters")
-        self._goal, self._form = goal, form
-
-    def __enter__(self) -> Path:
-        self._folder = tempfile.TemporaryDirectory(prefix="agentfs-goal-")
-        path = Path(self._folder.name) / f"{_name_in(self._goal)}.{self._form}"
-        path.write_bytes(self._goal.encode("utf-8", "replace"))
-        return path
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
+@contextmanager
+def _goal_file(goal: str, form: str) -> Iterator[Path]:
+    """Yield a goal as a file that no other user can read, for as long as the block lasts."""
+    if not goal.strip() or len(goal) > MOST_GOAL:
+        raise UserError(f"a goal has between 1 and {MOST_GOAL} characters")
+    with tempfile.TemporaryDirectory(prefix="agentfs-goal-") as folder:
+        path = Path(folder) / f"{_name_in(goal)}.{form}"
+        path.write_bytes(goal.encode("utf-8", "replace"))
+        yield path
 
 
 def _name_in(goal: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
+from agentfs.commands.common import colours, here, print_page, report_unreadable, width
 from agentfs.core.params import fill
 from agentfs.core.table import align_columns, mark_of, mark_of_run, paint, shown_state, wrong_first
 from agentfs.core.text import (
@@ -35,14 +35,14 @@ def show(arguments: Namespace) -> int:
     page = reading.plan_page(found, workspace)
     if arguments.step is None:
         filled = {**page, "steps": [_with_words(step, page["params"] or {}) for step in page["steps"]]}
-        print_lines([json_text(page)] if arguments.json else run_lines(filled, width(), colours=colours()))
+        print_page(arguments, page, lambda: run_lines(filled, width(), colours=colours()))
         return report_unreadable(found, page["broken"])
     one = reading.step_page(found, page, arguments.step)
     if one is None:
         known = [*(str(step.get("id")) for step in page["steps"]), *reading.step_files(found.folder)]
         raise reading.no_such_step(found.run, arguments.step, known)
     filled = _with_words(one, page["params"] or {})
-    print_lines([json_text(one)] if arguments.json else step_lines(filled, width(), colours=colours()))
+    print_page(arguments, one, lambda: step_lines(filled, width(), colours=colours()))
     return report_unreadable(found, page["broken"])
 
 

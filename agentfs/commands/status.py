@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentfs.commands.common import colours, here, print_lines, report_unreadable, width
+from agentfs.commands.common import colours, here, print_json, print_lines, report_unreadable, width
 from agentfs.core import paths
 from agentfs.core.table import NOT_DRIVEN, Cell, mark_of, mark_of_run, shown_state, table, wrong_first
 from agentfs.core.text import (
@@ -20,7 +20,6 @@ from agentfs.core.text import (
     first_line,
     inert,
     json_line,
-    json_text,
     left_words,
     plural,
     state_and_why,
@@ -130,13 +129,8 @@ def _over(found: Listing, since: datetime | None, states: frozenset[str]) -> Ite
         end = reading.ended(folder)
         if end is None:
             yield folder  # it does not read: shown with what is wrong
-        elif (not states or end.state in states) and not (since and _ended_before(end, since)):
+        elif (not states or end.state in states) and not (since and (moment := time_of(end.at)) and moment < since):
             yield end
-
-
-def _ended_before(end: Glance, since: datetime) -> bool:
-    moment = time_of(end.at)
-    return moment is not None and moment < since
 
 
 def _glances(
@@ -180,7 +174,7 @@ def _status_of_one(workspace: Workspace, arguments: Namespace) -> int:
         if "id" in step
     ]
     if arguments.json:
-        return print_lines([json_text(page)])
+        return print_json(page)
     below = runs_below(found.folder, workspace, width(), colours=colours())
     print_lines([*run_lines(page, width(), colours=colours()), *below, *_what_next(found, page)])
     return report_unreadable(found)
@@ -262,10 +256,8 @@ def _run_row(run: dict[str, Any], now: datetime) -> list[Cell]:
 
 def moment(timestamp: str, now: datetime) -> str:
     """Return how long ago something was; empty if that is not known."""
-    try:
-        return ago((now - datetime.fromisoformat(timestamp).astimezone(UTC)).total_seconds())
-    except ValueError:
-        return ""
+    when = time_of(timestamp)
+    return ago((now - when).total_seconds()) if when else ""
 
 
 def run_lines(page: dict[str, Any], width: int | None, *, colours: bool) -> list[str]:

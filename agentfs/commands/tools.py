@@ -9,7 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from difflib import ndiff
 from typing import Any
 
-from agentfs.commands.common import environment, here, must_be_trusted, print_lines, say, say_all
+from agentfs.commands.common import (
+    environment,
+    here,
+    must_be_trusted,
+    print_json,
+    print_lines,
+    print_page,
+    say,
+    say_all,
+)
 from agentfs.core.config import Settings
 from agentfs.core.excerpts import one_line
 from agentfs.core.mcp import LOCK, LockedServer, OfferedTool, differences, render_lock, spec_of, touches
@@ -51,7 +60,7 @@ def tools(arguments: Namespace) -> int:
                 "input_schema": dict(spec.input_schema),
             }
         )
-    print_lines([json_text(listed)] if arguments.json else tools_lines(listed))
+    print_page(arguments, listed, lambda: tools_lines(listed))
     return say_all([*([f"{trouble}\nthese are the defaults"] if trouble else []), *known.broken])
 
 
@@ -116,7 +125,7 @@ def update(arguments: Namespace) -> int:
     after = {offer.name: offer.locked or before.get(offer.name) for offer in offers}
     kept = {name: locked for name, locked in after.items() if locked is not None}
     if arguments.json:
-        print_lines([json_text([_offer_page(offer, before, host) for offer in offers])])
+        print_json([_offer_page(offer, before, host) for offer in offers])
     else:
         print_lines([line for offer in offers for line in _offer_lines(offer, before.get(offer.name), host)])
     sys.stdout.flush()  # what is approved is read before it is said to be
@@ -212,7 +221,7 @@ def agents(arguments: Namespace) -> int:
     workspace = here(arguments)
     settings, trouble = settings_of(workspace)
     listed = [*list_agents(settings, environment())]
-    print_lines([json_text(listed)] if arguments.json else agents_lines(listed))
+    print_page(arguments, listed, lambda: agents_lines(listed))
     return say_all([f"{trouble}\nthese are the defaults"] if trouble else [])
 
 

@@ -5,21 +5,21 @@ import importlib
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfs.commands.common import here, listening, print_lines, report_unreadable, say, short_path
-from agentfs.commands.parser import amount, count
+from agentfs.commands.parser import amount, count, defaults_of
 from agentfs.core import paths
+from agentfs.core.goal_file import RUNBOOKS
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.text import inert, size
 from agentfs.errors import AgentfsError, BadFile, NoModel, UserError
-from agentfs.storage.safe_open import names_in
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import Reading, read_run
+from agentfs.ui.reading import Reading, names_of, read_run
 from agentfs.ui.run_history import entries_of, plan_consequences
 from agentfs.web.acts import Checked, Done, Runbook
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from agentfs.web.access import Access
 
-RUNBOOKS = "runbooks"
 INSTALL = "agentfs web needs the extra `web`: pip install 'agentfs-plan[web]' (uv tool install 'agentfs-plan[web]')"
 
 
@@ -150,22 +149,16 @@ class Commands:
 
     def perform(self, act: str, run: str, fields: Mapping[str, str], *, dry_run: bool) -> Done:
         """Call the command, and return what it said."""
-        words: list[str] = []
-        made: list[str] = []
-        try:
-            with listening(words.append, made.append):
-                module, _, function = _COMMANDS[act].partition(".")
-                command = getattr(importlib.import_module(f"agentfs.commands.{module}"), function)
-                command(self._arguments(act, run, fields, dry_run=dry_run))
-        except AgentfsError as error:
-            from agentfs.commands.editing import OutOfDate
+        printed: list[str] = []
 
-            return Done(ok=False, words=(*words, str(error)), stale=isinstance(error, OutOfDate))
-        except Rejected as error:
-            return Done(ok=False, words=(*words, *(one.shown(paths.PLAN) for one in error.problems)))
-        words = [line for line in words if not line.startswith("dry run: ")]  # the page says so itself
-        new = made[-1].strip() if act == "fork" and made and paths.is_run_id(made[-1].strip()) else run
-        return Done(ok=True, words=tuple(words), run=new)
+        def call() -> None:
+            module, _, function = _COMMANDS[act].partition(".")
+            command = getattr(importlib.import_module(f"agentfs.commands.{module}"), function)
+            command(self._arguments(act, run, fields, dry_run=dry_run))
+
+        done = _listen(call, run, printed)
+        made = printed[-1].strip() if act == "fork" and printed else ""
+        return replace(done, run=made) if done.ok and paths.is_run_id(made) else done
 
     def _arguments(self, act: str, run: str, fields: Mapping[str, str], *, dry_run: bool) -> Namespace:
         """Return the arguments of the command; values of fields never become options."""
@@ -174,27 +167,17 @@ class Commands:
         if revision is not None and not (revision.isascii() and revision.isdigit() and len(revision) < 9):
             raise UserError(f"{inert(revision)!r} is not the number of a revision")
         named = f"{run}@{revision}" if revision and act in ("approve", "reject", "fork", "restore") else run
-        return Namespace(
-            folder=str(self.workspace.root),
-            run=named,
-            runs=[named],
-            step=given.get("step"),
-            because=given.get("because"),
-            text=fields.get("text", ""),
-            name=given.get("name"),
-            shown=given.get("question"),
-            undo=False,
-            force=False,
-            json=False,
-            mode=None,
-            planner=None,
-            executor=None,
-            param=None,
-            params=None,
-            refresh_settings=False,
-            dry_run=dry_run,
-            **_top_ups(given),
-        )
+        typed = {
+            "folder": str(self.workspace.root),
+            "run": named,
+            "step": given.get("step"),
+            "because": given.get("because"),
+            "text": fields.get("text", ""),
+            "name": given.get("name"),
+            "shown": given.get("question"),
+            "dry_run": dry_run,
+        }
+        return Namespace(**{**defaults_of(act), **typed, **_top_ups(given)})
 
     def check_plan(self, run: str, source: bytes) -> Checked:
         """Return what a plan would mean for a run."""
@@ -208,27 +191,21 @@ class Commands:
 
     def save_plan(self, run: str, source: bytes, base: str) -> Done:
         """Save a plan if it is valid, and if plan.json is still what was edited."""
-        from agentfs.commands.editing import OutOfDate, open_run, reopen, save_plan, say_who_continues
+        from agentfs.commands.editing import open_run, reopen, save_plan, say_who_continues
 
-        words: list[str] = []
-        try:
-            with listening(words.append, words.append):
-                opened = open_run(self.workspace, self.workspace.find_run(run))
-                save_plan(opened, source, base)
-                reopen(opened)
-                say_who_continues(opened)
-        except AgentfsError as error:
-            return Done(ok=False, words=(*words, str(error)), stale=isinstance(error, OutOfDate))
-        return Done(ok=True, words=tuple(words), run=run)
+        def save() -> None:
+            opened = open_run(self.workspace, self.workspace.find_run(run))
+            save_plan(opened, source, base)
+            reopen(opened)
+            say_who_continues(opened)
+
+        return _listen(save, run, [])
 
     # ── goals ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def runbooks(self) -> tuple[str, ...]:
         """Return the goals in runbooks/."""
-        try:
-            names = sorted(names_in(self.workspace.root / RUNBOOKS))
-        except OSError:
-            return ()
+        names = names_of(self.workspace.root / RUNBOOKS)
         return tuple(f"{RUNBOOKS}/{name}" for name in names if Path(name).suffix.lower() in paths.GOAL_SUFFIXES)
 
     def runbook(self, file: str) -> Runbook:
@@ -272,6 +249,22 @@ class Commands:
         driven = is_watched(self.workspace.root)
         then = "`agentfs watch` takes it up" if driven else "nothing watches goals/; go on with: agentfs watch"
         return Done(ok=True, words=(f"goals/{path.name} is dropped", then))
+
+
+def _listen(act: Callable[[], None], run: str, printed: list[str]) -> Done:
+    """Do something, and return what it said; what it printed is put into the list."""
+    words: list[str] = []
+    try:
+        with listening(words.append, printed.append):
+            act()
+    except AgentfsError as error:
+        from agentfs.commands.editing import OutOfDate
+
+        return Done(ok=False, words=(*words, str(error)), stale=isinstance(error, OutOfDate))
+    except Rejected as error:
+        return Done(ok=False, words=(*words, *(one.shown(paths.PLAN) for one in error.problems)))
+    words = [line for line in words if not line.startswith("dry run: ")]  # the page says so itself
+    return Done(ok=True, words=tuple(words), run=run)
 
 
 def _goal_name(name: str) -> str:

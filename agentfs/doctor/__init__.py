@@ -13,18 +13,20 @@ from collections.abc import Iterator, Mapping
 from agentfs.core.problems import Finding
 from agentfs.storage.system import missing
 from agentfs.storage.workspace import Workspace, is_trusted
+from agentfs.ui.reading import settings_of
 
 
 def examine(workspace: Workspace | None, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Yield what is found, the machine first; without a workspace, the machine alone."""
+    from agentfs.core.config import Settings
     from agentfs.doctor import machine, outside, workspace_check
 
-    settings = workspace_check.settings_of(workspace, environment)
+    settings, trouble = settings_of(workspace) if workspace else (Settings(), None)
     yield from machine.examine(settings)
     if workspace is None:
         return
     trusted = is_trusted(workspace.root, environment)
-    yield from workspace_check.examine(workspace, environment, settings, trusted=trusted)
+    yield from workspace_check.examine(workspace, environment, settings, trouble, trusted=trusted)
     yield from outside.examine_models(settings, environment, trusted=trusted)
     yield from outside.examine_places(settings, workspace.root, environment, trusted=trusted)
     yield from outside.examine_agents(settings, environment) if trusted else ()

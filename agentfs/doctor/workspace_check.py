@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agentfs.core import paths
@@ -22,46 +23,28 @@ from agentfs.ledger.maintenance import Maintenance
 from agentfs.ledger.repository import find_damage, find_substitutes
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
-from agentfs.storage.safe_open import names_in, read_text, subfolders
-from agentfs.storage.settings import load_settings
+from agentfs.storage.safe_open import read_text, subfolders
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, open_runs
 from agentfs.tools.process import ProcessMark, find_survivors
 from agentfs.tools.registry import known_tools
-
-REJECTED = "rejected"
-
-
-def settings_of(workspace: Workspace | None, environment: Mapping[str, str]) -> Settings:
-    """Return the settings; the defaults where they do not read, which `examine` reports."""
-    try:
-        return load_settings(workspace.settings, environment) if workspace else Settings()
-    except AgentfsError:
-        return Settings()
+from agentfs.ui.reading import names_of, rejected_goals
 
 
 def examine(
-    workspace: Workspace, environment: Mapping[str, str], settings: Settings, *, trusted: bool
+    workspace: Workspace, environment: Mapping[str, str], settings: Settings, trouble: str | None, *, trusted: bool
 ) -> Iterator[Finding]:
-    """Yield what is found in a workspace."""
-    yield from _settings(workspace, environment)
+    """Yield what is found in a workspace. `trouble`: what is wrong with its settings: these are the defaults."""
+    for line in (trouble or "").splitlines():
+        yield wrong("settings", inert(line), "fix it; what follows assumes the defaults")
+    if trouble is None:
+        yield fine("settings", f"{workspace.settings} is valid")
     yield from _links(workspace, settings)
     yield _trust(workspace, trusted=trusted)
     yield _schemas(workspace.root / "schemas")
     yield from _tools(workspace.root, settings)
-    yield from _find_rejected(workspace.root / "goals")
+    yield from _find_rejected(workspace)
     yield from _schedules(workspace, environment, settings)
-
-
-def _settings(workspace: Workspace, environment: Mapping[str, str]) -> Iterator[Finding]:
-    try:
-        load_settings(workspace.settings, environment)
-    except AgentfsError as error:
-        lines = str(error).splitlines()
-        for line in lines:
-            yield wrong("settings", inert(line), "fix it; what follows assumes the defaults")
-        return
-    yield fine("settings", f"{workspace.settings} is valid")
 
 
 def _schedules(workspace: Workspace, environment: Mapping[str, str], settings: Settings) -> Iterator[Finding]:
@@ -166,13 +149,9 @@ def _tools(root: Path, settings: Settings) -> Iterator[Finding]:
         yield fine("tools", "; ".join(parts))
 
 
-def _find_rejected(goals: Path) -> Iterator[Finding]:
+def _find_rejected(workspace: Workspace) -> Iterator[Finding]:
     """Say of goals that were turned away: nothing else would, once the daemon's words have scrolled away."""
-    try:
-        left = sorted(name for name in os.listdir(goals / REJECTED) if not name.endswith(".error.md"))
-    except OSError:
-        return
-    if left:
+    if left := rejected_goals(workspace):
         words = (
             f"{plural(len(left), 'goal')} could not be taken ({first_line(left[0])}{' …' if len(left) > 1 else ''})"
         )
@@ -227,10 +206,7 @@ def _format(folder: Path, run: str) -> Iterator[Finding]:
 
 def _find_unfinished(steps: Path) -> list[Path]:
     """Return the logs of attempts without a result, but for those that wait for a person's answer."""
-    try:
-        attempts = paths.by_attempt(names_in(steps))
-    except OSError:
-        return []
+    attempts = paths.by_attempt(names_of(steps))
     open_ones = []
     for (step, number), traces in attempts.items():
         kinds = [kind for kind, _ in traces]
@@ -241,10 +217,8 @@ def _find_unfinished(steps: Path) -> list[Path]:
 
 
 def _marks(log: Path) -> Iterator[ProcessMark]:
-    try:
+    with suppress(OSError):
         yield from marks_in(log)
-    except OSError:
-        return
 
 
 def _find_half_made(workspace: Workspace) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from agentfs.core import paths
@@ -229,7 +229,7 @@ def _moment(moment: datetime, now: datetime) -> str:
 def _lines_of(row: Row, view: Overview, look: Look, names: int) -> list[str]:
     if row.next and view.used >= view.places:
         words = f"waits for a place: {row.next} is next"
-        row = Row(row.name, row.state, row.done, row.total, words, row.at)
+        row = replace(row, words=words, ways=())
     lines = [_line(row, age((look.now - row.at).total_seconds()), look, names)]
     if row.ways:
         more = f"  (and {len(row.ways) - 1} more)" if len(row.ways) > 1 else ""
@@ -291,7 +291,10 @@ class RunView:
 def run_lines(view: RunView, look: Look) -> list[str]:
     """Return the steps of a run, how far it is, what it waits for, and what is asked."""
     state, steps = view.state, all_steps(view.state)
-    prompt = _prompt_lines(view, look)
+    prompt: list[str] = []
+    if view.prompt:
+        head = line_of([(view.prompt, mark_of("gated").colour)], look.width, colours=look.colours)
+        prompt = ["", head, typed_line(view.typed, look.width, colours=look.colours)]
     chosen = choose_steps(steps, max(1, look.height - AROUND - len(prompt)))
     shown = {step.id for step in chosen}
     left_out = [step for step in steps if step.id not in shown]
@@ -313,13 +316,6 @@ def run_lines(view: RunView, look: Look) -> list[str]:
     ]
     lines = [line_of(cells, look.width, colours=look.colours) for cells in rows]
     return [*lines, *prompt][-look.height :] if prompt else lines
-
-
-def _prompt_lines(view: RunView, look: Look) -> list[str]:
-    if not view.prompt:
-        return []
-    head = line_of([(view.prompt, mark_of("gated").colour)], look.width, colours=look.colours)
-    return ["", head, typed_line(view.typed, look.width, colours=look.colours)]
 
 
 def _bar(view: RunView, look: Look) -> list[Cell]:

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from agentfs.core.actions import Action, Wait, WriteNote
 from agentfs.core.run_state import RunState
@@ -39,37 +38,6 @@ if TYPE_CHECKING:
 STAYS = frozenset(("rejected", "left", "polling", "trouble", "note", "stopping"))  # whose words scroll away above
 ENDED_SHOWN = 3
 WAITING_SHOWN = 5  # runs that wait for a person, listed at the end
-
-
-class Progress(Protocol):
-    """What follows a run: every turn, and the end."""
-
-    def turn(self, state: RunState, actions: list[Action]) -> None: ...
-
-    def note(self, words: str) -> None: ...
-
-    def tell(self, lines: Sequence[str]) -> None: ...
-
-    def ask(self, prompt: str, typed: Callable[[], tuple[str, int]] | None = None) -> None: ...
-
-    def lend(self) -> None: ...
-
-    def take_back(self) -> None: ...
-
-    def end(self, rest: Wait | None, below: Resting = ()) -> None: ...
-
-    @property
-    def screen(self) -> Screen | None: ...
-
-
-@contextmanager
-def progress_for(driver: "Driver", stream: TextIO) -> Iterator[Progress]:
-    """Yield the progress that suits the stream."""
-    if not can_draw(stream, os.environ.get("TERM", "")):
-        yield Lines(driver, stream)
-        return
-    with LiveRun(driver, stream) as live:
-        yield live
 
 
 # ── one run, as plain lines ───────────────────────────────────────────────────────────────────────────────
@@ -135,7 +103,7 @@ class Lines:
 class ChildLines:
     """Says what happens in a run that is a step of another, where that one's progress is shown."""
 
-    def __init__(self, driver: "Driver", above: Progress) -> None:
+    def __init__(self, driver: "Driver", above: "Progress") -> None:
         self._name, self._above = driver.folder.name, above
         self._reported = finished_attempts(driver.facts)
         above.note(opening_line(driver))
@@ -162,15 +130,6 @@ class LiveRun:
         self._prompt = ""
         self._typed: Callable[[], tuple[str, int]] = lambda: ("", 0)
         self.screen = Screen(stream, self._lines, self._clock.wall)
-
-    def __enter__(self) -> Self:
-        self.screen.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.screen.close(keep=True)
 
     def turn(self, state: RunState, actions: list[Action]) -> None:
         self._state, last = state, actions[-1]
@@ -221,6 +180,23 @@ class LiveRun:
         return run_lines(view, look)
 
 
+Progress = Lines | LiveRun
+
+
+@contextmanager
+def progress_for(driver: "Driver", stream: TextIO) -> Iterator[Progress]:
+    """Yield the progress that suits the stream."""
+    if not stream.isatty() or not can_draw(stream, os.environ.get("TERM", "")):
+        yield Lines(driver, stream)
+        return
+    live = LiveRun(driver, stream)
+    live.screen.start()
+    try:
+        yield live
+    finally:
+        live.screen.close(keep=True)
+
+
 # ── all runs that a watch drives, live ─────────────────────────────────────────────────────────────────────
 
 
@@ -241,14 +217,6 @@ class LiveReporter(Reporter):
         self._screen = Screen(stream, self._lines, clock.local)
         self._shows = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._leave_the_screen()
-
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────
 
     def report(self, event: str, words: str, run: str | None = None, **more: Any) -> None:
@@ -260,7 +228,7 @@ class LiveReporter(Reporter):
                 if self._polling:
                     self._keep(words, run)
             case "stopped":
-                self._leave_the_screen()
+                self.leave_the_screen()
                 for line in self._open_run_lines():
                     super().report("todo", line)
                 super().report(event, words)
@@ -339,7 +307,7 @@ class LiveReporter(Reporter):
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _leave_the_screen(self) -> None:
+    def leave_the_screen(self) -> None:
         """Close the view, after printing above it what is still shown as ended."""
         if not self._shows:
             return

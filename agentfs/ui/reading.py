@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentfs.core import paths
@@ -23,6 +22,7 @@ from agentfs.storage.clock import Clock
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.safe_open import names_in
+from agentfs.storage.safe_open import reading as open_to_read
 from agentfs.storage.workspace import Workspace, all_folders
 
 if TYPE_CHECKING:
@@ -114,6 +114,36 @@ def plain_json(path: Path | str) -> Any:
         return None
 
 
+def plain_object(path: Path | str) -> dict[str, Any]:
+    """Return the fields of a JSON file; none if it is missing, invalid, or no object."""
+    found = plain_json(path)
+    return found if isinstance(found, dict) else {}
+
+
+def names_of(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted; none if it cannot be read."""
+    try:
+        return sorted(names_in(folder))
+    except OSError:
+        return []
+
+
+def rejected_goals(workspace: Workspace) -> list[str]:
+    """Return the names of the goals that could not be taken."""
+    return [name for name in names_of(workspace.root / "goals" / "rejected") if not name.endswith(".error.md")]
+
+
+def whole_lines(path: Path, offset: int, most: int) -> bytes:
+    """Return the complete lines of a log from an offset on, so many bytes at once."""
+    try:
+        with open_to_read(path) as file:
+            file.seek(offset)
+            source = file.read(most)
+    except OSError:
+        return b""
+    return source[: source.rfind(b"\n") + 1]
+
+
 # ── ended runs ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -128,7 +158,7 @@ def ended(folder: Path | str) -> Glance | None:
     if state not in ENDS or not isinstance(why, str) or not isinstance(at, str):
         return None
     if state == "done" and steps["failed"]:  # those that the plan no longer has were replaced
-        planned = step_ids(plain_json(f"{folder}/{paths.PLAN}"))
+        planned = step_ids(folder)
         steps["failed"] = [step for step in steps["failed"] if step in planned]
     counts = {end: len(steps[end]) for end in ("done", "failed", "skipped")}
     return Glance(paths.run_id(folder), state, counts | {"total": sum(map(len, steps.values()))}, why, at, outcome)
@@ -145,9 +175,8 @@ def parent_of(folder: Path | str) -> str | None:
 
 def children_in(folder: Path) -> list[str]:
     """Return the runs that are steps of a run's plan, as the logs of these name them."""
-    plan = plain_json(folder / paths.PLAN)
-    steps = plan.get("steps") if isinstance(plan, dict) else None
-    run_steps = {step.get("id") for step in steps or () if isinstance(step, dict) and step.get("tool") == "run"}
+    steps = plain_object(folder / paths.PLAN).get("steps") or ()
+    run_steps = {step.get("id") for step in steps if isinstance(step, dict) and step.get("tool") == "run"}
     if not run_steps:
         return []
     from agentfs.executor.attempt_log import child_in
@@ -161,10 +190,10 @@ def children_in(folder: Path) -> list[str]:
     return [*dict.fromkeys(child[0] for child in map(child_in, logs) if child)]
 
 
-def step_ids(plan: Any) -> list[str]:
-    """Return the ids of a plan that may be anything."""
-    steps = plan.get("steps") if isinstance(plan, dict) else None
-    return [step["id"] for step in steps or () if isinstance(step, dict) and isinstance(step.get("id"), str)]
+def step_ids(folder: Path | str) -> list[str]:
+    """Return the ids of the steps in a plan.json that may hold anything."""
+    steps = plain_object(f"{folder}/{paths.PLAN}").get("steps") or ()
+    return [step["id"] for step in steps if isinstance(step, dict) and isinstance(step.get("id"), str)]
 
 
 # ── open runs ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -241,7 +270,7 @@ def glance_of(reading: Reading, driven: bool | None = None, below: Mapping[str, 
         return found
     driven = is_driven(reading.folder) if driven is None else driven
     if reading.state is None:
-        ids = step_ids(plain_json(reading.folder / paths.PLAN))
+        ids = step_ids(reading.folder)
         return Glance(reading.run, "waiting", NONE | {"total": len(ids)}, reading.broken[0], "", None, driven)
     from agentfs.core.attention import phase, places_in_use, ways_on
     from agentfs.core.outcome import tally
@@ -368,12 +397,10 @@ def _plan_in_force(reading: Reading) -> dict[str, Any]:
     places = [reading.folder / paths.PLAN]
     if revisions:
         places.insert(0, reading.folder / paths.REVISIONS / paths.revision_plan_file(revisions[-1].revision))
-    return next((plan for place in places if isinstance(plan := plain_json(place), dict)), {})
+    return next(filter(None, map(plain_object, places)), {})
 
 
-def _merge(
-    reading: Reading, step: dict[str, Any], files: "Files", below: Mapping[str, Glance] = MappingProxyType({})
-) -> dict[str, Any]:
+def _merge(reading: Reading, step: dict[str, Any], files: "Files", below: Mapping[str, Glance]) -> dict[str, Any]:
     """Return a step with its state. The plan's own `why` stays; why it is in that state is `because`."""
 
     def because(view: "StepView") -> str:
@@ -407,8 +434,7 @@ def _with_result(state: str, because: str, attempt: int, result: dict[str, Any] 
 def _last_result(name: str, files: "Files", upto: int | None = None) -> tuple[int, dict[str, Any] | None]:
     numbers = [n for n, kinds in files.get(name, {}).items() if "result" in kinds and (upto is None or n <= upto)]
     number = max(numbers, default=0)
-    result = plain_json(files[name][number]["result"]) if number else None
-    return number, result if isinstance(result, dict) else None
+    return number, (plain_object(files[name][number]["result"]) if number else None) or None
 
 
 def step_page(reading: Reading, page: dict[str, Any], name: str) -> dict[str, Any] | None:
@@ -418,7 +444,7 @@ def step_page(reading: Reading, page: dict[str, Any], name: str) -> dict[str, An
     if found is None and name not in files:
         return None
     item = reading.state.view(name) if reading.state and found is None else None
-    left = {**_merge(reading, {"id": name}, files), "because": "it has left the plan"}
+    left = {**_merge(reading, {"id": name}, files, {}), "because": "it has left the plan"}
     if item is not None:
         fields = item.step.model_dump(mode="json", exclude_none=True, include={"description", "tool", "input"})
         left = {"id": name, **fields, **_as_it_is(item, files)}
@@ -437,10 +463,7 @@ def _attempt(number: int, files: dict[str, Path]) -> dict[str, Any]:
 
 def revision_numbers(folder: Path) -> list[int]:
     """Return the numbers that a run's revisions have been given."""
-    try:
-        parsed = [paths.parse_revision_file(name) for name in names_in(folder / paths.REVISIONS)]
-    except OSError:
-        return []
+    parsed = map(paths.parse_revision_file, names_of(folder / paths.REVISIONS))
     return sorted(found[0] for found in parsed if found and found[1] == "record")
 
 
@@ -450,11 +473,7 @@ Files = dict[str, dict[int, dict[str, Path]]]  # step -> attempt -> kind of file
 def step_files(folder: Path) -> Files:
     """Return where the files of every attempt are, of steps that have left the plan too."""
     found: Files = {}
-    try:
-        listed = sorted(names_in(folder / paths.STEPS))
-    except OSError:
-        return found
-    for name in listed:
+    for name in names_of(folder / paths.STEPS):
         if file := paths.parse_step_file(name):
             kind = f"{file.kind}-{file.count}" if file.count > 1 else file.kind
             found.setdefault(file.step, {}).setdefault(file.attempt, {})[kind] = folder / paths.STEPS / name

@@ -11,15 +11,14 @@ from agentfs.core.costs import Asked, Conversation, asked_by, asked_in
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.paths import run_id
 from agentfs.core.plan_changes import difference, effects
-from agentfs.core.plan_diff import effect_words
+from agentfs.core.plan_diff import effect_words, proposal_page
 from agentfs.core.records import Plan, Revision
 from agentfs.core.run_state import RunState
 from agentfs.core.text import inert
 from agentfs.errors import UserError
 from agentfs.storage.clock import later
 from agentfs.storage.files import read_lines, read_whole
-from agentfs.storage.safe_open import names_in
-from agentfs.ui.reading import Reading, plain_json, revision_numbers, time_of
+from agentfs.ui.reading import Reading, names_of, plain_object, revision_numbers, time_of
 
 # ── revisions and outcomes ────────────────────────────────────────────────────────────────────────────────
 
@@ -67,8 +66,8 @@ def _read_revisions(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]
 
 def outcome_entry(folder: Path) -> dict[str, Any] | None:
     """Return the outcome in a run's folder."""
-    found = plain_json(folder / paths.OUTCOME)
-    if not isinstance(found, dict):
+    found = plain_object(folder / paths.OUTCOME)
+    if not found:
         return None
     status, at = str(found.get("status")), str(found.get("ended_at"))
     return {"kind": "outcome", "status": status, "detail": f"{status}, {found.get('summary')}", "at": at}
@@ -128,6 +127,14 @@ def plan_consequences(state: RunState, source: bytes) -> dict[str, Any]:
     return {**asdict(difference(state.facts.plan, plan)), "effects": found, "means": effect_words(found)}
 
 
+def waiting_answer(found: Reading, state: RunState) -> dict[str, Any] | None:
+    """Return the planner's answer that waits for a person, and what it would change; None if there is none."""
+    one, proposal = state.calls.unapplied, state.facts.proposal
+    if one is None or proposal is None or proposal.call != one.number:
+        return None
+    return proposal_page(found.run, state, proposal)
+
+
 # ── what was asked of models ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -141,10 +148,9 @@ def conversations(folder: Path, *, below: bool = True) -> Iterator[Conversation]
 
 
 def _calls(planning: Path) -> Iterator[Conversation]:
-    found = {parsed.call for name in _list(planning) if (parsed := paths.parse_call_file(name))}
+    found = {parsed.call for name in names_of(planning) if (parsed := paths.parse_call_file(name))}
     for call in sorted(found):
-        record = plain_json(planning / paths.call_file(call, "call"))
-        trigger = record.get("trigger") if isinstance(record, dict) else None
+        trigger = plain_object(planning / paths.call_file(call, "call")).get("trigger")
         judged = _read_asked(planning / paths.checks_log_file(call), planning / paths.call_file(call, "checks"))
         yield Conversation(judged, call=call, trigger="goal checks")
         asked = _read_asked(planning / paths.call_file(call, "log"), planning / paths.call_file(call, "answer"))
@@ -152,7 +158,7 @@ def _calls(planning: Path) -> Iterator[Conversation]:
 
 
 def _attempts(steps: Path, *, below: bool) -> Iterator[Conversation]:
-    found = {(parsed.step, parsed.attempt) for name in _list(steps) if (parsed := paths.parse_step_file(name))}
+    found = {(parsed.step, parsed.attempt) for name in names_of(steps) if (parsed := paths.parse_step_file(name))}
     for step, attempt in sorted(found):
         log = steps / paths.step_file(step, attempt, "log")
         asked = _read_asked(log, steps / paths.step_file(step, attempt, "result"), below=below)
@@ -161,14 +167,13 @@ def _attempts(steps: Path, *, below: bool) -> Iterator[Conversation]:
 
 def _read_asked(log: Path, record: Path, *, below: bool = True) -> tuple[Asked, ...]:
     """Return what a conversation asked, from its log; if that is gone, from the sum in its result."""
-    found = plain_json(record)
-    is_run = isinstance(found, dict) and found.get("child")
-    if is_run and not below:
+    found = plain_object(record)
+    if found.get("child") and not below:
         return tuple(asked_in(read_lines(log)))
-    by_agent = is_run or (isinstance(found, dict) and found.get("agent"))  # its requests are in no log of ours
-    if not by_agent and (asked := tuple(asked_in(read_lines(log)))):
+    is_elsewhere = found.get("child") or found.get("agent")  # its requests are in no log of ours
+    if not is_elsewhere and (asked := tuple(asked_in(read_lines(log)))):
         return asked
-    return tuple(asked_by(found.get("usage"), _end_of(found))) if isinstance(found, dict) else ()
+    return tuple(asked_by(found.get("usage"), _end_of(found)))
 
 
 def _end_of(record: Mapping[str, Any]) -> str | None:
@@ -180,10 +185,3 @@ def _end_of(record: Mapping[str, Any]) -> str | None:
             return later(began, took)
         case _:
             return None
-
-
-def _list(folder: Path) -> list[str]:
-    try:
-        return names_in(folder)
-    except OSError:
-        return []

@@ -66,70 +66,49 @@ class Acts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One thing that can be done to a run."""
+    """One thing that can be done to a run, or to a step of it."""
 
     name: str  # of the command
-    label: str
     about: str
     fields: tuple[tuple[str, str], ...] = ()  # name, label
     of_step: bool = False
-    command: str = ""  # how it is typed: {run}, {step} and the fields
+
+    @property
+    def label(self) -> str:
+        return self.name.capitalize()
 
 
-ACTS = {
-    one.name: one
-    for one in (
-        Act("pause", "Pause", "What runs finishes; nothing new starts.", command="pause {run}"),
-        Act(
-            "resume",
-            "Resume",
-            "A paused run goes on; in one that failed, what failed is tried again; a limit can be raised.",
-            (
-                ("minutes", "more minutes"),
-                ("cost_usd", "more money, in USD"),
-                ("requests", "more requests"),
-                ("tokens", "more tokens"),
-                ("replans", "more replans"),
-            ),
-            command="resume {run}",
+_LISTED = (
+    Act("pause", "What runs finishes; nothing new starts."),
+    Act(
+        "resume",
+        "A paused run goes on; in one that failed, what failed is tried again; a limit can be raised.",
+        (
+            ("minutes", "more minutes"),
+            ("cost_usd", "more money, in USD"),
+            ("requests", "more requests"),
+            ("tokens", "more tokens"),
+            ("replans", "more replans"),
         ),
-        Act("cancel", "Cancel", "The run ends; what runs is ended too.", command="cancel {run}"),
-        Act(
-            "replan",
-            "Replan",
-            "The planner makes another plan; what is done and still counts is kept.",
-            (("because", "what is wrong with the plan"),),
-            command="replan {run}",
-        ),
-        Act(
-            "fork",
-            "Fork",
-            "A new run begins from this plan, with the results that still count.",
-            (("revision", "revision (empty: the last)"), ("name", "name of the new run (empty: the same)")),
-            command="fork {run}",
-        ),
-        Act(
-            "restore",
-            "Restore",
-            "An earlier revision's plan becomes the plan again, as a new revision by you.",
-            (("revision", "revision"),),
-            command="restore {run}@{revision}",
-        ),
-        Act(
-            "retry",
-            "Retry",
-            "The step runs again, and what depends on it.",
-            of_step=True,
-            command="retry {run} {step}",
-        ),
-        Act(
-            "skip",
-            "Skip",
-            "The step is left out; what depends on it goes on.",
-            (("because", "why"),),
-            of_step=True,
-            command="skip {run} {step}",
-        ),
-    )
-}
+    ),
+    Act("cancel", "The run ends; what runs is ended too."),
+    Act(
+        "replan",
+        "The planner makes another plan; what is done and still counts is kept.",
+        (("because", "what is wrong with the plan"),),
+    ),
+    Act(
+        "fork",
+        "A new run begins from this plan, with the results that still count.",
+        (("revision", "revision (empty: the last)"), ("name", "name of the new run (empty: the same)")),
+    ),
+    Act(
+        "restore",
+        "An earlier revision's plan becomes the plan again, as a new revision by you.",
+        (("revision", "revision"),),
+    ),
+    Act("retry", "The step runs again, and what depends on it.", of_step=True),
+    Act("skip", "The step is left out; what depends on it goes on.", (("because", "why"),), of_step=True),
+)
+ACTS = {one.name: one for one in _LISTED}
 ANSWERS = frozenset(("approve", "reject", "reply"))

@@ -1,24 +1,23 @@
 """What wakes a page: changes of folders, and lines added to a log, as server-sent events. Reads only.
 
 An event says that there is something to look at, and never what: a page that missed one looks again all the same.
+Folders are looked at, as the runs that are driven are: no event of the system is needed.
 """
 
 import asyncio
 import json
 import os
-import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 from agentfs.core import paths
-from agentfs.storage.safe_open import reading
 from agentfs.storage.timing import TIMING
-from agentfs.storage.watcher import FolderWatch
+from agentfs.ui.reading import whole_lines
 from agentfs.web.log_lines import log_els
 
 MOST_AT_ONCE = 256 * 1024  # bytes of a log per message
+STILL_HERE = b": still here\n\n"
 PARTS = (".", paths.STEPS, paths.PLANNING, paths.REVISIONS)
 
 
@@ -38,80 +37,27 @@ def marks_of(folders: Iterable[Path]) -> Marks:
             about = os.stat(folder)
         except OSError:
             continue
-        found.append((about.st_dev, about.st_ino, about.st_mtime_ns))
+        is_racy = abs(time.time_ns() - about.st_mtime_ns) < TIMING.racy * 1e9  # a second file may have that time, too
+        found.append((about.st_dev, about.st_ino, 0 if is_racy else about.st_mtime_ns))
     return tuple(found)
 
 
-@dataclass(slots=True)
-class _Watched:
-    watch: FolderWatch
-    readers: set[Callable[[], None]] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Lookout:
-    """One watch per set of folders, however many pages look at it."""
-
-    _watched: dict[tuple[Path, ...], _Watched] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @contextmanager
-    def watching(self, folders: list[Path], wake: Callable[[], None]) -> Iterator[None]:
-        """Call `wake`, from another thread, whenever something happens in the folders."""
-        key = tuple(folders)
-        with self._lock:
-            if key not in self._watched:
-                self._watched[key] = self._begin(key)
-            self._watched[key].readers.add(wake)
-        try:
-            yield
-        finally:
-            with self._lock:
-                watched = self._watched[key]
-                watched.readers.discard(wake)
-                last = not watched.readers
-                if last:
-                    del self._watched[key]
-            if last:
-                watched.watch.__exit__(None, None, None)
-
-    def _begin(self, key: tuple[Path, ...]) -> _Watched:
-        def wake() -> None:
-            for reader in tuple(watched.readers):
-                reader()
-
-        watched = _Watched(FolderWatch(list(key), wake))
-        watched.watch.__enter__()
-        return watched
-
-
-async def changes(lookout: Lookout, folders: Callable[[], list[Path]]) -> AsyncIterator[bytes]:
-    """Yield an event whenever something has changed, the first at once: a page may have been made before."""
-    loop, woken = asyncio.get_running_loop(), asyncio.Event()
-
-    def wake() -> None:
-        loop.call_soon_threadsafe(woken.set)
-
+async def changes(folders: Callable[[], list[Path]]) -> AsyncIterator[bytes]:
+    """Yield an event whenever something in these folders has changed, until there are others to look at."""
     yield b"retry: 1000\n\n"
-    quiet, listed = 0.0, await asyncio.to_thread(folders)
-    before = marks_of(listed)
-    with lookout.watching(listed, wake):
-        while True:
-            try:
-                await asyncio.wait_for(woken.wait(), TIMING.web_rescan)
-                await asyncio.sleep(TIMING.web_calm)
-                woken.clear()
-            except TimeoutError:
-                quiet += TIMING.web_rescan
-            now = marks_of(listed)
-            if now != before:
-                before, quiet = now, 0.0
-                yield b"event: changed\ndata: {}\n\n"
-                if await asyncio.to_thread(folders) != listed:
-                    return  # there are others to watch: the page asks again
-            elif quiet >= TIMING.web_beat:
-                quiet = 0.0
-                yield b": still here\n\n"
+    listed = await asyncio.to_thread(folders)
+    before, quiet = await asyncio.to_thread(marks_of, listed), 0.0
+    while True:
+        await asyncio.sleep(TIMING.web_look)
+        now, quiet = await asyncio.to_thread(marks_of, listed), quiet + TIMING.web_look
+        if now != before:
+            before, quiet = now, 0.0
+            yield b"event: changed\ndata: {}\n\n"
+            if await asyncio.to_thread(folders) != listed:
+                return  # the page asks again
+        elif quiet >= TIMING.web_beat:
+            quiet = 0.0
+            yield STILL_HERE
 
 
 async def log_lines(path: Path, offset: int, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
@@ -119,29 +65,19 @@ async def log_lines(path: Path, offset: int, ended: Callable[[], bool]) -> Async
     quiet = 0.0
     while True:
         over = await asyncio.to_thread(ended)
-        source = await asyncio.to_thread(read_from, path, offset)
-        if whole := source[: source.rfind(b"\n") + 1]:
+        whole = await asyncio.to_thread(whole_lines, path, offset, MOST_AT_ONCE)
+        if whole:
             offset, quiet = offset + len(whole), 0.0
             yield _event("lines", {"html": "".join(log_els(whole)), "offset": offset}, offset)
             continue
         if over:
             yield _event("ended", {}, offset)
             return
-        await asyncio.sleep(TIMING.web_log)
-        quiet += TIMING.web_log
+        await asyncio.sleep(TIMING.web_look)
+        quiet += TIMING.web_look
         if quiet >= TIMING.web_beat:
             quiet = 0.0
-            yield b": still here\n\n"
-
-
-def read_from(path: Path, offset: int) -> bytes:
-    """Return what a log has from an offset on, so much at once."""
-    try:
-        with reading(path) as file:
-            file.seek(offset)
-            return file.read(MOST_AT_ONCE)
-    except OSError:
-        return b""
+            yield STILL_HERE
 
 
 def _event(name: str, value: object, number: int) -> bytes:

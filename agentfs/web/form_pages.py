@@ -12,53 +12,40 @@ from agentfs.core.values import as_text
 from agentfs.web.acts import Act, Checked, Done, Runbook
 from agentfs.web.changes import comparison_el
 from agentfs.web.html import Html, el, join
-from agentfs.web.live_pages import Frame, crumb
-from agentfs.web.live_site import LiveSite
+from agentfs.web.live_pages import crumb
+from agentfs.web.site import Site
 
 # ── acts ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def act_page(frame: Frame, site: LiveSite, act: Act, fields: Mapping[str, str], would: Done | None) -> Html:
+def act_page(site: Site, act: Act, fields: Mapping[str, str], would: Done | None) -> Html:
     """Return what an act would write and cause, and the form that does it."""
-    given = [_input(name, label, fields.get(name, "")) for name, label in act.fields]
-    given = [el("div", given, class_="inputs")] if given else []
-    step = {"step": fields.get("step", "")} if act.of_step else {}
-    named = f" {fields['step']}" if act.of_step and fields.get("step") else ""
-    typed = act.command.format(run=site.run, step=fields.get("step", "STEP"), revision=fields.get("revision") or "N")
-    look = el(
-        "button",
-        "Show what it would do",
-        type="submit",
-        formaction=f"{site.base}/do/{act.name}",
-        formmethod="get",
-        class_="button",
-    )
-    needs = bool(act.fields) or would is None
-    return frame.page(
-        f"{act.label}{named}",
+    given = [
+        el("label", label, el("input", type="text", name=name, value=fields.get(name, ""), autocomplete="off"))
+        for name, label in act.fields
+    ]
+    title = f"{act.label} {fields['step']}" if act.of_step and fields.get("step") else act.label
+    at = f"@{fields.get('revision') or 'N'}" if act.name == "restore" else ""
+    step = f" {fields.get('step', 'STEP')}" if act.of_step else ""
+    where = f"{site.base}/do/{act.name}"
+    do = el("button", act.label, type="submit", class_=f"button {'bad' if act.name == 'cancel' else 'main'}")
+    look = el("button", "Show what it would do", type="submit", formaction=where, formmethod="get", class_="button")
+    buttons = (do, look if act.fields or would is None else None, el("a", "Back", href=site.base, class_="button"))
+    return site.page(
+        title,
         crumb((site.run, site.base)),
-        el("h1", f"{act.label}{named}"),
+        el("h1", title),
         el("p", act.about),
         done_el(would, "What it would do") if would else None,
-        frame.form(
-            f"{site.base}/do/{act.name}",
-            given,
-            el(
-                "p",
-                el("button", act.label, type="submit", class_=f"button {'bad' if act.name == 'cancel' else 'main'}"),
-                look if needs else None,
-                el("a", "Back", href=site.base, class_="button"),
-                class_="acts",
-            ),
-            hidden=step,
+        site.form(
+            where,
+            el("div", given, class_="inputs") if given else None,
+            el("p", buttons, class_="acts"),
+            hidden={"step": fields.get("step", "")} if act.of_step else {},
             class_="act",
         ),
-        el("p", "The same on a terminal: ", el("code", f"agentfs {typed}"), class_="quiet"),
+        el("p", "The same on a terminal: ", el("code", f"agentfs {act.name} {site.run}{at}{step}"), class_="quiet"),
     )
-
-
-def _input(name: str, label: str, value: str) -> Html:
-    return el("label", label, el("input", type="text", name=name, value=value, autocomplete="off"))
 
 
 def done_el(done: Done, title: str) -> Html:
@@ -85,7 +72,7 @@ def stale_notice(done: Done, change: Mapping[str, Any] | None) -> Html:
 # ── compare ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def compare_page(frame: Frame, site: LiveSite, last: int, chosen: tuple[int, int], change: Mapping[str, Any]) -> Html:
+def compare_page(site: Site, last: int, chosen: tuple[int, int], change: Mapping[str, Any]) -> Html:
     """Return two revisions compared by meaning, and what the second means for the work that is done."""
     first, second = chosen
 
@@ -97,10 +84,10 @@ def compare_page(frame: Frame, site: LiveSite, last: int, chosen: tuple[int, int
 
     restore = (
         None
-        if frame.read_only or second == last or not second
+        if site.read_only or second == last or not second
         else site.act_link("restore", f"Restore revision {second}", revision=str(second))
     )
-    return frame.page(
+    return site.page(
         f"Revision {first} and {second}",
         crumb((site.run, site.base)),
         el("h1", f"Revision {first} → {second}"),
@@ -133,14 +120,14 @@ class Edit:
     line: int = 0  # to begin at
 
 
-def edit_page(frame: Frame, site: LiveSite, edit: Edit) -> Html:
+def edit_page(site: Site, edit: Edit) -> Html:
     """Return plan.json to be edited, with its problems and consequences before it is saved."""
-    return frame.page(
+    return site.page(
         f"Edit the plan of {site.run}",
         crumb((site.run, site.base)),
         el("h1", "Edit the plan"),
         stale_notice(edit.refused, edit.change) if edit.refused is not None else None,
-        frame.form(
+        site.form(
             f"{site.base}/save",
             el(
                 "label",
@@ -233,10 +220,10 @@ scp backup.sql backup.example.org:
 
 
 def goal_page(
-    frame: Frame, name: str, text: str, problems: Sequence[Problem], done: Done | None, runbooks: Sequence[str] = ()
+    site: Site, name: str, text: str, problems: Sequence[Problem], done: Done | None, runbooks: Sequence[str] = ()
 ) -> Html:
     """Return the form that drops a goal in words."""
-    return frame.page(
+    return site.page(
         "New goal",
         crumb(),
         el("h1", "New goal"),
@@ -244,7 +231,7 @@ def goal_page(
         problems_el(problems, name or "goal.md") if problems else None,
         el(
             "div",
-            frame.form(
+            site.form(
                 "/new",
                 el(
                     "label",
@@ -298,7 +285,7 @@ PARAM = "param-"  # before the names of fields that are parameters
 
 
 def runbook_page(
-    frame: Frame,
+    site: Site,
     runbook: Runbook,
     name: str,
     given: Mapping[str, str],
@@ -308,14 +295,14 @@ def runbook_page(
     """Return the form that a runbook's parameters make."""
     shown = [*runbook.problems, *problems]
     file = runbook.file if runbook.problems else name
-    return frame.page(
+    return site.page(
         f"Use {runbook.file}",
         crumb(("New goal", "/new")),
         el("h1", runbook.title),
         el("p", el("code", runbook.file), class_="quiet"),
         done_el(done, "Dropped" if done.ok else "Not dropped") if done else None,
         problems_el(shown, file) if shown else None,
-        frame.form(
+        site.form(
             "/new",
             [_param_field(one, given.get(one.name)) for one in runbook.params],
             el("p", "It takes no parameters.", class_="quiet") if not runbook.params else None,

@@ -1,10 +1,11 @@
 """A run's files as one value for its page: state, past, questions, cost, files. Reads only."""
 
+import itertools
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from agentfs.core.attention import OpenQuestion, all_steps, open_questions, phas
 from agentfs.core.costs import as_page, costs_of
 from agentfs.core.facts import Talk
 from agentfs.core.plan_changes import Difference, difference
-from agentfs.core.plan_diff import proposal_page
 from agentfs.core.records import Revision
 from agentfs.core.run_state import RunState
 from agentfs.core.steps import StepView
@@ -25,10 +25,10 @@ from agentfs.storage.plan_files import PastPlans
 from agentfs.storage.safe_open import read_regular
 from agentfs.storage.workspace import Workspace
 from agentfs.ui.reading import Glance, Reading, RunScanner, child_of, runs_below
-from agentfs.ui.run_history import conversations
+from agentfs.ui.run_history import conversations, waiting_answer
 
 MOST_QUESTION = 200_000  # bytes of a question that are shown
-MOST_FILES = 500
+MOST_FILES, MOST_COUNTED = 500, 100_000
 Step = str
 
 
@@ -60,14 +60,6 @@ class QuestionView:
 
 
 @dataclass(frozen=True, slots=True)
-class FileView:
-    """A file that the steps made."""
-
-    name: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class RunPage:
     """Everything that the page of one run shows, at one moment."""
 
@@ -83,7 +75,7 @@ class RunPage:
     proposal: dict[str, Any] | None  # an answer that waits for a yes, and what it would change
     below: Mapping[Step, Glance]  # the runs that steps under way are
     costs: dict[str, Any]
-    files: tuple[FileView, ...]
+    files: tuple[tuple[str, int], ...]  # that the steps made: name and size
     more_files: int
     patch: bool
     now: datetime
@@ -128,7 +120,7 @@ def gather(
         asking=frozenset(view.id for view in state.moving("person")),
         revisions=tuple(revision_views(reading.folder, state, commits or {})),
         questions=tuple(question_views(reading.folder, state)),
-        proposal=_proposal(reading.run, state),
+        proposal=waiting_answer(reading, state),
         below=runs_below(reading, RunScanner(workspace)),
         costs=as_page(reading.run, costs_of(conversations(reading.folder))),
         files=files,
@@ -137,13 +129,6 @@ def gather(
         now=now,
         zone=zone,
     )
-
-
-def _proposal(run: str, state: RunState) -> dict[str, Any] | None:
-    one, proposal = state.calls.unapplied, state.facts.proposal
-    if one is None or proposal is None or proposal.call != one.number:
-        return None
-    return proposal_page(run, state, proposal)
 
 
 # ── revisions ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -246,20 +231,13 @@ def _written_at(path: Path) -> float | None:
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _files(folder: Path, state: RunState) -> tuple[tuple[FileView, ...], int]:
+def _files(folder: Path, state: RunState) -> tuple[tuple[tuple[str, int], ...], int]:
     """Return the files that the steps made, and how many more there are; none where they work in another folder."""
     if state.facts.run.workdir != paths.FILES:
         return (), 0
-    found: list[FileView] = []
-    more = 0
-    for name, size in _walk(folder / paths.FILES):
-        if len(found) < MOST_FILES:
-            found.append(FileView(name, size))
-        else:
-            more += 1
-            if more >= 100_000:
-                break
-    return tuple(sorted(found, key=lambda one: one.name)), more
+    walk = _walk(folder / paths.FILES)
+    found = sorted(itertools.islice(walk, MOST_FILES))
+    return tuple(found), sum(1 for _ in itertools.islice(walk, MOST_COUNTED))
 
 
 def _walk(root: Path) -> Iterator[tuple[str, int]]:
@@ -275,7 +253,3 @@ def _walk(root: Path) -> Iterator[tuple[str, int]]:
                 continue
             if stat.S_ISREG(about.st_mode):
                 yield os.path.relpath(path, root), about.st_size
-
-
-def now_utc() -> datetime:
-    return datetime.now(UTC)

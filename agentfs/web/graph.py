@@ -1,7 +1,7 @@
 """The plan as a picture: nodes with state, attempt and time, in layers; many alike are folded into one. Pure."""
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -52,10 +52,16 @@ def plan_graph(page: RunPage, site: Site) -> Html | None:
     views = page.state.steps
     every = {name: _node(page, views[name], site) for name in graph.order}
     nodes, needs, left_out = drawable(*fold_nodes(every, {name: tuple(graph.needs[name]) for name in graph.order}))
-    layout = _fitting(needs)
     return el(
         "figure",
-        el("div", _svg(nodes, needs, layout), class_="scroll", tabindex="0", role="group", aria_label="Plan"),
+        el(
+            "div",
+            _svg(nodes, needs, *_fitting(needs)),
+            class_="scroll",
+            tabindex="0",
+            role="group",
+            aria_label="Plan",
+        ),
         el("figcaption", f"{plural(left_out, 'more step')} not drawn: all are listed below.") if left_out else None,
         class_="graph",
     )
@@ -178,29 +184,26 @@ def _nearest(nodes: Nodes, needs: Needs) -> Iterator[str]:
 # ── drawing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    layout: Layout
-    width: float  # of a node
-
-
-def _fitting(needs: Needs) -> _Drawn:
-    layers: dict[int, int] = {}
+def _fitting(needs: Needs) -> tuple[Layout, float]:
+    """Return where nodes go, and how wide each is: the fewer stand beside each other, the wider."""
     rough = lay_out(needs, LEAST_WIDTH, GAP)
-    for layer in rough.layers.values():
-        layers[layer] = layers.get(layer, 0) + 1
-    width = WIDTHS.get(max(layers.values(), default=1), LEAST_WIDTH)
-    return _Drawn(rough if width == LEAST_WIDTH else lay_out(needs, width, GAP), width)
+    width = WIDTHS.get(max(Counter(rough.layers.values()).values(), default=1), LEAST_WIDTH)
+    return rough if width == LEAST_WIDTH else lay_out(needs, width, GAP), width
 
 
-def _svg(nodes: Nodes, needs: Needs, drawn: _Drawn) -> Html:
-    layout, width = drawn.layout, drawn.layout.width + 2 * EDGE
+def _svg(nodes: Nodes, needs: Needs, layout: Layout, node_width: float) -> Html:
+    width = layout.width + 2 * EDGE
     height = layout.depth * (HEIGHT + ROW_GAP) - ROW_GAP + 2 * EDGE
-    edges = [_edge(drawn, one, name, nodes) for name in nodes for one in needs[name] if _is_drawn(layout, one, name)]
+    pairs = [(one, name) for name in nodes for one in needs[name]]
+    edges = [  # those that say something: of another, a longer way round says it as well
+        _edge(layout, one, name, nodes)
+        for one, name in pairs
+        if layout.layers[name] - layout.layers[one] == 1 or (one, name) in layout.bends
+    ]
     return el(
         "svg",
         el("g", edges, class_="edges"),
-        (_box(drawn, node) for node in nodes.values()),
+        (_box(layout, node, node_width) for node in nodes.values()),
         viewBox=f"0 0 {width:.0f} {height:.0f}",
         width=f"{width:.0f}",
         height=f"{height:.0f}",
@@ -208,14 +211,7 @@ def _svg(nodes: Nodes, needs: Needs, drawn: _Drawn) -> Html:
     )
 
 
-def _is_drawn(layout: Layout, above: str, below: str) -> bool:
-    """Whether an edge says something: a longer way round says it as well."""
-    between = layout.layers[below] - layout.layers[above]
-    return between == 1 or (above, below) in layout.bends
-
-
-def _edge(drawn: _Drawn, above: str, below: str, nodes: Nodes) -> Html:
-    layout = drawn.layout
+def _edge(layout: Layout, above: str, below: str, nodes: Nodes) -> Html:
     x, y = layout.centres[above] + EDGE, _top(layout.layers[above]) + HEIGHT
     path = f"M{x:.1f} {y:.1f}"
     layer = layout.layers[above] + 1
@@ -242,9 +238,8 @@ def _top(layer: int) -> float:
     return EDGE + layer * (HEIGHT + ROW_GAP)
 
 
-def _box(drawn: _Drawn, node: Node) -> Html:
-    width = drawn.width
-    x, y = drawn.layout.centres[node.name] + EDGE - width / 2, _top(drawn.layout.layers[node.name])
+def _box(layout: Layout, node: Node, width: float) -> Html:
+    x, y = layout.centres[node.name] + EDGE - width / 2, _top(layout.layers[node.name])
     room = width - 44
     beside = cut(node.beside, max(0, int((room - len(node.title) * ID_CHARACTER - 12) / TEXT_CHARACTER)))
     title = cut(node.title, int((room - len(beside) * TEXT_CHARACTER - 6) / ID_CHARACTER))

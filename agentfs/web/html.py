@@ -19,6 +19,7 @@ class Html(str):
 Child: TypeAlias = "str | int | float | Iterable[Child] | None"
 Attribute = str | int | float | bool | None
 
+DOCTYPE = Html("<!doctype html>\n")
 _VOID = frozenset(("meta", "link", "input", "br", "hr", "img"))
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 _LEADS = frozenset(("href", "src", "action", "formaction"))  # attributes that make a browser load something

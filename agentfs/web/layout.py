@@ -5,6 +5,7 @@ sorted by the middle of what they hang on, and places are the least-squares ones
 """
 
 import itertools
+from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,9 @@ class Layout:
 def lay_out(needs: Mapping[str, Sequence[str]], width: float, gap: float) -> Layout:
     """Return places for nodes of one width. `needs`: each node with those above it, in an order without cycles."""
     needs = reduce_edges(needs)
-    layers = _layers(needs)
+    layers: dict[str, int] = {}
+    for node, wanted in needs.items():
+        layers[node] = max((layers[one] + 1 for one in wanted), default=0)
     rows, links = _with_bends(needs, layers)
     rows = _sort_rows(rows, links)
     half = {name: (BEND if isinstance(name, tuple) else width) / 2 for row in rows for name in row}
@@ -53,13 +56,6 @@ def reduce_edges(needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...
         found[node] = tuple(one for one in dict.fromkeys(known) if one not in beyond)
         above[node] = beyond | frozenset(known)
     return found
-
-
-def _layers(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    layers: dict[str, int] = {}
-    for node, wanted in needs.items():
-        layers[node] = max((layers[one] + 1 for one in wanted), default=0)
-    return layers
 
 
 Bend = tuple[str, str, int]  # an edge, and the layer in which it passes
@@ -95,14 +91,11 @@ def _sort_rows(rows: list[list[Spot]], links: tuple[Links, Links]) -> list[list[
         rows = [list(row) for row in rows]
         for row in rows if sweep % 2 == 0 else reversed(rows):
             place = {spot: number for one in rows for number, spot in enumerate(one)}
-            row.sort(key=lambda spot: _middle([place[one] for one in neighbours.get(spot, ())], place[spot]))
+            near = {spot: [place[one] for one in neighbours.get(spot, ())] or [place[spot]] for spot in row}
+            row.sort(key=lambda spot: sum(near[spot]) / len(near[spot]))
         if (count := _crossings(rows, links[1])) < fewest:
             best, fewest = rows, count
     return best
-
-
-def _middle(places: list[int], own: int) -> float:
-    return sum(places) / len(places) if places else own
 
 
 def _crossings(rows: list[list[Spot]], down: Links) -> int:
@@ -116,8 +109,6 @@ def _crossings(rows: list[list[Spot]], down: Links) -> int:
 
 def _inversions(values: list[int]) -> int:
     """Return how many pairs are in the wrong order."""
-    from bisect import bisect_right, insort
-
     seen: list[int] = []
     count = 0
     for value in values:

@@ -8,43 +8,15 @@ from agentfs.core.steps import StepView
 from agentfs.core.table import shown_state
 from agentfs.core.text import first_line, without_colours
 from agentfs.ui.reading import Glance
-from agentfs.web.document import live
 from agentfs.web.gather import RunPage
 from agentfs.web.html import Child, Html, between, el, join
-from agentfs.web.live_site import LiveSite
 from agentfs.web.marks import run_pill, share_el, step_pill, time_el
 from agentfs.web.sections import run_parts
+from agentfs.web.site import Site
 from agentfs.web.steps import room_for, step_body
 
 STATES = ("waiting", "draft", "running", "planning", "paused", "done", "failed", "cancelled")
 PAGE = 50  # ended runs on one page
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What every page of the live view has around it."""
-
-    workspace: str
-    token: str
-    read_only: bool = False
-
-    def page(self, title: str, *body: Child, events: str | None = None, own: str | None = None) -> Html:
-        """Return a page. `events`: what keeps it current; `own`: its address, where it answers a form."""
-        home = el("a", el("strong", "agentfs"), href="/", class_="home")
-        where = el("span", self.workspace.rpartition("/")[2], class_="where", title=self.workspace)
-        state = el("span", id="connection", role="status", data_events=events, data_self=own)
-        new = (
-            el("span", "read-only", class_="quiet")
-            if self.read_only
-            else el("a", "New goal", href="/new", class_="button")
-        )
-        return live(title, *body, nav=el("nav", home, where, state, new, class_="top", aria_label="Workspace"))
-
-    def form(self, action: str, *inner: Child, hidden: Mapping[str, str] | None = None, **more: str) -> Html:
-        """Return a form that does something: it carries the session's token, and what it is bound to."""
-        given = {"token": self.token, **(hidden or {})}
-        fields = [el("input", type="hidden", name=name, value=value) for name, value in given.items()]
-        return el("form", fields, *inner, method="post", action=action, **more)
 
 
 def crumb(*way: tuple[str, str]) -> Html:
@@ -71,26 +43,23 @@ class Listed:
     places: Sequence[str] = ()  # how full each one is that is in use
 
 
-def overview(frame: Frame, runs: Listed) -> Html:
+def overview(site: Site, runs: Listed) -> Html:
     """Return all runs: what waits for a person first."""
     nothing = not (runs.waiting or runs.busy or runs.total or runs.name or runs.state)
+    places = el("p", "Places: ", "; ".join(runs.places), class_="quiet") if runs.places else None
     body = join(
         el("div", el("h1", "Runs"), _filter(runs) if not nothing else None, class_="title"),
         _list("waits", "Waits for you", runs.waiting),
-        _list("busy", "Under way", runs.busy, _places(runs.places)),
+        _list("busy", "Under way", runs.busy, places),
         _rejected_el(runs.rejected),
         _list("ended", "Ended", runs.ended, _more(runs)),
-        _empty(frame) if nothing else None,
+        _empty(site) if nothing else None,
         el("p", "No run matches.", class_="quiet")
         if not (nothing or runs.waiting or runs.busy or runs.ended)
         else None,
     )
     title = f"{len(runs.waiting)} waiting · runs" if runs.waiting else "Runs"
-    return frame.page(title, el("div", body, id="runs", data_live=True), events="/events")
-
-
-def _places(lines: Sequence[str]) -> Html | None:
-    return el("p", "Places: ", "; ".join(lines), class_="quiet") if lines else None
+    return site.page(title, el("div", body, id="runs", data_live=True), events="/events")
 
 
 def _filter(runs: Listed) -> Html:
@@ -157,8 +126,8 @@ def _rejected_el(names: Sequence[str]) -> Html | None:
     return el("section", el("h2", "Goals that could not be taken"), el("ul", rows), aria_label="Rejected goals")
 
 
-def _empty(frame: Frame) -> Html:
-    begin = None if frame.read_only else el("p", el("a", "Write a goal", href="/new", class_="button main"))
+def _empty(site: Site) -> Html:
+    begin = None if site.read_only else el("p", el("a", "Write a goal", href="/new", class_="button main"))
     return el(
         "div",
         el("h2", "No runs yet"),
@@ -173,32 +142,32 @@ def _empty(frame: Frame) -> Html:
 # ── one run, one step ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def run_page(frame: Frame, page: RunPage, site: LiveSite, notice: Child = None) -> Html:
+def run_page(site: Site, page: RunPage, notice: Child = None) -> Html:
     """Return the page of a run."""
     title = f"{page.phase}: {first_line(page.title)[:100]}"
     own = site.base if notice is not None else None
-    return frame.page(title, notice, run_parts(page, site), events=f"{site.base}/events", own=own)
+    return site.page(title, notice, run_parts(page, site), events=f"{site.base}/events", own=own)
 
 
-def broken_page(frame: Frame, run: str, words: Sequence[str]) -> Html:
+def broken_page(site: Site, run: str, words: Sequence[str]) -> Html:
     """Return what is shown of a run that does not read."""
-    return frame.page(run, crumb(), el("h1", run), [el("p", one, class_="trouble") for one in words], events=None)
+    return site.page(run, crumb(), el("h1", run), [el("p", one, class_="trouble") for one in words], events=None)
 
 
-def log_page(frame: Frame, site: LiveSite, step: str, attempt: int, log: Html) -> Html:
+def log_page(site: Site, step: str, attempt: int, log: Html) -> Html:
     """Return an earlier part of a log."""
     way = crumb((site.run, site.base), (step, site.step(step)))
     title = f"{step}, attempt {attempt}: earlier lines"
-    return frame.page(
+    return site.page(
         title, way, el("h1", title), el("h2", "Lines", class_="unseen"), el("div", log, class_="card alone")
     )
 
 
-def step_page(frame: Frame, page: RunPage, view: StepView, site: LiveSite) -> Html:
+def step_page(site: Site, page: RunPage, view: StepView) -> Html:
     """Return one step by itself, with its log."""
     word = "asks" if view.id in page.asking else view.status
     body = step_body(page, view, site, room_for(4))
-    return frame.page(
+    return site.page(
         f"{view.id}, {word}",
         crumb((page.run, f"{site.base}#step-{view.id}")),
         el("h1", el("code", view.id), " ", step_pill(word), id="head", data_live=True),

@@ -7,6 +7,7 @@ from agentfs.core.steps import StepView
 from agentfs.core.table import RUN_MARKS, mark_of
 from agentfs.core.text import plural
 from agentfs.engine.status_page import ASKS, sign_of
+from agentfs.ui.reading import time_of
 from agentfs.web.gather import Step
 from agentfs.web.html import Html, el
 
@@ -44,18 +45,21 @@ def run_tone(word: str) -> str:
 
 def run_pill(word: str) -> Html:
     """Return the state of a run."""
-    sign = RUN_MARKS[word].sign if word in RUN_MARKS else "‖"
-    return el("span", el("span", sign, aria_hidden="true"), f" {word}", class_=f"pill {run_tone(word)}")
+    return _pill(RUN_MARKS[word].sign if word in RUN_MARKS else "‖", word, run_tone(word))
 
 
 def step_pill(word: str) -> Html:
     """Return the state of a step."""
-    return el("span", el("span", sign_of(word), aria_hidden="true"), f" {word}", class_=f"pill {tone_of(word)}")
+    return _pill(sign_of(word), word, tone_of(word))
 
 
 def result_pill(word: str) -> Html:
     """Return how an attempt ended."""
-    return el("span", el("span", mark_of(word).sign, aria_hidden="true"), f" {word}", class_=f"pill {tone_of(word)}")
+    return _pill(mark_of(word).sign, word, tone_of(word))
+
+
+def _pill(sign: str, word: str, tone: str) -> Html:
+    return el("span", el("span", sign, aria_hidden="true"), f" {word}", class_=f"pill {tone}")
 
 
 def share_el(*parts: tuple[float, str]) -> Html:
@@ -78,19 +82,13 @@ def time_el(moment: datetime | float | str | None, zone: tzinfo | None, *, form:
     """Return a moment; a browser with scripts shows it in its own time zone."""
     if moment is None:
         return None
-    when = datetime.fromtimestamp(moment, UTC) if isinstance(moment, float) else _parse_moment(moment)
+    when = time_of(moment) if isinstance(moment, str) else moment
+    when = datetime.fromtimestamp(when, UTC) if isinstance(when, float) else when
     if when is None:
         return el("span", str(moment))
     shown = when.astimezone(zone or UTC).strftime("%Y-%m-%d %H:%M" if form == "short" else "%Y-%m-%d %H:%M:%S")
     stamp = when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return el("time", shown, datetime=stamp, data_form=form)
-
-
-def _parse_moment(moment: datetime | str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    except ValueError:
-        return None
 
 
 def step_anchor(step: Step) -> str:

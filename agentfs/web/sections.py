@@ -1,7 +1,7 @@
 """The parts of a run's page beside its steps and revisions: what it is, what waits, proof, cost, files. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from agentfs.core.attention import open_questions, places_in_use, ways_on
@@ -18,7 +18,7 @@ from agentfs.web.graph import plan_graph
 from agentfs.web.html import Child, Html, between, el, join
 from agentfs.web.marks import run_pill, run_tone, share_el, step_anchor, time_el
 from agentfs.web.site import Site
-from agentfs.web.steps import clip, error_el, input_el, run_link, steps_section
+from agentfs.web.steps import clip, error_el, input_el, run_link, steps_section, verdict_el
 from agentfs.web.timeline import timeline
 
 MOST_TEXT, MOST_INPUT = 20_000, 4_000
@@ -32,6 +32,7 @@ _PROOF = {
     "judged": "A model looked at the evidence and says that it is done.",
     "claimed": "Nothing but the steps themselves says that it is done.",
 }
+_PROOF_TONES = {"checked": "good", "judged": "busy", "claimed": "person"}
 
 
 def section(name: str, title: str, *children: Child, quiet: str | None = None) -> Html | None:
@@ -46,13 +47,13 @@ def section(name: str, title: str, *children: Child, quiet: str | None = None) -
 
 def run_parts(page: RunPage, site: Site) -> Html:
     """Return the page of a run, part by part: what waits for a person first."""
-    counts = tally(page.state)
+    counts, made = tally(page.state), plural(len(page.revisions), "revision")
     main = join(
         _waits(page, site),
         _outcome_el(page, site),
         section("plan", "Plan", plan_graph(page, site), quiet=counts.words if counts.total else "no plan yet"),
         section("time", "Timeline", timeline(page)),
-        section("changes", "What changed", revisions_section(page), quiet=_revisions_words(page)),
+        section("changes", "What changed", revisions_section(page), quiet=f"{made}, the newest first"),
         section("steps", "Steps", steps_section(page, site)) if page.steps else None,
         section("questions", "Questions and answers", _answered_el(page)),
     )
@@ -96,10 +97,6 @@ def _has_new_edit(page: RunPage) -> bool:
     """Whether plan.json is valid and no revision yet: no process has looked at it."""
     file, revisions = page.state.facts.plan_file, page.state.facts.revisions
     return bool(revisions) and file.plan is not None and file.sha256 != revisions[-1].plan_sha256
-
-
-def _revisions_words(page: RunPage) -> str:
-    return f"{plural(len(page.revisions), 'revision')}, the newest first"
 
 
 # ── what waits for a person ───────────────────────────────────────────────────────────────────────────────
@@ -277,15 +274,11 @@ def _proof(page: RunPage, outcome: Outcome) -> Html | None:
     proof = outcome.proof
     return el(
         "div",
-        el("h3", "Proof: ", el("span", proof.level, class_=f"pill {_proof_tone(proof)}")),
+        el("h3", "Proof: ", el("span", proof.level, class_=f"pill {_PROOF_TONES[proof.level]}")),
         el("p", _PROOF[proof.level], class_="quiet"),
         el("ul", (el("li", words) for words in _proof_words(proof))),
         checks,
     )
-
-
-def _proof_tone(proof: ProofOfDone) -> str:
-    return {"checked": "good", "judged": "busy", "claimed": "person"}[proof.level]
 
 
 def _proof_words(proof: ProofOfDone) -> Iterator[str]:
@@ -312,13 +305,7 @@ def _goal_checks(page: RunPage) -> Html | None:
     if checked is None or checked.checks is None or not checked.checks.checks:
         return None
     rows = [
-        el(
-            "li",
-            el("span", "✓ holds" if one.ok else "✗ fails", class_=f"verdict {'good' if one.ok else 'bad'}"),
-            " ",
-            el("code", one.run) if one.run else f"{one.kind} check",
-            el("span", f" {first_line(one.detail)}", class_="quiet"),
-        )
+        el("li", verdict_el(one), el("span", f" {first_line(one.detail)}", class_="quiet"))
         for one in checked.checks.checks
     ]
     return el("div", el("h3", "Checks of the goal"), el("ul", rows, class_="checks"))
@@ -346,7 +333,8 @@ def _facts(page: RunPage, site: Site) -> Html | None:
         "network": "on" if facts.settings.network else "off",
         "from": run.source,
     }
-    return section("about", "About", _table(rows))
+    shown = (join(el("dt", name), el("dd", value)) for name, value in rows.items() if value)
+    return section("about", "About", el("dl", shown, class_="table"))
 
 
 def _branch(page: RunPage) -> Html | None:
@@ -356,10 +344,6 @@ def _branch(page: RunPage) -> Html | None:
         return None
     made = plural(len(outcome.commits or ()), "commit")
     return join(el("code", outcome.branch), f", {made}: ", el("code", f"agentfs apply {page.run}"))
-
-
-def _table(rows: Mapping[str, Child]) -> Html:
-    return el("dl", (join(el("dt", name), el("dd", value)) for name, value in rows.items() if value), class_="table")
 
 
 def _limits(page: RunPage, site: Site) -> Html | None:
@@ -424,12 +408,9 @@ def _files(page: RunPage, site: Site) -> Html | None:
     if not page.files and not page.patch:
         return None
     rows = []
-    for one in page.files[:SHOWN_FILES]:
-        where = site.file(one.name)
-        name = el("code", one.name)
-        rows.append(
-            el("li", el("a", name, href=where) if where else name, el("span", size(one.size), class_="quiet"))
-        )
+    for file, count in page.files[:SHOWN_FILES]:
+        where, name = site.file(file), el("code", file)
+        rows.append(el("li", el("a", name, href=where) if where else name, el("span", size(count), class_="quiet")))
     more = len(page.files) - len(rows) + page.more_files
     patch = site.file("changes.patch") if page.patch else None
     return section(

@@ -14,7 +14,7 @@ from agentfs.core.text import duration, first_line, json_text, left_words, plura
 from agentfs.core.values import as_text
 from agentfs.engine.status_page import shown_state
 from agentfs.web.gather import RunPage
-from agentfs.web.html import Child, Html, between, el, join
+from agentfs.web.html import Html, between, el, join
 from agentfs.web.log_lines import colour_output
 from agentfs.web.marks import QUIET, items_words, result_pill, step_anchor, step_pill, time_el
 from agentfs.web.site import Site
@@ -47,8 +47,11 @@ def steps_section(page: RunPage, site: Site) -> Html:
     for view in views:
         word = shown_state(view, asks=view.id in page.asking)
         is_open = view.id == first_wrong or (not lazy and view.id in page.asking)
-        body = _later(site, view) if lazy and not is_open else step_body(page, view, site, room)
-        row = _row(page, view, word, body, is_open=is_open, lazy=lazy and not is_open, site=site)
+        if later := lazy and not is_open:
+            body = el("div", el("p", el("a", "Show this step", href=site.step(view.id))), class_="body later")
+        else:
+            body = step_body(page, view, site, room)
+        row = _row(page, view, word, body, is_open=is_open, lazy=later, site=site)
         rows.setdefault(word if len(views) > OPEN_AT_ONCE and word in QUIET else "", []).append(row)
     return el(
         "div",
@@ -111,11 +114,6 @@ def _time(page: RunPage, view: StepView) -> str:
     return ""
 
 
-def _later(site: Site, view: StepView) -> Html:
-    link = el("a", "Show this step", href=site.step(view.id))
-    return el("div", el("p", link), class_="body later")
-
-
 # ── one step ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -123,6 +121,8 @@ def step_body(page: RunPage, view: StepView, site: Site, room: _Room) -> Html:
     """Return everything about a step: what it is, its last attempt in full, those before in a line each."""
     attempts = page.state.facts.attempts.get(view.id, ())
     made = [one for one in attempts if one.result is not None or one.is_unfinished]
+    run = page.child(view.id)
+    child = join(el("dt", "is the run"), el("dd", run_link(site, run))) if run else None
     return el(
         "div",
         site.step_acts(page, view),
@@ -131,14 +131,9 @@ def step_body(page: RunPage, view: StepView, site: Site, room: _Room) -> Html:
         _items(page, view, site),
         _earlier(page, made[:-1][-SHOWN_ATTEMPTS:], len(made) - 1),
         input_el(view.step, made[-1] if made else None, room.other),
-        el("dl", _fields(view.step), _child(page, view, site), class_="fields"),
+        el("dl", _fields(view.step), child, class_="fields"),
         class_="body",
     )
-
-
-def _child(page: RunPage, view: StepView, site: Site) -> Html | None:
-    run = page.child(view.id)
-    return join(el("dt", "is the run"), el("dd", run_link(site, run))) if run else None
 
 
 def run_link(site: Site, run: str, step: str = "") -> Html:
@@ -205,7 +200,9 @@ def input_el(step: Step, attempt: Attempt | None, room: int) -> Html | None:
     if not given:
         return None
     texts = {name: value if isinstance(value, str) else json_text(value) for name, value in given.items()}
-    return join(*(_block(name, text, room // len(texts)) for name, text in texts.items()))
+    each = room // len(texts)
+    parts = ((el("h3", name), el("pre", clip(text, each), tabindex="0")) for name, text in texts.items())
+    return join(*(el("div", part, class_="block") for part in parts))
 
 
 def _attempt(page: RunPage, step: str, attempt: Attempt, site: Site, room: _Room) -> Html:
@@ -225,7 +222,7 @@ def _attempt(page: RunPage, step: str, attempt: Attempt, site: Site, room: _Room
         head,
         _error(result, room),
         el("p", "surprising: ", result.surprise or "", class_="surprise") if result.surprising else None,
-        _checks(result, room),
+        el("ul", (_check(one, room) for one in result.checks), class_="checks") if result.checks else None,
         _output(step, result, room),
         _usage(result),
         log,
@@ -251,21 +248,19 @@ def error_el(message: str, room: int) -> Html:
     return el("pre", clip(without_colours(message), room), class_="error", tabindex="0")
 
 
-def _checks(result: Result, room: _Room) -> Html | None:
-    if not result.checks:
-        return None
-    return el("ul", (_check(one, room) for one in result.checks), class_="checks")
-
-
 def _check(one: CheckResult, room: _Room) -> Html:
     """Return what a check found: one that holds needs a line, one that fails all it said."""
-    sign = el("span", "✓ holds" if one.ok else "✗ fails", class_=f"verdict {'good' if one.ok else 'bad'}")
-    name: Child = el("code", one.run) if one.run else f"{one.kind} check"
     first, _, rest = one.detail.partition("\n")
     more = None if one.ok or not rest else el("pre", clip(rest, room.other))
     said = el("span", f" {first}", class_="quiet") if first else None
     hint = el("p", "hint: ", one.hint, class_="hint") if one.hint else None
-    return el("li", sign, " ", name, said, more, hint)
+    return el("li", verdict_el(one), said, more, hint)
+
+
+def verdict_el(one: CheckResult) -> Html:
+    """Return whether a check holds, and which it is."""
+    sign = el("span", "✓ holds" if one.ok else "✗ fails", class_=f"verdict {'good' if one.ok else 'bad'}")
+    return join(sign, " ", el("code", one.run) if one.run else f"{one.kind} check")
 
 
 def _output(step: str, result: Result, room: _Room) -> Html | None:
@@ -302,10 +297,6 @@ def _earlier(page: RunPage, attempts: list[Attempt], total: int) -> Html | None:
         rows.append(el("li", f"attempt {one.number} ", pill, " ", at, f" {words}{aside}"))
     more = f" (the last {len(attempts)} of {total})" if total > len(attempts) else ""
     return el("div", el("h3", f"Earlier attempts{more}"), el("ul", rows, class_="earlier"))
-
-
-def _block(name: str, text: str, room: int) -> Html:
-    return el("div", el("h3", name), el("pre", clip(text, room), tabindex="0"), class_="block")
 
 
 def clip(text: str, room: int, whole: str | None = None) -> str:

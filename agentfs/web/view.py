@@ -5,7 +5,8 @@ Reading is done in threads; what a person does is done by the acts that were han
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,27 @@ from agentfs.core.hashing import sha256_bytes
 from agentfs.core.problems import Problem
 from agentfs.errors import UserError
 from agentfs.storage.files import read_whole
-from agentfs.storage.safe_open import names_in, reading
+from agentfs.storage.safe_open import reading
 from agentfs.storage.workspace import Workspace
-from agentfs.ui.reading import ENDS, FOR_A_PERSON, Glance, RunScanner, children_in, list_runs, read_run
+from agentfs.ui.reading import (
+    ENDS,
+    FOR_A_PERSON,
+    Glance,
+    RunScanner,
+    children_in,
+    list_runs,
+    read_run,
+    rejected_goals,
+)
 from agentfs.ui.run_history import diff_page
 from agentfs.web import form_pages as forms
 from agentfs.web import live_pages as pages
-from agentfs.web.acts import ACTS, ANSWERS, Acts, Checked, Done
+from agentfs.web.acts import ACTS, ANSWERS, Acts, Done
 from agentfs.web.document import report
-from agentfs.web.events import Lookout, changes, log_lines, run_folders
-from agentfs.web.gather import RunPage, gather, now_utc
+from agentfs.web.events import changes, log_lines, run_folders
+from agentfs.web.gather import RunPage, gather
 from agentfs.web.html import Html
-from agentfs.web.live_site import LiveSite, log_el
+from agentfs.web.site import Site, log_el
 from agentfs.web.steps import room_for, step_body
 
 MOST_FILE = 2_000_000  # bytes of a file that are shown
@@ -51,31 +61,26 @@ class View:
     workspace: Workspace
     acts: Acts
     read_only: bool = False
-    lookout: Lookout = field(default_factory=Lookout)
 
     # ── what requests name ────────────────────────────────────────────────────────────────────────────────
 
-    def folder(self, request: Request) -> Path:
-        """Return the folder of the run that a path names: exactly a run's id, and nothing else."""
+    def home(self, request: Request) -> Site:
+        return Site("", str(self.workspace.root), request.scope["agentfs.token"], self.read_only)
+
+    def site(self, request: Request, *, logs: bool = False) -> Site:
+        """Return the site of the run that a path names: exactly a run's id, and nothing else."""
         run = f"{request.path_params['day']}/{request.path_params['name']}"
         folder = self.workspace.runs / run
         if not paths.is_run_id(run) or folder.is_symlink() or not folder.is_dir():
             raise NotThere
-        return folder
+        return replace(self.home(request), run=run, folder=folder, logs=logs)
 
-    def frame(self, request: Request) -> pages.Frame:
-        return pages.Frame(str(self.workspace.root), request.scope["agentfs.token"], self.read_only)
-
-    def site(self, request: Request, folder: Path, *, logs: bool = False) -> LiveSite:
-        run = f"{folder.parent.name}/{folder.name}"
-        return LiveSite(run, request.scope["agentfs.token"], self.read_only, str(folder), logs)
-
-    def page(self, folder: Path) -> RunPage:
-        return gather(read_run(folder, self.workspace), self.workspace, now_utc())
+    def page(self, site: Site) -> RunPage:
+        return gather(read_run(site.folder, self.workspace), self.workspace, datetime.now(UTC))
 
     def refuse(self, request: Request, why: str, status: int) -> Response:
         """Return a page that says why there is nothing else to see."""
-        return HTMLResponse(pages.broken_page(self.frame(request), "Not here", (why,)), status)
+        return HTMLResponse(pages.broken_page(self.home(request), "Not here", (why,)), status)
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -88,7 +93,7 @@ class View:
         wanted = [folder for folder in found.open if name.casefold() in folder.name.casefold()]
         seen = sorted((scanner.glance(folder) for folder in wanted), key=lambda one: one.at, reverse=True)
         shown = [one for one in seen if state in ("", one.state)]
-        waiting = [one for one in shown if _is_for_a_person(one)]
+        waiting = [one for one in shown if one.state in FOR_A_PERSON or not one.driven]
         over = [folder for _, folder in found.ended if name.casefold() in folder.rpartition("/")[2].casefold()]
         ended, total = self._list_ended(scanner, over, state, first)
         listed = pages.Listed(
@@ -99,10 +104,10 @@ class View:
             first=first,
             name=name,
             state=state,
-            rejected=self._list_rejected(),
+            rejected=rejected_goals(self.workspace),
             places=scanner.slots_in_use(seen),
         )
-        return HTMLResponse(pages.overview(self.frame(request), listed))
+        return HTMLResponse(pages.overview(self.home(request), listed))
 
     def _list_ended(self, scanner: RunScanner, over: list[str], state: str, first: int) -> tuple[list[Glance], int]:
         if state and state not in ENDS:
@@ -112,60 +117,48 @@ class View:
         matching = [one for folder in over if (one := scanner.glance(Path(folder))).state == state]
         return matching[first : first + pages.PAGE], len(matching)
 
-    def _list_rejected(self) -> list[str]:
-        try:
-            return sorted(
-                name
-                for name in names_in(self.workspace.root / "goals" / "rejected")
-                if not name.endswith(".error.md")
-            )
-        except OSError:
-            return []
-
     def run(self, request: Request) -> Response:
         """`/run/DAY/NAME`"""
-        return self._run(request, self.folder(request))
+        return self._run(self.site(request))
 
-    def _run(self, request: Request, folder: Path, notice: Html | None = None, status: int = 200) -> Response:
-        found = read_run(folder, self.workspace)
+    def _run(self, site: Site, notice: Html | None = None, status: int = 200) -> Response:
+        found = read_run(site.folder, self.workspace)
         if found.state is None:
-            return HTMLResponse(pages.broken_page(self.frame(request), found.run, found.broken))
-        page = gather(found, self.workspace, now_utc())
-        return HTMLResponse(pages.run_page(self.frame(request), page, self.site(request, folder), notice), status)
+            return HTMLResponse(pages.broken_page(site, found.run, found.broken))
+        page = gather(found, self.workspace, datetime.now(UTC))
+        return HTMLResponse(pages.run_page(site, page, notice), status)
 
     def step(self, request: Request) -> Response:
         """`/run/DAY/NAME/step/STEP`, by itself or as a part of the run's page"""
-        folder = self.folder(request)
-        page = self.page(folder)
+        is_part = bool(request.query_params.get("part"))
+        site = self.site(request, logs=not is_part)
+        page = self.page(site)
         known = (view for step in page.steps for view in (step, *step.items))
         view = next((one for one in known if one.id == request.path_params["step"]), None)
         if view is None:
             raise NotThere
-        if request.query_params.get("part"):
-            body = step_body(page, view, self.site(request, folder), room_for(len(page.steps)))
-            return HTMLResponse(body)
-        return HTMLResponse(pages.step_page(self.frame(request), page, view, self.site(request, folder, logs=True)))
+        if is_part:
+            return HTMLResponse(step_body(page, view, site, room_for(len(page.steps))))
+        return HTMLResponse(pages.step_page(site, page, view))
 
     def report(self, request: Request) -> Response:
         """`/run/DAY/NAME/report`: the page that `agentfs report` writes, to keep."""
-        folder = self.folder(request)
-        name = f"{folder.parent.name}-{folder.name}.html"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return HTMLResponse(report(self.page(folder)), headers=headers)
+        site = self.site(request)
+        headers = {"Content-Disposition": f'attachment; filename="{site.run.replace("/", "-")}.html"'}
+        return HTMLResponse(report(self.page(site)), headers=headers)
 
     def compare(self, request: Request) -> Response:
         """`/run/DAY/NAME/compare?a=1&b=2`"""
-        folder = self.folder(request)
-        found = read_run(folder, self.workspace)
+        site = self.site(request)
+        found = read_run(site.folder, self.workspace)
         last = len(found.planned().facts.revisions)
         first, second = (_number(request, key, last, default) for key, default in (("a", last - 1), ("b", last)))
         change = diff_page(found, found.planned(), first, second or last)
-        site = self.site(request, folder)
-        return HTMLResponse(forms.compare_page(self.frame(request), site, last, (first, second or last), change))
+        return HTMLResponse(forms.compare_page(site, last, (first, second or last), change))
 
     def file(self, request: Request) -> Response:
         """`/run/DAY/NAME/file?path=…`: a file that the steps made, as text, never as a page."""
-        folder, name = self.folder(request), request.query_params.get("path", "")
+        folder, name = self.site(request).folder, request.query_params.get("path", "")
         root = folder if name == "changes.patch" else folder / paths.FILES
         parts = name.split("/")
         if not name or name.startswith("/") or "\0" in name or any(part in ("", ".", "..", ".git") for part in parts):
@@ -178,27 +171,26 @@ class View:
 
     def log(self, request: Request) -> Response:
         """`/run/DAY/NAME/log/STEP/N?before=…`: earlier lines"""
-        folder, path = self._log(request)
+        site, path = self._log(request)
         step, attempt = request.path_params["step"], int(request.path_params["attempt"])
-        site = self.site(request, folder)
         body = log_el(path, f"{site.base}/log/{step}/{attempt}", runs=False, before=_offset(request, "before"))
-        return HTMLResponse(pages.log_page(self.frame(request), site, step, attempt, body))
+        return HTMLResponse(pages.log_page(site, step, attempt, body))
 
-    def _log(self, request: Request) -> tuple[Path, Path]:
-        folder, step, attempt = self.folder(request), request.path_params["step"], request.path_params["attempt"]
+    def _log(self, request: Request) -> tuple[Site, Path]:
+        site, step, attempt = self.site(request), request.path_params["step"], request.path_params["attempt"]
         if not attempt.isascii() or not attempt.isdigit() or len(attempt) > 9:
             raise NotThere
-        path = folder / paths.STEPS / paths.step_file(step, int(attempt), "log")
+        path = site.folder / paths.STEPS / paths.step_file(step, int(attempt), "log")
         if paths.parse_step_file(path.name) is None or not path.is_file():
             raise NotThere
-        return folder, path
+        return site, path
 
     # ── events ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def run_events(self, request: Request) -> Response:
         """`/run/DAY/NAME/events`"""
-        folder = self.folder(request)
-        return _stream(changes(self.lookout, lambda: self._family(folder)))
+        folder = self.site(request).folder
+        return _stream(changes(lambda: self._family(folder)))
 
     def _family(self, folder: Path) -> list[Path]:
         """Return the folders of a run, and of the runs that its steps are."""
@@ -207,7 +199,7 @@ class View:
 
     async def events(self, _: Request) -> Response:
         """`/events`: of the workspace"""
-        return _stream(changes(self.lookout, self._watched_folders))
+        return _stream(changes(self._watched_folders))
 
     def _watched_folders(self) -> list[Path]:
         """Return the folders whose changes change the list of runs."""
@@ -230,46 +222,40 @@ class View:
 
     def do(self, request: Request) -> Response:
         """GET `/run/DAY/NAME/do/ACT`: what it would write and cause"""
-        folder, act = self.folder(request), ACTS.get(request.path_params["act"])
-        if act is None or self.read_only or (act.of_step and not request.query_params.get("step")):
+        site, act, fields = self.site(request), ACTS.get(request.path_params["act"]), dict(request.query_params)
+        if act is None or self.read_only or (act.of_step and not fields.get("step")):
             raise NotThere
-        site, fields = self.site(request, folder), dict(request.query_params)
         lacks = act.name == "restore" and not fields.get("revision")
         would = None if lacks else self.acts.perform(act.name, site.run, fields, dry_run=True)
-        return HTMLResponse(forms.act_page(self.frame(request), site, act, fields, would))
+        return HTMLResponse(forms.act_page(site, act, fields, would))
 
     def done(self, request: Request, form: Form) -> Response:
         """POST `/run/DAY/NAME/do/ACT`"""
-        folder, act = self.folder(request), ACTS.get(request.path_params["act"])
+        site, act = self.site(request), ACTS.get(request.path_params["act"])
         if act is None or (act.of_step and not form.get("step")):
             raise NotThere
-        site = self.site(request, folder)
         done = self.acts.perform(act.name, site.run, form, dry_run=False)
         if not done.ok:
-            return HTMLResponse(forms.act_page(self.frame(request), site, act, form, done), 409)
+            return HTMLResponse(forms.act_page(site, act, form, done), 409)
         if done.run is not None and done.run != site.run:
             return RedirectResponse(f"/run/{done.run}", 303)
-        return self._run(request, folder, forms.done_el(done, f"{act.label}: done"))
+        return self._run(site, forms.done_el(done, f"{act.label}: done"))
 
     def answer(self, request: Request, form: Form) -> Response:
         """POST `/run/DAY/NAME/answer`: a person's word, bound to what the page showed"""
-        folder = self.folder(request)
+        site = self.site(request)
         act, _, word = form.get("act", "").partition(":")
         if act not in ANSWERS:
             raise NotThere
         fields = {**form, "text": f"{word}\n{form.get('text', '')}"} if word else form
-        done = self.acts.perform(act, self.site(request, folder).run, fields, dry_run=False)
+        done = self.acts.perform(act, site.run, fields, dry_run=False)
         if done.stale:
-            return self._run(
-                request, folder, forms.stale_notice(done, self._since(folder, form.get("seen", ""))), 409
-            )
-        return self._run(
-            request, folder, forms.done_el(done, "Done" if done.ok else "Not done"), 200 if done.ok else 409
-        )
+            return self._run(site, forms.stale_notice(done, self._since(site, form.get("seen", ""))), 409)
+        return self._run(site, forms.done_el(done, "Done" if done.ok else "Not done"), 200 if done.ok else 409)
 
-    def _since(self, folder: Path, seen: str) -> Mapping[str, Any] | None:
+    def _since(self, site: Site, seen: str) -> Mapping[str, Any] | None:
         """Return what changed since the revision that a page showed."""
-        found = read_run(folder, self.workspace)
+        found = read_run(site.folder, self.workspace)
         if found.state is None or not seen.isascii() or not seen.isdigit():
             return None
         last = len(found.state.facts.revisions)
@@ -282,50 +268,44 @@ class View:
 
     def edit(self, request: Request) -> Response:
         """`/run/DAY/NAME/edit`"""
-        folder = self.folder(request)
+        site = self.site(request)
         if self.read_only:
             raise NotThere
         try:
-            source = read_whole(folder / paths.PLAN)
+            source = read_whole(site.folder / paths.PLAN)
         except OSError:
             raise NotThere from None
         text = source.decode("utf-8", "replace")
         wanted = request.query_params.get("step")
         place = text.find(f'"id": "{wanted}"') if wanted else -1
         line = text.count("\n", 0, place) + 1 if place >= 0 else 0
-        edit = forms.Edit(text, sha256_bytes(source), line=line)
-        return HTMLResponse(forms.edit_page(self.frame(request), self.site(request, folder), edit))
+        return HTMLResponse(forms.edit_page(site, forms.Edit(text, sha256_bytes(source), line=line)))
 
     def check(self, request: Request, form: Form) -> Response:
         """POST `/run/DAY/NAME/check`: problems and consequences; a part of a page where a script asks"""
-        folder = self.folder(request)
-        checked = self._check_plan(request, folder, form)
+        site, text = self.site(request), _text(form)
+        checked = self.acts.check_plan(site.run, text.encode())
         if request.headers.get("x-part"):
             return HTMLResponse(forms.checked_el(checked))
-        edit = forms.Edit(_text(form), form.get("base", ""), checked)
-        return HTMLResponse(forms.edit_page(self.frame(request), self.site(request, folder), edit))
-
-    def _check_plan(self, request: Request, folder: Path, form: Form) -> Checked:
-        return self.acts.check_plan(self.site(request, folder).run, _text(form).encode())
+        return HTMLResponse(forms.edit_page(site, forms.Edit(text, form.get("base", ""), checked)))
 
     def save(self, request: Request, form: Form) -> Response:
         """POST `/run/DAY/NAME/save`"""
-        folder, text = self.folder(request), _text(form)
-        site = self.site(request, folder)
-        done = self.acts.save_plan(site.run, text.encode(), form.get("base", ""))
+        site, text, base = self.site(request), _text(form), form.get("base", "")
+        done = self.acts.save_plan(site.run, text.encode(), base)
         if done.ok:
-            return self._run(request, folder, forms.done_el(done, "Saved"))
-        checked = self._check_plan(request, folder, form)
-        change = self._between(folder, form.get("base", "")) if done.stale else None
-        edit = forms.Edit(text, form.get("base", ""), checked, done if done.stale else None, change)
-        return HTMLResponse(forms.edit_page(self.frame(request), site, edit), 409)
+            return self._run(site, forms.done_el(done, "Saved"))
+        checked = self.acts.check_plan(site.run, text.encode())
+        change = self._between(site, base) if done.stale else None
+        edit = forms.Edit(text, base, checked, done if done.stale else None, change)
+        return HTMLResponse(forms.edit_page(site, edit), 409)
 
-    def _between(self, folder: Path, base: str) -> Mapping[str, Any] | None:
+    def _between(self, site: Site, base: str) -> Mapping[str, Any] | None:
         """Return what changed since the plan that a person began to edit, where that is a revision."""
-        found = read_run(folder, self.workspace)
+        found = read_run(site.folder, self.workspace)
         revisions = found.state.facts.revisions if found.state else ()
         seen = next((str(one.revision) for one in reversed(revisions) if one.plan_sha256 == base), "")
-        return self._since(folder, seen)
+        return self._since(site, seen)
 
     # ── a goal ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -335,8 +315,9 @@ class View:
             raise NotThere
         if uses := request.query_params.get("uses"):
             runbook = self.acts.runbook(uses)
-            return HTMLResponse(forms.runbook_page(self.frame(request), runbook, _request_name(uses), {}, (), None))
-        return HTMLResponse(forms.goal_page(self.frame(request), "", "", (), None, self.acts.runbooks()))
+            name = f"{paths.run_name(Path(uses).stem)}.json"  # unless a person says otherwise
+            return HTMLResponse(forms.runbook_page(self.home(request), runbook, name, {}, (), None))
+        return HTMLResponse(forms.goal_page(self.home(request), "", "", (), None, self.acts.runbooks()))
 
     def drop(self, request: Request, form: Form) -> Response:
         """POST `/new`: a goal in words, or a request that uses a runbook with these values"""
@@ -349,11 +330,11 @@ class View:
         problems, done = self._drop_goal(
             name or _name_from(text), text.encode("utf-8", "replace"), only=bool(form.get("check"))
         )
-        frame, status = self.frame(request), 200 if done is not None and done.ok else 409
+        site, status = self.home(request), 200 if done is not None and done.ok else 409
         if uses:
-            page = forms.runbook_page(frame, self.acts.runbook(uses), name, given, problems, done)
+            page = forms.runbook_page(site, self.acts.runbook(uses), name, given, problems, done)
             return HTMLResponse(page, status)
-        return HTMLResponse(forms.goal_page(frame, name, text, problems, done, self.acts.runbooks()), status)
+        return HTMLResponse(forms.goal_page(site, name, text, problems, done, self.acts.runbooks()), status)
 
     def _drop_goal(self, name: str, source: bytes, *, only: bool) -> tuple[Sequence[Problem], Done | None]:
         """Check a goal, and drop it if it is good. `only`: check it."""
@@ -368,15 +349,6 @@ def _name_from(text: str) -> str:
     lines = [line for line in text.split("\n") if any(map(str.isalnum, line))]
     title = next((line for line in lines if line.startswith("# ")), lines[0] if lines else "")
     return f"{paths.run_name(title)}.md"
-
-
-def _request_name(uses: str) -> str:
-    """Return what a request for a runbook is called unless a person says otherwise."""
-    return f"{paths.run_name(Path(uses).stem)}.json"
-
-
-def _is_for_a_person(one: Glance) -> bool:
-    return one.state in FOR_A_PERSON or not one.driven
 
 
 def _text(form: Form) -> str:

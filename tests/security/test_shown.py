@@ -1,7 +1,7 @@
 """What models, tools and files say is inert wherever a person looks: no terminal obeys it, no page renders it.
 
 Returning `text` from `ui.text.inert` makes the first two tests fail, and from `status_page._cell` the third (both
-were tried); from `commands.streams.harmless` those about names. The one exception is the answer of `run` on a pipe: it is
+were tried); from `commands.harmless` those about names. The one exception is the answer of `run` on a pipe: it is
 what was asked for, byte for byte.
 """
 

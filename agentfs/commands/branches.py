@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentfs.commands.common import colours, here, print_lines, say
-from agentfs.commands.streams import CannotPrint
+from agentfs.commands import CannotPrint
+from agentfs.commands.common import colours, here, print_json, print_lines, say
 from agentfs.core import paths
 from agentfs.core.plan_diff import GREEN, RED
 from agentfs.core.records import Isolation, Outcome
 from agentfs.core.table import paint
-from agentfs.core.text import block, json_text, plural
+from agentfs.core.text import block, plural
 from agentfs.engine.means import run_record
 from agentfs.errors import UserError
 from agentfs.ledger import LedgerError
@@ -52,8 +52,7 @@ def changes(arguments: Namespace) -> int:
         raise UserError(f"{arguments.step} has changed nothing so far")
     if arguments.json:
         patched = [{**one, "patch": _patch(worktree, one).decode("utf-8", "replace")} for one in listed]
-        print_lines([json_text({"branch": isolation.branch, "base": isolation.base, "commits": patched})])
-        return 0
+        return print_json({"branch": isolation.branch, "base": isolation.base, "commits": patched})
     say(f"branch {isolation.branch}, from {isolation.base[:12]} in {isolation.repository}")
     lines = [f"{one['commit'][:12]}  {one['subject']}  ({one['author']})" for one in listed]
     print_lines([*lines, ""] if lines else ["nothing has changed so far"])
