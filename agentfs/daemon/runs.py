@@ -18,8 +18,7 @@ from agentfs.core import paths
 from agentfs.core.actions import Wait
 from agentfs.core.decide import needs_place
 from agentfs.daemon.reporter import Reporter
-from agentfs.engine.driver import Driver
-from agentfs.engine.lookout import Glance, Lookout, glance
+from agentfs.engine.driver import Driver, Glance, Lookout, glance
 from agentfs.engine.perform import turn
 from agentfs.engine.report import finished_attempts
 from agentfs.engine.status_page import StatusFile

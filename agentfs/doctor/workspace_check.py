@@ -23,9 +23,8 @@ from agentfs.ledger.repository import find_damage, find_substitutes
 from agentfs.storage.files import read_whole
 from agentfs.storage.locks import held_inodes, is_driven
 from agentfs.storage.safe_open import names_in, read_text, subfolders
-from agentfs.storage.settings import load_settings
 from agentfs.storage.timing import TIMING
-from agentfs.storage.workspace import Workspace, open_runs
+from agentfs.storage.workspace import Workspace, load_settings, open_runs
 from agentfs.tools.process import ProcessMark, find_survivors
 from agentfs.tools.registry import known_tools
 

@@ -16,10 +16,9 @@ from agentfs.core import paths
 from agentfs.core.actions import JobKey
 from agentfs.core.config import Settings
 from agentfs.core.excerpts import reason
-from agentfs.core.facts import DEEPEST, Child
+from agentfs.core.facts import DEEPEST, AttemptFinished, Child, ChildNamed, Report
 from agentfs.core.outcome import total_usage
 from agentfs.core.records import Failure, Limits, Order, Outcome, Parent, Run, Usage
-from agentfs.core.reports import AttemptFinished, ChildNamed, Report
 from agentfs.core.run_state import derive, seconds_left
 from agentfs.engine.attempts import attempt_context, confine, in_folder, task_for
 from agentfs.engine.driver import Driver, Job

@@ -20,9 +20,8 @@ from agentfs.errors import AgentfsError
 from agentfs.storage.clock import Clock, format_moment, later
 from agentfs.storage.files import read_whole
 from agentfs.storage.safe_open import names_in
-from agentfs.storage.settings import load_settings
 from agentfs.storage.timing import TIMING
-from agentfs.storage.workspace import Workspace, all_folders
+from agentfs.storage.workspace import Workspace, all_folders, load_settings
 
 
 class DayLimit:

@@ -26,7 +26,6 @@ from agentfs.core.params import Fits
 from agentfs.core.problems import Problem, Rejected
 from agentfs.core.records import Approve, Isolation, Limits, ModelChoice, ModelRole, Models, Run
 from agentfs.core.references import Params
-from agentfs.core.schedule import find_misplaced_fields
 from agentfs.core.tool_spec import Catalogue
 from agentfs.engine.goal_source import (
     AboveChild,
@@ -34,6 +33,7 @@ from agentfs.engine.goal_source import (
     GoalSource,
     Hide,
     bounded_fits,
+    find_misplaced_fields,
     values_given,
     with_runbooks,
     with_used_goal,

@@ -9,10 +9,9 @@ from pathlib import Path
 from agentfs.agents.running import usage_in_log
 from agentfs.core import paths
 from agentfs.core.actions import JobKey
-from agentfs.core.facts import Attempt, Claim, Facts, PlannerCall
+from agentfs.core.facts import Attempt, Claim, Facts, Nothing, PlannerCall, Report
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Answer, Failure, Result, Usage
-from agentfs.core.reports import Nothing, Report
 from agentfs.core.steps import UNKNOWN_KEY
 from agentfs.engine.driver import Driver, Job
 from agentfs.executor.attempt import render

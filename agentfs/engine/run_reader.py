@@ -38,8 +38,8 @@ from agentfs.engine.means import FileJudge, judge_for
 from agentfs.errors import NotARun
 from agentfs.executor.attempt_log import answers_in, child_in, claim_in
 from agentfs.executor.questions import ASK_LINE
-from agentfs.storage.completeness import Completeness, signature
-from agentfs.storage.files import listing, read_output, read_whole
+from agentfs.storage.completeness import Completeness
+from agentfs.storage.files import listing, read_output, read_whole, signature
 from agentfs.storage.plan_files import LostPlan, PastPlans
 from agentfs.storage.safe_open import MOST_RECORD, NotRegular, read_regular, read_text
 from agentfs.storage.workspace import goal_path

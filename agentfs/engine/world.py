@@ -28,7 +28,7 @@ from agentfs.ledger.committer import Committer
 from agentfs.ledger.forget import Forgetting
 from agentfs.models import create_model
 from agentfs.models.base import Model
-from agentfs.places.relay import opened_places
+from agentfs.places.relay import Places, opened_places
 from agentfs.planner import NEVER_A_PLANNER, Chosen, Nobody, Planner
 from agentfs.planner.model import ModelPlanner
 from agentfs.planner.one_step import OneStep
@@ -39,7 +39,7 @@ from agentfs.planner.without_model import OwnSteps
 from agentfs.prompts import load_prompt
 from agentfs.storage.clock import Clock
 from agentfs.storage.installation import named_files, searched_path
-from agentfs.storage.starting import Pool, Starter
+from agentfs.storage.system import Pool, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.storage.workspace import Workspace, trust_file
 from agentfs.tools import sandbox
@@ -78,7 +78,8 @@ def open_world(
         box = stack.enter_context(opened_tools(root, confined, settings, protected=protected))
         agents, starter = configure_agents(settings.agents), Starter(say)
         mask = mask_for(settings, environment, box.tools).hiding(secrets_in(agents.values()) | written_secrets(root))
-        places = stack.enter_context(opened_places(settings, starting, starter))
+        elsewhere = settings.places or settings.executor.place
+        places = stack.enter_context(opened_places(settings, starting, starter)) if elsewhere else Places()
         on_wait = Notifier(settings.on_wait, root, starting, say, mask, clock) if settings.on_wait else None
         on_end = end_notifier(settings, workspace, starting, say, mask, clock)
         for command in (on_wait, on_end):
@@ -132,7 +133,8 @@ def committing(workspace: Workspace, settings: Settings, say: Say) -> Iterator[t
     if trouble := ledger.trouble():
         raise UserError(trouble)
     author = person(workspace.runs)
-    Forgetting(workspace.runs, ledger, author).finish()
+    if os.path.lexists(workspace.runs / paths.FORGOTTEN):
+        Forgetting(workspace.runs, ledger, author).finish()
     committer = Committer(ledger, author, say, commit_logs=settings.ledger.commit_logs)
     try:
         yield committer, author

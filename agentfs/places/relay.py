@@ -34,7 +34,7 @@ from agentfs.places.dask_place import DaskPlace, is_safe
 from agentfs.storage.clock import Clock
 from agentfs.storage.files import StepsFolder, temp_name
 from agentfs.storage.safe_open import MOST_LOG, read_text
-from agentfs.storage.starting import Pool, Starter
+from agentfs.storage.system import Pool, Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import StepContext
 
@@ -268,10 +268,6 @@ class Places:
     search_url: str = ""
     tokens: Tokens = field(default_factory=Tokens)  # in the working folders of what is sent
     recorded: bool = False  # a replay: what ran elsewhere is played here
-
-    def free(self) -> dict[str, int]:
-        """Return how many attempts each place could take now."""
-        return {name: max(0, one.place.slots - one.busy) for name, one in self.opened.items()}
 
 
 @contextmanager

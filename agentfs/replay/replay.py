@@ -19,10 +19,9 @@ from pathlib import Path
 from agentfs.core import actions as acts
 from agentfs.core import paths
 from agentfs.core.decide import decide
-from agentfs.core.facts import Facts
+from agentfs.core.facts import ConditionHeld, Facts, apply
 from agentfs.core.hashing import sha256_bytes
 from agentfs.core.records import Call, Order, Result, Revision
-from agentfs.core.reports import ConditionHeld, apply
 from agentfs.core.run_state import derive, used_by
 from agentfs.core.underway import without_abandoned
 from agentfs.engine.driver import Driver

@@ -308,7 +308,7 @@ def read_run(
 def settings_of(workspace: Workspace) -> "tuple[Settings, str | None]":
     """Return the settings; the defaults and what is wrong, if the file is not valid."""
     from agentfs.core.config import Settings
-    from agentfs.storage.settings import load_settings
+    from agentfs.storage.workspace import load_settings
 
     try:
         return load_settings(workspace.settings, dict(os.environ)), None
