@@ -25,7 +25,6 @@ from agentfs.engine.driver import Driver, Job
 from agentfs.engine.goal_source import AboveChild, GoalSource, with_used_goal
 from agentfs.engine.intake import JudgedGoal, judge_goal, taking
 from agentfs.engine.means import catalogue_of, has_model, means_of, means_with, run_record
-from agentfs.engine.recovery import cut_off
 from agentfs.engine.run_reader import reader_for
 from agentfs.errors import AgentfsError, BadFile
 from agentfs.executor.attempt import finish_answered
@@ -193,7 +192,7 @@ def finish(step: str, attempt: int, driver: Driver) -> None:
         lost = Failure(
             kind="lost", message=f"the order of {step} is gone, so nobody can say what {child.run} was for"
         )
-        blank = cut_off(driver, step, known)
+        blank = driver.cut_off(step, known)
         failed = blank.model_copy(
             update={"status": "failed", "error": lost, "usage": given.usage, "child": child.run}
         )

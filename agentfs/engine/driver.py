@@ -17,39 +17,44 @@ from pathlib import Path
 from typing import Protocol
 
 from agentfs.agents.presets import Agent
+from agentfs.agents.running import usage_in_log
 from agentfs.core import paths
 from agentfs.core.actions import Action, JobKey, Wait
 from agentfs.core.config import Settings
 from agentfs.core.decide import decide, next_retry
-from agentfs.core.facts import AttemptAsked, AttemptFinished, Facts, Report, apply
+from agentfs.core.facts import Attempt, AttemptAsked, AttemptFinished, Facts, Report, apply
 from agentfs.core.mask import Mask
 from agentfs.core.records import Failure, Order, Result, ResultStatus, Run, Sandbox, Tools
 from agentfs.core.run_state import Means, derive, used_by
+from agentfs.core.steps import UNKNOWN_KEY
 from agentfs.core.underway import Underway, is_underway, takes_place
-from agentfs.engine.day_limit import DayLimit
 from agentfs.engine.isolation import IsolatedFolder
+from agentfs.engine.means import DayLimit
 from agentfs.engine.notify import EndNotifier, Notifier
 from agentfs.engine.run_reader import RunReader
 from agentfs.errors import UserError
 from agentfs.executor.attempt import Halt, publish_result, unstarted_result
+from agentfs.executor.attempt_log import marks_in
 from agentfs.executor.checks import RealObserver
-from agentfs.models.base import Model
+from agentfs.models.base import Model, usage_in
 from agentfs.models.budget import Budget
 from agentfs.places.relay import Places
 from agentfs.planner import Planner
 from agentfs.storage.clock import Clock
-from agentfs.storage.files import Signature, StepsFolder, listing
+from agentfs.storage.files import Signature, StepsFolder, listing, read_lines
 from agentfs.storage.locks import keep
 from agentfs.storage.plan_files import DisplacedFile, look_after
 from agentfs.storage.system import Starter
 from agentfs.storage.timing import TIMING
 from agentfs.tools.base import Confinement, Observer, Tool
+from agentfs.tools.process import end_survivors
 from agentfs.tools.registry import Known, Toolbox
 
 # Return a model for a run, by name (None: the one it began with), or None where there is none.
 Models = Callable[[Run, str | None], Model | None]
 
 
+CUT = Failure(kind="interrupted", message="agentfs was ended before this attempt finished", cause="crash")
 BegunRun = tuple[Path, ExitStack]  # the folder of a new run, and what holds its lock
 
 
@@ -302,6 +307,33 @@ class Driver:
     def unstarted(self, order: Order, status: ResultStatus, error: Failure | None = None) -> Result:
         """Return the result of an order that was never carried out."""
         return unstarted_result(order, status, error, self.world.clock, self.world.sandbox)
+
+    def cut_off(self, step: str, attempt: Attempt) -> Result:
+        """End what is left of an attempt and return its result: nobody knows how far it came.
+
+        A claim is an attempt that was made, whatever else of it is missing.
+        """
+        log, state = self.folder / paths.STEPS / paths.step_file(step, attempt.number, "log"), self.state
+        if attempt.claimed:
+            for mark in marks_in(log):
+                end_survivors(mark)
+        order, view, now = attempt.order, state.view(step), self.world.clock.stamp()
+        claimed_key = attempt.claim.key if attempt.claim else None
+        return Result(
+            run=state.facts.run.run,
+            step=step,
+            attempt=attempt.number,
+            revision=order.revision if order else max(1, len(state.facts.revisions)),
+            key=order.key if order else claimed_key or UNKNOWN_KEY,
+            after=order.after if order else dict(view.after if view else {}),
+            status="interrupted",
+            error=CUT,
+            sandbox=self.world.sandbox,
+            usage=usage_in(log) or usage_in_log([*read_lines(log)]),
+            started_at=(order.issued_at if order else now) if attempt.claimed else None,
+            ended_at=now,
+            duration_s=0.0,
+        )
 
     def publish(self, result: Result, order: Order | None = None) -> AttemptFinished:
         """Write a result, and return the report of it."""

@@ -40,7 +40,6 @@ from agentfs.engine.attempts import (
 )
 from agentfs.engine.driver import Driver, Job
 from agentfs.engine.goal_checks import check_goal, look_before
-from agentfs.engine.recovery import cut_off
 from agentfs.executor import questions
 from agentfs.executor.attempt import Halt, render
 from agentfs.models.base import LimitReached, ModelError, ModelSession, Unreachable
@@ -341,7 +340,7 @@ def _stop(action: acts.StopAttempt, driver: Driver) -> None:
         return
     attempt = driver.facts.attempt(action.step, action.attempt)
     if attempt.order is None:
-        driver.learn(driver.publish(cut_off(driver, action.step, attempt)))
+        driver.learn(driver.publish(driver.cut_off(action.step, attempt)))
         return
     error = Failure(kind=action.kind, message=action.why)
     if attempt.child:

@@ -26,7 +26,7 @@ from agentfs.core.run_state import derive, used_by
 from agentfs.core.underway import without_abandoned
 from agentfs.engine.driver import Driver
 from agentfs.engine.perform import perform
-from agentfs.engine.recovery import asked_of_models
+from agentfs.engine.world import asked_of_models
 from agentfs.models.budget import Budget
 from agentfs.replay.playback import Playback
 from agentfs.replay.recorded_world import open_recorded, recorded_settings
